@@ -1,0 +1,48 @@
+# Targets: demo, test, lint, bench, clean. The environment is made in .venv and used by all of them.
+PYTHON ?= python3
+BIN := .venv/bin
+# CI and these targets install exactly what constraints.txt pins.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+.PHONY: demo test lint bench clean
+.DEFAULT_GOAL := demo
+
+demo: .venv/installed
+	$(BIN)/heedful demo
+
+test: .venv/installed-test
+	$(BIN)/python -m pytest
+
+lint: .venv/installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/run.py
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+# torch goes first and alone, so that nothing else chooses another build of it.
+.venv/torch: constraints.txt | .venv/bin/python
+	@echo "Installing PyTorch and heedful into .venv (once; some minutes)"
+	$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@touch $@
+
+.venv/installed: pyproject.toml .venv/torch
+	$(PIP) --editable .
+	@touch $@
+
+.venv/installed-test: .venv/installed
+	$(PIP) --editable '.[test]'
+	@touch $@
+
+.venv/installed-lint: .venv/installed-test
+	$(PIP) --editable '.[test,lint]'
+	@touch $@
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -prune -exec rm -rf {} +

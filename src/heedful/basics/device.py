@@ -1,0 +1,64 @@
+"""Where and how precisely to compute: device, precision, threads, and the C allocator."""
+
+import contextlib
+import ctypes
+import sys
+from typing import Literal
+
+import torch
+
+from heedful.basics.errors import UserError
+
+Precision = Literal["float32", "bfloat16", "float16"]
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]
+
+
+def choose_device(name: str) -> torch.device:
+    """The device for ``auto``, ``cpu``, ``cuda`` or ``mps``.
+
+    Raises:
+        UserError: the device is unknown or this machine does not have it.
+    """
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        return torch.device(next(kind for kind, there in available.items() if there))
+    if name not in available:
+        raise UserError(f"unknown device '{name}'; use auto, cpu, cuda or mps")
+    if not available[name]:
+        raise UserError(f"this machine has no {name} device; use --device auto or cpu")
+    return torch.device(name)
+
+
+def has_fast_bfloat16(device: torch.device) -> bool:
+    """Whether the device multiplies bfloat16 matrices in hardware (else it is slower than float32)."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    if device.type == "cpu":
+        return bool(torch.cpu._is_avx512_bf16_supported())
+    return False
+
+
+def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:
+    """A context in which matrix products run in ``precision``; weights stay float32."""
+    if precision == "float32":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, dtype=getattr(torch, precision))
+
+
+def keep_freed_memory() -> None:
+    """Tell glibc to keep large freed blocks instead of giving each back to the system.
+
+    Training frees and takes the same large buffers at every step; giving them back costs a page
+    fault a page. Elsewhere than glibc this does nothing.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    with contextlib.suppress(OSError, AttributeError):
+        libc = ctypes.CDLL("libc.so.6")
+        trim_threshold, mmap_threshold = -1, -3
+        libc.mallopt(mmap_threshold, 1 << 30)
+        libc.mallopt(trim_threshold, 1 << 30)

@@ -1,0 +1,76 @@
+"""Files that are whole or absent: everything is written beside its place, then renamed."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from heedful.basics.errors import UserError
+
+
+@contextlib.contextmanager
+def atomic_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a binary file beside ``path``; it takes the place of ``path`` when the block succeeds.
+
+    Raises:
+        UserError: the folder cannot be written or the disk is full; nothing is left behind.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with beside.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def atomic_folder(path: Path) -> Iterator[Path]:
+    """Yield a new folder beside ``path``; it becomes ``path`` (replacing it) when the block succeeds.
+
+    Raises:
+        UserError: the folder cannot be written or the disk is full; nothing is left behind.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        shutil.rmtree(beside, ignore_errors=True)
+        beside.mkdir(parents=True)
+        yield beside
+        for file in beside.rglob("*"):
+            if file.is_file():
+                with file.open("rb") as opened:
+                    os.fsync(opened.fileno())
+        if path.exists():
+            shutil.rmtree(path)
+        os.replace(beside, path)
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` as UTF-8, whole or not at all."""
+    with atomic_file(path) as file:
+        file.write(text.encode("utf-8"))
+
+
+def cannot_write(path: Path, error: OSError) -> UserError:
+    """The user's error for a failed write, naming the file and the system's reason."""
+    reason = error.strerror or str(error)
+    return UserError(f"cannot write {path}: {reason}; free some space or choose another place")
+
+
+def content_hash(path: Path) -> str:
+    """SHA-256 of a file's bytes, as hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
