@@ -1,0 +1,5 @@
+"""``python -m heedful`` is the command ``heedful``."""
+
+from heedful.cli.main import main
+
+main()
