@@ -34,9 +34,9 @@ def choose_device(name: str) -> torch.device:
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 matrices in hardware (else it is slower than float32)."""
+    """Whether the device multiplies bfloat16 matrices in hardware; else float32 is faster."""
     if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     if device.type == "cpu":
         return bool(torch.cpu._is_avx512_bf16_supported())
     return False

@@ -35,7 +35,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder beside ``path``; it becomes ``path`` (replacing it) when the block succeeds.
+    """Yield a new folder beside ``path``; it replaces ``path`` when the block succeeds.
 
     Raises:
         UserError: the folder cannot be written or the disk is full; nothing is left behind.

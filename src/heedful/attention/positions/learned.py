@@ -1,0 +1,34 @@
+"""Learned positions: one vector a position, trained with the model.
+
+Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1.
+"""
+
+from torch import Tensor, nn
+
+
+class Learned(nn.Module):
+    """Adds a learned vector a position to embeddings ``[B, L, dim]``, up to ``length`` positions.
+
+    Example:
+        >>> import torch
+        >>> Learned(4, length=8)(torch.zeros(1, 2, 4)).shape
+        torch.Size([1, 2, 4])
+    """
+
+    def __init__(self, dim: int, length: int) -> None:
+        super().__init__()
+        self.table = nn.Embedding(length, dim)
+        nn.init.normal_(self.table.weight, std=dim**-0.5)
+
+    def forward(self, embedded: Tensor, first: int = 0) -> Tensor:
+        """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``.
+
+        Raises:
+            ValueError: a position lies beyond the table.
+        """
+        last = first + embedded.shape[-2]
+        if last > self.table.num_embeddings:
+            raise ValueError(
+                f"{last} positions are asked for, {self.table.num_embeddings} were learned"
+            )
+        return embedded + self.table.weight[first:last]

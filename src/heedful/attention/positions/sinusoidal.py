@@ -1,0 +1,45 @@
+"""Sinusoidal positions: PE(p, 2i) = sin(p / 10000^(2i/d)), PE(p, 2i+1) = cos of the same.
+
+Vaswani et al. 2017, section 3.5.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+def sinusoids(positions: Tensor, dim: int) -> Tensor:
+    """Position vectors ``[.., dim]`` for integer ``positions [..]``, in float32.
+
+    Example:
+        >>> sinusoids(torch.tensor([0]), 4)
+        tensor([[0., 1., 0., 1.]])
+    """
+    if dim % 2:
+        raise ValueError(f"sinusoidal positions need an even width, not {dim}")
+    exponents = torch.arange(0, dim, 2, device=positions.device, dtype=torch.float64) / dim
+    angles = positions.unsqueeze(-1).double() * 10000.0**-exponents  # [.., dim / 2]
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).float()
+
+
+class Sinusoidal(nn.Module):
+    """Adds sinusoids to embeddings ``[B, L, dim]``; any length, the table grows as needed.
+
+    Example:
+        >>> Sinusoidal(4)(torch.zeros(1, 2, 4)).shape
+        torch.Size([1, 2, 4])
+    """
+
+    table: Tensor
+
+    def __init__(self, dim: int, length: int = 256) -> None:
+        super().__init__()
+        self.dim = dim
+        self.register_buffer("table", sinusoids(torch.arange(length), dim), persistent=False)
+
+    def forward(self, embedded: Tensor, first: int = 0) -> Tensor:
+        """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``."""
+        last = first + embedded.shape[-2]
+        if last > len(self.table):
+            positions = torch.arange(max(last, 2 * len(self.table)), device=self.table.device)
+            self.table = sinusoids(positions, self.dim)
+        return embedded + self.table[first:last].to(embedded.dtype)

@@ -1,0 +1,10 @@
+"""Scores: how well a query fits a key. One mechanism a file."""
+
+from heedful.attention.scores.additive import Additive
+from heedful.attention.scores.base import Score
+from heedful.attention.scores.concat import Concat
+from heedful.attention.scores.dot import Dot
+from heedful.attention.scores.general import General
+from heedful.attention.scores.scaled_dot import ScaledDot
+
+__all__ = ["Additive", "Concat", "Dot", "General", "ScaledDot", "Score"]

@@ -1,0 +1,52 @@
+"""Additive: e(q, k) = vᵀ tanh(W₁ k + W₂ q).
+
+Bahdanau, Cho, Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and
+Translate", section 3.1 and appendix A.1.2.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from heedful.attention.scores.base import Score, require_width
+
+
+def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """``vᵀ tanh(query + key)`` for projected ``query [.., Q, D]``, ``key [.., K, D]``, ``v [D]``.
+
+    Holds ``[.., Q, K, D]`` numbers.
+    """
+    both = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # [.., Q, K, D]
+    return both @ v
+
+
+class Additive(Score):
+    """One hidden layer of ``hidden_dim`` tanh units over query and key.
+
+    Parameters: ``key_projection`` (W₁), ``query_projection`` (W₂), both without bias, and ``v``.
+
+    Example:
+        >>> import torch
+        >>> Additive(3, 5, hidden_dim=7)(torch.zeros(2, 3), torch.zeros(4, 5)).shape
+        torch.Size([2, 4])
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.query_dim, self.key_dim = query_dim, key_dim
+        self.key_projection = nn.Linear(key_dim, hidden_dim, bias=False)
+        self.query_projection = nn.Linear(query_dim, hidden_dim, bias=False)
+        self.v = nn.Parameter(torch.empty(hidden_dim))
+        nn.init.uniform_(self.v, -(hidden_dim**-0.5), hidden_dim**-0.5)
+
+    def project_query(self, query: Tensor) -> Tensor:
+        require_width("query", query, self.query_dim)
+        projected: Tensor = self.query_projection(query)
+        return projected
+
+    def project_key(self, key: Tensor) -> Tensor:
+        require_width("key", key, self.key_dim)
+        projected: Tensor = self.key_projection(key)
+        return projected
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        return additive_scores(query, key, self.v)

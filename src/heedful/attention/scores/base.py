@@ -1,0 +1,54 @@
+"""What every score has in common: project queries and keys apart, then compare.
+
+Shapes: B batch, Q queries, K keys, D width. ``..`` is any number of leading dimensions.
+"""
+
+from torch import Tensor, nn
+
+
+class Score(nn.Module):
+    """How well each query fits each key: ``(query [.., Q, dq], key [.., K, dk]) -> [.., Q, K]``.
+
+    A new score writes :meth:`compare`, and overrides the projections where it has any. They are
+    apart so that whoever reads the same keys many times projects them once.
+    """
+
+    def project_query(self, query: Tensor) -> Tensor:
+        """What depends on the query alone, ``[.., Q, dq] -> [.., Q, D]``."""
+        return query
+
+    def project_key(self, key: Tensor) -> Tensor:
+        """What depends on the key alone, ``[.., K, dk] -> [.., K, D]``."""
+        return key
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        """Scores of projected queries and keys, ``[.., Q, K]``."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how to compare")
+
+    def dot_scale(self, width: int) -> float | None:
+        """The factor, if comparing is a scaled dot product of ``width`` numbers; else None.
+
+        A number here lets the fused kernels compute the context.
+        """
+        return None
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """Scores ``[.., Q, K]`` of ``query [.., Q, dq]`` and ``key [.., K, dk]``."""
+        return self.compare(self.project_query(query), self.project_key(key))
+
+
+def require_width(name: str, tensor: Tensor, width: int) -> None:
+    """Raise ValueError unless the last dimension of ``tensor`` is ``width``."""
+    if tensor.shape[-1] != width:
+        raise ValueError(
+            f"{name} has shape {list(tensor.shape)}: expected [.., {width}] in the last dimension"
+        )
+
+
+def require_same_width(query: Tensor, key: Tensor) -> None:
+    """Raise ValueError unless query and key are equally wide."""
+    if query.shape[-1] != key.shape[-1]:
+        raise ValueError(
+            f"query {list(query.shape)} and key {list(key.shape)} differ in their last dimension; "
+            "a dot product needs equal widths (General, Additive and Concat do not)"
+        )

@@ -1,0 +1,40 @@
+"""Concat: e(q, k) = vᵀ tanh(W [q; k]).
+
+Luong, Pham, Manning 2015, section 3.1, equation 8 ("concat"). W [q; k] = W_q q + W_k k for the two
+halves of W, so the keys' half is computed once, as in the additive score.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from heedful.attention.scores.additive import additive_scores
+from heedful.attention.scores.base import Score, require_width
+
+
+class Concat(Score):
+    """One matrix ``weight [hidden_dim, query_dim + key_dim]`` over the joined query and key.
+
+    Example:
+        >>> import torch
+        >>> Concat(3, 5, hidden_dim=7)(torch.zeros(2, 3), torch.zeros(4, 5)).shape
+        torch.Size([2, 4])
+    """
+
+    def __init__(self, query_dim: int, key_dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.query_dim, self.key_dim = query_dim, key_dim
+        self.weight = nn.Parameter(torch.empty(hidden_dim, query_dim + key_dim))
+        self.v = nn.Parameter(torch.empty(hidden_dim))
+        nn.init.xavier_uniform_(self.weight)
+        nn.init.uniform_(self.v, -(hidden_dim**-0.5), hidden_dim**-0.5)
+
+    def project_query(self, query: Tensor) -> Tensor:
+        require_width("query", query, self.query_dim)
+        return query @ self.weight[:, : self.query_dim].T
+
+    def project_key(self, key: Tensor) -> Tensor:
+        require_width("key", key, self.key_dim)
+        return key @ self.weight[:, self.query_dim :].T
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        return additive_scores(query, key, self.v)

@@ -1,0 +1,26 @@
+"""Dot product: e(q, k) = qᵀk.
+
+Luong, Pham, Manning 2015, "Effective Approaches to Attention-based Neural Machine Translation",
+section 3.1, equation 8 ("dot").
+"""
+
+from torch import Tensor
+
+from heedful.attention.scores.base import Score, require_same_width
+
+
+class Dot(Score):
+    """Dot product of query and key.
+
+    Example:
+        >>> import torch
+        >>> Dot()(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [1.0, 0.0]]))
+        tensor([[11.,  1.]])
+    """
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        require_same_width(query, key)
+        return query @ key.transpose(-2, -1)
+
+    def dot_scale(self, width: int) -> float:
+        return 1.0

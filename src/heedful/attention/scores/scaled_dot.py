@@ -1,0 +1,28 @@
+"""Scaled dot product: e(q, k) = qᵀk / √d.
+
+Vaswani et al. 2017, "Attention Is All You Need", section 3.2.1, equation 1. The dot product of two
+standard normal vectors of width d has variance d; the factor brings it back to one.
+"""
+
+import math
+
+from torch import Tensor
+
+from heedful.attention.scores.base import Score, require_same_width
+
+
+class ScaledDot(Score):
+    """Dot product divided by the square root of the width.
+
+    Example:
+        >>> import torch
+        >>> ScaledDot()(torch.ones(1, 4), torch.ones(2, 4))
+        tensor([[2., 2.]])
+    """
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        require_same_width(query, key)
+        return (query * self.dot_scale(query.shape[-1])) @ key.transpose(-2, -1)
+
+    def dot_scale(self, width: int) -> float:
+        return 1.0 / math.sqrt(width)
