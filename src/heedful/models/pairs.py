@@ -1,0 +1,72 @@
+"""What models that turn one sequence into another have in common.
+
+Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
+"""
+
+from typing import NamedTuple, Protocol, Self
+
+from torch import Tensor, nn
+
+
+class Source(NamedTuple):
+    """A batch of source sequences."""
+
+    tokens: Tensor
+    """Integers ``[B, S]``: each row its tokens, END, then PAD."""
+    lengths: Tensor
+    """Integers ``[B]``: tokens a row, END included."""
+
+
+class AlignmentSource(NamedTuple):
+    """Where a word alignment of source and target is read from a model's attention."""
+
+    module: str
+    """Name of the attention module in ``model.named_modules()``."""
+    heads: tuple[int, ...] | None
+    """The heads whose weights are averaged; all of them if None."""
+    shift: int
+    """Row of a target token: 0, where it is predicted; 1, the one after, where it is fed in."""
+
+
+class State(Protocol):
+    """What a model carries from one step of decoding to the next, for N rows."""
+
+    def select(self, rows: Tensor) -> Self:
+        """The state of ``rows [M]`` in that order; a row may be repeated or left out."""
+        ...
+
+
+class PairModel(nn.Module):
+    """Base of models that turn a source sequence into a target sequence: a decodable."""
+
+    max_length: int
+    """Longest sequence in tokens, END included, on either side."""
+
+    def states(self, source: Source, target_in: Tensor) -> Tensor:
+        """What each next token is predicted from ``[B, T, D]``, given ``target_in [B, T]``."""
+        raise NotImplementedError
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Unnormalised log-probabilities ``[.., V]`` of the next token from ``states [.., D]``."""
+        raise NotImplementedError
+
+    def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:
+        """Logits ``[B, T, V]`` of each next token when ``target_in [B, T]`` is given."""
+        return self.logits(self.states(source, target_in))
+
+    def start(self, source: Source) -> State:
+        """The state of decoding before the first step, one row a source."""
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Logits ``[N, V]`` after the last ``tokens [N]``, and the state after them."""
+        raise NotImplementedError
+
+    @property
+    def alignment(self) -> AlignmentSource | None:
+        """Where a word alignment is read; None for a model without cross-attention."""
+        raise NotImplementedError
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        """Attention module name → the axes ("source", "target") of its queries and its keys."""
+        raise NotImplementedError
