@@ -1,0 +1,1 @@
+"""Layers: the blocks that models are made of."""

@@ -1,0 +1,130 @@
+"""The Transformer's blocks.
+
+Vaswani et al. 2017, "Attention Is All You Need", section 3.1 and 3.3. Post-norm as there,
+``norm(x + sublayer(x))``; pre-norm, ``x + sublayer(norm(x))``, trains without warm-up when deep
+(Xiong et al. 2020, "On Layer Normalization in the Transformer Architecture").
+Shapes: B batch, L positions, D width.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.attention import Memory, MultiHeadAttention
+from heedful.attention.masks import Mask
+from heedful.layers.caches import KeyValueCache
+
+
+class BlockOptions(NamedTuple):
+    """What all blocks of a Transformer have in common."""
+
+    dim: int
+    heads: int
+    inner: int
+    """Width of the feed-forward network's hidden layer."""
+    dropout: float = 0.0
+    """On the embeddings' sum and on each sublayer's output (section 5.4)."""
+    attention_dropout: float = 0.0
+    inner_dropout: float = 0.0
+    pre_norm: bool = False
+
+
+class FeedForward(nn.Module):
+    """``W₂ ReLU(W₁ h + b₁) + b₂`` at each position, ``[.., D] -> [.., D]`` (section 3.3)."""
+
+    def __init__(self, options: BlockOptions) -> None:
+        super().__init__()
+        self.expand = nn.Linear(options.dim, options.inner)
+        self.contract = nn.Linear(options.inner, options.dim)
+        self.dropout = nn.Dropout(options.inner_dropout)
+        for part in (self.expand, self.contract):
+            nn.init.xavier_uniform_(part.weight)
+            nn.init.zeros_(part.bias)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        result: Tensor = self.contract(self.dropout(F.relu(self.expand(hidden))))
+        return result
+
+
+class Residual(nn.Module):
+    """A sublayer's surroundings: residual connection, layer norm, dropout on its output."""
+
+    def __init__(self, options: BlockOptions) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(options.dim)
+        self.dropout = nn.Dropout(options.dropout)
+        self.pre_norm = options.pre_norm
+
+    def forward(self, hidden: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        result: Tensor
+        if self.pre_norm:
+            result = hidden + self.dropout(sublayer(self.norm(hidden)))
+            return result
+        result = self.norm(hidden + self.dropout(sublayer(hidden)))
+        return result
+
+
+def _heads(options: BlockOptions) -> MultiHeadAttention:
+    return MultiHeadAttention(options.dim, options.heads, dropout=options.attention_dropout)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then the feed-forward network, ``[B, L, D] -> [B, L, D]``."""
+
+    def __init__(self, options: BlockOptions) -> None:
+        super().__init__()
+        self.self_attention = _heads(options)
+        self.feed_forward = FeedForward(options)
+        self.around_self = Residual(options)
+        self.around_feed_forward = Residual(options)
+
+    def forward(self, hidden: Tensor, mask: Mask | Tensor | None) -> Tensor:
+        hidden = self.around_self(hidden, lambda x: self.self_attention(x, x, mask=mask))
+        result: Tensor = self.around_feed_forward(hidden, self.feed_forward)
+        return result
+
+
+class DecoderLayer(nn.Module):
+    """Causal self-attention, attention to the source, the feed-forward network."""
+
+    def __init__(self, options: BlockOptions) -> None:
+        super().__init__()
+        self.self_attention = _heads(options)
+        self.cross_attention = _heads(options)
+        self.feed_forward = FeedForward(options)
+        self.around_self = Residual(options)
+        self.around_cross = Residual(options)
+        self.around_feed_forward = Residual(options)
+
+    def forward(
+        self,
+        hidden: Tensor,
+        mask: Mask | Tensor | None,
+        source: Memory,
+        source_mask: Mask | Tensor | None,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        """``[B, L, D] -> [B, L, D]``.
+
+        Args:
+            hidden: target positions ``[B, L, D]``; the new ones only, where there is a cache.
+            mask: which target positions a position may attend to.
+            source: the encoder's output as this layer's ``cross_attention`` remembers it.
+            source_mask: which source positions may be attended to.
+            cache: what earlier steps have left; this step is added to it.
+        """
+
+        def attend_to_self(x: Tensor) -> Tensor:
+            memory = self.self_attention.remember(x)
+            if cache is not None:
+                memory = cache.append(memory)
+            return self.self_attention.read(x, memory, mask)
+
+        hidden = self.around_self(hidden, attend_to_self)
+        hidden = self.around_cross(
+            hidden, lambda x: self.cross_attention.read(x, source, source_mask)
+        )
+        result: Tensor = self.around_feed_forward(hidden, self.feed_forward)
+        return result

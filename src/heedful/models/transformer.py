@@ -1,0 +1,216 @@
+"""The Transformer: encoder and decoder of self-attention.
+
+Vaswani et al. 2017, "Attention Is All You Need". Its "65 M" for the base size counts two
+vocabulary tables or more symbols than the 37,000 of section 5.1; with one shared table of 37,000
+the formula gives 63,082,496, which is what this file builds (docs/systems.md has the sum).
+Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from heedful.attention import Memory
+from heedful.attention.masks import causal, padding
+from heedful.attention.positions import Learned, Sinusoidal
+from heedful.basics.settings import Settings
+from heedful.layers.caches import KeyValueCache
+from heedful.layers.embeddings import tied_logits, token_embedding
+from heedful.layers.transformer import BlockOptions, DecoderLayer, EncoderLayer
+from heedful.models.pairs import AlignmentSource, PairModel, Source
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"layers": 4, "dim": 128, "inner": 256, "heads": 4},
+    "base": {"layers": 6, "dim": 512, "inner": 2048, "heads": 8},
+    "big": {"layers": 6, "dim": 1024, "inner": 4096, "heads": 16},
+}
+
+
+class TransformerSettings(Settings):
+    """Sizes and options of a Transformer; ``size`` fills in what is not given."""
+
+    kind: Literal["transformer"] = "transformer"
+    size: Literal["tiny", "base", "big"] | None = None
+    layers: int = Field(ge=1)
+    dim: int = Field(ge=2, multiple_of=2)
+    inner: int = Field(ge=1)
+    heads: int = Field(ge=1)
+    dropout: float = Field(0.1, ge=0, lt=1)
+    attention_dropout: float = Field(0.0, ge=0, lt=1)
+    inner_dropout: float = Field(0.0, ge=0, lt=1)
+    pre_norm: bool = False
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    tied: Literal["all", "output", "none"] = "all"
+    max_length: int = Field(512, ge=2)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_size(cls, given: Any) -> Any:
+        if isinstance(given, dict):
+            size = given.get("size") or ("tiny" if "layers" not in given else None)
+            if size in SIZES:
+                return {"size": size, **SIZES[size], **given}
+        return given
+
+    @model_validator(mode="after")
+    def _heads_divide_dim(self) -> "TransformerSettings":
+        if self.dim % self.heads:
+            raise ValueError(f"dim {self.dim} is no multiple of heads {self.heads}")
+        return self
+
+
+@dataclass
+class TransformerState:
+    """One row a hypothesis; sources are kept once and pointed at."""
+
+    caches: list[KeyValueCache]
+    sources: list[Memory]
+    source_mask: Tensor
+    source_of_row: Tensor
+    """Which source each row translates ``[N]``: while it stays, the sources are not copied."""
+
+    def select(self, rows: Tensor) -> "TransformerState":
+        """The state of ``rows [M]``, in that order."""
+        caches = [cache.select(rows) for cache in self.caches]
+        source_of_row = self.source_of_row.index_select(0, rows)
+        if torch.equal(source_of_row, self.source_of_row):
+            return TransformerState(caches, self.sources, self.source_mask, source_of_row)
+        sources = [
+            Memory(memory.key.index_select(0, rows), memory.value.index_select(0, rows))
+            for memory in self.sources
+        ]
+        mask = self.source_mask.index_select(0, rows)
+        return TransformerState(caches, sources, mask, source_of_row)
+
+
+class Transformer(PairModel):
+    """Encoder–decoder Transformer over two vocabularies, or one shared by both.
+
+    Args:
+        settings: sizes and options.
+        source_vocabulary: number of source symbols.
+        target_vocabulary: number of target symbols.
+
+    Raises:
+        ValueError: all embeddings are to be one table, but the vocabularies differ in size.
+    """
+
+    def __init__(
+        self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
+    ) -> None:
+        super().__init__()
+        if settings.tied == "all" and source_vocabulary != target_vocabulary:
+            raise ValueError(
+                "model.tied = 'all' needs one vocabulary for both sides (tokeniser.joint = true); "
+                "use model.tied = 'output' or 'none'"
+            )
+        self.settings = settings
+        self.max_length = settings.max_length
+        dim = settings.dim
+        self.target_embedding = token_embedding(target_vocabulary, dim)
+        self.source_embedding = (
+            self.target_embedding
+            if settings.tied == "all"
+            else token_embedding(source_vocabulary, dim)
+        )
+        self.output = None
+        if settings.tied == "none":
+            self.output = nn.Linear(dim, target_vocabulary, bias=False)
+            nn.init.normal_(self.output.weight, std=dim**-0.5)
+        self.source_positions = self._positions()
+        self.target_positions = self._positions()
+        options = BlockOptions(
+            dim,
+            settings.heads,
+            settings.inner,
+            settings.dropout,
+            settings.attention_dropout,
+            settings.inner_dropout,
+            settings.pre_norm,
+        )
+        layers = range(settings.layers)
+        self.encoder = nn.ModuleList(EncoderLayer(options) for _ in layers)
+        self.decoder = nn.ModuleList(DecoderLayer(options) for _ in layers)
+        self.encoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
+        self.dropout = nn.Dropout(settings.dropout)
+
+    def _positions(self) -> Sinusoidal | Learned:
+        if self.settings.positions == "learned":
+            return Learned(self.settings.dim, self.settings.max_length)
+        return Sinusoidal(self.settings.dim)
+
+    def _embed(
+        self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, first: int = 0
+    ) -> Tensor:
+        """``[B, L] -> [B, L, D]``; the factor √D is section 3.4's."""
+        scaled = table(tokens) * math.sqrt(self.settings.dim)
+        embedded: Tensor = self.dropout(positions(scaled, first))
+        return embedded
+
+    def encode(self, source: Source) -> tuple[list[Memory], Tensor]:
+        """Each decoder layer's memory of the source, and its mask ``[B, 1, 1, S]``."""
+        hidden = self._embed(source.tokens, self.source_embedding, self.source_positions)
+        batch, length = source.tokens.shape
+        mask = padding(source.lengths).dense((batch, 1, 1, length), hidden.device)
+        for layer in self.encoder:
+            hidden = layer(hidden, mask)
+        hidden = self.encoder_norm(hidden)
+        return [layer.cross_attention.remember(hidden) for layer in self._decoder_layers()], mask
+
+    def _decoder_layers(self) -> list[DecoderLayer]:
+        return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
+
+    def states(self, source: Source, target_in: Tensor) -> Tensor:
+        memories, source_mask = self.encode(source)
+        hidden = self._embed(target_in, self.target_embedding, self.target_positions)
+        # Padding stands at the end of a target, so the causal mask hides it as well.
+        for layer, memory in zip(self._decoder_layers(), memories, strict=True):
+            hidden = layer(hidden, causal(), memory, source_mask)
+        result: Tensor = self.decoder_norm(hidden)
+        return result
+
+    def logits(self, states: Tensor) -> Tensor:
+        if self.output is not None:
+            logits: Tensor = self.output(states)
+            return logits
+        return tied_logits(states, self.target_embedding)
+
+    def start(self, source: Source) -> TransformerState:
+        memories, source_mask = self.encode(source)
+        rows = torch.arange(len(source.lengths), device=source_mask.device)
+        return TransformerState(
+            [KeyValueCache() for _ in self.decoder], memories, source_mask, rows
+        )
+
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:  # type: ignore[override]
+        hidden = self._embed(
+            tokens.unsqueeze(1),
+            self.target_embedding,
+            self.target_positions,
+            first=state.caches[0].length,
+        )
+        for layer, memory, cache in zip(
+            self._decoder_layers(), state.sources, state.caches, strict=True
+        ):
+            hidden = layer(hidden, None, memory, state.source_mask, cache)
+        return self.logits(self.decoder_norm(hidden).squeeze(1)), state
+
+    @property
+    def alignment(self) -> AlignmentSource:
+        """The last layer but one, all heads, at the step where the target word is predicted."""
+        layer = max(0, len(self.decoder) - 2)
+        return AlignmentSource(f"decoder.{layer}.cross_attention", heads=None, shift=0)
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        axes = {}
+        for layer in range(len(self.encoder)):
+            axes[f"encoder.{layer}.self_attention"] = ("source", "source")
+        for layer in range(len(self.decoder)):
+            axes[f"decoder.{layer}.self_attention"] = ("target", "target")
+            axes[f"decoder.{layer}.cross_attention"] = ("target", "source")
+        return axes

@@ -1,0 +1,137 @@
+"""The Transformer: sizes by the formula, steps against teacher forcing, no influence of padding."""
+
+import pytest
+import torch
+
+from heedful.basics.symbols import BEGIN, PAD
+from heedful.models.pairs import Source
+from heedful.models.transformer import Transformer, TransformerSettings
+
+
+def small(**options: object) -> Transformer:
+    torch.manual_seed(1)
+    settings = TransformerSettings(layers=2, dim=16, inner=24, heads=2, dropout=0.0, **options)
+    return Transformer(settings, 30, 30).double().eval()
+
+
+def source_of(rows: list[list[int]]) -> Source:
+    width = max(map(len, rows))
+    tokens = torch.tensor([row + [PAD] * (width - len(row)) for row in rows])
+    return Source(tokens, torch.tensor([len(row) for row in rows]))
+
+
+def test_base_has_exactly_the_formulas_parameters() -> None:
+    settings = TransformerSettings(size="base")
+    with torch.device("meta"):
+        model = Transformer(settings, 37_000, 37_000)
+    dim, inner, layers = 512, 2048, 6
+    attention = 4 * (dim * dim + dim)
+    feed_forward = dim * inner + inner + inner * dim + dim
+    norm = 2 * dim
+    encoder = layers * (attention + feed_forward + 2 * norm)
+    decoder = layers * (2 * attention + feed_forward + 3 * norm)
+    expected = 37_000 * dim + encoder + decoder
+    assert sum(p.numel() for p in model.parameters()) == expected == 63_082_496
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("tied", ["all", "output", "none"])
+def test_stepping_gives_the_logits_of_teacher_forcing(
+    pre_norm: bool, positions: str, tied: str
+) -> None:
+    model = small(pre_norm=pre_norm, positions=positions, tied=tied)
+    source = source_of([[5, 6, 7, 3], [8, 3]])
+    target_in = torch.tensor([[BEGIN, 4, 9, 11], [BEGIN, 12, 13, 14]])
+    whole = model.teacher_force(source, target_in)
+    state = model.start(source)
+    for t in range(target_in.shape[1]):
+        logits, state = model.step(target_in[:, t], state)
+        torch.testing.assert_close(logits, whole[:, t])
+
+
+def test_a_selected_state_goes_on_as_its_rows_would() -> None:
+    model = small()
+    source = source_of([[5, 6, 7, 3], [8, 3]])
+    rows = torch.tensor([1, 0, 0])
+    state = model.start(source)
+    _, state = model.step(torch.tensor([BEGIN, BEGIN]), state)
+    _, state = model.step(torch.tensor([9, 10]), state)
+    state = state.select(rows)
+    logits, _ = model.step(torch.tensor([4, 5, 6]), state)
+    target_in = torch.tensor([[BEGIN, 10, 4], [BEGIN, 9, 5], [BEGIN, 9, 6]])
+    expected = model.teacher_force(Source(source.tokens[rows], source.lengths[rows]), target_in)[
+        :, -1
+    ]
+    torch.testing.assert_close(logits, expected)
+
+
+def test_padding_has_no_influence() -> None:
+    model = small()
+    target_in = torch.tensor([[BEGIN, 4, 9]])
+    bare = model.teacher_force(source_of([[5, 6, 3]]), target_in)
+    padded = Source(torch.tensor([[5, 6, 3, 17, 21]]), torch.tensor([3]))
+    torch.testing.assert_close(model.teacher_force(padded, target_in), bare)
+
+
+def test_a_target_token_has_no_influence_on_those_before_it() -> None:
+    model = small()
+    source = source_of([[5, 6, 3]])
+    one = model.teacher_force(source, torch.tensor([[BEGIN, 4, 9]]))
+    other = model.teacher_force(source, torch.tensor([[BEGIN, 4, 20]]))
+    torch.testing.assert_close(one[:, :2], other[:, :2])
+    assert not torch.allclose(one[:, 2], other[:, 2])
+
+
+def test_it_computes_what_torchs_transformer_computes() -> None:
+    """Post-norm blocks with the same weights: the same outputs and gradients."""
+    model = small()
+    peer = torch.nn.Transformer(16, 2, 2, 2, 24, dropout=0.0, batch_first=True, dtype=torch.float64)
+    peer.encoder.norm = peer.decoder.norm = torch.nn.Identity()
+    for ours, theirs in [
+        *zip(model.encoder, peer.encoder.layers, strict=True),
+        *zip(model.decoder, peer.decoder.layers, strict=True),
+    ]:
+        _copy_layer(ours, theirs)
+    source = source_of([[5, 6, 7, 3], [8, 9, 3]])
+    target_in = torch.tensor([[BEGIN, 4, 9], [BEGIN, 12, 13]])
+    embed = lambda tokens, table, positions: model._embed(tokens, table, positions)  # noqa: E731
+    padding_mask = source.tokens == PAD
+    theirs = peer(
+        embed(source.tokens, model.source_embedding, model.source_positions),
+        embed(target_in, model.target_embedding, model.target_positions),
+        tgt_mask=torch.nn.Transformer.generate_square_subsequent_mask(3).isinf(),
+        src_key_padding_mask=padding_mask,
+        memory_key_padding_mask=padding_mask,
+    )
+    ours = model.states(source, target_in)
+    torch.testing.assert_close(ours, theirs)
+    model.zero_grad()
+    ours.square().mul(torch.arange(16)).sum().backward()
+    gradient = model.target_embedding.weight.grad.clone()
+    model.zero_grad()
+    theirs.square().mul(torch.arange(16)).sum().backward()
+    torch.testing.assert_close(gradient, model.target_embedding.weight.grad)
+
+
+def _copy_layer(ours: torch.nn.Module, theirs: torch.nn.Module) -> None:
+    pairs = [(ours.self_attention, theirs.self_attn)]
+    norms = [(ours.around_self.norm, theirs.norm1)]
+    if hasattr(ours, "cross_attention"):
+        pairs.append((ours.cross_attention, theirs.multihead_attn))
+        norms += [
+            (ours.around_cross.norm, theirs.norm2),
+            (ours.around_feed_forward.norm, theirs.norm3),
+        ]
+    else:
+        norms.append((ours.around_feed_forward.norm, theirs.norm2))
+    with torch.no_grad():
+        for mine, other in pairs:
+            parts = (mine.query_projection, mine.key_projection, mine.value_projection)
+            other.in_proj_weight.copy_(torch.cat([part.weight for part in parts]))
+            other.in_proj_bias.copy_(torch.cat([part.bias for part in parts]))
+            other.out_proj.load_state_dict(mine.output_projection.state_dict())
+    theirs.linear1.load_state_dict(ours.feed_forward.expand.state_dict())
+    theirs.linear2.load_state_dict(ours.feed_forward.contract.state_dict())
+    for mine, other in norms:
+        other.load_state_dict(mine.state_dict())
