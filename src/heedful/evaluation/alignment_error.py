@@ -1,0 +1,245 @@
+"""Alignment error rate: word links against links that people drew.
+
+Och and Ney 2003, "A systematic comparison of various statistical alignment models", section 4.1.
+People mark links as *sure* (S) or only *possible* (P, which takes in S). For links A::
+
+    precision = |A ∩ P| / |A|      recall = |A ∩ S| / |S|
+    AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+
+Link = tuple[int, int]
+Indexing = Literal["auto", "0", "1"]
+
+_PHARAOH = re.compile(r"(\d+)([-p])(\d+)")
+_NUMBERED = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SPsp]))?(?:\s+[\d.]+)?")
+
+
+@dataclass(frozen=True)
+class GoldLinks:
+    """One sentence's links (source word, target word), counted from 0; ``sure`` ⊆ ``possible``."""
+
+    sure: frozenset[Link]
+    possible: frozenset[Link]
+
+
+@dataclass(frozen=True)
+class AlignmentScore:
+    """How well links agree with the gold.
+
+    Attributes:
+        precision: share of the links that the gold has at least as possible; 0 without links.
+        recall: share of the sure gold links that were found.
+        aer: the error rate, 0 (best) to 1.
+        f1: harmonic mean of precision and recall.
+        links: how many links were given.
+        sure: how many sure links the gold has.
+        possible: how many links the gold has, sure or possible.
+        links_in_sure: how many given links are sure ones.
+        links_in_possible: how many given links are sure or possible ones.
+    """
+
+    precision: float
+    recall: float
+    aer: float
+    f1: float
+    links: int
+    sure: int
+    possible: int
+    links_in_sure: int
+    links_in_possible: int
+
+
+def alignment_error_rate(
+    gold: Sequence[GoldLinks], hypotheses: Sequence[Iterable[Link]]
+) -> AlignmentScore:
+    """Score links against gold links, summed over all sentences.
+
+    Args:
+        gold: one item a sentence, counted from 0 (see :func:`read_gold`).
+        hypotheses: each sentence's links (source word, target word), counted from 0; a link given
+            twice counts once.
+
+    Raises:
+        UserError: the counts of sentences differ, or the gold has no sure link.
+
+    Example:
+        >>> gold = [GoldLinks(frozenset({(0, 0)}), frozenset({(0, 0), (1, 1)}))]
+        >>> score = alignment_error_rate(gold, [[(0, 0), (1, 1), (2, 0)]])
+        >>> round(score.precision, 3), score.recall, score.aer
+        (0.667, 1.0, 0.25)
+    """
+    if len(gold) != len(hypotheses):
+        raise UserError(
+            f"{len(gold)} sentences of gold links but {len(hypotheses)} of links to score; "
+            "give one line for each sentence, in the same order"
+        )
+    links = sure = possible = in_sure = in_possible = 0
+    for right, given in zip(gold, hypotheses, strict=True):
+        found = set(given)
+        links += len(found)
+        sure += len(right.sure)
+        possible += len(right.possible | right.sure)
+        in_sure += len(found & right.sure)
+        in_possible += len(found & (right.possible | right.sure))
+    if sure == 0:
+        raise UserError("the gold has no sure link, so no error rate is defined; mark some i-j")
+    precision = in_possible / links if links else 0.0
+    recall = in_sure / sure
+    return AlignmentScore(
+        precision=precision,
+        recall=recall,
+        aer=1 - (in_sure + in_possible) / (links + sure),
+        f1=2 * precision * recall / (precision + recall) if precision + recall else 0.0,
+        links=links,
+        sure=sure,
+        possible=possible,
+        links_in_sure=in_sure,
+        links_in_possible=in_possible,
+    )
+
+
+def read_links(
+    lines: Sequence[str], *, where: str = "links", swap: bool = False
+) -> list[set[Link]]:
+    """Links in Pharaoh form (``0-0 1-2``), counted from 0, one line a sentence.
+
+    Args:
+        lines: the file's lines.
+        where: the file's name, for messages.
+        swap: the file has target-source order.
+
+    Raises:
+        UserError: an item is not of the form i-j.
+    """
+    found = []
+    for number, line in enumerate(lines, start=1):
+        links = {(i, j) for i, j, _ in _pharaoh_items(line, where, number)}
+        found.append({(j, i) for i, j in links} if swap else links)
+    return found
+
+
+def read_gold(
+    lines: Sequence[str],
+    *,
+    where: str = "gold",
+    indexing: Indexing = "auto",
+    lengths: Sequence[tuple[int, int]] | None = None,
+) -> list[GoldLinks]:
+    """Gold links, sure and possible.
+
+    Two forms are known by their look: Pharaoh with ``i-j`` for sure and ``ipj`` for possible
+    links, one line a sentence; and one link a line, ``sentence i j`` with an optional ``S`` or
+    ``P`` (sentences counted from 1). With ``indexing="auto"`` words are counted from 0 where a 0
+    occurs and from 1 where none does.
+
+    Args:
+        lines: the file's lines.
+        where: the file's name, for messages.
+        indexing: whether the first word is ``0`` or ``1``.
+        lengths: each sentence's number of source and target words; links are checked against it.
+
+    Raises:
+        UserError: an item cannot be read, a word is out of range, or counts of sentences differ.
+    """
+    if indexing not in ("auto", "0", "1"):
+        raise UserError(f"indexing '{indexing}' is unknown; use auto, 0 or 1")
+    if _is_numbered(lines):
+        rows = _numbered_rows(lines, where, len(lengths) if lengths is not None else None)
+    else:
+        rows = [_pharaoh_items(line, where, number) for number, line in enumerate(lines, start=1)]
+    if lengths is not None and len(lengths) != len(rows):
+        raise UserError(
+            f"{where} has links for {len(rows)} sentences but there are {len(lengths)} sentence "
+            "pairs; give one line for each pair, in the same order"
+        )
+    first = _first_word(rows, indexing, where)
+    gold = []
+    for number, row in enumerate(rows, start=1):
+        _check_range(row, first, lengths[number - 1] if lengths else None, where, number)
+        moved = [(i - first, j - first, kind) for i, j, kind in row]
+        gold.append(
+            GoldLinks(
+                sure=frozenset((i, j) for i, j, kind in moved if kind == "-"),
+                possible=frozenset((i, j) for i, j, _ in moved),
+            )
+        )
+    return gold
+
+
+def _pharaoh_items(line: str, where: str, number: int) -> list[tuple[int, int, str]]:
+    items = []
+    for item in line.split():
+        match = _PHARAOH.fullmatch(item)
+        if match is None:
+            raise UserError(
+                f"{where}, line {number}: '{item}' is not a link; "
+                "write i-j (or ipj for a possible one)"
+            )
+        items.append((int(match[1]), int(match[3]), match[2]))
+    return items
+
+
+def _is_numbered(lines: Sequence[str]) -> bool:
+    first = next((line for line in lines if line.strip()), "")
+    return _NUMBERED.fullmatch(first.strip()) is not None
+
+
+def _numbered_rows(
+    lines: Sequence[str], where: str, sentences: int | None
+) -> list[list[tuple[int, int, str]]]:
+    rows: dict[int, list[tuple[int, int, str]]] = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        match = _NUMBERED.fullmatch(line.strip())
+        if match is None or int(match[1]) < 1:
+            raise UserError(
+                f"{where}, line {number}: '{line.strip()}' is not 'sentence i j' with an optional "
+                "S or P, sentences counted from 1"
+            )
+        kind = "p" if (match[4] or "S").upper() == "P" else "-"
+        rows.setdefault(int(match[1]), []).append((int(match[2]), int(match[3]), kind))
+    last = max(rows, default=0)
+    if sentences is not None and last > sentences:
+        raise UserError(
+            f"{where} has links for sentence {last} but there are {sentences} sentence pairs"
+        )
+    return [rows.get(number, []) for number in range(1, (sentences or last) + 1)]
+
+
+def _first_word(rows: list[list[tuple[int, int, str]]], indexing: Indexing, where: str) -> int:
+    if indexing != "auto":
+        return int(indexing)
+    if any(0 in (i, j) for row in rows for i, j, _ in row):
+        return 0
+    notice(f"{where} has no word 0: taken as counted from 1 (--indexing 0 if it is not)")
+    return 1
+
+
+def _check_range(
+    row: list[tuple[int, int, str]],
+    first: int,
+    lengths: tuple[int, int] | None,
+    where: str,
+    number: int,
+) -> None:
+    for i, j, kind in row:
+        if min(i, j) < first:
+            raise UserError(
+                f"{where}, sentence {number}: word 0 in '{i}{kind}{j}' although words are counted "
+                "from 1; say --indexing 0"
+            )
+        if lengths and (i - first >= lengths[0] or j - first >= lengths[1]):
+            raise UserError(
+                f"{where}, sentence {number}: link '{i}{kind}{j}' is out of range for "
+                f"{lengths[0]} source and {lengths[1]} target words counted from {first}; "
+                "check --indexing, the order of the sides, and that the lines belong together"
+            )

@@ -1,0 +1,248 @@
+"""Where an output is good and where it is not: by length, by sentence, by kind of fault."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from heedful.basics.errors import UserError
+from heedful.evaluation.metrics import Score, score_statistics
+from heedful.evaluation.statistics import DEFAULT_SEED, MetricName, check_parallel, collect
+
+LengthUnit = Literal["words", "characters"]
+WORD_BOUNDS = (5, 10, 15, 20, 30, 40, 60)
+CHARACTER_BOUNDS = (10, 20, 40, 60, 100, 150, 250)
+
+_LOOPED_PHRASE = 3
+_LOOPED_WORD_TIMES = 3
+_LOOPED_CHARACTERS = re.compile(r"(\S.{0,19}?)\1{4,}", re.DOTALL)
+_SHORT, _LONG, _SLACK = 0.5, 2.0, 10
+
+
+@dataclass(frozen=True)
+class LengthBucket:
+    """The sentences whose source has ``shortest`` to ``longest`` units (None: no upper end)."""
+
+    shortest: int
+    longest: int | None
+    unit: LengthUnit
+    count: int
+    scores: list[Score]
+
+    @property
+    def name(self) -> str:
+        """For example ``6–10`` or ``61+``."""
+        if self.longest is None:
+            return f"{self.shortest}+"
+        return f"{self.shortest}–{self.longest}"
+
+
+@dataclass(frozen=True)
+class SentenceScore:
+    """One sentence's own scores; ``index`` counts from 0."""
+
+    index: int
+    chrf: float
+    bleu: float
+
+
+@dataclass(frozen=True)
+class Faults:
+    """Sentences with a fault that needs no judgement of meaning, by number counted from 0.
+
+    Attributes:
+        count: how many sentences were looked at.
+        copies: the output is the source, and the reference is not.
+        empty: nothing came out though the reference has text.
+        repeats: the output says something over and over, and the reference does not
+            (:func:`repeats_itself`).
+        too_short: less than half as many characters as the reference, by more than ten; not empty.
+        too_long: more than twice as many characters as the reference, by more than ten.
+    """
+
+    count: int
+    copies: list[int]
+    empty: list[int]
+    repeats: list[int]
+    too_short: list[int]
+    too_long: list[int]
+
+
+def natural_unit(texts: Sequence[str]) -> LengthUnit:
+    """Words, or characters for scripts that put no spaces between words.
+
+    Example:
+        >>> natural_unit(["Good morning"]), natural_unit(["今天天气很好,我们去公园散步吧。"])
+        ('words', 'characters')
+    """
+    words = [word for text in texts for word in text.split()]
+    return "characters" if sum(map(len, words)) > 12 * max(len(words), 1) else "words"
+
+
+def score_by_length(
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    metrics: Sequence[MetricName] = ("bleu", "chrf"),
+    unit: LengthUnit | None = None,
+    bounds: Sequence[int] | None = None,
+    tokenise: str = "13a",
+    lowercase: bool = False,
+    bootstrap: int = 1000,
+    seed: int = DEFAULT_SEED,
+) -> list[LengthBucket]:
+    """Scores for short, middling and long sources.
+
+    Args:
+        sources: what was translated.
+        hypotheses: outputs, as many.
+        references: right translations, as many.
+        metrics: which scores.
+        unit: how sources are measured; by default what their script suggests.
+        bounds: the longest source of each bucket, rising; one more bucket takes what is longer.
+        tokenise: sacrebleu's tokeniser for BLEU.
+        lowercase: compare in lower case.
+        bootstrap: resamples for each bucket's interval.
+        seed: of the resampling.
+
+    Returns:
+        The buckets that hold sentences, short to long.
+
+    Raises:
+        UserError: the counts differ, there is nothing to score, or the bounds do not rise.
+    """
+    check_parallel(hypotheses, references)
+    _check_sources(sources, hypotheses)
+    unit = unit or natural_unit(sources)
+    bounds = bounds or (WORD_BOUNDS if unit == "words" else CHARACTER_BOUNDS)
+    if list(bounds) != sorted(set(bounds)) or bounds[0] < 1:
+        raise UserError(f"length bounds {list(bounds)} must be whole numbers above 0 that rise")
+    rows: list[list[int]] = [[] for _ in range(len(bounds) + 1)]
+    for index, source in enumerate(sources):
+        length = len(source.split()) if unit == "words" else len(source.strip())
+        rows[sum(length > bound for bound in bounds)].append(index)
+    statistics = [
+        collect(name, hypotheses, references, tokenise=tokenise, lowercase=lowercase)
+        for name in metrics
+    ]
+    return [
+        LengthBucket(
+            shortest=bounds[place - 1] + 1 if place else min(1, _shortest(sources, chosen)),
+            longest=bounds[place] if place < len(bounds) else None,
+            unit=unit,
+            count=len(chosen),
+            scores=[score_statistics(each.subset(chosen), bootstrap, seed) for each in statistics],
+        )
+        for place, chosen in enumerate(rows)
+        if chosen
+    ]
+
+
+def rank_sentences(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    tokenise: str = "13a",
+    lowercase: bool = False,
+) -> list[SentenceScore]:
+    """Every sentence's chrF and BLEU, worst first.
+
+    Ordered by chrF, then BLEU; of equals, those with the longer reference stand further out
+    (nearer their end of the list), because a long sentence says more. Pairs in which output and
+    reference both are empty are left out: they are right, and no score is defined.
+
+    Raises:
+        UserError: the counts differ or there is nothing to score.
+    """
+    check_parallel(hypotheses, references)
+    by_chrf = collect("chrf", hypotheses, references, lowercase=lowercase).sentence_values()
+    by_bleu = collect(
+        "bleu",
+        hypotheses,
+        references,
+        tokenise=tokenise,
+        lowercase=lowercase,
+        effective_order=True,
+    ).sentence_values()
+    ranked = [
+        SentenceScore(index, chrf, bleu)
+        for index, (chrf, bleu) in enumerate(zip(by_chrf, by_bleu, strict=True))
+        if hypotheses[index].strip() or references[index].strip()
+    ]
+
+    def order(sentence: SentenceScore) -> tuple[float, float, int]:
+        length = len(references[sentence.index])
+        outward = length if sentence.chrf > 50 else -length
+        return (round(sentence.chrf, 6), round(sentence.bleu, 6), outward)
+
+    return sorted(ranked, key=order)
+
+
+def find_faults(
+    sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
+) -> Faults:
+    """Count the outputs that are a copy, empty, repeating, far too short or far too long.
+
+    What the reference does too is no fault: a name may be copied, a slogan may repeat.
+
+    Raises:
+        UserError: the counts differ or there is nothing to look at.
+    """
+    check_parallel(hypotheses, references)
+    _check_sources(sources, hypotheses)
+    triples = [
+        (" ".join(source.split()), " ".join(hypothesis.split()), " ".join(reference.split()))
+        for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
+    ]
+
+    def where(test: Callable[[str, str, str], bool]) -> list[int]:
+        return [index for index, triple in enumerate(triples) if test(*triple)]
+
+    return Faults(
+        count=len(triples),
+        copies=where(lambda src, hyp, ref: hyp == src != ref and hyp != ""),
+        empty=where(lambda _, hyp, ref: hyp == "" != ref),
+        repeats=where(lambda _, hyp, ref: repeats_itself(hyp) and not repeats_itself(ref)),
+        too_short=where(
+            lambda _, hyp, ref: len(hyp) < min(_SHORT * len(ref), len(ref) - _SLACK) and hyp != ""
+        ),
+        too_long=where(lambda _, hyp, ref: len(hyp) > max(_LONG * len(ref), len(ref) + _SLACK)),
+    )
+
+
+def repeats_itself(text: str) -> bool:
+    """Whether a phrase, a word or some characters are stuck in a loop.
+
+    True where three or more words are followed at once by the same words; where one or two words
+    stand three times in a row; or where up to twenty characters stand five times in a row (which
+    also sees loops in scripts without spaces).
+
+    Example:
+        >>> repeats_itself("the man in the man in the park"), repeats_itself("no no no")
+        (True, True)
+        >>> repeats_itself("he said that that was good")
+        False
+    """
+    words = text.split()
+    for size in range(1, len(words) // 2 + 1):
+        # A run of matches between the words and the words `size` places on is a repetition.
+        needed = size * (_LOOPED_WORD_TIMES - 1) if size < _LOOPED_PHRASE else size
+        run = 0
+        for here, there in zip(words, words[size:], strict=False):
+            run = run + 1 if here == there else 0
+            if run >= needed:
+                return True
+    return _LOOPED_CHARACTERS.search(text) is not None
+
+
+def _check_sources(sources: Sequence[str], hypotheses: Sequence[str]) -> None:
+    if len(sources) != len(hypotheses):
+        raise UserError(
+            f"{len(sources)} sources but {len(hypotheses)} hypotheses; "
+            "give one source line for each hypothesis, in the same order"
+        )
+
+
+def _shortest(sources: Sequence[str], rows: Sequence[int]) -> int:
+    return min(len(sources[row].strip()) for row in rows)

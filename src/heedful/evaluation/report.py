@@ -1,0 +1,322 @@
+"""Everything that was measured of one output, as data, as JSON and as tables."""
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from heedful.evaluation.alignment_error import AlignmentScore
+from heedful.evaluation.breakdown import (
+    Faults,
+    LengthBucket,
+    SentenceScore,
+    find_faults,
+    rank_sentences,
+    score_by_length,
+)
+from heedful.evaluation.metrics import Score, score_corpus
+from heedful.evaluation.significance import Comparison, compare_systems
+from heedful.evaluation.statistics import DEFAULT_SEED, METRICS, MetricName
+
+
+@dataclass(frozen=True)
+class ReportSettings:
+    """What to measure and how.
+
+    Attributes:
+        metrics: which scores.
+        tokenise: sacrebleu's tokeniser for BLEU.
+        lowercase: compare in lower case.
+        bootstrap: resamples for intervals and for the paired bootstrap.
+        seed: of all resampling.
+        by_length: also score by source length.
+        sentences: how many of the worst and of the best sentences to keep.
+    """
+
+    metrics: tuple[MetricName, ...] = METRICS
+    tokenise: str = "13a"
+    lowercase: bool = False
+    bootstrap: int = 1000
+    seed: int = DEFAULT_SEED
+    by_length: bool = False
+    sentences: int = 3
+
+
+@dataclass(frozen=True)
+class Example:
+    """One sentence with its scores; ``line`` counts from 1."""
+
+    line: int
+    chrf: float
+    bleu: float
+    source: str | None
+    output: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What was measured; parts that were not asked for are empty or None."""
+
+    system: str
+    count: int
+    scores: list[Score] = field(default_factory=list)
+    against: str | None = None
+    comparisons: list[Comparison] = field(default_factory=list)
+    faults: Faults | None = None
+    by_length: list[LengthBucket] = field(default_factory=list)
+    worst: list[Example] = field(default_factory=list)
+    best: list[Example] = field(default_factory=list)
+    alignment: AlignmentScore | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as what :mod:`json` can write; sentences of faults count from 1."""
+        values = dataclasses.asdict(self)
+        for bucket in values["by_length"]:
+            bucket["name"] = f"{bucket['shortest']}-{bucket['longest'] or ''}"
+        if self.faults is not None:
+            values["faults"] = {
+                name: [index + 1 for index in value] if isinstance(value, list) else value
+                for name, value in values["faults"].items()
+            }
+        for comparison, made in zip(values["comparisons"], self.comparisons, strict=True):
+            comparison["difference"] = made.difference
+        return values
+
+    def tables(self) -> list["ReportTable"]:
+        """The report as tables, to be drawn for a terminal or written plainly."""
+        makers = (
+            self._score_table,
+            self._comparison_table,
+            self._alignment_table,
+            self._fault_table,
+            self._length_table,
+        )
+        tables = [table for make in makers if (table := make()) is not None]
+        for title, examples in (("worst sentences", self.worst), ("best sentences", self.best)):
+            if examples:
+                tables.append(_example_table(title, examples))
+        return tables
+
+    def _score_table(self) -> "ReportTable | None":
+        if not self.scores:
+            return None
+        rows = [
+            (score.name, f"{score.value:.2f}", _interval(score), _made_of(score), score.signature)
+            for score in self.scores
+        ]
+        title = f"{self.system}: {self.count} sentences"
+        return ReportTable(
+            title, ("metric", "score", "95 % interval", "made of", "signature"), rows
+        )
+
+    def _comparison_table(self) -> "ReportTable | None":
+        if not self.comparisons:
+            return None
+        verdicts = {"first": self.system, "second": str(self.against), None: "not significant"}
+        rows = [
+            (
+                each.name,
+                f"{each.first:.2f}",
+                f"{each.second:.2f}",
+                f"{each.difference:+.2f}",
+                f"{each.bootstrap_p:.4f}",
+                f"{each.randomisation_p:.4f}",
+                verdicts[each.better],
+            )
+            for each in self.comparisons
+        ]
+        header = (
+            "metric",
+            self.system,
+            str(self.against),
+            "difference",
+            "p (bootstrap)",
+            "p (randomisation)",
+            "better",
+        )
+        return ReportTable(f"{self.system} against {self.against}", header, rows)
+
+    def _alignment_table(self) -> "ReportTable | None":
+        score = self.alignment
+        if score is None:
+            return None
+        row = (
+            f"{100 * score.aer:.1f} %",
+            f"{100 * score.precision:.1f} %",
+            f"{100 * score.recall:.1f} %",
+            f"{100 * score.f1:.1f} %",
+            str(score.links),
+            f"{score.sure} / {score.possible}",
+        )
+        header = ("AER", "precision", "recall", "F1", "links", "gold sure / all")
+        return ReportTable("alignment", header, [row])
+
+    def _fault_table(self) -> "ReportTable | None":
+        if self.faults is None:
+            return None
+        kinds = {
+            "copy of the source": self.faults.copies,
+            "empty": self.faults.empty,
+            "repeats itself": self.faults.repeats,
+            "far too short": self.faults.too_short,
+            "far too long": self.faults.too_long,
+        }
+        rows = [
+            (name, str(len(found)), f"{100 * len(found) / self.faults.count:.1f} %", _lines(found))
+            for name, found in kinds.items()
+        ]
+        return ReportTable("faults", ("fault", "sentences", "share", "lines"), rows)
+
+    def _length_table(self) -> "ReportTable | None":
+        if not self.by_length:
+            return None
+        names = [score.name for score in self.by_length[0].scores]
+        rows = [
+            (
+                bucket.name,
+                str(bucket.count),
+                *(f"{score.value:.1f} {_interval(score)}".strip() for score in bucket.scores),
+            )
+            for bucket in self.by_length
+        ]
+        return ReportTable(
+            "by source length", (f"source {self.by_length[0].unit}", "sentences", *names), rows
+        )
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A title, the columns' names and the cells, all text."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+    def plain(self) -> str:
+        """The table as TAB-separated lines under its title, for pipes and files."""
+        lines = [f"# {self.title}", "\t".join(self.header)]
+        lines += ["\t".join(_one_line(cell) for cell in row) for row in self.rows]
+        return "\n".join(lines)
+
+
+def build_report(
+    system: str,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    settings: ReportSettings,
+    *,
+    sources: Sequence[str] | None = None,
+    against: str | None = None,
+    against_hypotheses: Sequence[str] | None = None,
+    alignment: AlignmentScore | None = None,
+) -> Report:
+    """Measure one output.
+
+    Args:
+        system: what to call it.
+        hypotheses: its sentences.
+        references: right translations, as many.
+        settings: what to measure.
+        sources: what was translated; without it, faults and lengths are not looked at.
+        against: what to call the other system.
+        against_hypotheses: the other system's sentences for the same sources.
+        alignment: its alignment score, where links were scored.
+
+    Raises:
+        UserError: counts differ, or there is nothing to score.
+    """
+    common: dict[str, Any] = {
+        "tokenise": settings.tokenise,
+        "lowercase": settings.lowercase,
+        "seed": settings.seed,
+    }
+    scores = score_corpus(
+        hypotheses,
+        references,
+        metrics=settings.metrics,
+        bootstrap=settings.bootstrap,
+        **common,
+    )
+    comparisons = []
+    if against_hypotheses is not None:
+        comparisons = compare_systems(
+            hypotheses, against_hypotheses, references, metrics=settings.metrics, **common
+        )
+    buckets = []
+    if settings.by_length and sources is not None:
+        buckets = score_by_length(
+            sources, hypotheses, references, bootstrap=settings.bootstrap, **common
+        )
+    ranked: list[SentenceScore] = []
+    if settings.sentences > 0:
+        ranked = rank_sentences(
+            hypotheses, references, tokenise=settings.tokenise, lowercase=settings.lowercase
+        )
+
+    def example(ranked_one: SentenceScore) -> Example:
+        index = ranked_one.index
+        source = sources[index] if sources is not None else None
+        return Example(
+            index + 1,
+            ranked_one.chrf,
+            ranked_one.bleu,
+            source,
+            hypotheses[index],
+            references[index],
+        )
+
+    # In a corpus of few sentences the worst and the best must not be the same ones.
+    shown = min(settings.sentences, (len(ranked) + 1) // 2)
+    return Report(
+        system=system,
+        count=len(hypotheses),
+        scores=scores,
+        against=against if against_hypotheses is not None else None,
+        comparisons=comparisons,
+        faults=find_faults(sources, hypotheses, references) if sources is not None else None,
+        by_length=buckets,
+        worst=[example(each) for each in ranked[:shown]],
+        best=[example(each) for each in reversed(ranked[shown:][-shown:])] if shown else [],
+        alignment=alignment,
+    )
+
+
+def _example_table(title: str, examples: list[Example]) -> ReportTable:
+    rows = []
+    for example in examples:
+        numbers = (str(example.line), f"{example.chrf:.1f}", f"{example.bleu:.1f}")
+        texts = [("output", example.output), ("reference", example.reference)]
+        if example.source is not None:
+            texts.insert(0, ("source", example.source))
+        for place, (name, text) in enumerate(texts):
+            rows.append((*(numbers if place == 0 else ("", "", "")), name, text))
+    return ReportTable(title, ("line", "chrF", "BLEU", "", "text"), rows)
+
+
+def _interval(score: Score) -> str:
+    if score.low is None or score.high is None:
+        return ""
+    return f"[{score.low:.1f}, {score.high:.1f}]"
+
+
+def _made_of(score: Score) -> str:
+    detail = score.detail
+    if "precisions" in detail:
+        precisions = "/".join(f"{precision:.1f}" for precision in detail["precisions"])
+        return (
+            f"{precisions} BP={detail['brevity_penalty']:.3f} "
+            f"lengths={detail['hypothesis_length']}/{detail['reference_length']}"
+        )
+    if "edits" in detail:
+        return f"{detail['edits']} edits, {detail['reference_length']:.0f} words"
+    return ""
+
+
+def _lines(indices: list[int], most: int = 5) -> str:
+    shown = ", ".join(str(index + 1) for index in indices[:most])
+    return f"{shown}, …" if len(indices) > most else shown
+
+
+def _one_line(cell: str) -> str:
+    return cell.replace("\t", " ").replace("\r", " ").replace("\n", " ")

@@ -1,0 +1,150 @@
+"""Is one system better than another, or is it chance? Two paired tests on the same sentences.
+
+Paired bootstrap resampling: Koehn 2004, "Statistical significance tests for machine translation
+evaluation". Approximate randomisation: Riezler and Maxwell 2005, "On some pitfalls in automatic
+evaluation and significance testing for MT".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.evaluation.statistics import (
+    DEFAULT_SEED,
+    METRICS,
+    MetricName,
+    SentenceStatistics,
+    check_parallel,
+    collect,
+    draw_swaps,
+    draw_with_replacement,
+)
+
+# Differences below this are rounding, not differences.
+_TOLERANCE = 1e-9
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Two systems under one metric.
+
+    Attributes:
+        name: ``BLEU``, ``chrF2`` or ``TER``.
+        first: the first system's score.
+        second: the second system's score.
+        bootstrap_p: how often resampling alone makes a difference as large as the one seen.
+        randomisation_p: how often swapping the systems' outputs at random makes one as large.
+        better: who is better where *both* tests stay below the level; None where they do not.
+    """
+
+    name: str
+    first: float
+    second: float
+    bootstrap_p: float
+    randomisation_p: float
+    better: Literal["first", "second"] | None
+
+    @property
+    def difference(self) -> float:
+        """Second minus first."""
+        return self.second - self.first
+
+
+def compare_systems(
+    first: Sequence[str],
+    second: Sequence[str],
+    references: Sequence[str],
+    *,
+    metrics: Sequence[MetricName] = METRICS,
+    tokenise: str = "13a",
+    lowercase: bool = False,
+    resamples: int = 1000,
+    trials: int = 10_000,
+    seed: int = DEFAULT_SEED,
+    level: float = 0.05,
+) -> list[Comparison]:
+    """Compare two systems' outputs for the same sentences.
+
+    Args:
+        first: one system's outputs.
+        second: the other's, as many.
+        references: right translations, as many.
+        metrics: which of ``bleu``, ``chrf`` and ``ter``.
+        tokenise: sacrebleu's tokeniser for BLEU.
+        lowercase: compare in lower case.
+        resamples: number of the bootstrap.
+        trials: number of the randomisation.
+        seed: of both.
+        level: below which a p-value counts.
+
+    Raises:
+        UserError: the counts differ or there is nothing to compare.
+    """
+    check_parallel(first, references)
+    check_parallel(second, references)
+    found = []
+    for name in metrics:
+        one = collect(name, first, references, tokenise=tokenise, lowercase=lowercase)
+        two = collect(name, second, references, tokenise=tokenise, lowercase=lowercase)
+        found.append(_compare(one, two, resamples, trials, seed, level))
+    return found
+
+
+def _compare(
+    one: SentenceStatistics,
+    two: SentenceStatistics,
+    resamples: int,
+    trials: int,
+    seed: int,
+    level: float,
+) -> Comparison:
+    score_one, score_two = one.score(), two.score()
+    seen = abs(float(score_one.score) - float(score_two.score))
+    by_resampling = _bootstrap_p(one, two, seen, resamples, seed)
+    by_swapping = _randomisation_p(one, two, seen, trials, seed)
+    better: Literal["first", "second"] | None = None
+    if max(by_resampling, by_swapping) < level:
+        first_is_better = (score_one.score > score_two.score) != (score_one.name == "TER")
+        better = "first" if first_is_better else "second"
+    return Comparison(
+        score_one.name,
+        float(score_one.score),
+        float(score_two.score),
+        by_resampling,
+        by_swapping,
+        better,
+    )
+
+
+def _bootstrap_p(
+    one: SentenceStatistics, two: SentenceStatistics, seen: float, resamples: int, seed: int
+) -> float:
+    differences = np.array(
+        [
+            abs(one.value_of_sum(times @ one.values) - two.value_of_sum(times @ two.values))
+            for times in draw_with_replacement(len(one.values), resamples, seed)
+        ]
+    )
+    return _p_value(differences - differences.mean(), seen)
+
+
+def _randomisation_p(
+    one: SentenceStatistics, two: SentenceStatistics, seen: float, trials: int, seed: int
+) -> float:
+    total = one.values.sum(0) + two.values.sum(0)
+    differences = []
+    for swaps in draw_swaps(len(one.values), trials, seed):
+        kept = swaps.astype(np.float64)
+        mixed = kept @ one.values + (1.0 - kept) @ two.values
+        for row in mixed:
+            differences.append(abs(one.value_of_sum(row) - two.value_of_sum(total - row)))
+    return _p_value(np.array(differences), seen)
+
+
+def _p_value(differences: NDArray[np.float64], seen: float) -> float:
+    """The share at least as large as the one seen, the seen one counted in (so never zero)."""
+    as_large = int(np.sum(differences >= seen - _TOLERANCE))
+    return (as_large + 1) / (len(differences) + 1)

@@ -1,0 +1,171 @@
+"""Sufficient statistics: a few numbers a sentence whose sums give a corpus score.
+
+BLEU, chrF and TER all are functions of sums over sentences. Kept once for each sentence, the sums
+give the score of the corpus, of a part of it, and of thousands of resamples, without reading the
+texts again.
+
+Letters: `N` sentences, `S` statistics of one sentence, `R` resamples.
+"""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.base import Metric as SacrebleuMetric
+from sacrebleu.metrics.base import Score as SacrebleuScore
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from heedful.basics.errors import UserError
+
+MetricName = Literal["bleu", "chrf", "ter"]
+METRICS: tuple[MetricName, ...] = get_args(MetricName)
+DEFAULT_SEED = 12345
+
+# Coins are thrown in blocks so that memory stays small for corpora of any size. A multiple of 32
+# keeps the stream of random bits the same as when all are thrown at once.
+_BLOCK = 64
+
+
+@dataclass(frozen=True)
+class SentenceStatistics:
+    """What one metric needs to know of each sentence.
+
+    Attributes:
+        metric: sacrebleu's metric, configured.
+        values: `[N, S]`, the statistics of each sentence.
+    """
+
+    metric: SacrebleuMetric
+    values: NDArray[np.float64]
+
+    def score(self, rows: Sequence[int] | NDArray[np.intp] | None = None) -> SacrebleuScore:
+        """The score of all sentences, or of ``rows``."""
+        chosen = self.values if rows is None else self.values[np.asarray(rows, dtype=np.intp)]
+        return self.score_of_sum(chosen.sum(axis=0))
+
+    def score_of_sum(self, total: NDArray[np.float64]) -> SacrebleuScore:
+        """The score that belongs to summed statistics `[S]`."""
+        score: SacrebleuScore = self.metric._compute_score_from_stats(total.tolist())
+        return score
+
+    def value_of_sum(self, total: NDArray[np.float64]) -> float:
+        """Like :meth:`score_of_sum`, the bare number."""
+        return float(self.score_of_sum(total).score)
+
+    def sentence_values(self) -> list[float]:
+        """The score of each sentence alone."""
+        return [self.value_of_sum(row) for row in self.values]
+
+    def subset(self, rows: Sequence[int]) -> "SentenceStatistics":
+        """The statistics of some sentences."""
+        return SentenceStatistics(self.metric, self.values[np.asarray(rows, dtype=np.intp)])
+
+    def resampled(self, resamples: int, seed: int) -> NDArray[np.float64]:
+        """Scores `[R]` of corpora drawn with replacement from this one (Koehn 2004, section 3)."""
+        return np.array(
+            [
+                self.value_of_sum(times @ self.values)
+                for times in draw_with_replacement(len(self.values), resamples, seed)
+            ]
+        )
+
+
+def draw_with_replacement(sentences: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
+    """How often `[N]` each sentence is drawn, for each resample.
+
+    The stream is the one that sacrebleu draws for the same seed.
+    """
+    generator = np.random.default_rng(seed)
+    for _ in range(resamples):
+        rows = generator.choice(sentences, size=sentences, replace=True)
+        yield np.bincount(rows, minlength=sentences)
+
+
+def draw_swaps(sentences: int, trials: int, seed: int) -> Iterator[NDArray[np.bool_]]:
+    """Blocks `[≤64, N]` of fair coins; the same stream that sacrebleu draws for this seed."""
+    generator = np.random.default_rng(seed)
+    for start in range(0, trials, _BLOCK):
+        size = (min(_BLOCK, trials - start), sentences)
+        yield generator.integers(2, size=size, dtype=np.bool_)
+
+
+def percentile_interval(scores: NDArray[np.float64]) -> tuple[float, float]:
+    """The bounds that leave out one fortieth of the scores on each side (95 % interval)."""
+    ordered = np.sort(scores)
+    outside = len(ordered) // 40
+    return float(ordered[outside]), float(ordered[len(ordered) - outside - 1])
+
+
+def collect(
+    name: MetricName,
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    *,
+    tokenise: str = "13a",
+    lowercase: bool = False,
+    effective_order: bool = False,
+) -> SentenceStatistics:
+    """Read the texts once and keep each sentence's statistics.
+
+    Args:
+        name: which metric.
+        hypotheses: outputs, one a sentence.
+        references: right translations, as many.
+        tokenise: sacrebleu's tokeniser for BLEU (``13a``, ``none``, ``intl``, ``zh``, ``char``, …).
+        lowercase: compare in lower case (TER always does, as sacrebleu's default).
+        effective_order: BLEU over the n-gram orders that occur, for single sentences.
+
+    Raises:
+        UserError: the counts differ, there is nothing to score, or the tokeniser is not to be had.
+    """
+    check_parallel(hypotheses, references)
+    metric: SacrebleuMetric
+    if name == "bleu":
+        metric = _bleu(tokenise, lowercase, effective_order)
+    elif name == "chrf":
+        metric = CHRF(lowercase=lowercase)
+    elif name == "ter":
+        metric = TER()
+    else:
+        raise UserError(f"unknown metric '{name}'; use {', '.join(METRICS)}")
+    rows = metric._extract_corpus_statistics(list(hypotheses), [list(references)])
+    return SentenceStatistics(metric, np.array(rows, dtype=np.float64))
+
+
+def check_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> None:
+    """Refuse lists that cannot belong together.
+
+    Raises:
+        UserError: the counts differ or are zero.
+    """
+    if len(hypotheses) != len(references):
+        raise UserError(
+            f"{len(hypotheses)} hypotheses but {len(references)} references; "
+            "give one reference line for each hypothesis, in the same order"
+        )
+    if not hypotheses:
+        raise UserError("nothing to score: there are no sentences; give a test set with some")
+
+
+def _bleu(tokenise: str, lowercase: bool, effective_order: bool) -> BLEU:
+    known = list(BLEU.TOKENIZERS)
+    if tokenise not in known:
+        near = difflib.get_close_matches(tokenise, known, n=1, cutoff=0.5)
+        hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(known)}"
+        raise UserError(f"unknown tokeniser '{tokenise}' for BLEU; {hint}")
+    try:
+        # `force` only silences sacrebleu's own warning about texts that look tokenised already.
+        return BLEU(
+            tokenize=tokenise, lowercase=lowercase, effective_order=effective_order, force=True
+        )
+    except (ImportError, RuntimeError, OSError) as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"tokeniser '{tokenise}' for BLEU cannot be used here: {reason}; "
+            "install what it needs or use 13a, intl or char"
+        ) from error
