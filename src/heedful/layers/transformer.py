@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import Mask
 from heedful.layers.caches import KeyValueCache
+from heedful.layers.dropout import Dropout
 
 
 class BlockOptions(NamedTuple):
@@ -38,7 +39,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.expand = nn.Linear(options.dim, options.inner)
         self.contract = nn.Linear(options.inner, options.dim)
-        self.dropout = nn.Dropout(options.inner_dropout)
+        self.dropout = Dropout(options.inner_dropout)
         for part in (self.expand, self.contract):
             nn.init.xavier_uniform_(part.weight)
             nn.init.zeros_(part.bias)
@@ -54,7 +55,7 @@ class Residual(nn.Module):
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(options.dim)
-        self.dropout = nn.Dropout(options.dropout)
+        self.dropout = Dropout(options.dropout)
         self.pre_norm = options.pre_norm
 
     def forward(self, hidden: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:

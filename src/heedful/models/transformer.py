@@ -19,6 +19,7 @@ from heedful.attention.masks import causal, padding
 from heedful.attention.positions import Learned, Sinusoidal
 from heedful.basics.settings import Settings
 from heedful.layers.caches import KeyValueCache
+from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import tied_logits, token_embedding
 from heedful.layers.transformer import BlockOptions, DecoderLayer, EncoderLayer
 from heedful.models.pairs import AlignmentSource, PairModel, Source
@@ -137,7 +138,7 @@ class Transformer(PairModel):
         self.decoder = nn.ModuleList(DecoderLayer(options) for _ in layers)
         self.encoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
-        self.dropout = nn.Dropout(settings.dropout)
+        self.dropout = Dropout(settings.dropout)
 
     def _positions(self) -> Sinusoidal | Learned:
         if self.settings.positions == "learned":

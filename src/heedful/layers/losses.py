@@ -1,0 +1,93 @@
+"""Cross-entropy with label smoothing over a large vocabulary, without holding a batch's logits.
+
+Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7: the true distribution is
+``(1 − ε)`` on the label plus ``ε / V`` on every symbol.
+Shapes: N positions, D width, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+_CHUNK = 512
+"""Positions at a time: their logits stay in the processor's cache."""
+
+
+def plain_cross_entropy(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """What :func:`cross_entropy` computes, as the plain formula."""
+    logits = F.linear(states, table).float()
+    smooth = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+    return smooth, F.cross_entropy(logits, labels, reduction="sum").detach()
+
+
+def cross_entropy(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Summed cross-entropy of ``states @ tableᵀ``, smoothed and (detached) as it is, in nats.
+
+    The logits are made, used for loss and gradient, and forgotten, a few rows at a time.
+
+    Args:
+        states: ``[N, D]``.
+        table: ``[V, D]``, one row a symbol.
+        labels: integers ``[N]`` in [0, V).
+        smoothing: ε in [0, 1).
+    """
+    if not torch.is_grad_enabled():
+        parts = [
+            plain_cross_entropy(some, table, theirs, smoothing)
+            for some, theirs in zip(states.split(_CHUNK), labels.split(_CHUNK), strict=True)
+        ]
+        return torch.stack([p[0] for p in parts]).sum(), torch.stack([p[1] for p in parts]).sum()
+    smooth, exact = _CrossEntropy.apply(states, table, labels, smoothing)  # type: ignore[no-untyped-call]
+    return smooth, exact
+
+
+class _CrossEntropy(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        vocabulary = len(table)
+        wide = torch.float64 if states.dtype == torch.float64 else torch.float32
+        smooth = states.new_zeros((), dtype=wide)
+        exact = states.new_zeros((), dtype=wide)
+        state_gradient = torch.empty_like(states)
+        table_gradient = torch.zeros_like(table)
+        for first in range(0, len(states), _CHUNK):
+            rows = slice(first, first + _CHUNK)
+            logits = F.linear(states[rows], table).to(wide)  # [n, V]
+            label = labels[rows].unsqueeze(1)
+            log_total = logits.logsumexp(1, keepdim=True)
+            at_label = log_total - logits.gather(1, label)
+            everywhere = vocabulary * log_total - logits.sum(1, keepdim=True)
+            exact += at_label.sum()
+            smooth += ((1 - smoothing) * at_label + smoothing / vocabulary * everywhere).sum()
+            # From here the logits become their own gradient: softmax − true distribution.
+            logits = logits.sub_(log_total).exp_()
+            if smoothing:
+                logits -= smoothing / vocabulary
+            logits.scatter_add_(1, label, torch.full_like(at_label, smoothing - 1))
+            gradient = logits.to(torch.promote_types(states.dtype, table.dtype))
+            state_gradient[rows] = (gradient @ table).to(states.dtype)
+            table_gradient += (gradient.T @ states[rows].to(gradient.dtype)).to(table.dtype)
+        ctx.save_for_backward(state_gradient, table_gradient)
+        ctx.mark_non_differentiable(exact)
+        return smooth, exact
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, smooth: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        state_gradient, table_gradient = ctx.saved_tensors
+        return (
+            state_gradient * smooth.to(state_gradient.dtype),
+            table_gradient * smooth.to(table_gradient.dtype),
+            None,
+            None,
+        )
