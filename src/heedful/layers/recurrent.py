@@ -1,0 +1,242 @@
+"""Recurrent networks: cells, a stack that runs fused or step by step, an encoder, a bridge.
+
+Shapes: B batch, N rows, S source positions, T target positions, E input width, H hidden width,
+G gates (1 for tanh, 3 for GRU, 4 for LSTM), L layers.
+
+Sources: Elman 1990 (tanh-RNN); Hochreiter and Schmidhuber 1997, Gers et al. 2000 (LSTM with a
+forget gate); Cho et al. 2014, "Learning Phrase Representations using RNN Encoder–Decoder" (GRU).
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+Cell = Literal["rnn", "gru", "lstm"]
+
+LayerState = tuple[Tensor, ...]
+"""One layer's state: ``(h,)``, or ``(h, c)`` for the LSTM, each ``[N, H]``."""
+Hidden = tuple[LayerState, ...]
+"""The states of all layers, the lowest first."""
+
+_NETWORKS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU, "lstm": nn.LSTM}
+
+
+def recurrent_network(
+    cell: Cell, input_dim: int, hidden: int, layers: int, *, bidirectional: bool, dropout: float
+) -> nn.RNNBase:
+    """PyTorch's network of the cell, batch first, with weights set for learning.
+
+    Input weights are Glorot uniform and recurrent weights orthogonal, each gate by itself; biases
+    are zero, but for the LSTM's forget gate, which starts open (bias 1).
+    """
+    network: nn.RNNBase = _NETWORKS[cell](
+        input_dim,
+        hidden,
+        layers,
+        batch_first=True,
+        dropout=dropout if layers > 1 else 0.0,
+        bidirectional=bidirectional,
+    )
+    for name, parameter in network.named_parameters():
+        for gate in torch.split(parameter.detach(), hidden):
+            if "bias" in name:
+                nn.init.zeros_(gate)
+            elif "weight_hh" in name:
+                nn.init.orthogonal_(gate)
+            else:
+                nn.init.xavier_uniform_(gate)
+        if cell == "lstm" and "bias_ih" in name:
+            nn.init.ones_(parameter.detach()[hidden : 2 * hidden])
+    return network
+
+
+def cell_step(cell: Cell, gates: Tensor, recurrent: Tensor, before: LayerState) -> LayerState:
+    """One step of one layer.
+
+    Args:
+        cell: which cell.
+        gates: the input's share of the gates, ``W_ih x + b_ih``, ``[N, G·H]``.
+        recurrent: the state's share, ``W_hh h + b_hh``, ``[N, G·H]``.
+        before: the layer's state before the step.
+    """
+    if cell == "rnn":
+        return (torch.tanh(gates + recurrent),)
+    if cell == "gru":
+        update_reset, candidate = gates.tensor_split([2 * gates.shape[-1] // 3], dim=-1)
+        from_state, candidate_state = recurrent.tensor_split([2 * gates.shape[-1] // 3], dim=-1)
+        r, z = torch.sigmoid(update_reset + from_state).chunk(2, dim=-1)
+        n = torch.tanh(candidate + r * candidate_state)
+        return (n + z * (before[0] - n),)
+    i, f, g, o = (gates + recurrent).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * before[1] + torch.sigmoid(i) * torch.tanh(g)
+    return (torch.sigmoid(o) * torch.tanh(c), c)
+
+
+class RecurrentStack(nn.Module):
+    """L layers in one direction, with two ways through the same weights.
+
+    :meth:`forward` runs a whole sequence in one fused call, where all inputs are known beforehand;
+    :meth:`step` runs one position, where an input depends on the step before.
+    """
+
+    def __init__(
+        self, cell: Cell, input_dim: int, hidden: int, layers: int, *, dropout: float
+    ) -> None:
+        super().__init__()
+        self.cell, self.layers, self.dropout = cell, layers, dropout
+        self.network = recurrent_network(
+            cell, input_dim, hidden, layers, bidirectional=False, dropout=dropout
+        )
+
+    def forward(self, inputs: Tensor, hidden: Hidden) -> Tensor:
+        """The top layer's states ``[B, T, H]`` for ``inputs [B, T, E]``, from ``hidden`` on."""
+        parts = [torch.stack(part) for part in zip(*hidden, strict=True)]  # each [L, B, H]
+        kind = inputs.device.type
+        if torch.is_autocast_enabled(kind):
+            # oneDNN's LSTM takes weights and inputs of one kind; autocast changes weights alone.
+            inputs = inputs.to(torch.get_autocast_dtype(kind))
+        outputs: Tensor = self.network(inputs, tuple(parts) if len(parts) > 1 else parts[0])[0]
+        return outputs
+
+    def project(self, inputs: Tensor, first: int = 0) -> Tensor:
+        """The lowest layer's gates ``[.., G·H]`` from a part ``[.., E']`` of its input.
+
+        The part stands at column ``first`` of the input; the bias comes with column 0. Parts that
+        are known for all steps go through at once, the others a step at a time, and add up.
+        """
+        weight, bias = self._weights("ih", 0)
+        columns = weight[:, first : first + inputs.shape[-1]]
+        return F.linear(inputs, columns, None if first else bias)
+
+    def step(self, gates: Tensor, hidden: Hidden) -> Hidden:
+        """All layers' states after one step, given the lowest layer's ``gates [N, G·H]``."""
+        after: list[LayerState] = []
+        for layer, before in enumerate(hidden):
+            if layer:
+                below = F.dropout(after[-1][0], self.dropout, self.training)
+                gates = F.linear(below, *self._weights("ih", layer))
+            recurrent = F.linear(before[0], *self._weights("hh", layer))
+            after.append(cell_step(self.cell, gates, recurrent, before))
+        return tuple(after)
+
+    def _weights(self, kind: str, layer: int) -> tuple[Tensor, Tensor]:
+        weight: Tensor = getattr(self.network, f"weight_{kind}_l{layer}")
+        bias: Tensor = getattr(self.network, f"bias_{kind}_l{layer}")
+        return weight, bias
+
+
+class RecurrentEncoder(nn.Module):
+    """Reads a source in one or two directions; padding has no influence.
+
+    Attributes:
+        output_dim: width of an annotation: H, or 2·H with two directions (joined).
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        input_dim: int,
+        hidden: int,
+        layers: int,
+        *,
+        bidirectional: bool,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.layers, self.output_dim = layers, hidden * (2 if bidirectional else 1)
+        self.network = recurrent_network(
+            cell, input_dim, hidden, layers, bidirectional=bidirectional, dropout=dropout
+        )
+
+    def forward(self, embedded: Tensor, lengths: Tensor) -> tuple[Tensor, Hidden]:
+        """Annotations and final states of ``embedded [B, S, E]`` with ``lengths [B]``, each >= 1.
+
+        Returns:
+            The top layer's states ``[B, S, output_dim]``, zero beyond a row's length; and each
+            layer's state after its last token (for the backward direction: its first), the
+            directions joined, ``[B, output_dim]``.
+        """
+        packed = pack_padded_sequence(
+            embedded, lengths.cpu(), batch_first=True, enforce_sorted=False
+        )
+        outputs, final = self.network(packed)
+        annotations, _ = pad_packed_sequence(
+            outputs, batch_first=True, total_length=embedded.shape[1]
+        )
+        parts = final if isinstance(final, tuple) else (final,)
+        by_layer = [
+            part.view(self.layers, -1, *part.shape[1:]).transpose(1, 2).flatten(2) for part in parts
+        ]  # each [L, B, output_dim]
+        return annotations, tuple(zip(*by_layer, strict=True))
+
+
+class Bridge(nn.Module):
+    """The decoder's first state from the encoder's last.
+
+    Where both have the same layers and widths, the state is handed over as it is (Sutskever et al.
+    2014). Else each part of each layer is ``tanh(W h + b)`` (Bahdanau et al. 2015, appendix A.2.2,
+    who read the backward direction alone) of the encoder's layer of the same number, or of its top
+    layer where the numbers of layers differ.
+    """
+
+    def __init__(
+        self, cell: Cell, encoder_dim: int, encoder_layers: int, hidden: int, layers: int
+    ) -> None:
+        super().__init__()
+        self.layers, self.same_layers = layers, encoder_layers == layers
+        self.parts = 2 if cell == "lstm" else 1
+        self.projections = nn.ModuleList()
+        if encoder_dim != hidden or not self.same_layers:
+            for _ in range(layers * self.parts):
+                self.projections.append(glorot_linear(encoder_dim, hidden))
+
+    def forward(self, final: Hidden) -> Hidden:
+        """``L`` states ``[B, H]`` from the encoder's final states."""
+        if not self.projections:
+            return final
+        sources = final if self.same_layers else (final[-1],) * self.layers
+        wide = [part for layer in sources for part in layer]
+        # Kept in the encoder's precision: under autocast a product is rounder than the states.
+        narrow = [
+            torch.tanh(projection(part)).to(part.dtype)
+            for projection, part in zip(self.projections, wide, strict=True)
+        ]
+        return tuple(
+            tuple(narrow[first : first + self.parts]) for first in range(0, len(narrow), self.parts)
+        )
+
+
+class Maxout(nn.Module):
+    """The larger of each pair of a sum of linear maps: Bahdanau et al. 2015's deep output.
+
+    t̃ = Σ_j U_j x_j + b, t_i = max(t̃_{2i-1}, t̃_{2i}) (appendix A.2.2; Cho et al. 2014, appendix
+    A.1.2). The maps are apart, so that a part which is the same at all steps goes through once.
+    """
+
+    def __init__(self, input_dims: list[int], output_dim: int) -> None:
+        super().__init__()
+        self.maps = nn.ModuleList(
+            glorot_linear(dim, 2 * output_dim, bias=not place)
+            for place, dim in enumerate(input_dims)
+        )
+
+    def forward(self, *parts: Tensor) -> Tensor:
+        """``[.., output_dim]`` from parts ``[.., input_dims[j]]``, which broadcast."""
+        total = self.maps[0](parts[0])
+        for linear, part in zip(self.maps[1:], parts[1:], strict=True):
+            total = total + linear(part)
+        pairs: Tensor = total.view(*total.shape[:-1], -1, 2)
+        return pairs.amax(-1)
+
+
+def glorot_linear(input_dim: int, output_dim: int, *, bias: bool = True) -> nn.Linear:
+    """A linear map with Glorot uniform weights and a zero bias."""
+    linear = nn.Linear(input_dim, output_dim, bias=bias)
+    nn.init.xavier_uniform_(linear.weight)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear
