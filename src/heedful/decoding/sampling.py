@@ -1,0 +1,87 @@
+"""Sampling: each token drawn from the model's distribution, or from its most probable part.
+
+Temperature divides the logits; top-k: Fan et al. 2018, "Hierarchical Neural Story Generation";
+top-p: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
+Shapes: N rows, W columns that may be chosen.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.decoding.decodable import Decodable, SelectableT, SourceT_contra
+from heedful.decoding.hypothesis import Hypothesis
+from heedful.decoding.options import SearchOptions
+from heedful.decoding.top import top_k
+from heedful.decoding.walk import walk
+
+
+def sample(
+    decodable: Decodable[SourceT_contra, SelectableT],
+    source: SourceT_contra,
+    *,
+    options: SearchOptions,
+    max_lengths: Tensor,
+    keys: Sequence[int],
+) -> list[list[Hypothesis]]:
+    """``options.nbest`` independent samples a source, best score first; two may be equal.
+
+    Every sample has random numbers of its own, made from the seed, its source's key and its rank,
+    so that it does not depend on which sources share its batch.
+    """
+    count, rows = options.nbest, len(max_lengths)
+    repeats = torch.arange(rows, device=max_lengths.device).repeat_interleave(count)
+    state = decodable.start(source)
+    if count > 1:
+        state = state.select(repeats)
+    uniform = _Uniform(options.seed, [(key, rank) for key in keys for rank in range(count)])
+
+    def choose(logits: Tensor, rows: Tensor, step: int) -> Tensor:
+        return draw(logits, uniform.at(step, logits.device)[rows], options)
+
+    found = walk(decodable.step, state, choose, max_lengths[repeats], options)
+    return [
+        sorted(found[start : start + count], key=lambda one: -one.score)
+        for start in range(0, rows * count, count)
+    ]
+
+
+def draw(logits: Tensor, uniform: Tensor, options: SearchOptions) -> Tensor:
+    """Columns ``[N]`` drawn from ``logits [N, W]`` by ``uniform [N]`` numbers in [0, 1).
+
+    The inverse of the cumulative distribution at ``uniform``, after temperature, top-k and top-p.
+    """
+    columns: Tensor | None = None
+    if options.top_k is not None and options.top_k < logits.shape[1]:
+        logits, columns = top_k(logits, options.top_k)
+    elif options.top_p < 1.0:
+        logits, columns = logits.sort(dim=1, descending=True)
+    probabilities = (logits / options.temperature).softmax(1)
+    if options.top_p < 1.0:
+        before = probabilities.cumsum(1) - probabilities
+        probabilities = probabilities.masked_fill(before >= options.top_p, 0.0)
+    cumulative = probabilities.cumsum(1)  # [N, W]
+    total = cumulative[:, -1:]
+    # Strictly below the total, whatever the rounding: else a column without probability is chosen.
+    wanted = torch.minimum(uniform.unsqueeze(1) * total, total.nextafter(torch.zeros_like(total)))
+    chosen = torch.searchsorted(cumulative, wanted, right=True)
+    return (chosen if columns is None else columns.gather(1, chosen)).squeeze(1)
+
+
+class _Uniform:
+    """Uniform numbers in [0, 1), one a row and step, from a generator a row."""
+
+    def __init__(self, seed: int, keys: Sequence[tuple[int, int]]) -> None:
+        self._generators = [np.random.default_rng([seed, *key]) for key in keys]
+        self._block = torch.empty(0, 0)
+        self._start = 0
+
+    def at(self, step: int, device: torch.device) -> Tensor:
+        """The numbers ``[N]`` of a step; steps are asked for in order."""
+        if step >= self._start + len(self._block):
+            drawn = [generator.random(64, dtype=np.float32) for generator in self._generators]
+            self._block = torch.from_numpy(np.stack(drawn, axis=1)).to(device)  # [64, N]
+            self._start = step
+        return self._block[step - self._start]
