@@ -1,0 +1,102 @@
+"""Corpora in any format: the kind is found by content, every failure names file and line."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.data.examples import Pair
+from heedful.data.readers.kinds import Kind, find_kind
+from heedful.data.readers.opening import STANDARD_INPUT, Input, open_input
+from heedful.data.readers.po import read_po
+from heedful.data.readers.text import line_blocks, read_aligned, read_tsv
+from heedful.data.readers.tmx import read_tmx
+from heedful.data.readers.xliff import read_xliff
+
+__all__ = ["read_line_blocks", "read_lines", "read_pairs", "say_left_out"]
+
+READERS = {Kind.TMX: read_tmx, Kind.XLIFF: read_xliff, Kind.PO: read_po}
+
+
+def read_pairs(
+    paths: Sequence[str | Path],
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    encoding: str | None = None,
+    left_out: Counter[str] | None = None,
+) -> Iterator[Pair]:
+    """Stream the pairs of a corpus.
+
+    Args:
+        paths: one TSV, TMX, PO or XLIFF file, or two aligned text files; plain or gzip; ``-`` is
+            standard input.
+        source: source language for files that name theirs; ``en`` takes ``en-US``.
+        target: target language, likewise.
+        encoding: the text's encoding; by default UTF-8, or what an XML or PO file declares.
+        left_out: what is left out is counted here by reason; without it, said in a notice.
+
+    Raises:
+        UserError: a file is missing, broken, uneven or lacks the language; file and line are named.
+    """
+    counts: Counter[str] = Counter() if left_out is None else left_out
+    with ExitStack() as stack:
+        files = _open_all(paths, stack)
+        if len(files) == 2:
+            for file in files:
+                _want_text(file, encoding)
+            yield from read_aligned(files[0], files[1], encoding)
+        else:
+            file = files[0]
+            kind = find_kind(file.head(), file.name, encoding)
+            if kind is Kind.TEXT:
+                yield from read_tsv(file, encoding, counts)
+            else:
+                yield from READERS[kind](file, source, target, encoding, counts)
+        if left_out is None:
+            say_left_out(counts, " and ".join(file.name for file in files))
+
+
+def read_lines(path: str | Path, encoding: str | None = None) -> Iterator[str]:
+    """Stream the lines of a text file, plain or gzip, or of standard input (``-``).
+
+    Only a line feed ends a line; one carriage return before it is dropped.
+
+    Raises:
+        UserError: the file cannot be read, or a byte is not text; file and line are named.
+    """
+    for block in read_line_blocks(path, encoding):
+        yield from block
+
+
+def read_line_blocks(path: str | Path, encoding: str | None = None) -> Iterator[list[str]]:
+    """As `read_lines`, in blocks: each holds the lines that could be had without waiting."""
+    with open_input(path) as file:
+        yield from line_blocks(file, encoding)
+
+
+def say_left_out(left_out: Counter[str], where: str) -> None:
+    """Say once what was left out of a corpus and why, if anything was."""
+    if left_out.total():
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
+        notice(f"left out of {where}: {reasons}")
+
+
+def _open_all(paths: Sequence[str | Path], stack: ExitStack) -> list[Input]:
+    if isinstance(paths, str | Path):
+        paths = [paths]
+    if len(paths) not in (1, 2):
+        raise UserError(
+            f"{len(paths)} files given; give one TSV, TMX, PO or XLIFF file, or two aligned texts"
+        )
+    if [str(path) for path in paths].count(STANDARD_INPUT) == 2:
+        raise UserError("standard input cannot be both files; give one of them by its path")
+    return [stack.enter_context(open_input(path)) for path in paths]
+
+
+def _want_text(file: Input, encoding: str | None) -> None:
+    kind = find_kind(file.head(), file.name, encoding)
+    if kind is not Kind.TEXT:
+        raise UserError(f"{file.name} is {kind.value}; give such a file alone, not as one of two")

@@ -1,0 +1,129 @@
+"""Segments of XLIFF and TMX as text: inline codes stay as raw markup, the words are plain text.
+
+The rule: characters of the text are themselves (``&amp;`` in the file is ``&`` in the text); the
+start and end tags of elements that enclose words (``g``, ``mrk``, ``hi``, ``sub``) are written as
+tags, without namespace declarations; every other inline element (``ph``, ``bpt``, ``x``, …) holds
+code and is written whole, escaped as in the file. The written tags are a segment's *codes*: who
+puts a translation back looks for exactly these strings, and everything else is text again.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+ENCLOSING = frozenset({"g", "mrk", "hi", "sub"})
+XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
+ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+ATTRIBUTE_ESCAPES = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", '"': "&quot;", "\n": "&#10;", "\t": "&#9;", "\r": "&#13;"}
+)
+# Everything that XML 1.0 cannot hold, even as a character reference.
+NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
+
+
+class Segment(NamedTuple):
+    """A segment's text and the inline codes written into it, in order."""
+
+    text: str
+    codes: tuple[str, ...]
+
+
+def read_segment(element: "etree._Element") -> Segment:
+    """The text of ``source``, ``target`` or ``seg``."""
+    parts: list[str] = []
+    codes: list[str] = []
+    _collect(element, parts, codes)
+    return Segment("".join(parts), tuple(codes))
+
+
+def write_segment(translation: str, codes: Sequence[str]) -> tuple[str, bool]:
+    """A translation as XML, and whether the source's codes came back in it.
+
+    They have where each occurs as often as in the source and they nest; then they are markup.
+    Else the whole translation is escaped: it is text, and nothing is lost.
+
+    Example:
+        >>> write_segment("<x/> & Co.", ["<x/>"])
+        ('<x/> &amp; Co.', True)
+        >>> write_segment("a <b> & Co.", [])
+        ('a &lt;b&gt; &amp; Co.', True)
+    """
+    if codes:
+        longest_first = sorted(set(codes), key=len, reverse=True)
+        pieces = re.split(f"({'|'.join(map(re.escape, longest_first))})", translation)
+        found = pieces[1::2]
+        if Counter(found) == Counter(codes) and _nests(found):
+            escaped = (
+                piece if place % 2 else piece.translate(ESCAPES)
+                for place, piece in enumerate(pieces)
+            )
+            return "".join(escaped), True
+    return translation.translate(ESCAPES), not codes
+
+
+def _collect(element: "etree._Element", parts: list[str], codes: list[str]) -> None:
+    parts.append(element.text or "")
+    for child in element:
+        has_content = len(child) > 0 or bool(child.text)
+        if _local(child) in ENCLOSING and has_content:
+            opening, closing = _tags(child)
+            parts.append(opening)
+            codes.append(opening)
+            _collect(child, parts, codes)
+            parts.append(closing)
+            codes.append(closing)
+        else:
+            whole = _whole(child)
+            parts.append(whole)
+            codes.append(whole)
+        parts.append(child.tail or "")
+
+
+def _whole(element: "etree._Element") -> str:
+    opening, closing = _tags(element)
+    if not len(element) and not element.text:
+        return f"{opening[:-1]}/>"
+    inside = [(element.text or "").translate(ESCAPES)]
+    for child in element:
+        inside.append(_whole(child))
+        inside.append((child.tail or "").translate(ESCAPES))
+    return f"{opening}{''.join(inside)}{closing}"
+
+
+def _tags(element: "etree._Element") -> tuple[str, str]:
+    name = f"{element.prefix}:{_local(element)}" if element.prefix else _local(element)
+    attributes = "".join(
+        f' {_attribute_name(element, str(key))}="{str(value).translate(ATTRIBUTE_ESCAPES)}"'
+        for key, value in element.attrib.items()
+    )
+    return f"<{name}{attributes}>", f"</{name}>"
+
+
+def _attribute_name(element: "etree._Element", key: str) -> str:
+    if not key.startswith("{"):
+        return key
+    namespace, local = key[1:].split("}", 1)
+    if namespace == XML_NAMESPACE:
+        return f"xml:{local}"
+    prefixes = (prefix for prefix, uri in element.nsmap.items() if uri == namespace and prefix)
+    return f"{next(prefixes)}:{local}"
+
+
+def _local(element: "etree._Element") -> str:
+    return str(element.tag).rsplit("}", 1)[-1]
+
+
+def _nests(codes: Sequence[str]) -> bool:
+    open_names: list[str] = []
+    for code in codes:
+        name = re.split(r"[\s>/]", code.lstrip("</"), maxsplit=1)[0]
+        if code.startswith("</"):
+            if not open_names or open_names.pop() != name:
+                return False
+        elif not code.endswith("/>") and not code.endswith(f"</{name}>"):
+            open_names.append(name)
+    return not open_names

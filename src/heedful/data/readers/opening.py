@@ -1,0 +1,108 @@
+"""Bytes of a file or of standard input, plain or gzip; every failure names file and line."""
+
+import contextlib
+import gzip
+import io
+import sys
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from heedful.basics.errors import UserError
+
+STANDARD_INPUT = "-"
+CHUNK = 1 << 16
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+class Input:
+    """An opened corpus: its bytes once, in order, as soon as they are there.
+
+    Args:
+        stream: where the bytes come from, already uncompressed.
+        name: what errors call it.
+    """
+
+    def __init__(self, stream: io.BufferedIOBase, name: str) -> None:
+        self.name = name
+        self.line = 1
+        self._stream = stream
+        self._head = b""
+
+    def head(self) -> bytes:
+        """Up to 64 KiB from the beginning, which `chunks` will give again."""
+        while len(self._head) < CHUNK:
+            block = self._read()
+            if not block:
+                break
+            self._head += block
+        return self._head
+
+    def chunks(self) -> Iterator[bytes]:
+        """All bytes, block by block; ``line`` is the number of the line that comes next."""
+        if self._head:
+            head, self._head = self._head, b""
+            yield head
+            self.line += head.count(b"\n")
+        while block := self._read():
+            yield block
+            self.line += block.count(b"\n")
+
+    def _read(self) -> bytes:
+        # read1 returns what a pipe has now; read would wait until the block is full.
+        try:
+            return self._stream.read1(CHUNK)
+        except EOFError as error:
+            raise UserError(
+                f"{self.name}:{self.line}: the gzip data break off here; copy or download it again"
+            ) from error
+        except (zlib.error, gzip.BadGzipFile) as error:
+            raise UserError(
+                f"{self.name}:{self.line}: the gzip data are damaged here ({error}); copy or "
+                "download it again"
+            ) from error
+        except OSError as error:
+            raise _cannot_read(self.name, error) from error
+
+
+@contextlib.contextmanager
+def open_input(path: str | Path) -> Iterator[Input]:
+    """Open a file, or standard input for ``-``, and uncompress it if its content is gzip.
+
+    Raises:
+        UserError: the file is missing or may not be read.
+    """
+    with contextlib.ExitStack() as stack:
+        if str(path) == STANDARD_INPUT:
+            name = "standard input"
+            raw = _buffered(sys.stdin.buffer)
+            # Closing our buffer must not close the process's standard input.
+            stack.callback(_let_go, raw)
+        else:
+            name = str(path)
+            try:
+                raw = stack.enter_context(Path(path).open("rb"))
+            except OSError as error:
+                raise _cannot_read(name, error) from error
+        stream: io.BufferedIOBase = raw
+        if raw.peek(2)[:2] == GZIP_MAGIC:
+            stream = stack.enter_context(gzip.GzipFile(fileobj=raw, mode="rb"))
+        yield Input(stream, name)
+
+
+def _buffered(stream: BinaryIO) -> io.BufferedReader:
+    if isinstance(stream, io.BufferedReader):
+        return stream
+    return io.BufferedReader(cast(io.BufferedIOBase, stream))
+
+
+def _let_go(stream: io.BufferedReader) -> None:
+    if stream is not sys.stdin.buffer:
+        stream.detach()
+
+
+def _cannot_read(name: str, error: OSError) -> UserError:
+    return UserError(
+        f"cannot read {name}: {error.strerror or error}; check the path and its rights"
+    )

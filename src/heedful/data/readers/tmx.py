@@ -1,0 +1,109 @@
+"""TMX 1.4, the exchange format of translation memories (and 1.1 to 1.3, which it includes)."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from heedful.basics.errors import UserError
+from heedful.data.examples import Pair
+from heedful.data.readers.languages import choose, not_in_file
+from heedful.data.readers.markup import XML_NAMESPACE, read_segment
+from heedful.data.readers.opening import Input
+from heedful.data.readers.xml import stream_elements
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+REVIEW_TYPE = "x-review"
+REVIEW_TEXT = "needs-review"
+
+
+def read_tmx(
+    file: Input,
+    source: str | None,
+    target: str | None,
+    encoding: str | None,
+    left_out: Counter[str],
+) -> Iterator[Pair]:
+    """Pairs from the translation units that have both languages.
+
+    Where the source is not said it is the header's; where the target is not said the first unit
+    must have exactly one other language.
+
+    Raises:
+        UserError: broken XML, or a language that no unit has.
+    """
+    seen: Counter[str] = Counter()
+    found = [False, False]
+    for event, element in stream_elements(file, encoding, "TMX", ("tmx", "header"), ("tu",)):
+        if event == "start":
+            said = element.get("srclang", "*all*")
+            source = source or (said if said.casefold() != "*all*" else None)
+            continue
+        variants = unit_variants(element)
+        codes = [code for code, _ in variants]
+        seen.update(codes)
+        if source is None or target is None:
+            source, target = _guess(file.name, element, codes, source, target)
+        sides = choose(source, codes), choose(target, codes)
+        found = [there or side is not None for there, side in zip(found, sides, strict=True)]
+        if sides[0] is None or sides[1] is None:
+            left_out["units without both languages"] += 1
+            continue
+        pair = _pair(variants[sides[0]][1], variants[sides[1]][1], left_out)
+        if pair is not None:
+            yield pair
+    for wanted, there in zip((source, target), found, strict=True):
+        if wanted is not None and seen and not there:
+            raise not_in_file(wanted, file.name, seen)
+
+
+def unit_variants(unit: "etree._Element") -> list[tuple[str, "etree._Element"]]:
+    """Language code and element of each ``tuv`` of a unit (TMX before 1.4 wrote ``lang``)."""
+    return [
+        (tuv.get(f"{{{XML_NAMESPACE}}}lang") or tuv.get("lang") or "", tuv)
+        for tuv in unit.iterchildren("{*}tuv")
+    ]
+
+
+def _guess(
+    name: str, unit: "etree._Element", codes: list[str], source: str | None, target: str | None
+) -> tuple[str, str]:
+    if source is None:
+        others = [code for code in codes if target is None or choose(target, [code]) is None]
+    else:
+        others = [code for code in codes if choose(source, [code]) is None]
+    others = sorted(set(others))
+    if source is not None and len(others) == 1:
+        return source, others[0]
+    if target is not None and len(others) == 1:
+        return others[0], target
+    raise UserError(
+        f"{name}:{unit.sourceline}: which languages? give source and target (--from, --to); this "
+        f"unit has: {', '.join(sorted(set(codes))) or 'none'}"
+    )
+
+
+def _pair(
+    source: "etree._Element", target: "etree._Element", left_out: Counter[str]
+) -> Pair | None:
+    texts = [next(tuv.iterchildren("{*}seg"), None) for tuv in (source, target)]
+    if any(needs_review(tuv) for tuv in (source, target)):
+        left_out["marked for review"] += 1
+        return None
+    if texts[0] is None or texts[1] is None:
+        left_out["untranslated"] += 1
+        return None
+    pair = Pair(read_segment(texts[0]).text, read_segment(texts[1]).text)
+    if not pair.target.strip():
+        left_out["untranslated"] += 1
+        return None
+    return pair
+
+
+def needs_review(tuv: "etree._Element") -> bool:
+    """Whether a variant was filled by machine and nobody has looked at it yet."""
+    return any(
+        prop.get("type") == REVIEW_TYPE and (prop.text or "").strip() == REVIEW_TEXT
+        for prop in tuv.iterchildren("{*}prop")
+    )

@@ -1,0 +1,143 @@
+"""XLIFF 1.2 (and 1.0, 1.1), the exchange format of localisation."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from heedful.basics.errors import UserError
+from heedful.data.examples import Pair
+from heedful.data.readers.languages import not_in_file, related, takes
+from heedful.data.readers.markup import read_segment
+from heedful.data.readers.opening import Input
+from heedful.data.readers.xml import stream_elements
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+REVIEW_STATE = "needs-review-translation"
+NOT_YET = frozenset({"new", "needs-translation"})
+
+
+def read_xliff(
+    file: Input,
+    source: str | None,
+    target: str | None,
+    encoding: str | None,
+    left_out: Counter[str],
+) -> Iterator[Pair]:
+    """Pairs from the translated units; a file made for the other direction is turned round.
+
+    Raises:
+        UserError: broken XML, XLIFF 2, or languages that the file does not have.
+    """
+    languages: set[str] = set()
+    read_any, turned, skipped = False, False, False
+    events = stream_elements(file, encoding, "XLIFF", ("xliff", "file"), ("trans-unit",))
+    for event, element in events:
+        if event == "start":
+            if is_root(element):
+                check_version(element, file.name)
+                continue
+            languages.update(file_languages(element))
+            direction = match_direction(element, source, target)
+            turned, skipped = direction == "turned", direction is None
+            read_any = read_any or not skipped
+        elif skipped:
+            left_out["in other languages"] += 1
+        else:
+            pair = _pair(element, left_out)
+            if pair is not None:
+                yield Pair(pair.target, pair.source) if turned else pair
+    if languages and not read_any:
+        raise missing_language(file.name, source, target, languages)
+
+
+def is_root(element: "etree._Element") -> bool:
+    """Whether the element is the document's ``xliff``."""
+    return str(element.tag).rsplit("}", 1)[-1] == "xliff"
+
+
+def check_version(root: "etree._Element", name: str) -> None:
+    """Stop at XLIFF 2, whose units are built otherwise.
+
+    Raises:
+        UserError: the version is not 1.x.
+    """
+    version = root.get("version", "1.2")
+    if not version.startswith("1."):
+        raise UserError(f"{name} is XLIFF {version}, which is not read; save it as XLIFF 1.2")
+
+
+def file_languages(element: "etree._Element") -> list[str]:
+    """The languages that a ``file`` element declares."""
+    return [
+        code
+        for name in ("source", "target")
+        if (code := element.get(f"{name}-language", "").strip())
+    ]
+
+
+def match_direction(
+    element: "etree._Element", source: str | None, target: str | None
+) -> str | None:
+    """``straight``, ``turned`` (made for the other direction) or None, for a ``file`` element.
+
+    A file need not declare its target language; then any is believed.
+    """
+    from_code = element.get("source-language", "").strip()
+    to_code = element.get("target-language", "").strip()
+
+    def fits(wanted: str | None, code: str) -> bool:
+        return wanted is None or not code or takes(wanted, code)
+
+    if fits(source, from_code) and fits(target, to_code):
+        return "straight"
+    if to_code and fits(source, to_code) and fits(target, from_code):
+        return "turned"
+    return None
+
+
+def missing_language(
+    name: str, source: str | None, target: str | None, languages: set[str]
+) -> UserError:
+    """The error for the first wanted language that is not there, else for the pair."""
+    for wanted in (source, target):
+        if wanted is not None and not any(related(wanted, code) for code in languages):
+            return not_in_file(wanted, name, languages)
+    return not_in_file(f"{source} → {target}", name, languages)
+
+
+def is_header(unit: "etree._Element") -> bool:
+    """Whether the unit is the header of a PO catalogue that became XLIFF."""
+    return unit.get("restype") == "x-gettext-domain-header"
+
+
+def is_translatable(unit: "etree._Element") -> bool:
+    """What the nearest ``translate`` attribute says, of the unit or a group around it."""
+    for element in (unit, *unit.iterancestors()):
+        said = element.get("translate")
+        if said is not None:
+            return said.casefold() != "no"
+    return True
+
+
+def _pair(unit: "etree._Element", left_out: Counter[str]) -> Pair | None:
+    source = next(unit.iterchildren("{*}source"), None)
+    target = next(unit.iterchildren("{*}target"), None)
+    if source is None:
+        left_out["units without a source"] += 1
+        return None
+    if is_header(unit):
+        return None
+    if not is_translatable(unit):
+        left_out["not to be translated"] += 1
+        return None
+    text = "" if target is None else read_segment(target).text
+    state = "" if target is None else target.get("state", "")
+    if not text.strip() or state in NOT_YET:
+        left_out["untranslated"] += 1
+        return None
+    if state == REVIEW_STATE:
+        left_out["marked for review"] += 1
+        return None
+    return Pair(read_segment(source).text, text)
