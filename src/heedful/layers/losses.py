@@ -42,7 +42,9 @@ def cross_entropy(
     if not torch.is_grad_enabled():
         parts = [
             plain_cross_entropy(some, table, theirs, smoothing)
-            for some, theirs in zip(states.split(_CHUNK), labels.split(_CHUNK), strict=True)
+            for some, theirs in zip(
+                torch.split(states, _CHUNK), torch.split(labels, _CHUNK), strict=True
+            )
         ]
         return torch.stack([p[0] for p in parts]).sum(), torch.stack([p[1] for p in parts]).sum()
     smooth, exact = _CrossEntropy.apply(states, table, labels, smoothing)  # type: ignore[no-untyped-call]

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from heedful.layers.dropout import Dropout
+
 Cell = Literal["rnn", "gru", "lstm"]
 
 LayerState = tuple[Tensor, ...]
@@ -87,7 +89,7 @@ class RecurrentStack(nn.Module):
         self, cell: Cell, input_dim: int, hidden: int, layers: int, *, dropout: float
     ) -> None:
         super().__init__()
-        self.cell, self.layers, self.dropout = cell, layers, dropout
+        self.cell, self.drop = cell, Dropout(dropout)
         self.network = recurrent_network(
             cell, input_dim, hidden, layers, bidirectional=False, dropout=dropout
         )
@@ -117,8 +119,7 @@ class RecurrentStack(nn.Module):
         after: list[LayerState] = []
         for layer, before in enumerate(hidden):
             if layer:
-                below = F.dropout(after[-1][0], self.dropout, self.training)
-                gates = F.linear(below, *self._weights("ih", layer))
+                gates = F.linear(self.drop(after[-1][0]), *self._weights("ih", layer))
             recurrent = F.linear(before[0], *self._weights("hh", layer))
             after.append(cell_step(self.cell, gates, recurrent, before))
         return tuple(after)

@@ -1,0 +1,29 @@
+"""Models: one file an architecture, built from layers and attention; no I/O."""
+
+from heedful.models.pairs import AlignmentSource, PairModel, Source
+from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
+from heedful.models.transformer import Transformer, TransformerSettings
+
+ModelSettings = TransformerSettings | RecurrentSettings
+
+
+def build_model(
+    settings: ModelSettings, source_vocabulary: int, target_vocabulary: int
+) -> PairModel:
+    """The model that the settings describe, with fresh weights from PyTorch's random numbers.
+
+    Raises:
+        ValueError: the settings do not fit the vocabularies.
+    """
+    if isinstance(settings, TransformerSettings):
+        return Transformer(settings, source_vocabulary, target_vocabulary)
+    return RecurrentEncoderDecoder(settings, source_vocabulary, target_vocabulary)
+
+
+__all__ = [
+    "AlignmentSource",
+    "ModelSettings",
+    "PairModel",
+    "Source",
+    "build_model",
+]

@@ -5,6 +5,7 @@ Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V 
 
 from typing import NamedTuple, Protocol, Self
 
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 
@@ -46,9 +47,14 @@ class PairModel(nn.Module):
         """What each next token is predicted from ``[B, T, D]``, given ``target_in [B, T]``."""
         raise NotImplementedError
 
+    @property
+    def output_table(self) -> Tensor:
+        """The matrix ``[V, D]`` whose products with a state are the next token's logits."""
+        raise NotImplementedError
+
     def logits(self, states: Tensor) -> Tensor:
         """Unnormalised log-probabilities ``[.., V]`` of the next token from ``states [.., D]``."""
-        raise NotImplementedError
+        return F.linear(states, self.output_table)
 
     def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:
         """Logits ``[B, T, V]`` of each next token when ``target_in [B, T]`` is given."""

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from pydantic import Field, ValidationInfo, field_validator
 from torch import Tensor, nn
 
 from heedful.attention import Attention, Memory, masks, scores
 from heedful.basics.errors import UserError
 from heedful.basics.settings import Settings
+from heedful.layers.dropout import Dropout
+from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import (
     Bridge,
     Hidden,
@@ -300,11 +301,12 @@ class RecurrentEncoderDecoder(PairModel):
                 "tied = 'output'"
             )
         self.settings, self.max_length = settings, settings.max_length
-        self.source_embedding = _embedding(source_vocabulary, settings.embedding)
-        self.target_embedding = (
-            self.source_embedding
+        self.drop = Dropout(settings.dropout)
+        self.target_embedding = token_embedding(target_vocabulary, settings.embedding)
+        self.source_embedding = (
+            self.target_embedding
             if settings.tied == "all"
-            else _embedding(target_vocabulary, settings.embedding)
+            else token_embedding(source_vocabulary, settings.embedding)
         )
         self.encoder = RecurrentEncoder(
             settings.cell,
@@ -323,12 +325,13 @@ class RecurrentEncoderDecoder(PairModel):
             settings.decoder_layers,
         )
         self.decoder = _DECODERS.get(settings.attention, _Luong)(settings, annotation_dim)
-        self.output = glorot_linear(settings.hidden, target_vocabulary)
-        if settings.tied != "none":
-            self.output.weight = self.target_embedding.weight
+        self.output = None
+        if settings.tied == "none":
+            self.output = nn.Linear(settings.hidden, target_vocabulary, bias=False)
+            nn.init.normal_(self.output.weight, std=settings.hidden**-0.5)
 
     def start(self, source: Source) -> RecurrentState:
-        embedded = self._drop(self.source_embedding(source.tokens))
+        embedded = self.drop(self.source_embedding(source.tokens))
         annotations, final = self.encoder(embedded, source.lengths)
         hidden = self.bridge(final)
         feed = None
@@ -339,19 +342,20 @@ class RecurrentEncoderDecoder(PairModel):
         return RecurrentState(hidden, memory, sources, feed)
 
     def states(self, source: Source, target_in: Tensor) -> Tensor:
-        embedded = self._drop(self.target_embedding(target_in))
-        return self._drop(self.decoder.unroll(embedded, self.start(source)))
+        embedded = self.drop(self.target_embedding(target_in))
+        states: Tensor = self.drop(self.decoder.unroll(embedded, self.start(source)))
+        return states
 
-    def logits(self, states: Tensor) -> Tensor:
-        logits: Tensor = self.output(states)
-        return logits
+    @property
+    def output_table(self) -> Tensor:
+        return self.target_embedding.weight if self.output is None else self.output.weight
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, RecurrentState]:
         if not isinstance(state, RecurrentState):
             raise TypeError(f"state must be what start or step gave, not {type(state).__name__}")
-        embedded = self._drop(self.target_embedding(tokens))
+        embedded = self.drop(self.target_embedding(tokens))
         readout, after = self.decoder.step(embedded, state)
-        return self.logits(self._drop(readout)), after
+        return self.logits(self.drop(readout)), after
 
     @property
     def alignment(self) -> AlignmentSource | None:
@@ -362,12 +366,3 @@ class RecurrentEncoderDecoder(PairModel):
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         source = self.alignment
         return {source.module: ("target", "source")} if source else {}
-
-    def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.settings.dropout, self.training)
-
-
-def _embedding(vocabulary: int, dim: int) -> nn.Embedding:
-    embedding = nn.Embedding(vocabulary, dim)
-    nn.init.normal_(embedding.weight, std=dim**-0.5)
-    return embedding

@@ -20,7 +20,7 @@ from heedful.attention.positions import Learned, Sinusoidal
 from heedful.basics.settings import Settings
 from heedful.layers.caches import KeyValueCache
 from heedful.layers.dropout import Dropout
-from heedful.layers.embeddings import tied_logits, token_embedding
+from heedful.layers.embeddings import token_embedding
 from heedful.layers.transformer import BlockOptions, DecoderLayer, EncoderLayer
 from heedful.models.pairs import AlignmentSource, PairModel, Source
 
@@ -175,11 +175,9 @@ class Transformer(PairModel):
         result: Tensor = self.decoder_norm(hidden)
         return result
 
-    def logits(self, states: Tensor) -> Tensor:
-        if self.output is not None:
-            logits: Tensor = self.output(states)
-            return logits
-        return tied_logits(states, self.target_embedding)
+    @property
+    def output_table(self) -> Tensor:
+        return self.target_embedding.weight if self.output is None else self.output.weight
 
     def start(self, source: Source) -> TransformerState:
         memories, source_mask = self.encode(source)
