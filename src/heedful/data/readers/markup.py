@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 ENCLOSING = frozenset({"g", "mrk", "hi", "sub"})
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
-ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"})
 ATTRIBUTE_ESCAPES = str.maketrans(
     {"&": "&amp;", "<": "&lt;", '"': "&quot;", "\n": "&#10;", "\t": "&#9;", "\r": "&#13;"}
 )

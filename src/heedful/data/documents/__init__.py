@@ -1,0 +1,50 @@
+"""Documents to translate: the same file comes back with its empty targets filled.
+
+The original bytes are edited at the places of the targets; nothing is written anew from a tree.
+"""
+
+from pathlib import Path
+
+from heedful.basics.errors import UserError
+from heedful.data.documents.base import Document
+from heedful.data.documents.po import PoDocument
+from heedful.data.documents.tmx import TmxDocument
+from heedful.data.documents.xliff import XliffDocument
+from heedful.data.readers.kinds import Kind, find_kind
+from heedful.data.readers.opening import STANDARD_INPUT, open_input
+
+__all__ = ["Document", "open_document"]
+
+
+def open_document(
+    path: str | Path,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    encoding: str | None = None,
+) -> Document | None:
+    """The PO, XLIFF or TMX file at ``path``, or None where it is plain text (or standard input).
+
+    Args:
+        path: the file, plain or gzip; its kind is found by content.
+        source: the language to translate from, which the file must have (``en`` takes ``en-US``).
+        target: the language to translate into; TMX needs both.
+        encoding: the text's encoding, where the file itself does not say it.
+
+    Raises:
+        UserError: the file is missing, broken, or in other languages.
+    """
+    if str(path) == STANDARD_INPUT:
+        return None
+    with open_input(path) as file:
+        kind = find_kind(file.head(), file.name, encoding)
+        if kind is Kind.TEXT:
+            return None
+        data = b"".join(file.chunks())
+    if kind is Kind.PO:
+        return PoDocument(data, str(path), source, target, encoding)
+    if kind is Kind.XLIFF:
+        return XliffDocument(data, str(path), source, target, encoding)
+    if source is None or target is None:
+        raise UserError(f"{path} is TMX: give the languages to translate from and into")
+    return TmxDocument(data, str(path), source, target, encoding)

@@ -1,0 +1,71 @@
+"""What every document is: segments out, translations in, the same bytes elsewhere."""
+
+import gzip
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from heedful.basics.files import atomic_file
+from heedful.basics.notices import notice
+from heedful.data.readers.markup import NOT_XML
+
+
+class Edit(NamedTuple):
+    """New text for the characters or bytes from ``start`` up to ``end``."""
+
+    start: int
+    end: int
+    text: str
+
+
+class Document(ABC):
+    """A file with targets to fill.
+
+    Attributes:
+        name: what errors and notices call it.
+        segments: the sources whose target is empty, in order.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.segments: list[str] = []
+        self._filled: bytes | None = None
+
+    def fill(self, translations: Sequence[str]) -> None:
+        """Put a translation into every empty target and mark it for review.
+
+        Raises:
+            ValueError: there are not as many translations as segments.
+        """
+        if len(translations) != len(self.segments):
+            raise ValueError(f"{len(translations)} translations for {len(self.segments)} segments")
+        empty = sum(not translation.strip() for translation in translations)
+        if empty:
+            notice(f"{self.name}: {empty} empty translations left their targets empty")
+        self._filled = self._with(translations)
+
+    def write(self, path: Path) -> None:
+        """Write the document, filled if it was; compressed if the name ends in ``.gz``.
+
+        Raises:
+            UserError: the file cannot be written; nothing is left behind.
+        """
+        data = self._original() if self._filled is None else self._filled
+        if path.suffix == ".gz":
+            data = gzip.compress(data, mtime=0)
+        with atomic_file(path) as file:
+            file.write(data)
+
+    @abstractmethod
+    def _original(self) -> bytes:
+        """The file as it was, uncompressed."""
+
+    @abstractmethod
+    def _with(self, translations: Sequence[str]) -> bytes:
+        """The file with its targets filled."""
+
+
+def without_forbidden(text: str) -> tuple[str, int]:
+    """A text without the characters that XML cannot hold, and how many they were."""
+    return NOT_XML.subn("", text)
