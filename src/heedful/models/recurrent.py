@@ -100,15 +100,19 @@ class RecurrentState:
 
     def select(self, rows: Tensor) -> "RecurrentState":
         """The state of ``rows [M]`` in that order; a row may be repeated or left out."""
-        sources = self.sources[rows]
+        sources = self.sources.index_select(0, rows)
         # Rows that change places among those of one source, as beams do, keep the memory.
         same = sources.shape == self.sources.shape and torch.equal(sources, self.sources)
         return RecurrentState(
-            hidden=tuple(tuple(part[rows] for part in layer) for layer in self.hidden),
-            memory=self.memory if same else tuple(part[rows] for part in self.memory),
+            hidden=tuple(_select(layer, rows) for layer in self.hidden),
+            memory=self.memory if same else _select(self.memory, rows),
             sources=sources,
-            feed=None if self.feed is None else self.feed[rows],
+            feed=None if self.feed is None else self.feed.index_select(0, rows),
         )
+
+
+def _select(parts: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, ...]:
+    return tuple(part.index_select(0, rows) for part in parts)
 
 
 class _Decoder(nn.Module):
