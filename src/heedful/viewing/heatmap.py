@@ -1,0 +1,324 @@
+"""Weights as heat-maps: queries are rows, keys are columns, white is nothing.
+
+Letters: `H` heads, `Q` queries, `K` keys.
+"""
+
+import math
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.collections import QuadMesh
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from numpy.typing import NDArray
+
+from heedful.basics.errors import UserError
+from heedful.viewing.figures import new_figure, remember_missing
+from heedful.viewing.labels import font_families, shorten, token_labels
+
+Weights = torch.Tensor | NDArray[np.floating[Any]] | Sequence[Sequence[float]]
+
+# One hue, darker with more: readable without colours and by all kinds of colour vision.
+COLOURS = LinearSegmentedColormap.from_list(
+    "heedful", ["#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b"]
+)
+_POINTS = 72.0
+_LARGEST_FONT, _SMALLEST_FONT = 11.0, 5.5
+_LARGEST_CELL, _SMALLEST_CELL = 0.36, 0.06
+_LONGEST_SIDE = 11.0
+_MARGIN, _GAP, _BAR = 0.12, 0.16, 0.13
+_DRAWN_AS_SHAPES = 6000
+# Glyphs are rounded to whole dots, so text is a little wider or narrower at another resolution.
+_ROUNDING = 1.05
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """Sizes in inches and points that follow from how many tokens and panels there are."""
+
+    cell: float
+    font: float
+    columns: int
+    rows: int
+    step: int
+
+    @classmethod
+    def of(cls, queries: int, keys: int, panels: int) -> "_Grid":
+        columns = math.ceil(math.sqrt(panels * queries / keys)) if panels > 1 else 1
+        columns = min(max(columns, 1), panels, 6)
+        if panels % columns and panels % (columns + 1) == 0:
+            columns += 1
+        rows = math.ceil(panels / columns)
+        fits = _LONGEST_SIDE / max(queries * rows, keys * columns)
+        cell = min(max(fits, _SMALLEST_CELL), _LARGEST_CELL)
+        # A label needs its font's height; where a cell has less, only some tokens are labelled.
+        font = min(max(cell * _POINTS * 0.72, _SMALLEST_FONT), _LARGEST_FONT)
+        step = max(1, math.ceil(font * 1.05 / (cell * _POINTS)))
+        return cls(cell, font, columns, rows, step)
+
+
+def alignment_figure(
+    weights: Weights, queries: Sequence[str], keys: Sequence[str], title: str = ""
+) -> Figure:
+    """One heat-map of `[Q, K]` weights.
+
+    Args:
+        weights: `[Q, K]`, what each query took from each key.
+        queries: the rows' tokens (for a translation: of the output).
+        keys: the columns' tokens (of the source).
+        title: written above, as it is.
+
+    Raises:
+        UserError: the weights' shape is not that of the tokens, or a weight is not a finite number.
+    """
+    matrix = _checked(weights, 2)
+    return head_figure(matrix[None], queries, keys, title, names=[""])
+
+
+def head_figure(
+    weights: Weights | Sequence[Weights],
+    queries: Sequence[str],
+    keys: Sequence[str],
+    title: str = "",
+    names: Sequence[str] | None = None,
+) -> Figure:
+    """One heat-map a head, all on one colour scale.
+
+    Args:
+        weights: `[H, Q, K]`.
+        queries: the rows' tokens.
+        keys: the columns' tokens.
+        title: written above all, as it is.
+        names: a name for each head; by default ``head 1``, ``head 2``, …
+
+    Raises:
+        UserError: the weights' shape is not that of the tokens, or a weight is not a finite number.
+    """
+    stack = _checked(weights, 3)
+    heads = stack.shape[0]
+    names = list(names) if names is not None else [f"head {head + 1}" for head in range(heads)]
+    if stack.shape != (len(names), len(queries), len(keys)) or not stack.size:
+        raise UserError(
+            f"weights of shape {list(stack.shape)} do not belong to {len(names)} heads, "
+            f"{len(queries)} queries and {len(keys)} keys"
+        )
+    grid = _Grid.of(len(queries), len(keys), heads)
+    figure = new_figure(_LONGEST_SIDE, _LONGEST_SIDE)
+    texts = _Texts.of(queries, keys, names, title, grid)
+    low, high = min(0.0, float(stack.min())), max(float(stack.max()), 1e-6)
+    panels = []
+    drawn: list[QuadMesh | AxesImage] = []
+    for head, name in enumerate(names):
+        axes = figure.add_axes((0, 0, 1, 1), label=f"panel {head}")
+        drawn.append(
+            _draw_weights(axes, stack[head], low, high, as_shapes=stack.size <= _DRAWN_AS_SHAPES)
+        )
+        row, column = divmod(head, grid.columns)
+        _label(axes, texts, grid, name, top=row == 0, left=column == 0)
+        panels.append(axes)
+    bar = figure.add_axes((0, 0, 1, 1), label="colour bar")
+    figure.colorbar(drawn[0], cax=bar)
+    bar.tick_params(labelsize=min(9.0, grid.font + 1), width=0.6, length=2.5)
+    for spine in bar.spines.values():
+        spine.set_linewidth(0.6)
+    _place(figure, panels, bar, texts, grid, (len(queries), len(keys)))
+    return figure
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """All that is written, made ready."""
+
+    queries: list[str]
+    keys: list[str]
+    title: str
+    note: str
+    families: list[str]
+    missing: str
+
+    @classmethod
+    def of(
+        cls,
+        queries: Sequence[str],
+        keys: Sequence[str],
+        names: Sequence[str],
+        title: str,
+        grid: _Grid,
+    ) -> "_Texts":
+        rows, columns = token_labels(queries), token_labels(keys)
+        families, missing = font_families([*rows, *columns, *names, title])
+        notes = []
+        if grid.step > 1:
+            notes.append(f"one in {grid.step} tokens is labelled")
+        if _any_shortened(rows, queries) or _any_shortened(columns, keys):
+            notes.append("long tokens shortened")
+        shown = shorten(title.replace("\n", " "), 120)
+        return cls(rows, columns, shown, "; ".join(notes), [*families, "sans-serif"], missing)
+
+
+def _any_shortened(labels: Sequence[str], tokens: Sequence[str]) -> bool:
+    return any(
+        "…" in label and "…" not in token for label, token in zip(labels, tokens, strict=True)
+    )
+
+
+def _checked(weights: Weights | Sequence[Weights], dimensions: int) -> NDArray[np.float64]:
+    if isinstance(weights, torch.Tensor):
+        weights = weights.detach().to("cpu", torch.float64).numpy()
+    array = np.asarray(weights, dtype=np.float64)
+    if array.ndim != dimensions:
+        raise UserError(f"weights of shape {list(array.shape)}: {dimensions} dimensions are needed")
+    if not np.isfinite(array).all():
+        raise UserError("some weights are not finite numbers, so there is nothing to draw")
+    return array
+
+
+def _draw_weights(
+    axes: Axes, matrix: NDArray[np.float64], low: float, high: float, *, as_shapes: bool
+) -> QuadMesh | AxesImage:
+    queries, keys = matrix.shape
+    if not as_shapes:
+        # Many thousand squares make a vector file that viewers choke on; an image stays small.
+        return axes.imshow(
+            matrix, cmap=COLOURS, vmin=low, vmax=high, interpolation="nearest", aspect="auto"
+        )
+    few = max(queries, keys) <= 40
+    mesh = axes.pcolormesh(
+        np.arange(keys + 1) - 0.5,
+        np.arange(queries + 1) - 0.5,
+        matrix,
+        cmap=COLOURS,
+        vmin=low,
+        vmax=high,
+        edgecolor="#e4e4e4" if few else "face",
+        linewidth=0.4 if few else 0.1,
+    )
+    axes.set_ylim(queries - 0.5, -0.5)
+    return mesh
+
+
+def _label(axes: Axes, texts: _Texts, grid: _Grid, name: str, *, top: bool, left: bool) -> None:
+    style: dict[str, Any] = {
+        "fontsize": grid.font,
+        "fontfamily": texts.families,
+        "parse_math": False,
+    }
+    axes.xaxis.tick_top()
+    axes.tick_params(length=0, pad=2)
+    for spine in axes.spines.values():
+        spine.set_linewidth(0.6)
+        spine.set_color("#808080")
+    columns = range(0, len(texts.keys), grid.step)
+    upright = len(texts.keys) > 24
+    axes.set_xticks(
+        list(columns),
+        [texts.keys[place] for place in columns] if top else [""] * len(columns),
+        rotation=90 if upright else 50,
+        ha="center" if upright else "left",
+        va="bottom",
+        rotation_mode="default" if upright else "anchor",
+        **style,
+    )
+    rows = range(0, len(texts.queries), grid.step)
+    axes.set_yticks(
+        list(rows), [texts.queries[place] for place in rows] if left else [""] * len(rows), **style
+    )
+    if name:
+        axes.set_xlabel(
+            name,
+            fontsize=max(grid.font, 8),
+            fontfamily=texts.families,
+            parse_math=False,
+            labelpad=3,
+        )
+        axes.xaxis.set_label_position("bottom")
+
+
+def _place(
+    figure: Figure,
+    panels: list[Axes],
+    bar: Axes,
+    texts: _Texts,
+    grid: _Grid,
+    tokens: tuple[int, int],
+) -> None:
+    """Give every panel its size in inches, measure the labels, and fit the figure around them."""
+    height, width = tokens[0] * grid.cell, tokens[1] * grid.cell
+    left, right, above = _measure(figure, panels, width, height, texts)
+    below = 0.26 if panels[0].get_xlabel() else 0.0
+    title = 0.34 if texts.title else 0.0
+    note = 0.22 if texts.note else 0.0
+    inside_x = grid.columns * width + (grid.columns - 1) * _GAP
+    inside_y = grid.rows * (height + below) + (grid.rows - 1) * _GAP
+    gap = _GAP + right
+    total_x = max(left + inside_x + gap + _BAR + 0.45, _title_width(figure, texts)) + 2 * _MARGIN
+    total_y = max(above + inside_y, 1.0) + title + note + 2 * _MARGIN
+    figure.set_size_inches(total_x, total_y)
+    for place, axes in enumerate(panels):
+        row, column = divmod(place, grid.columns)
+        x = _MARGIN + left + column * (width + _GAP)
+        y = total_y - _MARGIN - title - above - height - row * (height + below + _GAP)
+        axes.set_position((x / total_x, y / total_y, width / total_x, height / total_y))
+    tall = min(max(height, 0.8), 3.0)
+    y = total_y - _MARGIN - title - above - max(height, 0.0)
+    bar_y = y + height - tall
+    if bar_y < _MARGIN + note:
+        bar_y = _MARGIN + note
+    bar_x = _MARGIN + left + inside_x + gap
+    bar.set_position((bar_x / total_x, bar_y / total_y, _BAR / total_x, tall / total_y))
+    written: dict[str, Any] = {"fontfamily": texts.families, "parse_math": False, "ha": "left"}
+    if texts.title:
+        y = 1 - _MARGIN / total_y
+        figure.text(_MARGIN / total_x, y, texts.title, fontsize=11, va="top", **written)
+    if texts.note:
+        x, y = _MARGIN / total_x, _MARGIN / total_y
+        figure.text(x, y, texts.note, fontsize=7, va="bottom", color="#606060", **written)
+    remember_missing(figure, texts.missing)
+
+
+def _measure(
+    figure: Figure, panels: list[Axes], width: float, height: float, texts: _Texts
+) -> tuple[float, float, float]:
+    """How far labels reach out of the panels, in inches: to the left, to the right and above."""
+    first = panels[0]
+    size_x, size_y = figure.get_size_inches()
+    # Anywhere will do, as long as the panel has its true size.
+    for axes in panels:
+        axes.set_position((0.5, 0.5, width / size_x, height / size_y))
+    labels = [*first.get_yticklabels(), *first.get_xticklabels()]
+    kept = [label.get_text() for label in labels]
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=r"Glyph \d+")
+        for label, text in zip(labels, kept, strict=True):
+            # A font elsewhere draws what is missing here as wide as an em; so leave it the room.
+            label.set_text("".join("—" if c in texts.missing else c for c in text))
+        figure.draw_without_rendering()
+        inner = first.get_window_extent()
+        outer = [label.get_window_extent() for label in labels if label.get_text()]
+        for label, text in zip(labels, kept, strict=True):
+            label.set_text(text)
+    left = max(inner.x0 - min(box.x0 for box in outer), 0) / figure.dpi
+    # The last columns' slanting labels may reach beyond the right edge of their panel.
+    right = max(max(box.x1 for box in outer) - inner.x1, 0) / figure.dpi
+    above = max(max(box.y1 for box in outer) - inner.y1, 0) / figure.dpi
+    return left * _ROUNDING + 0.04, right * _ROUNDING, above * _ROUNDING + 0.04
+
+
+def _title_width(figure: Figure, texts: _Texts) -> float:
+    widest = 0.0
+    for text, size in ((texts.title, 11), (texts.note, 7)):
+        if text:
+            drawn = figure.text(0, 0, text, fontsize=size, fontfamily=texts.families)
+            drawn.set_parse_math(False)
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message=r"Glyph \d+")
+                box = drawn.get_window_extent()
+            widest = max(widest, box.width / figure.dpi)
+            drawn.remove()
+    return widest * _ROUNDING
