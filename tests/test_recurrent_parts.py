@@ -1,0 +1,246 @@
+"""Recurrent layers against torch's own cells, decoders against the papers' equations, settings."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heedful.basics.errors import UserError
+from heedful.basics.settings import check
+from heedful.layers.recurrent import (
+    Bridge,
+    Hidden,
+    Maxout,
+    RecurrentEncoder,
+    RecurrentStack,
+    recurrent_network,
+)
+from heedful.models.pairs import Source
+from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
+
+CELLS = ("rnn", "gru", "lstm")
+
+
+def zero_state(cell: str, rows: int, width: int, layers: int) -> Hidden:
+    parts = 2 if cell == "lstm" else 1
+    return tuple(
+        tuple(torch.randn(rows, width, dtype=torch.float64) for _ in range(parts))
+        for _ in range(layers)
+    )
+
+
+@pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_step_at_a_time_equals_torchs_network(cell: str, layers: int) -> None:
+    torch.manual_seed(1)
+    stack = RecurrentStack(cell, 6, 5, layers, dropout=0.0).double()
+    inputs = torch.randn(3, 7, 6, dtype=torch.float64, requires_grad=True)
+    hidden = zero_state(cell, 3, 5, layers)
+    weights = torch.randn(3, 7, 5, dtype=torch.float64)
+    wanted = [inputs, *stack.parameters()]
+
+    fused = stack(inputs, hidden)
+    fused_gradients = torch.autograd.grad((fused * weights).sum(), wanted)
+    # The input comes in two parts, the second of them a step at a time.
+    known, late = stack.project(inputs[..., :4]), inputs[..., 4:]
+    tops = []
+    for position in range(7):
+        gates = known[:, position] + stack.project(late[:, position], first=4)
+        hidden = stack.step(gates, hidden)
+        tops.append(hidden[-1][0])
+    stepped = torch.stack(tops, 1)
+    torch.testing.assert_close(stepped, fused, rtol=1e-10, atol=1e-12)
+    gradients = torch.autograd.grad((stepped * weights).sum(), wanted)
+    torch.testing.assert_close(gradients, fused_gradients, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("cell", CELLS)
+def test_the_encoder_reads_each_row_as_if_alone(cell: str, both: bool) -> None:
+    torch.manual_seed(2)
+    encoder = RecurrentEncoder(cell, 4, 3, 2, bidirectional=both, dropout=0.0).double()
+    embedded = torch.randn(3, 6, 4, dtype=torch.float64)
+    lengths = torch.tensor([2, 6, 1])
+    annotations, final = encoder(embedded, lengths)
+    assert annotations.shape == (3, 6, encoder.output_dim)
+    assert len(final) == 2
+    for row, length in enumerate(lengths.tolist()):
+        outputs, last = encoder.network(embedded[row : row + 1, :length])
+        torch.testing.assert_close(annotations[row, :length], outputs[0])
+        assert annotations[row, length:].eq(0).all()
+        hidden = last[0] if cell == "lstm" else last
+        directions = 2 if both else 1
+        for layer in range(2):
+            ends = hidden[layer * directions : (layer + 1) * directions, 0].flatten()
+            torch.testing.assert_close(final[layer][0][row], ends)
+    forwards = encoder.output_dim // (2 if both else 1)
+    torch.testing.assert_close(final[-1][0][1, :forwards], annotations[1, -1, :forwards])
+
+
+def test_gates_start_as_documented() -> None:
+    network = recurrent_network("lstm", 6, 5, 2, bidirectional=True, dropout=0.0)
+    for name, parameter in network.named_parameters():
+        if name.startswith("bias_ih"):
+            assert parameter[5:10].eq(1).all()
+            assert parameter[:5].eq(0).all()
+            assert parameter[10:].eq(0).all()
+        elif name.startswith("bias_hh"):
+            assert parameter.eq(0).all()
+        elif name.startswith("weight_hh"):
+            for gate in parameter.split(5):
+                torch.testing.assert_close(gate @ gate.T, torch.eye(5), atol=1e-5, rtol=0)
+
+
+def test_the_bridge_hands_over_or_projects() -> None:
+    same = zero_state("lstm", 3, 5, 2)
+    assert Bridge("lstm", 5, 2, 5, 2)(same) is same
+    assert not list(Bridge("lstm", 5, 2, 5, 2).parameters())
+    wide = zero_state("lstm", 3, 10, 2)
+    for layers in (1, 2, 3):
+        bridge = Bridge("lstm", 10, 2, 5, layers).double()
+        narrow = bridge(wide)
+        assert [[part.shape for part in layer] for layer in narrow] == [[(3, 5)] * 2] * layers
+        top = wide[layers - 1] if layers == 2 else wide[-1]
+        cell_projection = bridge.projections[-1]
+        torch.testing.assert_close(narrow[-1][1], torch.tanh(cell_projection(top[1])))
+
+
+def test_maxout_is_the_larger_of_each_pair() -> None:
+    maxout = Maxout([3, 4], 5).double()
+    one, other = (
+        torch.randn(2, 6, 3, dtype=torch.float64),
+        torch.randn(2, 1, 4, dtype=torch.float64),
+    )
+    total = maxout.maps[0](one) + other @ maxout.maps[1].weight.T
+    expected = torch.maximum(total[..., 0::2], total[..., 1::2])
+    torch.testing.assert_close(maxout(one, other), expected)
+    assert len(list(maxout.parameters())) == 3
+
+
+class Papers:
+    """One sentence through a one-layer GRU model, token by token, as the papers write it."""
+
+    def __init__(self, model: RecurrentEncoderDecoder, source: Tensor) -> None:
+        self.model, self.part = model, model.decoder
+        embedded = model.source_embedding(source)
+        outputs, last = model.encoder.network(embedded.unsqueeze(0))
+        self.h = outputs[0]  # [S, 2·H]
+        self.c = last[:, 0].flatten()  # [2·H]
+        self.s0 = torch.tanh(model.bridge.projections[0](self.c))
+        stack = self.part.stack.network
+        self.cell = nn.GRUCell(stack.input_size, stack.hidden_size).double()
+        for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+            getattr(self.cell, kind).data.copy_(getattr(stack, f"{kind}_l0").data)
+
+    def f(self, *parts: Tensor, s: Tensor) -> Tensor:
+        return self.cell(torch.cat(parts).unsqueeze(0), s.unsqueeze(0))[0]
+
+    def g(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
+        U, V, C = (linear.weight for linear in self.part.readout.maps)
+        t = U @ s + V @ y + C @ c + self.part.readout.maps[0].bias
+        return self.model.output_table @ t.view(-1, 2).max(1).values
+
+    def fixed_vector(self, target: Tensor) -> Tensor:
+        s, logits = self.s0, []
+        for y in self.model.target_embedding(target):
+            s = self.f(y, self.c, s=s)
+            logits.append(self.g(s, y, self.c))
+        return torch.stack(logits)
+
+    def bahdanau(self, target: Tensor) -> Tensor:
+        score = self.part.attention.score
+        s, logits = self.s0, []
+        for y in self.model.target_embedding(target):
+            energies = [
+                score.v @ torch.tanh(score.query_projection.weight @ s + U_h)
+                for U_h in self.h @ score.key_projection.weight.T
+            ]
+            alpha = torch.softmax(torch.stack(energies), 0)
+            c = sum(weight * annotation for weight, annotation in zip(alpha, self.h, strict=True))
+            s = self.f(y, c, s=s)
+            logits.append(self.g(s, y, c))
+        return torch.stack(logits)
+
+    def luong(self, target: Tensor, feeding: bool) -> Tensor:
+        W_a, W_c = self.part.attention.score.weight, self.part.combine.weight
+        s, vector, logits = self.s0, torch.zeros_like(self.s0), []
+        for y in self.model.target_embedding(target):
+            s = self.f(y, vector, s=s) if feeding else self.f(y, s=s)
+            a = torch.softmax(torch.stack([s @ W_a @ h for h in self.h]), 0)
+            vector = torch.tanh(W_c @ torch.cat([a @ self.h, s]))
+            logits.append(self.model.output_table @ vector)
+        return torch.stack(logits)
+
+
+@pytest.mark.parametrize(
+    ("attention", "feeding"),
+    [("none", True), ("bahdanau", True), ("luong-general", True), ("luong-general", False)],
+)
+def test_the_decoders_are_the_papers_equations(attention: str, feeding: bool) -> None:
+    torch.manual_seed(3)
+    settings = RecurrentSettings(
+        embedding=4, hidden=6, attention=attention, input_feeding=feeding, dropout=0.0
+    )
+    model = RecurrentEncoderDecoder(settings, 12, 15).double()
+    source, target = torch.tensor([5, 9, 4, 11, 3]), torch.tensor([2, 7, 14, 5])
+    found = model.teacher_force(Source(source[None], torch.tensor([5])), target[None])[0]
+    papers = Papers(model, source)
+    expected = {
+        "none": papers.fixed_vector,
+        "bahdanau": papers.bahdanau,
+        "luong-general": lambda tokens: papers.luong(tokens, feeding),
+    }[attention](target)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_tied_matrices_are_one() -> None:
+    def build(tied: str) -> RecurrentEncoderDecoder:
+        settings = RecurrentSettings(embedding=6, hidden=6, tied=tied)
+        return RecurrentEncoderDecoder(settings, 20, 20)
+
+    none, output, every = (build(tied) for tied in ("none", "output", "all"))
+    assert none.output_table is not none.target_embedding.weight
+    assert output.output_table is output.target_embedding.weight
+    assert output.source_embedding.weight is not output.output_table
+    assert every.source_embedding.weight is every.output_table
+
+    def count(model: nn.Module) -> int:
+        return sum(parameter.numel() for parameter in model.parameters())
+
+    assert count(none) - count(output) == count(output) - count(every) == 20 * 6
+
+
+def test_the_number_of_parameters_is_the_formulas() -> None:
+    E, H, V = 7, 5, 20
+    settings = RecurrentSettings(embedding=E, hidden=H, attention="bahdanau")
+    model = RecurrentEncoderDecoder(settings, V, V)
+    encoder = 2 * (3 * H * (E + H) + 6 * H)
+    bridge = 2 * H * H + H
+    attention = H * H + H * 2 * H + H
+    decoder = 3 * H * (E + 2 * H + H) + 6 * H
+    maxout = 2 * H * (H + E + 2 * H) + 2 * H
+    expected = 2 * V * E + encoder + bridge + attention + decoder + maxout + V * H
+    assert sum(parameter.numel() for parameter in model.parameters()) == expected
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"attention": "luong-dot"}, r"model: 'attention' = 'luong-dot': a dot product needs"),
+        ({"input_feeding": False}, r"model: 'input_feeding' = False: input feeding is a part"),
+        ({"embedding": 8, "tied": "output"}, r"model: 'tied' = 'output': .* not 8 and 256"),
+        ({"cell": "gruu"}, r"model: 'cell' = 'gruu'"),
+        ({"hiden": 8}, r"unknown key 'hiden'; did you mean 'hidden'\?"),
+        ({"hidden": 0}, r"model: 'hidden' = 0"),
+        ({"dropout": 1.0}, r"model: 'dropout' = 1.0"),
+    ],
+)
+def test_settings_without_meaning_are_refused(given: dict[str, object], said: str) -> None:
+    with pytest.raises(UserError, match=said) as caught:
+        check(RecurrentSettings, given, "model")
+    assert "\n" not in str(caught.value)
+
+
+def test_one_table_needs_one_vocabulary() -> None:
+    settings = RecurrentSettings(tied="all")
+    with pytest.raises(UserError, match="20 and 30 symbols"):
+        RecurrentEncoderDecoder(settings, 20, 30)
