@@ -11,7 +11,7 @@ from heedful.data.examples import Pair
 from heedful.data.readers.kinds import Kind, find_kind
 from heedful.data.readers.opening import STANDARD_INPUT, Input, open_input
 from heedful.data.readers.po import read_po
-from heedful.data.readers.text import line_blocks, read_aligned, read_tsv
+from heedful.data.readers.text import codec_name, line_blocks, read_aligned, read_tsv
 from heedful.data.readers.tmx import read_tmx
 from heedful.data.readers.xliff import read_xliff
 
@@ -42,6 +42,7 @@ def read_pairs(
         UserError: a file is missing, broken, uneven or lacks the language; file and line are named.
     """
     counts: Counter[str] = Counter() if left_out is None else left_out
+    codec_name(encoding)
     with ExitStack() as stack:
         files = _open_all(paths, stack)
         if len(files) == 2:

@@ -43,9 +43,8 @@ def read_tmx(
         variants = unit_variants(element)
         codes = [code for code, _ in variants]
         seen.update(codes)
-        if source is None or target is None:
-            source, target = _guess(file.name, element, codes, source, target)
-        sides = choose(source, codes), choose(target, codes)
+        source, target = _guess(file.name, element, codes, source, target)
+        sides = [None if wanted is None else choose(wanted, codes) for wanted in (source, target)]
         found = [there or side is not None for there, side in zip(found, sides, strict=True)]
         if sides[0] is None or sides[1] is None:
             left_out["units without both languages"] += 1
@@ -68,20 +67,20 @@ def unit_variants(unit: "etree._Element") -> list[tuple[str, "etree._Element"]]:
 
 def _guess(
     name: str, unit: "etree._Element", codes: list[str], source: str | None, target: str | None
-) -> tuple[str, str]:
-    if source is None:
-        others = [code for code in codes if target is None or choose(target, [code]) is None]
-    else:
-        others = [code for code in codes if choose(source, [code]) is None]
-    others = sorted(set(others))
-    if source is not None and len(others) == 1:
-        return source, others[0]
-    if target is not None and len(others) == 1:
-        return others[0], target
-    raise UserError(
-        f"{name}:{unit.sourceline}: which languages? give source and target (--from, --to); this "
-        f"unit has: {', '.join(sorted(set(codes))) or 'none'}"
-    )
+) -> tuple[str | None, str | None]:
+    """Both languages, where the unit has the one that is known and just one other."""
+    known = source or target
+    if source is not None and target is not None:
+        return source, target
+    if known is not None and choose(known, codes) is None:
+        return source, target
+    others = sorted({code for code in codes if known is None or choose(known, [code]) is None})
+    if known is None or len(others) != 1:
+        raise UserError(
+            f"{name}:{unit.sourceline}: which languages? give source and target (--from, --to); "
+            f"this unit has: {', '.join(sorted(set(codes))) or 'none'}"
+        )
+    return source or others[0], target or others[0]
 
 
 def _pair(
