@@ -3,12 +3,15 @@
 Shapes: Q queries, K keys, dq, dk, dv widths; ``..`` is any number of leading dimensions.
 """
 
+import itertools
+
 import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.attention.masks import Causal, Mask, dense_mask
 from heedful.attention.normalizers import Normalizer, Softmax
 from heedful.attention.scores import ScaledDot, Score
+from heedful.attention.scores.base import require_same_width
 
 _SCALED_DOT = ScaledDot()
 _SOFTMAX = Softmax()
@@ -32,7 +35,8 @@ def attend(
         value: ``[.., K, dv]``.
         score: how a query fits a key; scaled dot product unless given.
         mask: a mask, or booleans that broadcast to ``[.., Q, K]``, true = may attend. A query that
-            may attend to nothing gets zeros.
+            may attend to nothing gets zeros. What a masked key and its value hold has no
+            influence, as long as it is finite.
         normalize: scores to weights; softmax unless given.
         dropout: share of the weights set to zero, in [0, 1); 0 in evaluation.
 
@@ -41,7 +45,7 @@ def attend(
 
     Raises:
         TypeError: a tensor is not of floating point, or a mask not boolean.
-        ValueError: shapes do not fit.
+        ValueError: shapes do not fit, or dropout is not in [0, 1).
 
     Source: Bahdanau et al. 2015, section 3.1; Vaswani et al. 2017, section 3.2.
 
@@ -52,7 +56,8 @@ def attend(
         tensor([[1.]])
     """
     score, normalize = score or _SCALED_DOT, normalize or _SOFTMAX
-    _check(query, key, value)
+    check_inputs(query=query, key=key, value=value)
+    check_dropout(dropout)
     return attend_projected(
         score.project_query(query),
         score.project_key(key),
@@ -79,6 +84,7 @@ def attend_projected(
     if scale is None or not normalize.is_softmax:
         weights = projected_weights(query, key, score=score, mask=mask, normalize=normalize)
         return aggregate(weights, value, dropout)
+    require_same_width(query, key)
     shape = (*query.shape[:-1], key.shape[-2])
     if isinstance(mask, Causal) and shape[-1] == shape[-2]:
         # Square, so the kernel's top-left alignment is ours.
@@ -86,6 +92,8 @@ def attend_projected(
             query, key, value, dropout_p=dropout, is_causal=True, scale=scale
         )
     allowed = dense_mask(mask, shape, query.device)
+    if allowed is not None and allowed.dim() < 2:
+        allowed = allowed.view(1, -1)  # The kernels ask for a query and a key dimension.
     return F.scaled_dot_product_attention(
         query, key, value, attn_mask=allowed, dropout_p=dropout, scale=scale
     )
@@ -109,7 +117,7 @@ def attention_weights(
         tensor([[0.5000, 0.5000]])
     """
     score, normalize = score or _SCALED_DOT, normalize or _SOFTMAX
-    _check(query, key, None)
+    check_inputs(query=query, key=key)
     return projected_weights(
         score.project_query(query),
         score.project_key(key),
@@ -140,10 +148,14 @@ def aggregate(weights: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
     return weights @ value
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor | None) -> None:
-    named = {"query": query, "key": key}
-    if value is not None:
-        named["value"] = value
+def check_inputs(**named: Tensor) -> None:
+    """Check ``query``, ``key`` and ``value``, whichever are given, for what holds for any score.
+
+    Raises:
+        TypeError: one is not of floating point.
+        ValueError: one has no positions, keys and values differ in number, or they do not
+            broadcast.
+    """
     for name, tensor in named.items():
         if not tensor.is_floating_point():
             raise TypeError(f"{name} must be of floating point, not {tensor.dtype}")
@@ -151,8 +163,16 @@ def _check(query: Tensor, key: Tensor, value: Tensor | None) -> None:
             raise ValueError(
                 f"{name} has shape {list(tensor.shape)}: expected [.., positions, width]"
             )
-    if value is not None and value.shape[-2] != key.shape[-2]:
-        raise ValueError(
-            f"value {list(value.shape)} and key {list(key.shape)} differ in their number of "
-            "positions; each key needs one value"
-        )
+    said = " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in named.items())
+    if "key" in named and "value" in named and named["key"].shape[-2] != named["value"].shape[-2]:
+        raise ValueError(f"{said}: each key needs one value")
+    leading = [reversed(tensor.shape[:-2]) for tensor in named.values()]
+    for sizes in itertools.zip_longest(*leading, fillvalue=1):
+        if len({*sizes} - {1}) > 1:
+            raise ValueError(f"{said}: leading dimensions differ")
+
+
+def check_dropout(share: float) -> None:
+    """Raise ValueError unless ``share`` is in [0, 1)."""
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"dropout must be in [0, 1), not {share}")

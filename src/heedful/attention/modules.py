@@ -4,7 +4,13 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from heedful.attention.functional import _check, aggregate, attend_projected, projected_weights
+from heedful.attention.functional import (
+    aggregate,
+    attend_projected,
+    check_dropout,
+    check_inputs,
+    projected_weights,
+)
 from heedful.attention.masks import Mask
 from heedful.attention.normalizers import Normalizer, Softmax
 from heedful.attention.scores import ScaledDot, Score
@@ -47,6 +53,7 @@ class Attention(Watchable):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        check_dropout(dropout)
         self.score = score or ScaledDot()
         self.normalize = normalize or Softmax()
         self.dropout = dropout
@@ -54,7 +61,7 @@ class Attention(Watchable):
     def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
         """Project ``key [.., K, dk]`` once; ``value [.., K, dv]`` is the keys unless given."""
         value = key if value is None else value
-        _check(key, key, value)
+        check_inputs(key=key, value=value)
         return Memory(self.score.project_key(key), value)
 
     def read(self, query: Tensor, memory: Memory, mask: Mask | Tensor | None = None) -> Tensor:
@@ -85,4 +92,5 @@ class Attention(Watchable):
         mask: Mask | Tensor | None = None,
     ) -> Tensor:
         """The context ``[.., Q, dv]``; shapes and errors as in :func:`heedful.attention.attend`."""
+        check_inputs(query=query, key=key, value=key if value is None else value)
         return self.read(query, self.remember(key, value), mask)

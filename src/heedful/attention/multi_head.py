@@ -6,7 +6,13 @@ Shapes: B batch, H heads, Q queries, K keys, D a head's width.
 
 from torch import Tensor, nn
 
-from heedful.attention.functional import aggregate, attend_projected, projected_weights
+from heedful.attention.functional import (
+    aggregate,
+    attend_projected,
+    check_dropout,
+    check_inputs,
+    projected_weights,
+)
 from heedful.attention.masks import Mask
 from heedful.attention.modules import Memory
 from heedful.attention.normalizers import Normalizer, Softmax
@@ -29,7 +35,8 @@ class MultiHeadAttention(Watchable):
         bias: whether the four projections have a bias.
 
     Raises:
-        ValueError: ``dim`` is no multiple of ``heads`` and no ``head_dim`` is given.
+        ValueError: there is no head, ``dim`` is no multiple of ``heads`` and no ``head_dim`` is
+            given, or dropout is not in [0, 1).
 
     Example:
         >>> import torch
@@ -51,6 +58,9 @@ class MultiHeadAttention(Watchable):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_dropout(dropout)
+        if heads < 1:
+            raise ValueError(f"heads must be at least 1, not {heads}")
         if head_dim is None and dim % heads:
             raise ValueError(f"dim {dim} is no multiple of heads {heads}; give head_dim")
         self.heads, self.head_dim = heads, head_dim or dim // heads
@@ -80,6 +90,7 @@ class MultiHeadAttention(Watchable):
     def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
         """Project ``key [B, K, key_dim]`` and ``value`` (the keys unless given) once."""
         value = key if value is None else value
+        check_inputs(key=key, value=value)
         keys = self.score.project_key(self._split(self.key_projection(key)))
         return Memory(keys, self._split(self.value_projection(value)))
 

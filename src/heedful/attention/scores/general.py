@@ -26,12 +26,15 @@ class General(Score):
         self.weight = nn.Parameter(torch.empty(query_dim, key_dim))
         nn.init.xavier_uniform_(self.weight)
 
+    def project_query(self, query: Tensor) -> Tensor:
+        require_width("query", query, self.query_dim)
+        return query
+
     def project_key(self, key: Tensor) -> Tensor:
         require_width("key", key, self.key_dim)
         return key @ self.weight.T
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
-        require_width("query", query, self.query_dim)
         return query @ key.transpose(-2, -1)
 
     def dot_scale(self, width: int) -> float:
