@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END
 from heedful.decoding import Ensemble, Hypothesis, SearchOptions, length_penalty, search
 from heedful.decoding.beam import beam_search
@@ -242,7 +241,7 @@ def test_probabilities_that_are_not_finite_are_an_error() -> None:
 
 
 def test_options_that_exclude_each_other_are_refused() -> None:
-    with pytest.raises(UserError, match="beam of at least 9"):
+    with pytest.raises(ValueError, match="beam of at least 9"):
         SearchOptions(nbest=9)
-    with pytest.raises(UserError, match="for sampling"):
+    with pytest.raises(ValueError, match="for sampling"):
         SearchOptions(temperature=0.5)

@@ -4,7 +4,6 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from heedful.basics.errors import UserError
 from heedful.basics.settings import Settings
 
 
@@ -12,7 +11,7 @@ class SearchOptions(Settings):
     """Settings of a search; greedy is ``beam = 1``.
 
     Raises:
-        UserError: two settings exclude each other.
+        ValueError: a setting is out of range, or two exclude each other.
     """
 
     beam: int = Field(default=5, ge=1)
@@ -37,12 +36,12 @@ class SearchOptions(Settings):
     @model_validator(mode="after")
     def _agree(self) -> Self:
         if not self.sample and self.nbest > self.beam:
-            raise UserError(
+            raise ValueError(
                 f"nbest {self.nbest} is more than beam {self.beam}; "
                 f"ask for a beam of at least {self.nbest}"
             )
         if not self.sample and (self.temperature != 1.0 or self.top_k or self.top_p != 1.0):
-            raise UserError("temperature, top_k and top_p are for sampling; add sample")
+            raise ValueError("temperature, top_k and top_p are for sampling; add sample")
         return self
 
     @property

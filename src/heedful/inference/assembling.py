@@ -1,0 +1,95 @@
+"""From search's hypotheses for the parts of a text back to the text's translation."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from torch import Tensor
+
+from heedful.data.tokeniser import Tokeniser
+from heedful.decoding import Hypothesis, length_penalty
+from heedful.inference.alignment import join
+from heedful.inference.splitting import Part
+from heedful.inference.translation import Translation, WordAlignment
+
+
+@dataclass
+class Found:
+    """What search and alignment found for one part."""
+
+    hypotheses: list[Hypothesis]
+    soft: Tensor | None
+    """Weights ``[target words, source words]`` of the best hypothesis."""
+    at_limit: bool
+
+
+def assemble(
+    source: str,
+    parts: Sequence[Part],
+    found: Sequence[Found],
+    tokeniser: Tokeniser,
+    exponent: float,
+) -> Translation:
+    """The translation of ``source`` from those of its parts, and its alternatives.
+
+    The i-th hypothesis of a text in parts is made of its parts' i-th ones (the last where a part
+    has fewer); ``exponent`` is the length penalty's.
+    """
+    ranks = range(max(len(one.hypotheses) for one in found))
+    ranked = [_joined(source, parts, found, rank, tokeniser, exponent) for rank in ranks]
+    best, texts = ranked[0]
+    alignment = None
+    soft = [one.soft for one in found if one.soft is not None]
+    if len(soft) == len(found):
+        source_starts = _word_starts([part.before for part in parts], [part.text for part in parts])
+        target_starts = _word_starts([part.before for part in parts], texts)
+        alignment = WordAlignment(join(soft, source_starts, target_starts))
+    return replace(
+        best,
+        alignment=alignment,
+        alternatives=tuple(one for one, _ in ranked[1:]),
+        parts=len(parts),
+        at_limit=any(one.at_limit for one in found),
+    )
+
+
+def _joined(
+    source: str,
+    parts: Sequence[Part],
+    found: Sequence[Found],
+    rank: int,
+    tokeniser: Tokeniser,
+    exponent: float,
+) -> tuple[Translation, list[str]]:
+    """The translation made of each part's hypothesis of that rank, and the parts' texts."""
+    chosen = [one.hypotheses[min(rank, len(one.hypotheses) - 1)] for one in found]
+    texts = [tokeniser.decode(one.tokens) for one in chosen]
+    length = sum(len(one.token_log_probabilities) for one in chosen)
+    total = sum(one.log_probability for one in chosen)
+    translation = Translation(
+        source=source,
+        text="".join(part.before + text for part, text in zip(parts, texts, strict=True)),
+        score=total / length_penalty(float(length), exponent),
+        log_probability=total,
+        tokens=tuple(piece for one in chosen for piece in tokeniser.pieces(one.tokens)),
+        token_scores=tuple(
+            score for one in chosen for score in one.token_log_probabilities[: len(one.tokens)]
+        ),
+    )
+    return translation, texts
+
+
+def _word_starts(before: Sequence[str], texts: Sequence[str]) -> list[int]:
+    """The index of each text's first word in all of them joined.
+
+    Without white space at a join, the last word of one text and the first of the next are one.
+    """
+    starts, words, open_word = [], 0, False
+    for gap, text in zip(before, texts, strict=True):
+        own = len(text.split())
+        glued = open_word and not gap and bool(text) and not text[0].isspace()
+        start = words - 1 if glued else words
+        starts.append(start)
+        words = start + own if own else words
+        if text or gap:
+            open_word = bool(text) and not text[-1].isspace()
+    return starts

@@ -1,0 +1,61 @@
+"""What goes through the model at once: parts of similar length, filled up by tokens."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.basics.symbols import BEGIN, END, PAD
+from heedful.models.pairs import Source
+
+
+class Item(NamedTuple):
+    """A text, or a part of one, as tokens."""
+
+    line: int
+    """Which text of the window it belongs to."""
+    part: int
+    """Which part of that text it is."""
+    tokens: list[int]
+
+
+def token_batches(items: Sequence[Item], width: int, batch_tokens: int) -> Iterator[list[Item]]:
+    """Batches of items, longest first, of at most ``batch_tokens`` padded source tokens.
+
+    Every item counts ``width`` times, once for each row that search needs; a batch has at least
+    one item, however long.
+    """
+    batch: list[Item] = []
+    for item in sorted(items, key=lambda item: -len(item.tokens)):
+        longest = len(batch[0].tokens) + 1 if batch else 0
+        if batch and (len(batch) + 1) * longest * width > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(item)
+    if batch:
+        yield batch
+
+
+def source_of(sequences: Sequence[Sequence[int]], device: torch.device) -> Source:
+    """A batch of source sequences, END added to each."""
+    rows = [[*tokens, END] for tokens in sequences]
+    lengths = torch.tensor([len(row) for row in rows], device=device)
+    return Source(padded(rows, device), lengths)
+
+
+def target_in_of(sequences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """What a decoder is fed to write the target sequences: BEGIN, then their tokens."""
+    return padded([[BEGIN, *tokens] for tokens in sequences], device)
+
+
+def target_out_of(sequences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """What a decoder is to write, given `target_in_of`: the tokens, then END."""
+    return padded([[*tokens, END] for tokens in sequences], device)
+
+
+def padded(rows: Sequence[Sequence[int]], device: torch.device) -> Tensor:
+    """Integers ``[B, longest]``, PAD after each row's end."""
+    longest = max(len(row) for row in rows)
+    filled = [[*row, *[PAD] * (longest - len(row))] for row in rows]
+    return torch.tensor(filled, device=device)

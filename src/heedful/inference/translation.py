@@ -1,0 +1,69 @@
+"""What translating gives: text, score, tokens, word alignment, alternatives."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class WordAlignment:
+    """Which source words each target word came from; words are what ``str.split`` gives."""
+
+    soft: Tensor
+    """Weights ``[target words, source words]``, float32 on the CPU; a row sums to at most 1."""
+
+    @property
+    def links(self) -> list[tuple[int, int]]:
+        """``(source word, target word)``: the heaviest source word of each target word."""
+        if not self.soft.numel():
+            return []
+        best = self.soft.max(dim=1)
+        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
+        return [(source, target) for target, (source, weight) in enumerate(found) if weight > 0]
+
+    def pharaoh(self) -> str:
+        """The links as ``source-target`` pairs, by target word: ``0-0 2-1``."""
+        return " ".join(f"{source}-{target}" for source, target in self.links)
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One text and its translation."""
+
+    source: str
+    text: str
+    score: float = 0.0
+    """Log-probability divided by the length penalty."""
+    log_probability: float = 0.0
+    """Natural logarithm of the tokens' probability, the end included."""
+    tokens: tuple[str, ...] = ()
+    """The pieces that the model wrote."""
+    token_scores: tuple[float, ...] = ()
+    """Natural logarithm of each piece's probability."""
+    alignment: WordAlignment | None = None
+    """Of this text, not of the alternatives; only where it was asked for."""
+    alternatives: tuple["Translation", ...] = ()
+    """The other hypotheses that were asked for, best first."""
+    parts: int = 1
+    """In how many parts the text was translated, because it was longer than the model's limit."""
+    at_limit: bool = False
+    """Whether the translation was ended by the limit of its length."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; docs/translating.md says what its fields are."""
+        found: dict[str, Any] = {"source": self.source, **self._own()}
+        if self.alignment is not None:
+            found["alignment"] = [list(link) for link in self.alignment.links]
+        if self.alternatives:
+            found["alternatives"] = [one._own() for one in self.alternatives]
+        return found
+
+    def _own(self) -> dict[str, Any]:
+        return {
+            "text": self.text,
+            "score": self.score,
+            "log_probability": self.log_probability,
+            "tokens": list(self.tokens),
+            "token_scores": list(self.token_scores),
+        }
