@@ -1,0 +1,202 @@
+"""Batches filled by tokens, in an order that is a function of (seed, epoch).
+
+Shapes: B pairs, S source tokens with END, T target tokens with END.
+
+An epoch is a pseudo-random permutation of the corpus, cut into pools. A pool is sorted by length,
+cut into batches, and its batches are shuffled. The permutation is computed, not stored, so any
+batch is reached by the work of one pool and memory does not grow with the corpus.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.symbols import BEGIN, END
+from heedful.data.positions import Position
+from heedful.data.shards import EncodedCorpus, Integers
+
+POOL = 1 << 16
+_ROUNDS = 6
+
+Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Pairs as rows of padded tensors (int64).
+
+    Attributes:
+        source: [B, S] tokens, END, then PAD.
+        source_lengths: [B] number of tokens with END.
+        target_in: [B, T] BEGIN, tokens, then PAD.
+        target_out: [B, T] tokens, END, then PAD.
+        target_lengths: [B] number of tokens with END.
+        weight: number of tokens in ``target_out`` that are not PAD.
+    """
+
+    source: Tensor
+    source_lengths: Tensor
+    target_in: Tensor
+    target_out: Tensor
+    target_lengths: Tensor
+    weight: int
+
+    def to(self, device: torch.device | str) -> "Batch":
+        """The same batch on ``device``."""
+        return Batch(
+            self.source.to(device, non_blocking=True),
+            self.source_lengths.to(device, non_blocking=True),
+            self.target_in.to(device, non_blocking=True),
+            self.target_out.to(device, non_blocking=True),
+            self.target_lengths.to(device, non_blocking=True),
+            self.weight,
+        )
+
+
+class TokenBatches:
+    """Batches of a corpus: rows × the longest side (with END) is at most ``batch_tokens``.
+
+    A pair that alone is longer than ``batch_tokens`` is a batch of its own.
+
+    Args:
+        corpus: the encoded pairs.
+        batch_tokens: the limit, in tokens.
+        pool: pairs among which those of like length are put together.
+
+    Raises:
+        UserError: the corpus is empty.
+    """
+
+    def __init__(self, corpus: EncodedCorpus, batch_tokens: int, pool: int = POOL) -> None:
+        if not len(corpus):
+            raise UserError(f"{corpus.folder}: the encoded corpus is empty; there is no batch")
+        if min(batch_tokens, pool) < 1:
+            raise ValueError(f"batch_tokens={batch_tokens} and pool={pool} must be at least 1")
+        self.corpus = corpus
+        self.batch_tokens = batch_tokens
+        self.pool = pool
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+        """Batches without end from ``position``, each with the position after it.
+
+        Every pair is in exactly one batch of an epoch. Going on from any position that came with a
+        batch gives the batches that would have followed it.
+
+        Raises:
+            UserError: no batch stands at ``position`` (the corpus or the batch size is another).
+        """
+        seed, epoch, index = position
+        pools = -(-len(self.corpus) // self.pool)
+        while True:
+            number, first = divmod(index, self.pool)
+            rows = self._batches_of_pool(seed, epoch, number) if 0 <= number < pools else []
+            if first >= len(rows):
+                raise UserError(
+                    f"{self.corpus.folder}: no batch stands at {tuple(position)} (seed, epoch, "
+                    "index); the corpus or training.batch_tokens is not the run's own"
+                )
+            for place, chosen in enumerate(rows[first:], start=first + 1):
+                index = number * self.pool + place
+                if place == len(rows):
+                    last = number + 1 == pools
+                    epoch, index = (epoch + 1, 0) if last else (epoch, (number + 1) * self.pool)
+                yield Position(seed, epoch, index), self.collate(chosen)
+
+    def once(self) -> Iterator[Batch]:
+        """Every pair once, always in the same order: for a loss over the whole corpus."""
+        for start in range(0, len(self.corpus), self.pool):
+            indices = np.arange(start, min(start + self.pool, len(self.corpus)))
+            longest, shortest = self._sides(indices)
+            for chosen in self._fill(indices, longest, np.lexsort((shortest, longest))):
+                yield self.collate(chosen)
+
+    def collate(self, indices: Integers) -> Batch:
+        """The pairs at ``indices`` [B] as one batch."""
+        tokens, lengths = self.corpus.gather(indices)
+        self.corpus.release()
+        rows = np.arange(len(indices))
+        of_source = np.repeat(np.tile([True, False], len(indices)), lengths.ravel())
+        source_lengths, target_lengths = lengths[:, 0], lengths[:, 1]
+
+        source = np.zeros((len(indices), source_lengths.max() + 1), np.int64)
+        source[np.arange(source.shape[1]) < source_lengths[:, None]] = tokens[of_source]
+        source[rows, source_lengths] = END
+
+        target_out = np.zeros((len(indices), target_lengths.max() + 1), np.int64)
+        target_out[np.arange(target_out.shape[1]) < target_lengths[:, None]] = tokens[~of_source]
+        target_in = np.full_like(target_out, BEGIN)
+        target_in[:, 1:] = target_out[:, :-1]
+        target_out[rows, target_lengths] = END
+        return Batch(
+            torch.from_numpy(source),
+            torch.from_numpy(source_lengths + 1),
+            torch.from_numpy(target_in),
+            torch.from_numpy(target_out),
+            torch.from_numpy(target_lengths + 1),
+            int(target_lengths.sum()) + len(indices),
+        )
+
+    def _batches_of_pool(self, seed: int, epoch: int, number: int) -> list[Integers]:
+        """The pairs of each batch of a pool, in the order of training."""
+        ranks = np.arange(number * self.pool, min((number + 1) * self.pool, len(self.corpus)))
+        indices = permute(ranks, len(self.corpus), f"{seed} {epoch}")
+        longest, shortest = self._sides(indices)
+        # Equal lengths meet in another order at every epoch.
+        tie = mix(indices.astype(np.uint64), f"tie {seed} {epoch}")
+        filled = self._fill(indices, longest, np.lexsort((tie, shortest, longest)))
+        turns = mix(np.arange(len(filled), dtype=np.uint64), f"turn {seed} {epoch} {number}")
+        return [filled[batch] for batch in np.argsort(turns, kind="stable")]
+
+    def _sides(self, indices: Integers) -> tuple[Integers, Integers]:
+        """The longer and the shorter side [n] of each pair, with END."""
+        lengths = self.corpus.lengths(indices) + 1
+        self.corpus.release()
+        return lengths.max(axis=1), lengths.min(axis=1)
+
+    def _fill(self, indices: Integers, longest: Integers, order: Integers) -> list[Integers]:
+        """Cut ``indices[order]``, which is sorted by ``longest``, into batches."""
+        cuts, start = [], 0
+        for place, length in enumerate(longest[order].tolist()):
+            if place > start and (place - start + 1) * length > self.batch_tokens:
+                cuts.append(place)
+                start = place
+        return np.split(indices[order], cuts)
+
+
+def permute(ranks: Integers, size: int, key: str) -> Integers:
+    """Where a pseudo-random permutation of ``range(size)`` takes each of ``ranks``; O(1) memory.
+
+    A Feistel network permutes the numbers of an even number of bits; a result outside the range
+    goes through it again until it falls inside (cycle walking; Black and Rogaway 2002, "Ciphers
+    with Arbitrary Finite Domains").
+    """
+    half = np.uint64(max(1, -(-(size - 1).bit_length() // 2)))
+    mask = (np.uint64(1) << half) - np.uint64(1)
+
+    def network(numbers: Words) -> Words:
+        left, right = numbers >> half, numbers & mask
+        for turn in range(_ROUNDS):
+            left, right = right, left ^ (mix(right, f"{key} {turn}") & mask)
+        return (left << half) | right
+
+    numbers = network(ranks.astype(np.uint64))
+    while len(outside := np.flatnonzero(numbers >= size)):
+        numbers[outside] = network(numbers[outside])
+    return numbers.astype(np.int64)
+
+
+def mix(numbers: Words, key: str) -> Words:
+    """A pseudo-random number for each: SplitMix64's finaliser (Steele et al. 2014), keyed."""
+    digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
+    before, after = np.frombuffer(digest, "<u8")
+    numbers = numbers ^ before
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: Words = numbers ^ (numbers >> np.uint64(31)) ^ after
+    return mixed

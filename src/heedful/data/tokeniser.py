@@ -1,0 +1,325 @@
+"""Tokenisers: text to numbers and back, with nothing lost.
+
+`decode(encode(text)) == text` holds for every valid Unicode string (with ``normalise = "none"``);
+`heedful.data.subwords` says how.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file, write_text
+from heedful.basics.notices import notice
+from heedful.basics.settings import check
+from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+from heedful.data.examples import Pair
+from heedful.data.subwords import (
+    MARKER,
+    PLACEHOLDERS,
+    SAMPLE_TEXTS,
+    TokeniserSettings,
+    VocabularyTooLargeError,
+    prepare,
+    refuse_surrogates,
+    reservoir,
+    restore,
+    train_model,
+    unescape,
+)
+
+__all__ = [
+    "PLACEHOLDERS",
+    "Tokeniser",
+    "TokeniserSettings",
+    "Tokenisers",
+    "VocabularyTooLargeError",
+]
+
+_TEXTS_A_THREAD = 256
+_INDEX = "tokenisers.json"
+
+
+class Tokeniser:
+    """A trained sentencepiece model and the settings it was trained with.
+
+    Example:
+        >>> texts = ["the cat sat on the mat", "the dog sat on the cat"] * 9
+        >>> settings = TokeniserSettings(vocabulary=345)
+        >>> tokeniser = Tokeniser.train(texts, settings, seed=1, where="the example")
+        >>> tokeniser.pieces(tokeniser.encode("the mat"))
+        ['▁the', '▁', 'm', 'at']
+        >>> tokeniser.decode(tokeniser.encode(" a\\t▁ ☃"))
+        ' a\\t▁ ☃'
+    """
+
+    def __init__(self, model: bytes, settings: TokeniserSettings, where: str = "tokeniser") -> None:
+        self.model = model
+        self.settings = settings
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
+        processor = self._processor
+        found = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
+        if found != (PAD, UNKNOWN, BEGIN, END):
+            raise UserError(f"{where}: a sentencepiece model, but not one that heedful made")
+        self.size: int = processor.get_piece_size()
+        self._bytes = [self._surface(token) for token in range(self.size)]
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        settings: TokeniserSettings,
+        *,
+        seed: int,
+        where: str,
+        sample: int = SAMPLE_TEXTS,
+    ) -> "Tokeniser":
+        """Learn a vocabulary from ``texts``, which are read once, as a stream.
+
+        The same texts, settings and seed give the same tokeniser. At most ``sample`` texts are
+        held and learnt from: of a larger corpus a random sample, chosen by ``seed`` (and said so).
+
+        Args:
+            texts: lines, empty ones included.
+            settings: kind, size and normalisation.
+            seed: chooses the sample; without effect on a corpus that needs none.
+            where: what the texts are, for messages ("the source side of train.tmx").
+            sample: the largest number of texts to learn from.
+
+        Raises:
+            VocabularyTooLargeError: the texts support fewer symbols than asked for.
+            UserError: the texts are empty, need more symbols, or hold a lone surrogate.
+        """
+        chosen, total = reservoir(_valid(texts, where), sample, seed)
+        if not chosen:
+            raise UserError(f"{where}: no text to train a tokeniser on; the corpus is empty")
+        if total > len(chosen):
+            kept, of = f"{len(chosen):,}", f"{total:,}"
+            notice(f"{where}: the tokeniser learns from a random sample of {kept} of {of} texts")
+        return cls(train_model(chosen, settings, where), settings, where)
+
+    def save(self, path: Path) -> None:
+        """Write the model to ``path`` and its settings beside it (``path`` with ``.json``)."""
+        with atomic_file(path) as file:
+            file.write(self.model)
+        write_text(path.with_suffix(".json"), json.dumps(self.settings.model_dump(), indent=1))
+
+    @classmethod
+    def load(cls, path: Path) -> "Tokeniser":
+        """Read what `save` wrote.
+
+        Raises:
+            UserError: a file is missing, damaged, or not of heedful's making.
+        """
+        beside = path.with_suffix(".json")
+        return cls(
+            read_bytes(path),
+            check(TokeniserSettings, read_json(beside), str(beside)),
+            str(path),
+        )
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of ``text``, without BEGIN and END; none for an empty text.
+
+        Raises:
+            UserError: the text holds a lone surrogate, which is not valid Unicode.
+        """
+        return self.encode_batch([text], threads=1)[0]
+
+    def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
+        """The tokens of each text; many texts are encoded on ``threads`` (default: all) threads.
+
+        Raises:
+            UserError: a text holds a lone surrogate; the message says which text and where.
+        """
+        prepared = [prepare(text, self.settings.normalise) for text in texts]
+        few = len(texts) < _TEXTS_A_THREAD
+        try:
+            encoded: list[list[int]] = self._processor.encode(
+                prepared, num_threads=1 if few else (threads or -1)
+            )
+        except (TypeError, UnicodeError):
+            for number, text in enumerate(texts, start=1):
+                refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
+            raise
+        return encoded
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of ``tokens``; PAD, BEGIN and END have none.
+
+        Total: any tokens give a valid string (bytes that are not UTF-8 become U+FFFD).
+        """
+        return self.decode_batch([tokens])[0]
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each sequence of tokens."""
+        silent = (PAD, BEGIN, END)
+        kept = [[int(token) for token in tokens if token not in silent] for tokens in batch]
+        return [restore(text) for text in self._processor.decode(kept, num_threads=1)]
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """Each token as a person reads it: ``▁`` starts a word, ``<0x0A>`` is a byte."""
+        names = [self._processor.id_to_piece(int(token)) for token in tokens]
+        return [unescape(name) for name in names]
+
+    def word_indices(self, tokens: Sequence[int]) -> list[int]:
+        """The index of the word that each token belongs to, in ``decode(tokens).split()``.
+
+        Words are what Python's `str.split` gives: the text cut at runs of Unicode white space. A
+        token belongs to the word of its first character that is not white space (a byte, to the
+        word of the character that it is part of). A token of white space only belongs to the next
+        word, or to -1 if there is none. PAD, BEGIN and END belong to no word: -1.
+        """
+        spans = [self._bytes[token] for token in tokens]
+        words = _words_of_bytes(b"".join(spans))
+        indices, start = [], 0
+        for span in spans:
+            indices.append(words[start] if span else -1)
+            start += len(span)
+        return indices
+
+    def _surface(self, token: int) -> bytes:
+        """The bytes that a token stands for, escapes not undone (they hold no white space)."""
+        if token in (PAD, BEGIN, END):
+            return b""
+        piece: str = self._processor.id_to_piece(token)
+        if self._processor.is_byte(token):
+            return bytes([int(piece[3:5], 16)])
+        return piece.replace(MARKER, " ").encode("utf-8")
+
+
+@dataclass(frozen=True)
+class Tokenisers:
+    """The tokenisers of a pair of languages; ``source is target`` where the vocabulary is joint."""
+
+    source: Tokeniser
+    target: Tokeniser
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return self.source is self.target
+
+    @classmethod
+    def train(
+        cls, pairs: Callable[[], Iterable[Pair]], settings: TokeniserSettings, *, seed: int
+    ) -> "Tokenisers":
+        """Train on pairs, read as a stream: once for a joint vocabulary, else once a side.
+
+        Args:
+            pairs: gives the pairs anew at each call.
+            settings: kind, size, joint or not, normalisation.
+            seed: chooses the sample of a corpus that is too large to learn from whole.
+
+        Raises:
+            VocabularyTooLargeError: the texts support fewer symbols than asked for.
+            UserError: the corpus is empty, needs more symbols, or holds a lone surrogate.
+        """
+        if settings.joint:
+            both = (text for pair in pairs() for text in pair)
+            joint = Tokeniser.train(both, settings, seed=seed, where="the training texts")
+            return cls(joint, joint)
+        sources = (pair.source for pair in pairs())
+        source = Tokeniser.train(sources, settings, seed=seed, where="the source texts")
+        targets = (pair.target for pair in pairs())
+        target = Tokeniser.train(targets, settings, seed=seed, where="the target texts")
+        return cls(source, target)
+
+    def save(self, folder: Path) -> None:
+        """Write the models and their settings into ``folder``; the index comes last.
+
+        Other files of the folder are left alone.
+        """
+        sides = {"joint": self.source}
+        if not self.shared:
+            sides = {"source": self.source, "target": self.target}
+        for name, tokeniser in sides.items():
+            tokeniser.save(folder / f"{name}.model")
+        index = {
+            "format": 1,
+            "shared": self.shared,
+            "models": {name: _digest(tokeniser.model) for name, tokeniser in sides.items()},
+        }
+        write_text(folder / _INDEX, json.dumps(index, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, folder: Path) -> "Tokenisers":
+        """Read what `save` wrote.
+
+        Raises:
+            UserError: a file is missing, damaged, or not the one that was saved.
+        """
+        models = read_json(folder / _INDEX).get("models")
+        if not isinstance(models, dict) or set(models) not in ({"joint"}, {"source", "target"}):
+            raise UserError(f"{folder / _INDEX}: not an index of tokenisers; the file is damaged")
+        loaded = {}
+        for name, digest in models.items():
+            path = folder / f"{name}.model"
+            loaded[name] = Tokeniser.load(path)
+            if _digest(loaded[name].model) != digest:
+                raise UserError(f"{path}: not the model that was saved here; the file was changed")
+        if "joint" in loaded:
+            return cls(loaded["joint"], loaded["joint"])
+        return cls(loaded["source"], loaded["target"])
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        parts = [
+            part
+            for side in (self.source, self.target)
+            for part in (_digest(side.model), side.settings.normalise)
+        ]
+        return _digest(" ".join([*parts, str(self.shared)]).encode())
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's bytes; a missing or unreadable one is the user's error."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON file that holds one object; a damaged one is the user's error."""
+    try:
+        values = json.loads(read_bytes(path))
+    except ValueError as error:
+        raise UserError(f"{path}: not valid JSON; the file is damaged") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected a JSON object; the file is damaged")
+    return values
+
+
+def _valid(texts: Iterable[str], where: str) -> Iterable[str]:
+    """The texts that are not empty; stops at a lone surrogate, whose number is known here."""
+    for number, text in enumerate(texts, start=1):
+        refuse_surrogates(text, f"{where}, text {number}")
+        if text:
+            yield text
+
+
+def _words_of_bytes(surface: bytes) -> list[int]:
+    """For each byte of a text, the index of its word; of white space, of the next word or -1."""
+    words: list[int] = []
+    word, inside = -1, False
+    # surrogateescape keeps every byte that is no UTF-8 as one character, so that lengths add up.
+    for character in surface.decode("utf-8", "surrogateescape"):
+        space = character.isspace()
+        word += not space and not inside
+        inside = not space
+        width = len(character.encode("utf-8", "surrogateescape"))
+        words.extend([word + space] * width)
+    return [index if index <= word else -1 for index in words]
