@@ -28,13 +28,15 @@ FULL = 0.6
 class FilterSettings(Settings):
     """Which pairs are kept for training; ``None`` turns a limit off."""
 
-    empty: bool = Field(True, description="leave out pairs with an empty side")
-    max_words: int | None = Field(200, ge=1, description="most words on either side")
-    max_characters: int | None = Field(2000, ge=1, description="most characters on either side")
-    max_ratio: float | None = Field(
-        4.0, ge=1, description="most words of the longer side for one of the shorter"
+    empty: bool = Field(default=True, description="leave out pairs with an empty side")
+    max_words: int | None = Field(default=200, ge=1, description="most words on either side")
+    max_characters: int | None = Field(
+        default=2000, ge=1, description="most characters on either side"
     )
-    duplicates: bool = Field(True, description="leave out all but the first of equal pairs")
+    max_ratio: float | None = Field(
+        default=4.0, ge=1, description="most words of the longer side for one of the shorter"
+    )
+    duplicates: bool = Field(default=True, description="leave out all but the first of equal pairs")
 
 
 NO_FILTERS = FilterSettings(
