@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
+from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokeniser, Tokenisers, TokeniserSettings
 from heedful.decoding import SearchOptions
 from heedful.decoding.beam import beam_search
@@ -269,3 +270,19 @@ def test_progress_counts_every_line_once() -> None:
     made = translator(transformer(max_length=24), batch_tokens=64)
     made.translate(["", *sentences(9), " ".join(sentences(9))], advance=done.append)
     assert sum(done) == 11
+
+
+def test_encoded_batches_hold_every_pair_that_fits_once() -> None:
+    made = translator(transformer(max_length=24), batch_tokens=64)
+    lines = sentences(30)
+    pairs = [Pair(line, line[::-1]) for line in [*lines, "", "x" * 30]]
+    found = []
+    for sources, targets in [*made.encoded_batches(pairs), *made.encoded_batches(pairs)]:
+        assert len(sources) * max(len(one) + 1 for one in [*sources, *targets]) <= 64
+        found += list(zip(sources, targets, strict=True))
+    encode = TOKENISERS.source.encode
+    wanted = [(encode(pair.source), encode(pair.target)) for pair in pairs]
+    fitting = [pair for pair in wanted if max(map(len, pair)) < 24]
+    assert 0 < len(fitting) < len(pairs)
+    assert sorted(found) == sorted(fitting * 2)
+    assert len(made.notices) == 1

@@ -50,7 +50,7 @@ def target_in_of(sequences: Sequence[Sequence[int]], device: torch.device) -> Te
 
 
 def target_out_of(sequences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """What a decoder is to write, given `target_in_of`: the tokens, then END."""
+    """What a decoder is to write: the target sequences' tokens, then END."""
     return padded([[*tokens, END] for tokens in sequences], device)
 
 

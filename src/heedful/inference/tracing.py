@@ -50,7 +50,7 @@ def make_trace(
     model = translator.models[0]
     with translator.ready():
         if target_text is None:
-            found = translator.search([source_tokens], options or SearchOptions(), [0])[1]
+            found = translator.search([source_tokens], options or translator.options, [0])[1]
             target_tokens = list(found[0][0].tokens)
         else:
             target_tokens = tokenisers.target.encode(target_text)

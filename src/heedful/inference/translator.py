@@ -14,6 +14,7 @@ from torch import Tensor
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
 from heedful.inference.alignment import token_weights, word_weights
@@ -42,6 +43,7 @@ class Translator:
         device: where the models are.
         precision: of matrix products: float32, bfloat16 or float16.
         batch_tokens: padded source tokens times beam that go through the model at once.
+        options: how to search where a call does not say it.
         source_language: what is translated from, where it is known.
         target_language: what is translated into, where it is known.
         say: takes notices (of texts that were split, or ended by the limit): standard error's.
@@ -57,6 +59,7 @@ class Translator:
         device: torch.device | str = "cpu",
         precision: str = "float32",
         batch_tokens: int = 8192,
+        options: SearchOptions | None = None,
         source_language: str | None = None,
         target_language: str | None = None,
         say: Callable[[str], None] = notice,
@@ -66,9 +69,11 @@ class Translator:
         self.device = torch.device(device)
         self.precision = precision
         self.batch_tokens = batch_tokens
+        self.options = options or SearchOptions()
         self.source_language = source_language
         self.target_language = target_language
         self.say = say
+        self._said_left_out = False
         self.max_length = min(model.max_length for model in self.models)
         self._decodable: Decodable[Source, Any] = (
             self.models[0] if len(self.models) == 1 else Ensemble(self.models)
@@ -87,7 +92,7 @@ class Translator:
         Args:
             texts: one by one translated for itself; an empty one, or one of white space only,
                 stays as it is.
-            options: how to search; beam 5 unless given.
+            options: how to search; the translator's own unless given.
             alignments: whether to find which source words each target word came from.
             advance: told about progress.
 
@@ -125,7 +130,7 @@ class Translator:
         advance: Advance | None = None,
     ) -> Iterator[list[Translation]]:
         """As `translate`, window by window: the texts of one are sorted and batched together."""
-        options = options or SearchOptions()
+        options = options or self.options
         if alignments and all(model.alignment is None for model in self.models):
             raise UserError("this model has no attention to its source, so there are no alignments")
         counts: Counter[str] = Counter()
@@ -167,17 +172,6 @@ class Translator:
                 "(the model may be repeating itself): ended there"
             )
 
-    def encoded_batches(
-        self, pairs: Sequence[tuple[str, str]]
-    ) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
-        """Source and target tokens of pairs, in batches as for translating; cut to the limit."""
-        limit = self.max_length - 1
-        sources = self.tokenisers.source.encode_batch([source for source, _ in pairs])
-        targets = self.tokenisers.target.encode_batch([target for _, target in pairs])
-        items = [Item(line, 0, tokens[:limit]) for line, tokens in enumerate(sources)]
-        for batch in token_batches(items, 1, self.batch_tokens):
-            yield [item.tokens for item in batch], [targets[item.line][:limit] for item in batch]
-
     @contextmanager
     def ready(self) -> Iterator[None]:
         """Evaluation mode, no gradients, the precision asked for; afterwards all is as before."""
@@ -190,6 +184,29 @@ class Translator:
         finally:
             for part in training:
                 part.training = True
+
+    def encoded_batches(
+        self, pairs: Sequence[Pair]
+    ) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+        """Source and target tokens of given pairs, in batches: for a loss over all of them.
+
+        Pairs longer than the model's limit are left out; that is said once.
+        """
+        sources = self.tokenisers.source.encode_batch([pair.source for pair in pairs])
+        targets = self.tokenisers.target.encode_batch([pair.target for pair in pairs])
+        longest = [max(len(one), len(two)) for one, two in zip(sources, targets, strict=True)]
+        fitting = [line for line, length in enumerate(longest) if length < self.max_length]
+        if len(fitting) < len(pairs) and not self._said_left_out:
+            self._said_left_out = True
+            self.say(
+                f"{len(pairs) - len(fitting):,} of {len(pairs):,} pairs are longer than the "
+                f"model's {self.max_length:,} tokens: left out of the loss"
+            )
+        # A batch is as long as its longest side, so that is what batches are made by.
+        items = [Item(line, 0, max(sources[line], targets[line], key=len)) for line in fitting]
+        for batch in token_batches(items, 1, self.batch_tokens):
+            lines = [item.line for item in batch]
+            yield [sources[line] for line in lines], [targets[line] for line in lines]
 
     def search(
         self, sequences: Sequence[Sequence[int]], options: SearchOptions, keys: Sequence[int]
