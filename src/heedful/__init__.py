@@ -1,3 +1,32 @@
-"""heedful: attention models. Train one from your own data, run it, and look at what it attends to."""
+"""heedful: attention models. Train one from your own data, run it, and look at what it attends to.
+
+    heedful.train(recipe, out="run")                train, or go on exactly where a run stopped
+    heedful.load("run").translate(["A text."])      use a run
+    heedful.watch(model)                            see attention weights
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from heedful.api import load
+    from heedful.attention import watch
+    from heedful.basics.errors import UserError
+    from heedful.training import train
 
 __version__ = "0.1.0"
+__all__ = ["UserError", "__version__", "load", "train", "watch"]
+
+_ROOMS = {
+    "UserError": "heedful.basics.errors",
+    "load": "heedful.api",
+    "train": "heedful.training",
+    "watch": "heedful.attention",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: the command line starts without PyTorch."""
+    if name in _ROOMS:
+        return getattr(import_module(_ROOMS[name]), name)
+    raise AttributeError(f"module 'heedful' has no attribute '{name}'")

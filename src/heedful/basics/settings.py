@@ -1,7 +1,7 @@
 """Typed settings that refuse what they do not know, with the nearest right name."""
 
 import difflib
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -33,23 +33,46 @@ def explain(error: ValidationError, kind: type[BaseModel]) -> str:
     """One line for the first problem of a validation error."""
     problem = error.errors()[0]
     path = [str(part) for part in problem["loc"]]
-    name = ".".join(path)
+    name, known = _resolve(kind, path)
     if problem["type"] == "extra_forbidden":
-        known = _keys_at(kind, path[:-1])
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
         return f"unknown key '{name}'; {hint}"
     if problem["type"] == "missing":
         return f"'{name}' is missing; add it to the recipe or give it with --set {name}=…"
     message = problem["msg"].removeprefix("Value error, ")
+    if not name:
+        return message
+    if isinstance(problem["input"], dict):
+        return f"'{name}': {message}"
     return f"'{name}' = {problem['input']!r}: {message}"
 
 
-def _keys_at(kind: type[BaseModel], path: list[str]) -> list[str]:
+def _resolve(kind: type[BaseModel], path: list[str]) -> tuple[str, list[str]]:
+    """The dotted name of a place in settings, and the keys known in its table.
+
+    Where a table is one of several kinds, pydantic puts the kind's name into the path; a recipe
+    does not have it there.
+    """
+    names: list[str] = []
+    table: type[BaseModel] | None = kind
+    choices: list[type[BaseModel]] = []
+    known: list[str] = []
     for part in path:
-        field = kind.model_fields.get(part)
+        chosen = [choice for choice in choices if choice.model_fields["kind"].default == part]
+        if chosen:
+            table, choices = chosen[0], []
+            continue
+        known = list(table.model_fields) if table else []
+        names.append(part)
+        field = table.model_fields.get(part) if table else None
         inner = field.annotation if field else None
-        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
-            return []
-        kind = inner
-    return list(kind.model_fields)
+        table = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
+        choices = [
+            choice
+            for choice in get_args(inner)
+            if isinstance(choice, type)
+            and issubclass(choice, BaseModel)
+            and "kind" in choice.model_fields
+        ]
+    return ".".join(names), known

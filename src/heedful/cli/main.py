@@ -1,7 +1,8 @@
-"""The command ``heedful``: one small file a command, errors in one line, exit code 2 for the user's."""
+"""The command ``heedful``: one small file a command, the user's errors in one line."""
 
 import os
 import sys
+from typing import Annotated
 
 import typer
 
@@ -17,8 +18,25 @@ app = typer.Typer(
 )
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from heedful import __version__
+
+        print(f"heedful {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+    ] = False,
+) -> None:
+    """What stands before a command."""
+
+
 def main() -> None:
-    """Run the command line; a mistake of the user is one line on standard error, never a traceback."""
+    """Run the command line; the user's mistake is one line on standard error and exit code 2."""
     _register()
     try:
         app()
@@ -35,6 +53,10 @@ def main() -> None:
 
 def _register() -> None:
     """Attach every command; their files import the heavy rooms only when they run."""
+    from heedful.cli import train
+
+    for command in (train,):
+        command.register(app)
 
 
 if __name__ == "__main__":

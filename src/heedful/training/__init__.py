@@ -1,0 +1,5 @@
+"""Training: the one loop, for any task."""
+
+from heedful.training.train import train
+
+__all__ = ["train"]

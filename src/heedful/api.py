@@ -1,0 +1,28 @@
+"""The library's front door."""
+
+from pathlib import Path
+
+from heedful.inference.translator import Translator
+from heedful.runs import load_translator
+
+
+def load(
+    run: str | Path,
+    *more: str | Path,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | None = None,
+) -> Translator:
+    """The translator of a run; with more runs of the same vocabulary, their ensemble.
+
+    Args:
+        run: a folder that ``heedful train`` made.
+        more: further runs.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        precision: of matrix products: ``float32``, ``bfloat16``, ``float16`` or ``auto``.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: a folder is no run of a translator, or the vocabularies differ.
+    """
+    return load_translator([run, *more], device=device, precision=precision, checkpoint=checkpoint)

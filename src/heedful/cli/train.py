@@ -1,0 +1,86 @@
+"""``heedful train``: from a recipe, or straight from a corpus, to a run."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from heedful.basics.errors import UserError
+
+RECIPE = Annotated[
+    str | None,
+    typer.Argument(
+        help="A TOML recipe, or the name of one that comes with heedful.", metavar="[RECIPE]"
+    ),
+]
+DATA = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--data",
+        help="With a recipe: the folder its relative data paths start from. Without: the corpus "
+        "(TSV, TMX, PO, XLIFF), or twice for two aligned text files.",
+    ),
+]
+
+
+def train(
+    recipe: RECIPE = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The run's folder: made, or gone on with.")
+    ] = None,
+    data: DATA = None,
+    source: Annotated[str | None, typer.Option("--from", help="Source language.")] = None,
+    target: Annotated[str | None, typer.Option("--to", help="Target language.")] = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Change one setting: key=value; may be repeated."),
+    ] = None,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--start-from",
+            help="Begin with this run's weights and vocabulary, to adapt it to new data.",
+        ),
+    ] = None,
+    device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None,
+    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads.")] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
+    ] = None,
+) -> None:
+    """Train a model; the same command again goes on exactly where it stopped.
+
+    With a recipe it trains what the recipe says; with --data alone it chooses sizes, vocabulary,
+    steps and held-out pairs from the corpus and writes the recipe it chose into the run.
+
+    Examples:
+
+        heedful train --data memory.tmx --from en --to de --out runs/en-de
+
+        heedful train multi30k-transformer-tiny --data multi30k --out runs/multi30k
+
+        heedful train recipe.toml --out runs/small --set training.max_steps=2000
+    """
+    from heedful.training.commands import train_from_command
+
+    if out is None:
+        raise UserError("--out RUN is missing: the folder to train into")
+    given = {"device": device, "threads": threads, "precision": precision}
+    settings = [f"training.{name}={value}" for name, value in given.items() if value is not None]
+    finished = train_from_command(
+        recipe,
+        out,
+        data or [],
+        source=source,
+        target=target,
+        overrides=[*(overrides or []), *settings],
+        start_from=start_from,
+    )
+    if not finished:
+        raise typer.Exit(130)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(train)

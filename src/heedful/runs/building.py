@@ -1,0 +1,136 @@
+"""From a run's settings to its model, task and translator."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from heedful.basics.device import choose_device, has_fast_bfloat16
+from heedful.basics.errors import UserError
+from heedful.data.batching import TokenBatches
+from heedful.data.shards import EncodedCorpus
+from heedful.data.tokeniser import Tokenisers
+from heedful.decoding import SearchOptions
+from heedful.inference.translator import Translator
+from heedful.models import PairModel, build_model
+from heedful.runs.checkpoints import load_model_tensors
+from heedful.runs.recipe import EvaluationSettings, TrainingSettings
+from heedful.runs.run import Run, open_run
+from heedful.tasks.translation import TranslationTask
+
+
+def build_run_model(run: Run) -> PairModel:
+    """The recipe's model with fresh weights, which the recipe's seed decides.
+
+    Raises:
+        UserError: the settings do not fit the vocabularies.
+    """
+    sizes = run.facts["vocabulary"]
+    torch.manual_seed(run.recipe.seed)
+    try:
+        return build_model(run.recipe.model, sizes["source"], sizes["target"])
+    except ValueError as error:
+        raise UserError(f"{run.path / 'recipe.toml'}: {error}") from error
+
+
+def build_task(
+    run: Run, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
+) -> TranslationTask:
+    """The run's task, ready for the loop.
+
+    Args:
+        run: the run.
+        model: its model, on ``device``.
+        training: as this session has them (a run's ``max_steps``, say, may have changed).
+        device: where to compute.
+        precision: of matrix products in training.
+    """
+    tokenisers, evaluation = run.tokenisers(), run.recipe.evaluation
+    return TranslationTask(
+        model,
+        TokenBatches(EncodedCorpus.open(run.train_folder), training.batch_tokens),
+        run.pairs("validation"),
+        Translator([model], tokenisers, device=device),
+        options=search_options(evaluation),
+        device=device,
+        label_smoothing=training.label_smoothing,
+        precision=precision,
+        tokenise=evaluation.tokenise,
+        validation_pairs=evaluation.validation_pairs,
+        samples=evaluation.samples,
+    )
+
+
+def search_options(evaluation: EvaluationSettings) -> SearchOptions:
+    """The search that a recipe asks for."""
+    return SearchOptions(beam=evaluation.beam, length_penalty=evaluation.length_penalty)
+
+
+def choose_precision(name: str, device: torch.device) -> str:
+    """``auto`` is bfloat16 where the device multiplies it fast, else float32.
+
+    Raises:
+        UserError: the device cannot train in this precision.
+    """
+    if name == "auto":
+        return "bfloat16" if has_fast_bfloat16(device) else "float32"
+    if name == "float16" and device.type != "cuda":
+        raise UserError(f"float16 is for CUDA cards; on {device.type} use float32 or bfloat16")
+    return name
+
+
+def load_translator(
+    paths: Sequence[str | Path],
+    *,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | None = None,
+) -> Translator:
+    """The translator of a run, or an ensemble of several runs with the same vocabulary.
+
+    Args:
+        paths: folders of runs.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        precision: ``float32`` unless another is asked for; ``auto`` takes the fastest.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: a folder is no run of a translator, or the vocabularies differ.
+    """
+    chosen_device = choose_device(device)
+    runs = [open_run(path) for path in paths]
+    tokenisers = runs[0].tokenisers()
+    for run in runs[1:]:
+        require_same_vocabulary(runs[0], run)
+    models = []
+    for run in runs:
+        model = build_run_model(run)
+        point = run.chosen(checkpoint)
+        load_model_tensors(model, point.weights(), point.path)
+        models.append(model.to(chosen_device).eval())
+    return Translator(
+        models,
+        tokenisers,
+        device=chosen_device,
+        precision=choose_precision(precision, chosen_device),
+        source_language=runs[0].recipe.data.source,
+        target_language=runs[0].recipe.data.target,
+    )
+
+
+def require_same_vocabulary(one: Run, other: Run) -> None:
+    """Raise UserError unless two runs have the very same tokenisers."""
+    if _fingerprint(one) != _fingerprint(other):
+        raise UserError(
+            f"{one.path} and {other.path} have different vocabularies; only runs with the same "
+            "tokeniser go together (train the second with --start-from the first)"
+        )
+
+
+def _fingerprint(run: Run) -> str:
+    return str(run.facts["vocabulary"]["fingerprint"])
+
+
+def start_tokenisers(start: Run) -> Tokenisers:
+    """The tokenisers that a run which starts from ``start`` goes on with."""
+    return start.tokenisers()

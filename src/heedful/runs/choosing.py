@@ -1,0 +1,105 @@
+"""A recipe for people without one: sizes, vocabulary, steps and held-out pairs from the corpus."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from heedful.basics.errors import UserError
+from heedful.data.filters import FilterSettings, filter_pairs
+from heedful.data.readers import read_pairs
+from heedful.runs.recipe import find_data
+
+BATCH_TOKENS = 4096
+TOKENS_PER_WORD = 1.5
+"""Subwords a word, END included, in a vocabulary of some thousands: a rough mean."""
+
+
+class CorpusSize(NamedTuple):
+    """How large a corpus is, after the filters."""
+
+    pairs: int
+    words: int
+    """Of the longer side of each pair."""
+    word_types: int
+    """Different words, both sides together."""
+
+
+def measure(
+    paths: list[str], source: str | None, target: str | None, encoding: str | None
+) -> CorpusSize:
+    """Read a corpus once and count.
+
+    Raises:
+        UserError: it is empty, or cannot be read.
+    """
+    pairs = words = 0
+    types: set[str] = set()
+    enough = 50_000
+    read = read_pairs(paths, source=source, target=target, encoding=encoding)
+    for pair in filter_pairs(read, FilterSettings(duplicates=False), Counter()):
+        left, right = pair.source.split(), pair.target.split()
+        pairs += 1
+        words += max(len(left), len(right))
+        if len(types) < enough:
+            types.update(left, right)
+    if not pairs:
+        raise UserError(f"{', '.join(paths)} has no pair to train on")
+    return CorpusSize(pairs, words, len(types))
+
+
+def choose_recipe(
+    paths: list[str],
+    *,
+    source: str | None,
+    target: str | None,
+    encoding: str | None,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """The tables of a recipe that suits a corpus.
+
+    The rules (docs/recipes.md gives the reasons): the tiny Transformer up to a million pairs, the
+    base size beyond; more dropout for less data; a vocabulary that grows with the corpus; passes
+    over the corpus that shrink with it; early stopping on BLEU decides the rest.
+    """
+    if "-" in paths:
+        raise UserError(
+            "a corpus from standard input cannot be measured first; save it to a file, or give a "
+            "recipe"
+        )
+    size = measure(find_data(paths, folder), source, target, encoding)
+    small, middling = size.pairs < 20_000, size.pairs < 1_000_000
+    passes = 80 if small else 40 if size.pairs < 200_000 else 15 if middling else 6
+    batch_tokens = 1024 if size.pairs < 5_000 else 2048 if small else BATCH_TOKENS
+    steps = round(passes * size.words * TOKENS_PER_WORD / batch_tokens)
+    steps = max(300, min(100_000, steps))
+    every = max(50, min(2000, steps // 20))
+    held_out = min(1000.0, max(20.0, size.pairs * 0.02))
+    share = round(min(0.1, held_out / size.pairs), 6)
+    vocabulary = 2000 if size.pairs < 5_000 else 4000 if small else 8000 if middling else 32_000
+    return {
+        "seed": 1,
+        "data": {
+            "train": paths,
+            **({"source": source} if source else {}),
+            **({"target": target} if target else {}),
+            **({"encoding": encoding} if encoding else {}),
+            "validation_share": share,
+            "test_share": share,
+        },
+        "tokeniser": {"vocabulary": max(400, min(vocabulary, size.word_types))},
+        "model": {
+            "kind": "transformer",
+            "size": "tiny" if middling else "base",
+            "dropout": 0.3 if size.pairs < 100_000 else 0.2 if middling else 0.1,
+        },
+        "training": {
+            "max_steps": steps,
+            "batch_tokens": batch_tokens,
+            "learning_rate": 3e-3 if middling else 7e-4,
+            "warmup_steps": min(4000, max(100, steps // 10)),
+            "validate_every": every,
+            "checkpoint_every": every,
+            "average": 5,
+            "patience": 10,
+        },
+    }

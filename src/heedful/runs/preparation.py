@@ -1,0 +1,205 @@
+"""From files to a run that can train: held-out pairs, tokeniser, encoded corpus, facts."""
+
+import hashlib
+import platform
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file, content_hash, write_text
+from heedful.basics.notices import notice
+from heedful.data.examples import Pair
+from heedful.data.filters import filter_pairs
+from heedful.data.overlap import count_overlap
+from heedful.data.readers import read_pairs
+from heedful.data.shards import write_shards
+from heedful.data.tokeniser import Tokenisers
+from heedful.runs.recipe import DataSettings, Recipe, find_data, write_toml
+from heedful.runs.run import FORMAT, Run, open_run, write_json, write_pairs
+
+
+def prepare_run(
+    path: Path, recipe: Recipe, data_folder: Path | None, tokenisers: Tokenisers | None = None
+) -> Run:
+    """Make a new run: read, filter and encode the data once; nothing of it is read again.
+
+    Args:
+        path: the run's folder; what an interrupted preparation left there is made anew.
+        recipe: all settings.
+        data_folder: where relative paths of the recipe start; the current folder if None.
+        tokenisers: those to use; trained on the corpus if None.
+
+    Raises:
+        UserError: the data are missing, empty or broken, or the folder cannot be written.
+    """
+    corpus = _Corpus(recipe, path, data_folder)
+    hashes = {
+        part: [content_hash(Path(file)) for file in corpus.files[part]] for part in corpus.files
+    }
+    held_out = {part: corpus.held_out(part) for part in ("validation", "test")}
+    if tokenisers is None:
+        tokenisers = Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
+    left_out: Counter[str] = Counter()
+    train_folder = path / "data" / "train"
+    shutil.rmtree(train_folder, ignore_errors=True)
+    count = _Counted(corpus.training(left_out))
+    write_shards(
+        count, tokenisers, train_folder, max_tokens=recipe.data.max_tokens, left_out=left_out
+    )
+    long = sum(n for reason, n in left_out.items() if "tokens" in reason)
+    if count.pairs - long <= 0:
+        raise UserError(
+            f"the training corpus {', '.join(recipe.data.train)} is empty"
+            + (f" after leaving out {_counts(left_out)}" if left_out else "")
+        )
+    if left_out:
+        notice(f"left out of training: {_counts(left_out)}")
+    tokenisers.save(path / "tokeniser")
+    for part, pairs in held_out.items():
+        write_pairs(path / "data" / f"{part}.jsonl", pairs)
+    overlap = _warn_of_overlap(corpus, held_out)
+    write_text(path / "recipe.toml", write_toml(recipe))
+    facts = {
+        "format": FORMAT,
+        "task": recipe.task,
+        "made_with": made_with(),
+        "source": recipe.data.source,
+        "target": recipe.data.target,
+        "data": {
+            "hashes": hashes,
+            "train_pairs": count.pairs - long,
+            "left_out": dict(left_out),
+            "validation_pairs": len(held_out["validation"]),
+            "test_pairs": len(held_out["test"]),
+            "held_out_sources_in_training": overlap,
+        },
+        "vocabulary": {
+            "source": tokenisers.source.size,
+            "target": tokenisers.target.size,
+            "fingerprint": tokenisers.fingerprint(),
+        },
+    }
+    write_json(path / "run.json", facts)
+    return open_run(path)
+
+
+def made_with() -> dict[str, Any]:
+    """Versions and machine, for the record."""
+    return {
+        "heedful": version("heedful"),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+
+
+def data_hashes(recipe: Recipe, data_folder: Path | None) -> dict[str, list[str]]:
+    """Each part's content hashes, for a run that goes on to be compared with."""
+    named = {"train": recipe.data.train, "validation": recipe.data.validation}
+    named["test"] = recipe.data.test
+    return {
+        part: [content_hash(Path(file)) for file in find_data(files, data_folder)]
+        for part, files in named.items()
+    }
+
+
+class _Corpus:
+    """A recipe's data: files found, read as often as asked for, held-out pairs set apart."""
+
+    def __init__(self, recipe: Recipe, path: Path, data_folder: Path | None) -> None:
+        self.settings: DataSettings = recipe.data
+        self.seed = recipe.seed
+        self.files = {
+            "train": find_data(self.settings.train, data_folder),
+            "validation": find_data(self.settings.validation, data_folder),
+            "test": find_data(self.settings.test, data_folder),
+        }
+        if "-" in self.files["train"]:
+            # A pipe can be read once, and training reads its corpus more often.
+            spooled = path / "data" / "standard-input"
+            with atomic_file(spooled) as file:
+                shutil.copyfileobj(sys.stdin.buffer, file)
+            self.files["train"] = [str(spooled)]
+
+    def read(self, part: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
+        settings = self.settings
+        return read_pairs(
+            self.files[part],
+            source=settings.source,
+            target=settings.target,
+            encoding=settings.encoding,
+            left_out=left_out,
+        )
+
+    def training(self, left_out: Counter[str] | None = None) -> Iterator[Pair]:
+        """The training pairs, filtered, without those held out."""
+        counted: Counter[str] = Counter() if left_out is None else left_out
+        kept = (pair for pair in self.read("train", counted) if self._part(pair) == "train")
+        return filter_pairs(kept, self.settings.filters, counted)
+
+    def held_out(self, part: str) -> list[Pair]:
+        """The validation or test pairs: from their own files, or a share of the training corpus."""
+        if self.files[part]:
+            pairs = list(self.read(part))
+            if not pairs:
+                raise UserError(f"data.{part}: {', '.join(self.files[part])} is empty")
+            return pairs
+        share = getattr(self.settings, f"{part}_share")
+        if not share:
+            return []
+        own = (pair for pair in self.read("train") if self._part(pair) == part)
+        return list(filter_pairs(own, self.settings.filters, Counter()))
+
+    def _part(self, pair: Pair) -> str:
+        """Which part a pair of the training corpus goes to: pairs of one source to the same."""
+        shares = {
+            "validation": 0.0 if self.files["validation"] else self.settings.validation_share,
+            "test": 0.0 if self.files["test"] else self.settings.test_share,
+        }
+        if not any(shares.values()):
+            return "train"
+        salted = f"{self.seed} {pair.source.strip()}".encode("utf-8", "surrogatepass")
+        place = int.from_bytes(hashlib.blake2b(salted, digest_size=8).digest()) / 2**64
+        if place < shares["validation"]:
+            return "validation"
+        return "test" if place < shares["validation"] + shares["test"] else "train"
+
+
+class _Counted:
+    """Iterates once over pairs and counts them."""
+
+    def __init__(self, pairs: Iterator[Pair]) -> None:
+        self._iterator = pairs
+        self.pairs = 0
+
+    def __iter__(self) -> Iterator[Pair]:
+        for pair in self._iterator:
+            self.pairs += 1
+            yield pair
+
+
+def _warn_of_overlap(corpus: _Corpus, held_out: dict[str, list[Pair]]) -> dict[str, int]:
+    found = {}
+    for part, pairs in held_out.items():
+        if not pairs:
+            continue
+        training: Callable[[], Iterator[Pair]] = corpus.training
+        count = count_overlap((pair.source for pair in training()), (pair.source for pair in pairs))
+        found[part] = count
+        if count:
+            notice(
+                f"{count} of {len(pairs)} {part} sources also stand in the training corpus; "
+                f"figures on them flatter the model"
+            )
+    return found
+
+
+def _counts(left_out: Counter[str]) -> str:
+    return ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())

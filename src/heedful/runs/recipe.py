@@ -1,0 +1,216 @@
+"""The recipe: all settings of a run, typed, from TOML and back."""
+
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import tomlkit
+from pydantic import Field, field_validator, model_validator
+
+from heedful.basics.errors import UserError
+from heedful.basics.settings import Settings, check
+from heedful.data.filters import FilterSettings
+from heedful.data.tokeniser import TokeniserSettings
+from heedful.models import ModelSettings
+from heedful.models.transformer import TransformerSettings
+
+
+class DataSettings(Settings):
+    """Where the examples come from."""
+
+    train: list[str] = Field(min_length=1, max_length=2)
+    """One file (TSV, TMX, PO, XLIFF; ``-`` is standard input) or two aligned text files."""
+    validation: list[str] = Field([], max_length=2)
+    test: list[str] = Field([], max_length=2)
+    source: str | None = None
+    """Language of the source side, matched by prefix; needed for TMX, PO and XLIFF."""
+    target: str | None = None
+    encoding: str | None = None
+    validation_share: float = Field(0.0, ge=0, le=0.5)
+    """Share of the training corpus held out for validation, where no files are named."""
+    test_share: float = Field(0.0, ge=0, le=0.5)
+    max_tokens: int = Field(256, ge=2)
+    """Longer training pairs are left out (and counted)."""
+    filters: FilterSettings = FilterSettings()
+
+    @field_validator("train", "validation", "test", mode="before")
+    @classmethod
+    def _one_path_is_a_list(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+
+class TrainingSettings(Settings):
+    """How the weights are learnt."""
+
+    max_steps: int = Field(10_000, ge=1)
+    batch_tokens: int = Field(4096, ge=1)
+    """Rows × longest side of a batch at most, padding included."""
+    accumulate: int = Field(1, ge=1)
+    """Batches a step."""
+    optimiser: Literal["adam", "adamw", "sgd"] = "adam"
+    learning_rate: float = Field(1e-3, gt=0)
+    """The highest; the schedule leads to it and down again."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = Field(0.0, ge=0)
+    schedule: Literal["inverse_square_root", "linear", "cosine", "constant"] = "inverse_square_root"
+    warmup_steps: int = Field(1000, ge=0)
+    clip_norm: float | None = Field(1.0, gt=0)
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    threads: int | None = Field(None, ge=1)
+    compile: bool = False
+    log_every: int = Field(50, ge=1)
+    validate_every: int = Field(1000, ge=1)
+    checkpoint_every: int = Field(1000, ge=1)
+    keep_last: int = Field(5, ge=1)
+    keep_best: int = Field(1, ge=1)
+    average: int = Field(0, ge=0)
+    """At the end, the mean of this many last checkpoints is tried; at most ``keep_last``."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after so many validations without a better ``choose_by``."""
+    choose_by: Literal["loss", "bleu", "chrf"] = "bleu"
+    tensorboard: bool = False
+
+    @model_validator(mode="after")
+    def _average_is_kept(self) -> "TrainingSettings":
+        if self.average > self.keep_last:
+            raise ValueError(
+                f"average {self.average} needs as many checkpoints; raise keep_last "
+                f"({self.keep_last})"
+            )
+        return self
+
+
+class EvaluationSettings(Settings):
+    """How translations are made and scored, at validation and by ``heedful evaluate``."""
+
+    beam: int = Field(5, ge=1)
+    length_penalty: float = Field(1.0, ge=0)
+    tokenise: str = "13a"
+    """sacreBLEU's tokeniser; ``none`` for text that is tokenised already."""
+    validation_pairs: int = Field(1000, ge=1)
+    """Pairs translated at validation: the first ones; the loss is over all."""
+    samples: int = Field(3, ge=0)
+
+
+class Recipe(Settings):
+    """All settings of a run."""
+
+    task: Literal["translation"] = "translation"
+    seed: int = Field(1, ge=0, lt=2**31)
+    data: DataSettings
+    tokeniser: TokeniserSettings = TokeniserSettings()
+    model: ModelSettings = Field(
+        default_factory=lambda: TransformerSettings.model_validate({"size": "tiny"}),
+        discriminator="kind",
+    )
+    training: TrainingSettings = TrainingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _kind_is_transformer_unless_said(cls, given: Any) -> Any:
+        return {"kind": "transformer", **given} if isinstance(given, dict) else given
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "Recipe":
+        if self.model.tied == "all" and not self.tokeniser.joint:
+            raise ValueError(
+                "model.tied = 'all' needs tokeniser.joint = true; or use model.tied = 'output'"
+            )
+        if self.data.max_tokens > self.model.max_length - 1:
+            raise ValueError(
+                f"data.max_tokens {self.data.max_tokens} must be less than model.max_length "
+                f"{self.model.max_length}"
+            )
+        return self
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file.
+
+    Raises:
+        UserError: the file is missing, no UTF-8, or no TOML (with the line).
+    """
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except FileNotFoundError as error:
+        raise UserError(f"no recipe at {path}") from error
+    except IsADirectoryError as error:
+        raise UserError(f"{path} is a folder, not a recipe") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not a TOML file: {error}") from error
+
+
+def with_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+    """``tables`` with each ``key=value`` of ``--set`` put in; a value is TOML, or else text.
+
+    Raises:
+        UserError: an override has no ``=``, or goes through something that is no table.
+    """
+    result: dict[str, Any] = _copy(tables)
+    for override in overrides:
+        key, equals, text = override.partition("=")
+        if not equals:
+            raise UserError(f"--set {override}: expected key=value, as in training.max_steps=500")
+        try:
+            value = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        table = result
+        *tables_of_key, last = key.strip().split(".")
+        for part in tables_of_key:
+            table = table.setdefault(part, {})
+            if not isinstance(table, dict):
+                raise UserError(f"--set {override}: '{part}' is no table")
+        table[last] = value
+    return result
+
+
+def _copy(value: Any) -> Any:
+    return {k: _copy(v) for k, v in value.items()} if isinstance(value, Mapping) else value
+
+
+def check_recipe(tables: Mapping[str, Any], where: str) -> Recipe:
+    """The recipe of ``tables``; an error names ``where`` and the key.
+
+    Raises:
+        UserError: a key is unknown (with the nearest right one), missing, or of a wrong value.
+    """
+    return check(Recipe, dict(tables), where)
+
+
+def write_toml(recipe: Recipe) -> str:
+    """The recipe as TOML, with every setting, so that later defaults do not change it."""
+    document = tomlkit.document()
+    document.add(
+        tomlkit.comment("All settings of this run. Written by heedful; see docs/recipes.md.")
+    )
+    for key, value in recipe.model_dump(mode="json", exclude_none=True).items():
+        document[key] = value
+    return tomlkit.dumps(document)
+
+
+def find_data(paths: Sequence[str], folder: Path | None) -> list[str]:
+    """``paths`` as they can be opened: under ``folder`` where one is given.
+
+    Raises:
+        UserError: a file is missing or cannot be read.
+    """
+    found = []
+    for path in paths:
+        if path == "-":
+            found.append(path)
+            continue
+        whole = Path(path) if folder is None else folder / path
+        if not whole.is_file():
+            what = "is a folder" if whole.is_dir() else "does not exist"
+            raise UserError(f"data file {whole} {what}; --data DIR says where relative paths start")
+        if not os.access(whole, os.R_OK):
+            raise UserError(f"data file {whole} cannot be read: permission denied")
+        found.append(str(whole))
+    return found

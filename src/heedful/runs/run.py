@@ -1,0 +1,130 @@
+"""The run: a folder that holds all there is of a training."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file, write_text
+from heedful.data.examples import Pair
+from heedful.data.tokeniser import Tokenisers
+from heedful.runs.checkpoints import Checkpoint, open_checkpoint, whole_checkpoints
+from heedful.runs.recipe import Recipe, check_recipe, read_recipe
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk; :func:`open_run` opens one."""
+
+    path: Path
+    recipe: Recipe
+    facts: dict[str, Any]
+    """``run.json``: format, versions, the data's hashes and counts, vocabulary, parameters."""
+
+    @property
+    def train_folder(self) -> Path:
+        """The encoded training corpus."""
+        return self.path / "data" / "train"
+
+    @property
+    def checkpoint_folder(self) -> Path:
+        """The checkpoints."""
+        return self.path / "checkpoints"
+
+    @property
+    def metrics_file(self) -> Path:
+        """Figures of training and validation, a JSON object a line."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def result(self) -> dict[str, Any] | None:
+        """``result.json``, written at the end of training: which checkpoint was chosen, and why."""
+        path = self.path / "result.json"
+        return dict(_read_json(path)) if path.exists() else None
+
+    def tokenisers(self) -> Tokenisers:
+        """The run's own tokenisers."""
+        return Tokenisers.load(self.path / "tokeniser")
+
+    def pairs(self, part: str) -> list[Pair]:
+        """The ``validation`` or ``test`` pairs that the run keeps; none if it was given none."""
+        path = self.path / "data" / f"{part}.jsonl"
+        if not path.exists():
+            return []
+        with path.open(encoding="utf-8") as file:
+            return [Pair(*json.loads(line)) for line in file]
+
+    def checkpoints(self) -> list[Checkpoint]:
+        """The undamaged checkpoints, by step."""
+        return whole_checkpoints(self.checkpoint_folder)
+
+    def chosen(self, name: str | None = None) -> Checkpoint:
+        """The checkpoint to use: ``best``, ``last``, ``average``, a step, or by default the choice.
+
+        The choice is made at the end of training; before that it is the best on validation so far.
+
+        Raises:
+            UserError: there is no such checkpoint.
+        """
+        if name is None and self.result:
+            chosen = self.checkpoint_folder / self.result["chosen"]
+            if chosen.exists():
+                return open_checkpoint(chosen)
+        if name == "average":
+            return open_checkpoint(self.checkpoint_folder / "average")
+        found = self.checkpoints()
+        if not found:
+            raise UserError(f"{self.path} has no checkpoint yet; train first: heedful train --out")
+        if name is None or name == "best":
+            best = [point for point in found if point.state.get("best_step") == point.step]
+            return best[-1] if best else found[-1]
+        if name == "last":
+            return found[-1]
+        for point in found:
+            if name in (str(point.step), point.path.name):
+                return point
+        steps = ", ".join(str(point.step) for point in found)
+        raise UserError(f"{self.path} has no checkpoint '{name}'; there are best, last, {steps}")
+
+
+def open_run(path: str | Path) -> Run:
+    """The run in a folder.
+
+    Raises:
+        UserError: the folder is missing or is no run, or one of a later version.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        raise UserError(f"no run at {folder}: there is no such folder")
+    if not (folder / "run.json").exists():
+        raise UserError(f"{folder} is no run: it has no run.json (heedful train makes one)")
+    facts = _read_json(folder / "run.json")
+    if facts.get("format") != FORMAT:
+        raise UserError(
+            f"{folder} is a run of format {facts.get('format')}, this version reads {FORMAT}; "
+            "update heedful"
+        )
+    recipe_file = folder / "recipe.toml"
+    return Run(folder, check_recipe(read_recipe(recipe_file), str(recipe_file)), facts)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def write_pairs(path: Path, pairs: list[Pair]) -> None:
+    """Write pairs as JSON lines, whole or not at all."""
+    with atomic_file(path) as file:
+        for pair in pairs:
+            file.write((json.dumps(list(pair), ensure_ascii=False) + "\n").encode("utf-8"))
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path} is missing or damaged: {error}") from error

@@ -1,0 +1,71 @@
+"""What the training loop knows of a task: batches, a loss, a validation. Never a model's kind."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from heedful.data.positions import Position
+
+
+class Loss(NamedTuple):
+    """The loss of one batch."""
+
+    total: Tensor
+    """What is differentiated: a sum over ``weight`` tokens or examples."""
+    parts: dict[str, Tensor]
+    """Named sums over the same, detached, for the record."""
+
+
+class Sample(NamedTuple):
+    """One validation example, to print."""
+
+    source: str
+    output: str
+    reference: str
+
+
+class Validation(NamedTuple):
+    """What a validation found."""
+
+    figures: dict[str, float]
+    samples: list[Sample]
+
+
+class Batch(Protocol):
+    """What a task learns from at once."""
+
+    @property
+    def weight(self) -> int:
+        """Tokens (or examples) the loss is a sum over."""
+        ...
+
+    def to(self, device: torch.device) -> Any:
+        """The same batch on a device."""
+        ...
+
+
+class Task(Protocol):
+    """What a model learns."""
+
+    @property
+    def model(self) -> nn.Module:
+        """What is trained."""
+        ...
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, Any]]:
+        """Batches without end from ``position``, each with the position after it."""
+        ...
+
+    def loss(self, batch: Any) -> Loss:
+        """The loss of a batch, with the model as it is."""
+        ...
+
+    def validate(self) -> Validation:
+        """Figures on the validation data; draws no random numbers that training draws."""
+        ...
+
+    def higher_is_better(self, figure: str) -> bool:
+        """Whether a figure of :meth:`validate` grows as the model gets better."""
+        ...

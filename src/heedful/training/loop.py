@@ -1,0 +1,305 @@
+"""The loop: any task, step by step, so that an interrupted run goes on exactly."""
+
+import math
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from heedful.basics.errors import UserError
+from heedful.data.positions import Position
+from heedful.runs.checkpoints import (
+    Checkpoint,
+    folder_of,
+    load_model_tensors,
+    model_tensors,
+    remove_checkpoint,
+    save_checkpoint,
+    whole_checkpoints,
+)
+from heedful.runs.recipe import TrainingSettings
+from heedful.tasks.protocol import Task
+from heedful.training.optimisers import (
+    build_optimiser,
+    learning_rate,
+    load_optimiser_tensors,
+    optimiser_tensors,
+)
+from heedful.training.record import Record
+from heedful.training.report import Report
+
+
+@dataclass
+class Progress:
+    """Where a training stands; all of it is in the checkpoint."""
+
+    step: int
+    position: Position
+    sums: dict[str, float] = field(default_factory=dict)
+    """Named loss sums since the last record."""
+    weight: int = 0
+    """Tokens since the last record."""
+    seconds: float = 0.0
+    """Spent training since the last record."""
+    total_weight: int = 0
+    total_seconds: float = 0.0
+    operations_per_weight: float = 0.0
+    best: float | None = None
+    best_step: int | None = None
+    worse: int = 0
+    """Validations since the best one."""
+    stopped: bool = False
+
+
+class Loop:
+    """Trains a task until its steps are done, it stops early, or it is interrupted.
+
+    Args:
+        task: what is learnt.
+        settings: how.
+        folder: the run's folder; checkpoints and the record go there.
+        seed: of the data's order.
+        device: where the model is.
+        precision: ``float16`` scales the loss.
+        report: what people see.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        settings: TrainingSettings,
+        folder: Path,
+        *,
+        seed: int,
+        device: torch.device,
+        precision: str,
+        report: Report,
+    ) -> None:
+        self.task, self.settings, self.folder = task, settings, folder
+        self.device, self.report = device, report
+        self.checkpoints = folder / "checkpoints"
+        parameters = [p for p in task.model.parameters() if p.requires_grad]
+        self.parameters = parameters
+        self.optimiser = build_optimiser(parameters, settings)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
+        self.progress = Progress(0, Position(seed, 0, 0))
+        self.values: dict[int, float] = {}
+        """Checkpoint step → the figure that checkpoints are chosen by."""
+        self.interrupted = False
+        self._resume()
+        self.record = Record(folder, self.progress.step, settings.tensorboard)
+
+    def _resume(self) -> None:
+        found = whole_checkpoints(self.checkpoints)
+        for checkpoint in found:
+            value = checkpoint.state["validation"].get(self.settings.choose_by)
+            if value is not None:
+                self.values[checkpoint.step] = value
+        if found:
+            self._restore(found[-1])
+
+    def _restore(self, checkpoint: Checkpoint) -> None:
+        state = dict(checkpoint.state["progress"])
+        self.progress = Progress(**{**state, "position": Position(*state["position"])})
+        load_model_tensors(self.task.model, checkpoint.weights(), checkpoint.path)
+        tensors = checkpoint.training()
+        load_optimiser_tensors(self.optimiser, tensors)
+        if checkpoint.state["scaler"]:
+            self.scaler.load_state_dict(checkpoint.state["scaler"])
+        torch.set_rng_state(tensors["random.cpu"])
+        if self.device.type == "cuda" and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+
+    def run(self) -> bool:
+        """Train to the end; False if interrupted, with a checkpoint written either way."""
+        progress, settings = self.progress, self.settings
+        validation: dict[str, float] = {}
+        saved = progress.step
+        batches = self.task.batches(progress.position)
+        with self._interruptible():
+            while not self.finished and not self.interrupted:
+                self._step(batches)
+                self.report.step(progress.step)
+                if progress.step % settings.log_every == 0:
+                    self._log()
+                validation = {}
+                last = progress.step == settings.max_steps
+                if progress.step % settings.validate_every == 0 or last:
+                    validation = self._validate()
+                if validation or last or progress.step % settings.checkpoint_every == 0:
+                    self._save(validation)
+                    saved = progress.step
+            if saved != progress.step:
+                self._save(validation)
+        return not self.interrupted
+
+    @property
+    def finished(self) -> bool:
+        """Whether there is nothing left to train."""
+        return self.progress.stopped or self.progress.step >= self.settings.max_steps
+
+    def _step(self, batches: Iterator[tuple[Position, Any]]) -> None:
+        progress = self.progress
+        began = time.perf_counter()
+        self.task.model.train()
+        group = [next(batches) for _ in range(self.settings.accumulate)]
+        weight = sum(batch.weight for _, batch in group)
+        sums: dict[str, Tensor] = {}
+        for _, batch in group:
+            batch = batch.to(self.device)
+            if not progress.operations_per_weight:
+                progress.operations_per_weight = self._count_operations(batch)
+            loss = self.task.loss(batch)
+            torch.autograd.backward(self.scaler.scale(loss.total / weight))
+            for name, part in loss.parts.items():
+                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + part
+        rate = learning_rate(progress.step + 1, self.settings)
+        for parameters in self.optimiser.param_groups:
+            parameters["lr"] = rate
+        if self.settings.clip_norm is not None:
+            self.scaler.unscale_(self.optimiser)
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
+        self.scaler.step(self.optimiser)
+        self.scaler.update()
+        self.optimiser.zero_grad(set_to_none=True)
+        progress.step += 1
+        progress.position = group[-1][0]
+        for name, total in sums.items():
+            progress.sums[name] = progress.sums.get(name, 0.0) + total.item()
+        self._require_finite()
+        progress.weight += weight
+        progress.total_weight += weight
+        progress.seconds += time.perf_counter() - began
+
+    def _require_finite(self) -> None:
+        for name, value in self.progress.sums.items():
+            if not math.isfinite(value):
+                raise UserError(
+                    f"the {name} is {value} at step {self.progress.step}: training stopped, the "
+                    f"last checkpoint in {self.checkpoints} is sound; try a lower "
+                    "training.learning_rate, more training.warmup_steps, a lower "
+                    "training.clip_norm, or training.precision = 'float32'"
+                )
+
+    def _count_operations(self, batch: Any) -> float:
+        """Floating-point operations a token, forward and backward, counted on one batch.
+
+        The random generator is put back, so that counting changes nothing.
+        """
+        devices = [self.device] if self.device.type == "cuda" else []
+        with torch.random.fork_rng(devices), FlopCounterMode(display=False) as counter:
+            total = self.task.loss(batch).total
+            torch.autograd.backward(total)
+        self.optimiser.zero_grad(set_to_none=True)
+        operations: float = counter.get_total_flops() / batch.weight
+        return operations
+
+    def _log(self) -> None:
+        progress = self.progress
+        figures: dict[str, float | int] = {
+            name: total / progress.weight for name, total in progress.sums.items()
+        }
+        progress.total_seconds += progress.seconds
+        figures |= {
+            "learning_rate": learning_rate(progress.step, self.settings),
+            "epoch": progress.position.epoch,
+            "tokens": progress.total_weight,
+            "tokens_per_second": progress.weight / max(progress.seconds, 1e-9),
+            "operations": progress.operations_per_weight * progress.total_weight,
+            "seconds": progress.total_seconds,
+        }
+        progress.sums, progress.weight, progress.seconds = {}, 0, 0.0
+        self.record.figures("train", progress.step, figures)
+        self.report.logged(progress.step, progress.position.epoch, figures)
+
+    def _validate(self) -> dict[str, float]:
+        progress = self.progress
+        began = time.perf_counter()
+        figures, samples = self.task.validate()
+        if not figures:
+            return {}
+        took = time.perf_counter() - began
+        self.record.figures("validation", progress.step, {**figures, "seconds": took})
+        self.record.show(progress.step, samples)
+        self.report.validated(progress.step, figures, samples)
+        value = figures[self.settings.choose_by]
+        self.values[progress.step] = value
+        if progress.best is None or self.better(value, progress.best):
+            progress.best, progress.best_step, progress.worse = value, progress.step, 0
+        else:
+            progress.worse += 1
+            patience = self.settings.patience
+            if patience is not None and progress.worse >= patience:
+                progress.stopped = True
+                self.report.say(
+                    f"stopped: {self.settings.choose_by} is no better than at step "
+                    f"{progress.best_step:,} since {patience} validations"
+                )
+        return figures
+
+    def better(self, one: float, other: float) -> bool:
+        """Whether ``one`` is the better value of what checkpoints are chosen by."""
+        higher = self.task.higher_is_better(self.settings.choose_by)
+        return one > other if higher else one < other
+
+    def _save(self, validation: dict[str, float]) -> None:
+        progress = self.progress
+        training = optimiser_tensors(self.optimiser)
+        training["random.cpu"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            training["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        state = {
+            "step": progress.step,
+            "best_step": progress.best_step,
+            "validation": validation,
+            "progress": asdict(progress) | {"position": list(progress.position)},
+            "scaler": self.scaler.state_dict(),
+        }
+        folder = self.checkpoints / folder_of(progress.step)
+        save_checkpoint(folder, model_tensors(self.task.model), training, state)
+        self._prune()
+
+    def _prune(self) -> None:
+        """Keep the last and the best checkpoints, delete the others."""
+        steps = sorted(
+            int(path.name.removeprefix("step-")) for path in self.checkpoints.glob("step-*")
+        )
+        higher = self.task.higher_is_better(self.settings.choose_by)
+        by_value = sorted(
+            (step for step in steps if step in self.values),
+            key=lambda step: (self.values[step] if higher else -self.values[step], -step),
+            reverse=True,
+        )
+        kept = {*steps[-self.settings.keep_last :], *by_value[: self.settings.keep_best]}
+        for step in steps:
+            if step not in kept:
+                remove_checkpoint(self.checkpoints / folder_of(step))
+
+    @contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the loop after the step in hand; a second one ends it at once."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def interrupt(number: int, frame: FrameType | None) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+            self.report.say("interrupted: saving after this step (once more ends at once)")
+
+        before = {kind: signal.signal(kind, interrupt) for kind in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)

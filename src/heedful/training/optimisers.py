@@ -1,0 +1,76 @@
+"""Optimisers and learning-rate schedules, by the recipe's names."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor, nn
+
+from heedful.runs.recipe import TrainingSettings
+
+
+def build_optimiser(
+    parameters: Iterable[nn.Parameter], settings: TrainingSettings
+) -> torch.optim.Optimizer:
+    """The optimiser that the settings name."""
+    parameters = list(parameters)
+    if settings.optimiser == "sgd":
+        return torch.optim.SGD(
+            parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
+        )
+    kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
+    fused = all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)
+    return kind(
+        parameters,
+        lr=settings.learning_rate,
+        betas=settings.betas,
+        eps=1e-9,
+        weight_decay=settings.weight_decay,
+        fused=fused,
+    )
+
+
+def learning_rate(step: int, settings: TrainingSettings) -> float:
+    """The learning rate of step 1, 2, …: a linear warm-up to the highest, then the schedule.
+
+    ``inverse_square_root`` is that of Vaswani et al. 2017, section 5.3, equation 3, scaled so that
+    its highest value is the recipe's ``learning_rate``.
+
+    Example:
+        >>> settings = TrainingSettings(learning_rate=1.0, warmup_steps=4, max_steps=16)
+        >>> [round(learning_rate(step, settings), 2) for step in (1, 4, 16)]
+        [0.25, 1.0, 0.5]
+    """
+    warmup = settings.warmup_steps
+    if step < warmup:
+        return settings.learning_rate * step / warmup
+    if settings.schedule == "constant":
+        return settings.learning_rate
+    if settings.schedule == "inverse_square_root":
+        return settings.learning_rate * math.sqrt(max(warmup, 1) / step)
+    done = min(1.0, (step - warmup) / max(1, settings.max_steps - warmup))
+    share = 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
+    return settings.learning_rate * share
+
+
+def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The optimiser's state as named tensors."""
+    state = optimiser.state_dict()["state"]
+    return {
+        f"optimiser.{index}.{key}": value.detach().to("cpu", copy=True)
+        for index, values in state.items()
+        for key, value in values.items()
+        if isinstance(value, Tensor)
+    }
+
+
+def load_optimiser_tensors(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Put back what :func:`optimiser_tensors` gave."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, tensor in tensors.items():
+        if name.startswith("optimiser."):
+            _, index, key = name.split(".", 2)
+            state.setdefault(int(index), {})[key] = tensor
+    whole = optimiser.state_dict()
+    whole["state"] = state
+    optimiser.load_state_dict(whole)

@@ -1,0 +1,100 @@
+"""What a person sees of a training: a live bar on a terminal, lines elsewhere."""
+
+import sys
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from heedful.tasks.protocol import Sample
+
+
+class Report:
+    """Shows step, epoch, loss, tokens/s, operations spent and the time left, on standard error."""
+
+    def __init__(self, max_steps: int, weight_name: str = "tokens") -> None:
+        self.max_steps = max_steps
+        self.weight_name = weight_name
+        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.live = sys.stderr.isatty()
+        self._first: tuple[float, int] | None = None
+        self._bar = Progress(
+            TextColumn("step {task.completed:,}/{task.total:,}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[facts]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self.console,
+            disable=not self.live,
+        )
+        self._task = self._bar.add_task("training", total=max_steps, facts="", left="")
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._bar.stop()
+
+    def say(self, text: str) -> None:
+        """Print a line."""
+        self.console.print(text, markup=False)
+
+    def step(self, step: int) -> None:
+        """Move the bar."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (now, step)
+        began, first = self._first
+        if self.live:
+            left = (self.max_steps - step) * (now - began) / max(1, step - first)
+            self._bar.update(
+                self._task, completed=step, left=f"{_duration(left)} left" if step > first else ""
+            )
+
+    def logged(self, step: int, epoch: int, figures: dict[str, float | int]) -> None:
+        """Show figures of training."""
+        facts = (
+            f"epoch {epoch + 1} · loss {figures['loss']:.3f} · "
+            f"{figures['tokens_per_second']:,.0f} {self.weight_name}/s · "
+            f"{_operations(figures['operations'])}"
+        )
+        if self.live:
+            self._bar.update(self._task, facts=facts)
+            return
+        now = time.monotonic()
+        began, first = self._first or (now, step)
+        left = (self.max_steps - step) * (now - began) / max(1, step - first)
+        self.say(f"step {step:,}/{self.max_steps:,} · {facts} · {_duration(left)} left")
+
+    def validated(self, step: int, figures: dict[str, float], samples: list[Sample]) -> None:
+        """Show a validation, with its samples."""
+        text = " · ".join(
+            f"{name} {value:.3g}" if name == "perplexity" else f"{name} {value:.3f}"
+            for name, value in figures.items()
+        )
+        self.say(f"validation at step {step:,}: {text}")
+        for sample in samples:
+            self.say(f"    source     {sample.source}")
+            self.say(f"    output     {sample.output}")
+            self.say(f"    reference  {sample.reference}")
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def _operations(count: float) -> str:
+    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G")):
+        if count >= size:
+            return f"{count / size:.1f} {prefix}FLOP"
+    return f"{count:.2g} FLOP"

@@ -1,0 +1,194 @@
+"""Training from a recipe to a run, or on from where a run stopped."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from heedful.basics.device import choose_device, keep_freed_memory
+from heedful.basics.errors import UserError
+from heedful.basics.files import cannot_write, write_text
+from heedful.models import PairModel
+from heedful.runs.building import build_run_model, build_task, choose_precision
+from heedful.runs.checkpoints import (
+    folder_of,
+    load_model_tensors,
+    mean_weights,
+    model_tensors,
+    open_checkpoint,
+    save_checkpoint,
+    whole_checkpoints,
+)
+from heedful.runs.preparation import prepare_run
+from heedful.runs.recipe import Recipe, check_recipe, read_recipe, write_toml
+from heedful.runs.run import Run, open_run, write_json
+from heedful.training.going_on import require_same
+from heedful.training.loop import Loop
+from heedful.training.report import Report
+
+
+def train(
+    recipe: str | Path | Recipe | Mapping[str, Any],
+    out: str | Path,
+    *,
+    data: str | Path | None = None,
+    start_from: str | Path | None = None,
+) -> bool:
+    """Train a recipe into a run folder, or go on exactly where the run there stopped.
+
+    Args:
+        recipe: a TOML file, a checked recipe, or its tables.
+        out: the run's folder; made, or gone on with.
+        data: the folder where relative data paths start.
+        start_from: a run whose weights and vocabulary a new run starts with.
+
+    Returns:
+        True when training has ended, False when it was interrupted (the same call goes on).
+
+    Raises:
+        UserError: settings or data cannot be used, or the run cannot go on with them.
+    """
+    if isinstance(recipe, str | Path):
+        recipe = check_recipe(read_recipe(Path(recipe)), str(recipe))
+    elif not isinstance(recipe, Recipe):
+        recipe = check_recipe(recipe, "the recipe")
+    device = choose_device(recipe.training.device)
+    precision = choose_precision(recipe.training.precision, device)
+    folder = Path(out)
+    data_folder = None if data is None else Path(data)
+    keep_freed_memory()
+    if recipe.training.threads:
+        torch.set_num_threads(recipe.training.threads)
+    run = _open_or_prepare(folder, recipe, data_folder, start_from)
+    return _train(run, recipe, start_from, device, precision)
+
+
+def _open_or_prepare(
+    folder: Path, recipe: Recipe, data_folder: Path | None, start_from: str | Path | None
+) -> Run:
+    if (folder / "run.json").exists():
+        run = open_run(folder)
+        require_same(run, recipe, data_folder)
+        recipe_text = write_toml(recipe.model_copy(update={"data": run.recipe.data}))
+        write_text(folder / "recipe.toml", recipe_text)
+        return open_run(folder)
+    _require_free(folder)
+    tokenisers = None
+    if start_from is not None:
+        start = open_run(start_from)
+        if recipe.model != start.recipe.model:
+            raise UserError(
+                f"the recipe's model differs from that of {start.path}: a run that starts from "
+                "another has its model; leave the [model] table out, or copy it from there"
+            )
+        tokenisers = start.tokenisers()
+    return prepare_run(folder, recipe, data_folder, tokenisers)
+
+
+def _require_free(folder: Path) -> None:
+    if folder.is_file():
+        raise UserError(f"{folder} is a file; --out names a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    ours = {"data", "tokeniser", "recipe.toml", "run.json"}
+    other = [path.name for path in folder.iterdir() if path.name not in ours]
+    if [name for name in other if not name.startswith(".")]:
+        raise UserError(
+            f"{folder} holds other files ({sorted(other)[0]}); --out names a new folder or a run"
+        )
+
+
+def _train(
+    run: Run,
+    recipe: Recipe,
+    start_from: str | Path | None,
+    device: torch.device,
+    precision: str,
+) -> bool:
+    settings = recipe.training
+    model = build_run_model(run)
+    if start_from is not None:
+        point = open_run(start_from).chosen()
+        load_model_tensors(model, point.weights(), point.path)
+    model.to(device)
+    if settings.compile:
+        _compile(model)
+    task = build_task(run, model, settings, device, precision)
+    parameters = sum(p.numel() for p in model.parameters())
+    with Report(settings.max_steps) as report:
+        loop = Loop(
+            task,
+            settings,
+            run.path,
+            seed=recipe.seed,
+            device=device,
+            precision=precision,
+            report=report,
+        )
+        if loop.finished and run.result and run.result["step"] == loop.progress.step:
+            report.say(f"{run.path} is trained: {_said(run.result)}")
+            return True
+        at = f"on from step {loop.progress.step:,}" if loop.progress.step else "from the start"
+        report.say(
+            f"training {run.path} {at}: {run.facts['data']['train_pairs']:,} pairs, "
+            f"{parameters:,} parameters, {precision} on {device.type}"
+        )
+        # The seed that made the weights also begins dropout; a checkpoint has gone on from there.
+        if not loop.run():
+            report.say(
+                f"stopped at step {loop.progress.step:,}; the same command goes on from there"
+            )
+            return False
+        result = _choose(run, loop, model)
+        write_json(run.path / "result.json", result)
+        report.say(f"trained: {_said(result)}")
+    return True
+
+
+def _compile(model: PairModel) -> None:
+    """Compile teacher forcing for any batch shape, from the first step on."""
+    model.states = torch.compile(model.states, dynamic=True)  # type: ignore[method-assign]
+
+
+def _choose(run: Run, loop: Loop, model: PairModel) -> dict[str, Any]:
+    """Which checkpoint the run is loaded at: the best, or the last ones' average if better."""
+    settings, progress = loop.settings, loop.progress
+    found = whole_checkpoints(loop.checkpoints)
+    by = settings.choose_by
+    best = progress.best_step if progress.best_step is not None else progress.step
+    result: dict[str, Any] = {
+        "chosen": folder_of(best),
+        "step": progress.step,
+        "chosen_by": by if progress.best is not None else None,
+    }
+    for point in found:
+        if point.step == best:
+            result["validation"] = point.state["validation"]
+    if settings.average > 1 and len(found) > 1 and progress.best is not None:
+        last = found[-settings.average :]
+        weights = mean_weights(last)
+        load_model_tensors(model, weights, loop.checkpoints)
+        figures, _ = loop.task.validate()
+        state = {
+            "step": progress.step,
+            "best_step": None,
+            "validation": figures,
+            "progress": {},
+            "average_of": [point.step for point in last],
+        }
+        save_checkpoint(loop.checkpoints / "average", model_tensors(model), {}, state)
+        result["average"] = {"of": state["average_of"], "validation": figures}
+        if loop.better(figures[by], progress.best):
+            result |= {"chosen": "average", "validation": figures}
+        point = open_checkpoint(loop.checkpoints / result["chosen"])
+        load_model_tensors(model, point.weights(), point.path)
+    return result
+
+
+def _said(result: dict[str, Any]) -> str:
+    figures = result.get("validation") or {}
+    text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
+    return f"{result['chosen']} chosen" + (f" on validation ({text})" if text else "")

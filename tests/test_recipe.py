@@ -1,0 +1,71 @@
+"""Recipes: what is refused is refused with the key and the nearest right one."""
+
+from pathlib import Path
+
+import pytest
+
+from heedful.basics.errors import UserError
+from heedful.runs.recipe import check_recipe, read_recipe, with_overrides, write_toml
+
+MINIMAL = {"data": {"train": "pairs.tsv"}}
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.learnnig_rte=0.1", "did you mean 'learning_rate'"),
+        ("model.dropuot=0.1", "unknown key 'model.dropuot'; did you mean 'dropout'"),
+        ("trainin.max_steps=3", "did you mean 'training'"),
+        ('training.max_steps="many"', "'training.max_steps' = 'many'"),
+        ("training.max_steps=0", "'training.max_steps' = 0"),
+        ("model.heads=3", "no multiple of heads"),
+        ("model.kind=lstm", "model"),
+        ("tokeniser.joint=false", "model.tied = 'all' needs tokeniser.joint"),
+        ("training.average=9", "raise keep_last"),
+        ("data.max_tokens=600", "must be less than model.max_length"),
+    ],
+)
+def test_a_wrong_setting_is_named(override: str, message: str) -> None:
+    with pytest.raises(UserError, match="the recipe") as caught:
+        check_recipe(with_overrides(MINIMAL, [override]), "the recipe")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(UserError, match=r"data.*is missing"):
+        check_recipe({}, "the recipe")
+
+
+def test_a_recipe_written_is_read_back_the_same(tmp_path: Path) -> None:
+    overrides = ["model.kind=recurrent", "training.betas=[0.8, 0.9]", "data.source=en"]
+    recipe = check_recipe(with_overrides(MINIMAL, overrides), "the recipe")
+    path = tmp_path / "recipe.toml"
+    path.write_text(write_toml(recipe), encoding="utf-8")
+    assert check_recipe(read_recipe(path), "it") == recipe
+    assert recipe.data.source == "en"
+    assert recipe.model.kind == "recurrent"
+
+
+def test_an_override_needs_a_value_and_a_table() -> None:
+    with pytest.raises(UserError, match="expected key=value"):
+        with_overrides(MINIMAL, ["seed"])
+    with pytest.raises(UserError, match="is no table"):
+        with_overrides({"seed": 1}, ["seed.x=1"])
+
+
+def test_a_broken_file_is_named_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text("seed = 1\nnot toml\n")
+    with pytest.raises(UserError, match=r"recipe.toml: not a TOML file: .*line 2"):
+        read_recipe(path)
+    with pytest.raises(UserError, match="no recipe at"):
+        read_recipe(tmp_path / "absent.toml")
+
+
+def test_every_recipe_that_ships_is_right() -> None:
+    folder = Path(__file__).parents[1] / "src" / "heedful" / "recipes"
+    found = sorted(folder.glob("*.toml"))
+    assert found
+    for path in found:
+        check_recipe(read_recipe(path), str(path))
