@@ -23,6 +23,10 @@ class Watchable(nn.Module):
         """Whether somebody wants this module's weights now."""
         return bool(self._watchers)
 
+    def __getstate__(self) -> dict[str, object]:
+        # A copy made while somebody watches is not what they watch.
+        return {**self.__dict__, "_watchers": []}
+
     def show(self, weights: Tensor) -> None:
         """Hand ``weights [B, H, Q, K]``, before dropout, to those who watch."""
         for watcher in self._watchers:
