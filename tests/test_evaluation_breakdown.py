@@ -121,6 +121,7 @@ def test_the_report_holds_all_that_was_asked_for_and_can_be_written() -> None:
         "by source length",
         "worst sentences",
         "best sentences",
+        "how it was scored",
     ]
     for table in report.tables():
         assert all(len(row) == len(table.header) for row in table.rows)

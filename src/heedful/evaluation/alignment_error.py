@@ -10,13 +10,11 @@ People mark links as *sure* (S) or only *possible* (P, which takes in S). For li
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 
 Link = tuple[int, int]
-Indexing = Literal["auto", "0", "1"]
 
 _PHARAOH = re.compile(r"(\d+)([-p])(\d+)")
 _NUMBERED = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SPsp]))?(?:\s+[\d.]+)?")
@@ -130,7 +128,7 @@ def read_gold(
     lines: Sequence[str],
     *,
     where: str = "gold",
-    indexing: Indexing = "auto",
+    indexing: str = "auto",
     lengths: Sequence[tuple[int, int]] | None = None,
 ) -> list[GoldLinks]:
     """Gold links, sure and possible.
@@ -143,7 +141,7 @@ def read_gold(
     Args:
         lines: the file's lines.
         where: the file's name, for messages.
-        indexing: whether the first word is ``0`` or ``1``.
+        indexing: whether the first word is ``0`` or ``1``, or ``auto``.
         lengths: each sentence's number of source and target words; links are checked against it.
 
     Raises:
@@ -215,7 +213,7 @@ def _numbered_rows(
     return [rows.get(number, []) for number in range(1, (sentences or last) + 1)]
 
 
-def _first_word(rows: list[list[tuple[int, int, str]]], indexing: Indexing, where: str) -> int:
+def _first_word(rows: list[list[tuple[int, int, str]]], indexing: str, where: str) -> int:
     if indexing != "auto":
         return int(indexing)
     if any(0 in (i, j) for row in rows for i, j, _ in row):

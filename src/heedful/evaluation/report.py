@@ -96,19 +96,23 @@ class Report:
         for title, examples in (("worst sentences", self.worst), ("best sentences", self.best)):
             if examples:
                 tables.append(_example_table(title, examples))
-        return tables
+        signatures = self._signature_table()
+        return tables if signatures is None else [*tables, signatures]
 
     def _score_table(self) -> "ReportTable | None":
         if not self.scores:
             return None
         rows = [
-            (score.name, f"{score.value:.2f}", _interval(score), _made_of(score), score.signature)
+            (score.name, f"{score.value:.2f}", _interval(score), _made_of(score))
             for score in self.scores
         ]
         title = f"{self.system}: {self.count} sentences"
-        return ReportTable(
-            title, ("metric", "score", "95 % interval", "made of", "signature"), rows
-        )
+        return ReportTable(title, ("metric", "score", "95 % interval", "made of"), rows)
+
+    def _signature_table(self) -> "ReportTable | None":
+        # Signatures are long; a table of their own keeps the scores readable and them whole.
+        rows = [(score.name, score.signature) for score in self.scores]
+        return ReportTable("how it was scored", ("metric", "signature"), rows) if rows else None
 
     def _comparison_table(self) -> "ReportTable | None":
         if not self.comparisons:

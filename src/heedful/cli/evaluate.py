@@ -1,0 +1,371 @@
+"""``heedful evaluate``: how good a run's translations are, or those of any system in files."""
+
+import json
+import sys
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.evaluation.alignment_error import AlignmentScore, GoldLinks
+    from heedful.evaluation.report import Report, ReportSettings, ReportTable
+    from heedful.runs import Run
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """What is scored, wherever it comes from."""
+
+    system: str
+    outputs: list[str]
+    references: list[str]
+    sources: list[str] | None
+    against: str | None = None
+    against_outputs: list[str] | None = None
+    alignment: "AlignmentScore | None" = None
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def evaluate(
+    run: Annotated[
+        Path | None, typer.Argument(help="The run whose translations are scored.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option("--against", help="Another run, compared on the same sentences.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            help="What to translate and compare with: TSV, TMX, PO or XLIFF, or twice for two "
+            "aligned text files. Default: the run's own test set.",
+        ),
+    ] = None,
+    source: Annotated[str | None, typer.Option("--from", help="Source language of --data.")] = None,
+    target: Annotated[str | None, typer.Option("--to", help="Target language of --data.")] = None,
+    hypotheses: Annotated[
+        str | None, typer.Option(help="Score this file of outputs instead of a run's.")
+    ] = None,
+    references: Annotated[str | None, typer.Option(help="Their references, line by line.")] = None,
+    sources: Annotated[
+        str | None, typer.Option(help="Their sources: adds faults and, asked for, lengths.")
+    ] = None,
+    against_hypotheses: Annotated[
+        str | None, typer.Option(help="Another system's outputs, compared.")
+    ] = None,
+    gold: Annotated[
+        str | None,
+        typer.Option(help="Gold word links (i-j sure, ipj possible) of the test set, for the AER."),
+    ] = None,
+    links: Annotated[
+        str | None, typer.Option(help="With --gold and no run: score these links (i-j, from 0).")
+    ] = None,
+    indexing: Annotated[
+        str, typer.Option(help="Whether the gold's first word is 0 or 1; auto looks.")
+    ] = "auto",
+    beam: Annotated[int | None, typer.Option(help="Beam width; default: the recipe's.")] = None,
+    by_length: Annotated[
+        bool, typer.Option("--by-length", help="Scores by source length.")
+    ] = False,
+    metrics: Annotated[str, typer.Option(help="Of bleu, chrf, ter.")] = "bleu,chrf,ter",
+    tokenise: Annotated[
+        str | None, typer.Option(help="sacreBLEU's tokeniser; default: the recipe's, or 13a.")
+    ] = None,
+    lowercase: Annotated[bool, typer.Option("--lowercase", help="Compare in lower case.")] = False,
+    bootstrap: Annotated[int, typer.Option(help="Resamples for intervals; 0 for none.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Of the resampling.")] = 12345,
+    sentences: Annotated[int, typer.Option(help="How many worst and best sentences.")] = 3,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="Write the run's translations to this file.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="All of it as one JSON object.")] = False,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="best, last, average or a step; default: the run's choice.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, float16 or auto.")] = "float32",
+) -> None:
+    """Score translations: BLEU, chrF and TER with intervals, faults, worst and best sentences.
+
+    Give a run, or files of any system's output. A second run or file is compared with paired
+    significance tests.
+
+    Examples:
+
+        heedful evaluate runs/en-de
+
+        heedful evaluate runs/en-de --against runs/old --by-length --json
+
+        heedful evaluate --hypotheses out.de --references test.de --sources test.en
+    """
+    files = {
+        "--hypotheses": hypotheses,
+        "--references": references,
+        "--sources": sources,
+        "--against-hypotheses": against_hypotheses,
+        "--links": links,
+    }
+    _check_choice(run, files, gold)
+    if indexing not in ("auto", "0", "1"):
+        raise UserError(f"--indexing {indexing}: use auto, 0 or 1")
+    if gold is not None and links is not None and hypotheses is None:
+        _show_links(gold, links, indexing, as_json)
+        return
+    settings = _settings(run, metrics, tokenise, lowercase, bootstrap, seed, by_length, sentences)
+    if run is None:
+        texts = _texts_of_files(files, gold, indexing)
+    else:
+        chosen = {"device": device, "precision": precision, "checkpoint": checkpoint}
+        if threads is not None:
+            import torch
+
+            torch.set_num_threads(threads)
+        texts = _texts_of_runs(run, against, (data, source, target), beam, gold, indexing, chosen)
+    if output is not None:
+        _write_outputs(output, texts.outputs)
+    _show(texts, settings, as_json)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(evaluate)
+
+
+def _check_choice(run: Path | None, files: dict[str, str | None], gold: str | None) -> None:
+    given = [name for name, file in files.items() if file is not None]
+    if run is not None and given:
+        raise UserError(
+            f"{given[0]} is for scoring files; leave it out, or leave out the run {run}"
+        )
+    if run is not None:
+        return
+    if files["--links"] is not None and gold is None:
+        raise UserError("--links needs --gold FILE to be scored against")
+    if files["--hypotheses"] is None and files["--links"] is None:
+        raise UserError("nothing to evaluate: give a run, or --hypotheses FILE --references FILE")
+    if files["--hypotheses"] is not None and files["--references"] is None:
+        raise UserError("--hypotheses needs --references FILE to be compared with")
+    if gold is not None and files["--links"] is None:
+        raise UserError("--gold without a run needs --links FILE, the links to score")
+
+
+def _settings(
+    run: Path | None,
+    metrics: str,
+    tokenise: str | None,
+    lowercase: bool,
+    bootstrap: int,
+    seed: int,
+    by_length: bool,
+    sentences: int,
+) -> "ReportSettings":
+    from heedful.evaluation.report import ReportSettings
+    from heedful.evaluation.statistics import METRICS
+
+    names = [name.strip().lower() for name in metrics.split(",") if name.strip()]
+    unknown = [name for name in names if name not in METRICS]
+    if unknown or not names:
+        raise UserError(f"--metrics {metrics}: use some of {','.join(METRICS)}")
+    if run is not None and tokenise is None:
+        tokenise = _open(run).recipe.evaluation.tokenise
+    return ReportSettings(
+        metrics=tuple(name for name in METRICS if name in names),
+        tokenise=tokenise or "13a",
+        lowercase=lowercase,
+        bootstrap=bootstrap,
+        seed=seed,
+        by_length=by_length,
+        sentences=sentences,
+    )
+
+
+def _open(run: Path) -> "Run":
+    from heedful.runs import open_run
+
+    return open_run(run)
+
+
+def _texts_of_files(files: dict[str, str | None], gold: str | None, indexing: str) -> _Texts:
+    from heedful.data.readers import read_lines
+
+    def lines(name: str) -> list[str] | None:
+        file = files[name]
+        return None if file is None else list(read_lines(file))
+
+    alignment = None
+    if gold is not None and files["--links"] is not None:
+        alignment = _score_links(gold, files["--links"], indexing)
+    return _Texts(
+        system=str(files["--hypotheses"]),
+        outputs=lines("--hypotheses") or [],
+        references=lines("--references") or [],
+        sources=lines("--sources"),
+        against=files["--against-hypotheses"],
+        against_outputs=lines("--against-hypotheses"),
+        alignment=alignment,
+    )
+
+
+def _texts_of_runs(
+    run: Path,
+    against: Path | None,
+    corpus: tuple[list[str] | None, str | None, str | None],
+    beam: int | None,
+    gold: str | None,
+    indexing: str,
+    chosen: dict[str, Any],
+) -> _Texts:
+    from heedful.basics.progress import progress
+
+    pairs = _test_pairs(_open(run), *corpus)
+    sources = [pair.source for pair in pairs]
+    references = [pair.target for pair in pairs]
+    # The gold is read first: a mistake in it should not cost the time of translating.
+    right = None if gold is None else _read_gold(gold, indexing, sources, references)
+    found: list[list[str]] = []
+    alignment = None
+    facts: dict[str, Any] = {"data": corpus[0] or "test set of the run"}
+    for path in [run] if against is None else [run, against]:
+        from heedful.decoding import SearchOptions
+        from heedful.runs import load_translator
+
+        recipe = _open(path).recipe.evaluation
+        options = SearchOptions(beam=beam or recipe.beam, length_penalty=recipe.length_penalty)
+        translator = load_translator([path], **chosen)
+        with progress(f"translating with {path}", len(sources), "sentences") as advance:
+            translations = translator.translate(sources, options=options, advance=advance)
+        found.append([translation.text for translation in translations])
+        if len(found) == 1:
+            facts |= {"beam": options.beam, "length_penalty": options.length_penalty, **chosen}
+            if right is not None:
+                alignment = _score_references(translator, sources, references, right)
+    return _Texts(
+        system=str(run),
+        outputs=found[0],
+        references=references,
+        sources=sources,
+        against=None if against is None else str(against),
+        against_outputs=found[1] if against is not None else None,
+        alignment=alignment,
+        facts=facts,
+    )
+
+
+def _test_pairs(
+    run: "Run", data: list[str] | None, source: str | None, target: str | None
+) -> list[Any]:
+    from heedful.data.readers import read_pairs
+
+    if data:
+        known = run.recipe.data
+        pairs = list(read_pairs(data, source=source or known.source, target=target or known.target))
+        if not pairs:
+            raise UserError(f"{' and '.join(data)} has no pairs to evaluate on")
+        return pairs
+    pairs = run.pairs("test")
+    if not pairs:
+        raise UserError(f"{run.path} keeps no test set; name one: --data FILE --from … --to …")
+    return pairs
+
+
+def _read_gold(
+    gold: str, indexing: str, sources: list[str], references: list[str]
+) -> "list[GoldLinks]":
+    from heedful.data.readers import read_lines
+    from heedful.evaluation.alignment_error import read_gold
+
+    lengths = [
+        (len(source.split()), len(reference.split()))
+        for source, reference in zip(sources, references, strict=True)
+    ]
+    return read_gold(list(read_lines(gold)), where=gold, indexing=indexing, lengths=lengths)
+
+
+def _score_references(
+    translator: Any, sources: list[str], references: list[str], gold: "list[GoldLinks]"
+) -> "AlignmentScore":
+    from heedful.basics.progress import progress
+    from heedful.evaluation.alignment_error import alignment_error_rate
+    from heedful.evaluation.forced_alignment import align_translations
+
+    with progress("aligning references", len(sources), "sentences") as advance:
+        alignments = align_translations(translator, sources, references, advance=advance)
+    return alignment_error_rate(gold, [alignment.links for alignment in alignments])
+
+
+def _score_links(gold: str, links: str, indexing: str) -> "AlignmentScore":
+    from heedful.data.readers import read_lines
+    from heedful.evaluation.alignment_error import alignment_error_rate, read_gold, read_links
+
+    right = read_gold(list(read_lines(gold)), where=gold, indexing=indexing)
+    return alignment_error_rate(right, read_links(list(read_lines(links)), where=links))
+
+
+def _show_links(gold: str, links: str, indexing: str, as_json: bool) -> None:
+    from heedful.evaluation.report import Report
+
+    score = _score_links(gold, links, indexing)
+    if as_json:
+        print(json.dumps(asdict(score), indent=1))
+        return
+    report = Report(system=links, count=0, alignment=score)
+    _draw(report.tables())
+
+
+def _show(texts: _Texts, settings: "ReportSettings", as_json: bool) -> None:
+    from heedful import __version__
+    from heedful.basics.notices import notice
+    from heedful.evaluation.report import build_report
+
+    if settings.by_length and texts.sources is None:
+        notice("--by-length is left out: it needs the sources (--sources FILE)")
+    report: Report = build_report(
+        texts.system,
+        texts.outputs,
+        texts.references,
+        settings,
+        sources=texts.sources,
+        against=texts.against,
+        against_hypotheses=texts.against_outputs,
+        alignment=texts.alignment,
+    )
+    if as_json:
+        facts = {"version": __version__, "settings": asdict(settings), **texts.facts}
+        print(json.dumps({**facts, **report.as_json()}, indent=1, ensure_ascii=False))
+    else:
+        _draw(report.tables())
+
+
+def _draw(tables: "list[ReportTable]") -> None:
+    if not sys.stdout.isatty():
+        print("\n\n".join(table.plain() for table in tables))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for table in tables:
+        drawn = Table(title=Text(table.title), box=SIMPLE_HEAD, title_justify="left")
+        for name in table.header:
+            drawn.add_column(Text(name), overflow="fold")
+        for row in table.rows:
+            # Text, not str: what a sentence says must not be read as markup.
+            drawn.add_row(*(Text(cell) for cell in row))
+        console.print(drawn)
+
+
+def _write_outputs(path: Path, outputs: list[str]) -> None:
+    from heedful.basics.files import write_text
+    from heedful.basics.notices import notice
+
+    broken = sum("\n" in text or "\r" in text for text in outputs)
+    if broken:
+        notice(f"{path}: {broken} outputs have line ends, written as spaces (one line a sentence)")
+    write_text(path, "".join(" ".join(text.splitlines()) + "\n" for text in outputs))

@@ -1,0 +1,182 @@
+"""``heedful plot``: what a run attends to, and how it learned, as pictures."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.inference import Translator
+
+
+def plot(
+    run: Annotated[Path, typer.Argument(help="The run.")],
+    sentence: Annotated[str | None, typer.Argument(help="What to translate and look at.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", help="A file that ends in .png, .svg or .pdf; none: as text here."
+        ),
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Align with this translation, not the run's own.")
+    ] = None,
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Over the model's own tokens instead of words.")
+    ] = False,
+    heads: Annotated[bool, typer.Option("--heads", help="One panel a head, over tokens.")] = False,
+    layer: Annotated[
+        int | None, typer.Option("--layer", help="Another layer's attention to the source, from 1.")
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option("--map", help="Any attention module, by name; '?' names them all.")
+    ] = None,
+    curves: Annotated[bool, typer.Option("--curves", help="The training curves.")] = False,
+    beam: Annotated[int | None, typer.Option(help="Beam width; default: the recipe's.")] = None,
+    checkpoint: Annotated[
+        str | None, typer.Option(help="best, last, average or a step; default: the run's choice.")
+    ] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
+    precision: Annotated[str, typer.Option(help="float32, bfloat16, float16 or auto.")] = "float32",
+) -> None:
+    """Draw the alignment of a sentence and its translation, a layer's heads, or training curves.
+
+    Examples:
+
+        heedful plot runs/en-de "The small dog sees the red house." --output dog.svg
+
+        heedful plot runs/en-de "Good morning" --target "Guten Morgen" --heads --output heads.pdf
+
+        heedful plot runs/en-de --curves --output curves.png
+    """
+    from heedful.viewing.figures import check_format
+
+    if output is not None:
+        check_format(output)
+    if curves:
+        _plot_curves(run, sentence, output)
+        return
+    if sentence is None:
+        raise UserError('nothing to draw: give a sentence in quotes ("…"), or --curves')
+    if not sentence.strip():
+        raise UserError("the sentence is empty; give a text to look at")
+    if threads is not None:
+        import torch
+
+        torch.set_num_threads(threads)
+    from heedful.runs import load_translator, open_run
+
+    recipe = open_run(run).recipe.evaluation
+    search: dict[str, Any] = {"beam": beam or recipe.beam, "length_penalty": recipe.length_penalty}
+    translator = load_translator([run], device=device, precision=precision, checkpoint=checkpoint)
+    if tokens or heads or layer is not None or name is not None:
+        _plot_tokens(translator, sentence, target, output, search, (heads, layer, name))
+    else:
+        _plot_words(translator, sentence, target, output, search)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(plot)
+
+
+def _plot_curves(run: Path, sentence: str | None, output: Path | None) -> None:
+    from heedful.runs import open_run
+    from heedful.viewing.curves import curve_figure, read_records
+    from heedful.viewing.figures import save_figure
+
+    if sentence is not None:
+        raise UserError("--curves draws the training, not a sentence; leave one of them out")
+    if output is None:
+        raise UserError("--curves needs --output FILE that ends in .png, .svg or .pdf")
+    records = read_records(open_run(run).metrics_file)
+    save_figure(curve_figure(records, str(run)), output)
+
+
+def _plot_words(
+    translator: "Translator",
+    sentence: str,
+    target: str | None,
+    output: Path | None,
+    search: dict[str, Any],
+) -> None:
+    from heedful.decoding import SearchOptions
+    from heedful.evaluation.forced_alignment import align_translations
+
+    if target is None:
+        found = translator.translate([sentence], options=SearchOptions(**search), alignments=True)
+        target, alignment = found[0].text, found[0].alignment
+    else:
+        alignment = align_translations(translator, [sentence], [target])[0]
+    if alignment is None or not alignment.soft.numel():
+        raise UserError("there is no word to align: the sentence or its translation is empty")
+    _finish(alignment.soft, target.split(), sentence.split(), target, output)
+
+
+def _plot_tokens(
+    translator: "Translator",
+    sentence: str,
+    target: str | None,
+    output: Path | None,
+    search: dict[str, Any],
+    which: tuple[bool, int | None, str | None],
+) -> None:
+    from heedful.decoding import SearchOptions
+    from heedful.viewing.figures import save_figure
+    from heedful.viewing.trace_view import cross_maps, map_rows, trace_figure
+
+    heads, layer, name = which
+    seen = translator.trace(sentence, target, options=SearchOptions(**search))
+    if name == "?":
+        print("\n".join(each.name for each in seen.maps))
+        return
+    across = cross_maps(seen)
+    usual = translator.models[0].alignment
+    if name is None and layer is None:
+        if usual is None:
+            raise UserError(
+                "this model has no attention to its source, so there is nothing to draw"
+            )
+        name = usual.module
+    elif name is None:
+        if layer is None or not 1 <= layer <= len(across):
+            raise UserError(
+                f"--layer {layer}: this model has {len(across)} that attend to the source"
+            )
+        name = across[layer - 1]
+    # Where alignments are read is one module's own; elsewhere rows are the steps that write.
+    own = usual if usual is not None and usual.module == name else None
+    shift = own.shift if own else 0
+    if output is not None:
+        chosen = None if heads or own is None else own.heads
+        save_figure(trace_figure(seen, name, apart=heads, heads=chosen, shift=shift), output)
+        return
+    if heads:
+        raise UserError("--heads needs --output FILE that ends in .png, .svg or .pdf")
+    weights, queries = map_rows(seen, seen[name], shift)
+    chosen_heads = list(own.heads) if own is not None and own.heads else list(range(len(weights)))
+    _finish(weights[chosen_heads].mean(0), queries, seen.axes[seen[name].key_axis], None, None)
+
+
+def _finish(
+    weights: Any, queries: list[str], keys: list[str], text: str | None, output: Path | None
+) -> None:
+    if text is not None:
+        print(text)
+    if output is None:
+        import shutil
+        import sys
+
+        from heedful.viewing.terminal import render_alignment
+
+        unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+        width = shutil.get_terminal_size().columns
+        print(render_alignment(weights, queries, keys, width, plain=not unicode))
+        return
+    from heedful.viewing.figures import save_figure
+    from heedful.viewing.heatmap import alignment_figure
+
+    save_figure(alignment_figure(weights, queries, keys), output)

@@ -1,0 +1,68 @@
+"""Traces as pictures: one attention map, its heads apart or their mean."""
+
+from collections.abc import Sequence
+
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.inference.trace import AttentionMap, Trace
+from heedful.viewing.heatmap import alignment_figure, head_figure
+
+
+def trace_figure(
+    trace: Trace,
+    name: str,
+    *,
+    apart: bool = False,
+    heads: Sequence[int] | None = None,
+    shift: int = 0,
+    title: str | None = None,
+) -> Figure:
+    """Draw one map of a trace.
+
+    Args:
+        trace: what was watched.
+        name: the map's name.
+        apart: one panel a head instead of their mean.
+        heads: which heads, counted from 0; all unless given.
+        shift: of a map from output to source: 0 if the row of an output token is the step that
+            writes it, 1 if it is the step after, where it is fed in.
+        title: written above; the map's name unless given.
+
+    Raises:
+        UserError: the trace has no such map, or the map has no such head.
+    """
+    drawn = trace[name]
+    weights, queries = map_rows(trace, drawn, shift)
+    keys = trace.axes[drawn.key_axis]
+    title = drawn.name if title is None else title
+    chosen = list(range(len(weights))) if heads is None else list(heads)
+    for head in chosen:
+        if not 0 <= head < len(weights):
+            raise UserError(f"{name} has no head {head + 1}; it has {len(weights)}, counted from 1")
+    weights = weights[chosen]
+    if apart:
+        names = [f"head {head + 1}" for head in chosen]
+        return head_figure(weights, queries, keys, title, names=names)
+    return alignment_figure(weights.mean(0), queries, keys, title)
+
+
+def map_rows(trace: Trace, drawn: AttentionMap, shift: int = 0) -> tuple[Tensor, list[str]]:
+    """A map's weights `[H, Q, K]` and its rows' tokens.
+
+    Rows over the source, or of an output over itself, are the tokens that were read; rows of an
+    output over the source are the tokens that were written (see ``shift`` in
+    :func:`trace_figure`).
+    """
+    read = trace.axes[drawn.query_axis]
+    if drawn.query_axis == drawn.key_axis or len(trace.decided) != len(read):
+        return drawn.weights, read
+    if shift:
+        return drawn.weights[:, shift:], read[shift:]
+    return drawn.weights, trace.decided
+
+
+def cross_maps(trace: Trace) -> list[str]:
+    """The names of the maps from one axis to another, first layer first."""
+    return [each.name for each in trace.maps if each.query_axis != each.key_axis]
