@@ -112,8 +112,7 @@ class TokenBatches:
         """Every pair once, always in the same order: for a loss over the whole corpus."""
         for start in range(0, len(self.corpus), self.pool):
             indices = np.arange(start, min(start + self.pool, len(self.corpus)))
-            longest, shortest = self._sides(indices)
-            for chosen in self._fill(indices, longest, np.lexsort((shortest, longest))):
+            for chosen in self._fill(indices, tie=indices):
                 yield self.collate(chosen)
 
     def collate(self, indices: Integers) -> Batch:
@@ -146,21 +145,22 @@ class TokenBatches:
         """The pairs of each batch of a pool, in the order of training."""
         ranks = np.arange(number * self.pool, min((number + 1) * self.pool, len(self.corpus)))
         indices = permute(ranks, len(self.corpus), f"{seed} {epoch}")
-        longest, shortest = self._sides(indices)
-        # Equal lengths meet in another order at every epoch.
-        tie = mix(indices.astype(np.uint64), f"tie {seed} {epoch}")
-        filled = self._fill(indices, longest, np.lexsort((tie, shortest, longest)))
+        # Pairs of equal lengths meet in another order at every epoch.
+        filled = self._fill(indices, mix(indices.astype(np.uint64), f"tie {seed} {epoch}"))
         turns = mix(np.arange(len(filled), dtype=np.uint64), f"turn {seed} {epoch} {number}")
         return [filled[batch] for batch in np.argsort(turns, kind="stable")]
 
-    def _sides(self, indices: Integers) -> tuple[Integers, Integers]:
-        """The longer and the shorter side [n] of each pair, with END."""
+    def _fill(self, indices: Integers, tie: Integers | Words) -> list[Integers]:
+        """Cut pairs into batches of like lengths; ``tie`` orders those of equal lengths."""
         lengths = self.corpus.lengths(indices) + 1
         self.corpus.release()
-        return lengths.max(axis=1), lengths.min(axis=1)
-
-    def _fill(self, indices: Integers, longest: Integers, order: Integers) -> list[Integers]:
-        """Cut ``indices[order]``, which is sorted by ``longest``, into batches."""
+        longest = lengths.max(axis=1)
+        # Among pairs with the same longer side, those with a long source stand at one end and those
+        # with a long target at the other; the ends change places with each length, so that a batch
+        # across two lengths stays even. In twos: exact differences would save 1 % of padding on
+        # short sentences, but keep three quarters of a batch's pairs together at every epoch.
+        lean = (lengths[:, 0] - lengths[:, 1]) // 2
+        order = np.lexsort((tie, np.where(longest % 2, lean, -lean), longest))
         cuts, start = [], 0
         for place, length in enumerate(longest[order].tolist()):
             if place > start and (place - start + 1) * length > self.batch_tokens:

@@ -190,6 +190,8 @@ class Tokeniser:
         """The bytes that a token stands for, escapes not undone (they hold no white space)."""
         if token in (PAD, BEGIN, END):
             return b""
+        if token == UNKNOWN:
+            return " ⁇ ".encode()  # what sentencepiece decodes it to
         piece: str = self._processor.id_to_piece(token)
         if self._processor.is_byte(token):
             return bytes([int(piece[3:5], 16)])
