@@ -1,8 +1,8 @@
 """heedful: attention models. Train one from your own data, run it, and look at what it attends to.
 
-    heedful.train(recipe, out="run")                train, or go on exactly where a run stopped
-    heedful.load("run").translate(["A text."])      use a run
-    heedful.watch(model)                            see attention weights
+heedful.train(recipe, out="run")                train, or go on exactly where a run stopped
+heedful.load("run").translate(["A text."])      use a run
+heedful.watch(model)                            see attention weights
 """
 
 from importlib import import_module

@@ -53,9 +53,9 @@ def main() -> None:
 
 def _register() -> None:
     """Attach every command; their files import the heavy rooms only when they run."""
-    from heedful.cli import train
+    from heedful.cli import data, demo, evaluate, info, plot, train, translate
 
-    for command in (train,):
+    for command in (demo, train, translate, evaluate, plot, info, data):
         command.register(app)
 
 

@@ -1,0 +1,155 @@
+"""The demo, step by step, through the same functions that the commands call."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import write_text
+from heedful.data.demo import DemoCorpus, demo_corpus, describe
+from heedful.data.examples import Pair
+from heedful.decoding import SearchOptions
+from heedful.evaluation.metrics import bleu
+from heedful.inference.translation import Translation
+from heedful.runs import check_recipe, load_translator
+from heedful.training import train
+from heedful.viewing.figures import save_figure
+from heedful.viewing.heatmap import alignment_figure
+from heedful.viewing.terminal import render_alignment
+
+SIZES = {"train": 24_000, "validation": 300, "test": 500}
+STEPS = 1600
+
+
+def demonstrate(
+    source: str, target: str, out: Path, *, seed: int, threads: int | None, device: str
+) -> None:
+    """Everything ``heedful demo`` does; the last line it prints is ``BLEU=…``.
+
+    Raises:
+        UserError: a language is unknown, or ``out`` holds something else.
+    """
+    say = Console(highlight=False, soft_wrap=True).print
+    say(f"1. The corpus: {describe(source, target)}", markup=False)
+    corpus = demo_corpus(source, target, seed=seed, **SIZES)
+    folder = _write_corpus(corpus, out)
+    say(f"   {len(corpus.train):,} pairs to learn from, {len(corpus.test):,} held out, such as")
+    for pair in corpus.train[:3]:
+        say(f"   {pair.source}  →  {pair.target}", markup=False)
+    say("2. Training a small Transformer (Ctrl-C stops; the same command goes on)")
+    recipe = check_recipe(_recipe(source, target, seed, threads, device), "the demo's recipe")
+    sys.stdout.flush()
+    if not train(recipe, out / "run", data=folder):
+        raise KeyboardInterrupt
+    say("3. Translating what it has never seen: new combinations of pieces that it has")
+    translator = load_translator([out / "run"], device=device)
+    sources = [pair.source for pair in corpus.test]
+    translations = translator.translate(sources, options=SearchOptions(beam=4), alignments=True)
+    _show_samples(corpus.test, translations, say)
+    say("4. What it attends to")
+    _draw(_telling(corpus.test, translations), out, say)
+    _what_next(source, target, out, say)
+    references = [pair.target for pair in corpus.test]
+    score = bleu([translation.text for translation in translations], references)
+    print(f"BLEU={score:.2f}", flush=True)
+
+
+def _write_corpus(corpus: DemoCorpus, out: Path) -> Path:
+    if out.exists() and not (out / "corpus").exists() and any(out.iterdir()):
+        raise UserError(f"{out} holds other files; choose another place with --out")
+    folder = out / "corpus"
+    for name, pairs in corpus._asdict().items():
+        text = "".join(f"{pair.source}\t{pair.target}\n" for pair in pairs)
+        write_text(folder / f"{name}.tsv", text)
+    return folder
+
+
+def _recipe(
+    source: str, target: str, seed: int, threads: int | None, device: str
+) -> dict[str, Any]:
+    return {
+        "seed": seed,
+        "data": {
+            "train": "train.tsv",
+            "validation": "validation.tsv",
+            "test": "test.tsv",
+            "source": source,
+            "target": target,
+            "filters": {"duplicates": False, "max_ratio": None},
+        },
+        "tokeniser": {"vocabulary": 2000},
+        "model": {"layers": 2, "dim": 128, "inner": 256, "heads": 4, "dropout": 0.1},
+        "training": {
+            "max_steps": STEPS,
+            "batch_tokens": 2048,
+            "learning_rate": 5e-3,
+            "warmup_steps": 300,
+            "schedule": "cosine",
+            "label_smoothing": 0.1,
+            "validate_every": 400,
+            "checkpoint_every": 200,
+            "keep_last": 2,
+            "device": device,
+            **({"threads": threads} if threads else {}),
+        },
+        "evaluation": {"beam": 1, "validation_pairs": 100},
+    }
+
+
+def _show_samples(pairs: list[Pair], translations: list[Translation], say: Any) -> None:
+    right = [n for n, pair in enumerate(pairs) if translations[n].text == pair.target]
+    wrong = [n for n, pair in enumerate(pairs) if translations[n].text != pair.target]
+    say(f"   {len(right)} of {len(pairs)} come out word for word as the reference, such as")
+    longest = sorted(right, key=lambda n: -len(pairs[n].source))[:5]
+    for n in longest[:3]:
+        say(f"     source     {pairs[n].source}", markup=False)
+        say(f"     output     {translations[n].text}", markup=False)
+    if wrong:
+        say("   and some differ:")
+    for n in wrong[:2]:
+        say(f"     source     {pairs[n].source}", markup=False)
+        say(f"     output     {translations[n].text}", markup=False)
+        say(f"     reference  {pairs[n].target}", markup=False)
+
+
+def _telling(pairs: list[Pair], translations: list[Translation]) -> Translation:
+    """A right translation of some length whose words change places most: its picture says most."""
+
+    def crossings(translation: Translation) -> int:
+        links = translation.alignment.links if translation.alignment else []
+        sources = [source for source, _ in links]
+        return sum(one > other for n, one in enumerate(sources) for other in sources[n + 1 :])
+
+    right = [
+        translation
+        for pair, translation in zip(pairs, translations, strict=True)
+        if translation.text == pair.target and 5 <= len(pair.source.split()) <= 12
+    ]
+    return max(right or translations, key=crossings)
+
+
+def _draw(translation: Translation, out: Path, say: Any) -> None:
+    if translation.alignment is None:
+        return
+    sources, targets = translation.source.split(), translation.text.split()
+    soft = translation.alignment.soft
+    plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
+    say(render_alignment(soft, targets, sources, plain=plain), markup=False)
+    figure = alignment_figure(soft, targets, sources, title=translation.text)
+    save_figure(figure, out / "alignment.svg")
+    save_figure(figure, out / "alignment.png")
+    say(f"   drawn in {out / 'alignment.svg'} and .png", markup=False)
+
+
+def _what_next(source: str, target: str, out: Path, say: Any) -> None:
+    run = out / "run"
+    say("5. What to try next", markup=False)
+    say(f'   echo "…" | heedful translate {run}', markup=False)
+    say(f"   heedful evaluate {run} --by-length", markup=False)
+    say(f'   heedful plot {run} "…" --heads --output heads.svg', markup=False)
+    say(
+        f"   heedful train --data memory.tmx --from {source} --to {target} --out runs/mine",
+        markup=False,
+    )

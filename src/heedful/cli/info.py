@@ -1,0 +1,28 @@
+"""``heedful info``: what a run is, was trained on and scored."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def info(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
+) -> None:
+    """Say what a run is, what it was trained on, and how it scored.
+
+    Example:
+
+        heedful info runs/en-de
+    """
+    from heedful.runs.summary import describe_run, summarise_run
+
+    summary = summarise_run(run)
+    print(json.dumps(summary, ensure_ascii=False, indent=1) if as_json else describe_run(summary))
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(info)
