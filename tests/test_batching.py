@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
-from heedful.data.batching import Batch, TokenBatches, permute
+from heedful.data.batching import Batch, TokenBatches, collate, permute
 from heedful.data.positions import Position
 from heedful.data.shards import EncodedCorpus, ShardWriter
 
@@ -122,7 +122,7 @@ def test_going_on_from_any_position_gives_the_same_batches(
 
 def test_a_batch_is_padded_pairs_with_their_ends(tmp_path: Path) -> None:
     corpus = encoded(tmp_path / "it", np.array([[2, 0], [0, 3]]))
-    batch = TokenBatches(corpus, 100).collate(np.array([1, 0]))
+    batch = collate(*corpus.gather(np.array([1, 0])))
     assert batch.source.tolist() == [[END, PAD, PAD], [1000, 1000, END]]
     assert batch.source_lengths.tolist() == [1, 3]
     assert batch.target_in.tolist() == [[BEGIN, 1001, 1001, 1001], [BEGIN, PAD, PAD, PAD]]
@@ -142,7 +142,7 @@ def test_a_batch_holds_the_very_tokens_of_the_corpus(tmp_path: Path) -> None:
         writer.finish({})
     corpus = EncodedCorpus.open(tmp_path / "it")
     chosen = generator.permutation(50)
-    batch = TokenBatches(corpus, 10_000).collate(chosen)
+    batch = collate(*corpus.gather(chosen))
     for row, index in enumerate(chosen):
         source, target = corpus[int(index)]
         assert batch.source[row, : len(source) + 1].tolist() == [*source, END]

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.symbols import BEGIN, END
+from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.positions import Position
-from heedful.data.shards import EncodedCorpus, Integers
+from heedful.data.shards import EncodedCorpus, Integers, Tokens, ranges
 
 POOL = 1 << 16
 _ROUNDS = 6
@@ -95,78 +95,107 @@ class TokenBatches:
         pools = -(-len(self.corpus) // self.pool)
         while True:
             number, first = divmod(index, self.pool)
-            rows = self._batches_of_pool(seed, epoch, number) if 0 <= number < pools else []
-            if first >= len(rows):
+            found = self._pool_of_epoch(seed, epoch, number) if 0 <= number < pools else None
+            if found is None or first >= len(found.batches):
                 raise UserError(
                     f"{self.corpus.folder}: no batch stands at {tuple(position)} (seed, epoch, "
                     "index); the corpus or training.batch_tokens is not the run's own"
                 )
-            for place, chosen in enumerate(rows[first:], start=first + 1):
+            for place, rows in enumerate(found.batches[first:], start=first + 1):
                 index = number * self.pool + place
-                if place == len(rows):
+                if place == len(found.batches):
                     last = number + 1 == pools
                     epoch, index = (epoch + 1, 0) if last else (epoch, (number + 1) * self.pool)
-                yield Position(seed, epoch, index), self.collate(chosen)
+                yield Position(seed, epoch, index), found.batch(rows)
 
     def once(self) -> Iterator[Batch]:
         """Every pair once, always in the same order: for a loss over the whole corpus."""
         for start in range(0, len(self.corpus), self.pool):
             indices = np.arange(start, min(start + self.pool, len(self.corpus)))
-            for chosen in self._fill(indices, tie=indices):
-                yield self.collate(chosen)
+            found = _Pool(self.corpus, indices, self.batch_tokens, tie=indices)
+            yield from map(found.batch, found.batches)
 
-    def collate(self, indices: Integers) -> Batch:
-        """The pairs at ``indices`` [B] as one batch."""
-        tokens, lengths = self.corpus.gather(indices)
-        self.corpus.release()
-        rows = np.arange(len(indices))
-        of_source = np.repeat(np.tile([True, False], len(indices)), lengths.ravel())
-        source_lengths, target_lengths = lengths[:, 0], lengths[:, 1]
-
-        source = np.zeros((len(indices), source_lengths.max() + 1), np.int64)
-        source[np.arange(source.shape[1]) < source_lengths[:, None]] = tokens[of_source]
-        source[rows, source_lengths] = END
-
-        target_out = np.zeros((len(indices), target_lengths.max() + 1), np.int64)
-        target_out[np.arange(target_out.shape[1]) < target_lengths[:, None]] = tokens[~of_source]
-        target_in = np.full_like(target_out, BEGIN)
-        target_in[:, 1:] = target_out[:, :-1]
-        target_out[rows, target_lengths] = END
-        return Batch(
-            torch.from_numpy(source),
-            torch.from_numpy(source_lengths + 1),
-            torch.from_numpy(target_in),
-            torch.from_numpy(target_out),
-            torch.from_numpy(target_lengths + 1),
-            int(target_lengths.sum()) + len(indices),
-        )
-
-    def _batches_of_pool(self, seed: int, epoch: int, number: int) -> list[Integers]:
-        """The pairs of each batch of a pool, in the order of training."""
+    def _pool_of_epoch(self, seed: int, epoch: int, number: int) -> "_Pool":
+        """A pool with its batches in the order of training."""
         ranks = np.arange(number * self.pool, min((number + 1) * self.pool, len(self.corpus)))
         indices = permute(ranks, len(self.corpus), f"{seed} {epoch}")
         # Pairs of equal lengths meet in another order at every epoch.
-        filled = self._fill(indices, mix(indices.astype(np.uint64), f"tie {seed} {epoch}"))
-        turns = mix(np.arange(len(filled), dtype=np.uint64), f"turn {seed} {epoch} {number}")
-        return [filled[batch] for batch in np.argsort(turns, kind="stable")]
+        tie = mix(indices.astype(np.uint64), f"tie {seed} {epoch}")
+        found = _Pool(self.corpus, indices, self.batch_tokens, tie)
+        turns = mix(np.arange(len(found.batches), dtype=np.uint64), f"turn {seed} {epoch} {number}")
+        found.batches = [found.batches[batch] for batch in np.argsort(turns, kind="stable")]
+        return found
 
-    def _fill(self, indices: Integers, tie: Integers | Words) -> list[Integers]:
-        """Cut pairs into batches of like lengths; ``tie`` orders those of equal lengths."""
-        lengths = self.corpus.lengths(indices) + 1
-        self.corpus.release()
-        longest = lengths.max(axis=1)
-        # Among pairs with the same longer side, those with a long source stand at one end and those
-        # with a long target at the other; the ends change places with each length, so that a batch
-        # across two lengths stays even. In twos: exact differences would save 1 % of padding on
-        # short sentences, but keep three quarters of a batch's pairs together at every epoch.
-        lean = (lengths[:, 0] - lengths[:, 1]) // 2
-        order = np.lexsort((tie, np.where(longest % 2, lean, -lean), longest))
-        cuts, start = [], 0
-        for place, length in enumerate(longest[order].tolist()):
-            if place > start and (place - start + 1) * length > self.batch_tokens:
-                cuts.append(place)
-                start = place
-        return np.split(indices[order], cuts)
+
+class _Pool:
+    """Some pairs, read at once (a pool of 65,536 sentence pairs is some 8 MB), cut into batches.
+
+    Args:
+        corpus: where the pairs are read.
+        indices: [n] which pairs.
+        batch_tokens: rows × longest side of a batch.
+        tie: [n] orders pairs of equal lengths.
+    """
+
+    def __init__(
+        self, corpus: EncodedCorpus, indices: Integers, batch_tokens: int, tie: Integers | Words
+    ) -> None:
+        self.tokens, self.lengths = corpus.gather(indices)
+        self.sizes = self.lengths.sum(axis=1)
+        self.starts = np.cumsum(self.sizes) - self.sizes
+        self.batches = _fill(self.lengths + 1, batch_tokens, tie)
+
+    def batch(self, rows: Integers) -> Batch:
+        """The pairs at ``rows`` [B] of the pool."""
+        tokens = self.tokens[ranges(self.starts[rows], self.sizes[rows])]
+        return collate(tokens, self.lengths[rows])
+
+
+def _fill(lengths: Integers, batch_tokens: int, tie: Integers | Words) -> list[Integers]:
+    """Cut pairs with ``lengths`` [n, 2] into batches of like lengths."""
+    longest = lengths.max(axis=1)
+    # Among pairs with the same longer side, those with a long source stand at one end and those
+    # with a long target at the other; the ends change places with each length, so that a batch
+    # across two lengths stays even. In twos: exact differences would save 1 % of padding on short
+    # sentences, but keep three quarters of a batch's pairs together at every epoch.
+    lean = (lengths[:, 0] - lengths[:, 1]) // 2
+    order = np.lexsort((tie, np.where(longest % 2, lean, -lean), longest))
+    cuts, start = [], 0
+    for place, length in enumerate(longest[order].tolist()):
+        if place > start and (place - start + 1) * length > batch_tokens:
+            cuts.append(place)
+            start = place
+    return np.split(order, cuts)
+
+
+def collate(tokens: Tokens, lengths: Integers) -> Batch:
+    """Pairs as one batch.
+
+    Args:
+        tokens: [all] source and target tokens of the first pair, then of the next.
+        lengths: [B, 2] number of tokens of each side.
+    """
+    rows = np.arange(len(lengths))
+    of_source = np.repeat(np.tile([True, False], len(lengths)), lengths.ravel())
+    source_lengths, target_lengths = lengths[:, 0], lengths[:, 1]
+
+    source = np.full((len(rows), source_lengths.max() + 1), PAD, np.int64)
+    source[np.arange(source.shape[1]) < source_lengths[:, None]] = tokens[of_source]
+    source[rows, source_lengths] = END
+
+    target_out = np.full((len(rows), target_lengths.max() + 1), PAD, np.int64)
+    target_out[np.arange(target_out.shape[1]) < target_lengths[:, None]] = tokens[~of_source]
+    target_in = np.full_like(target_out, BEGIN)
+    target_in[:, 1:] = target_out[:, :-1]
+    target_out[rows, target_lengths] = END
+    return Batch(
+        torch.from_numpy(source),
+        torch.from_numpy(source_lengths + 1),
+        torch.from_numpy(target_in),
+        torch.from_numpy(target_out),
+        torch.from_numpy(target_lengths + 1),
+        int(target_lengths.sum()) + len(rows),
+    )
 
 
 def permute(ranks: Integers, size: int, key: str) -> Integers:

@@ -27,7 +27,9 @@ from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokenisers, read_json
 
 INDEX = "index.json"
-SHARD_PAIRS = 1_000_000
+SHARD_PAIRS = 250_000
+"""Small enough that a shard's pages may all be mapped for a moment."""
+
 _PAIRS_AT_ONCE = 4096
 _OFFSET = np.dtype("<i8")
 
@@ -182,10 +184,11 @@ class EncodedCorpus:
         self.source_tokens: int = index["source_tokens"]
         self.target_tokens: int = index["target_tokens"]
         self._largest = max(index["vocabularies"])
+        self._token_type = np.dtype(index["token_type"])
         counts = [shard["pairs"] for shard in index["shards"]]
         self._starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self._shards = [
-            _Shard(folder, number, np.dtype(index["token_type"]), shard["pairs"], shard["tokens"])
+            _Shard(folder, number, self._token_type, shard["pairs"], shard["tokens"])
             for number, shard in enumerate(index["shards"])
         ]
 
@@ -227,40 +230,23 @@ class EncodedCorpus:
         lengths = np.empty((len(indices), 2), np.int64)
         for shard, chosen, rows in self._by_shard(indices):
             lengths[chosen] = np.diff(shard.bounds(rows), axis=1)
+            shard.release()
         return lengths
 
     def gather(self, indices: Integers) -> tuple[Tokens, Integers]:
         """The pairs' tokens in one array, source before target, and their lengths [n, 2]."""
-        starts = np.empty(len(indices), np.int64)
-        lengths = np.empty((len(indices), 2), np.int64)
-        parts = list(self._by_shard(indices))
-        for shard, chosen, rows in parts:
-            bounds = shard.bounds(rows)
-            starts[chosen] = bounds[:, 0]
-            lengths[chosen] = np.diff(bounds, axis=1)
+        lengths = self.lengths(indices)
         sizes = lengths.sum(axis=1)
         ends = np.cumsum(sizes)
-        # Where each token stands in its shard: its pair's start, and its place in the pair.
-        places = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - sizes), sizes)
-        if len(parts) == 1:
-            return self._checked(parts[0][0], places), lengths
-        token_type = self._shards[0].tokens.dtype if self._shards else np.dtype("<u2")
-        tokens = np.empty(len(places), token_type)
-        for shard, chosen, _ in parts:
-            own = np.repeat(chosen, sizes)
-            tokens[own] = self._checked(shard, places[own])
-        return tokens, lengths
-
-    def release(self) -> None:
-        """Unmap the pages read so far; they stay in the system's cache, which processes share."""
-        for shard in self._shards:
+        tokens = np.empty(ends[-1] if len(ends) else 0, self._token_type)
+        for shard, chosen, rows in self._by_shard(indices):
+            own = sizes[chosen]
+            found = shard.tokens[ranges(shard.bounds(rows)[:, 0], own)]
+            if len(found) and found.max() >= self._largest:
+                raise _damaged(shard.tokens_file)
+            tokens[ranges((ends - sizes)[chosen], own)] = found
             shard.release()
-
-    def _checked(self, shard: "_Shard", places: Integers) -> Tokens:
-        tokens: Tokens = shard.tokens[places]
-        if len(tokens) and tokens.max() >= self._largest:
-            raise _damaged(_files(self.folder, shard.number)[0])
-        return tokens
+        return tokens, lengths
 
     def _by_shard(
         self, indices: Integers
@@ -274,13 +260,20 @@ class EncodedCorpus:
             yield self._shards[number], chosen, indices[chosen] - self._starts[number]
 
 
+def ranges(starts: Integers, sizes: Integers) -> Integers:
+    """The numbers ``starts[i] … starts[i] + sizes[i] - 1`` for all ``i``, one after the other."""
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    places: Integers = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+    return places
+
+
 class _Shard:
     """One shard's two arrays, mapped."""
 
     def __init__(
         self, folder: Path, number: int, token_type: np.dtype[Any], pairs: int, tokens: int
     ) -> None:
-        self.number = number
         self.tokens_file, self.offsets_file = _files(folder, number)
         self._maps: list[mmap.mmap] = []
         self.tokens = self._map(self.tokens_file, token_type, tokens)
@@ -297,7 +290,11 @@ class _Shard:
         return bounds
 
     def release(self) -> None:
-        """Give mapped pages back; where the system has no such call, it does so by itself."""
+        """Unmap the pages read so far; they stay in the system's cache, which processes share.
+
+        Without this (where the system has no such call) they count as the process's own until the
+        system needs the room.
+        """
         if hasattr(mmap, "MADV_DONTNEED"):
             for mapped in self._maps:
                 mapped.madvise(mmap.MADV_DONTNEED)
