@@ -55,8 +55,7 @@ class Translation:
         found: dict[str, Any] = {"source": self.source, **self._own()}
         if self.alignment is not None:
             found["alignment"] = [list(link) for link in self.alignment.links]
-        if self.alternatives:
-            found["alternatives"] = [one._own() for one in self.alternatives]
+        found["alternatives"] = [one._own() for one in self.alternatives]
         return found
 
     def _own(self) -> dict[str, Any]:

@@ -1,0 +1,190 @@
+"""Files through a translator: lines in, as many lines out; documents in, the same documents out."""
+
+import contextlib
+import json
+import os
+import re
+import select
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file
+from heedful.basics.notices import notice
+from heedful.data.documents import Document
+from heedful.data.readers import read_line_blocks
+from heedful.data.readers.opening import STANDARD_INPUT
+from heedful.decoding import SearchOptions
+from heedful.inference.translation import Translation
+from heedful.inference.translator import Advance, Translator
+from heedful.inference.windows import windows
+
+_LINE_BREAK = re.compile(r"\r\n|[\r\n]")
+# A program that feeds a pipe may need a moment between its writes.
+_PATIENCE_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class LineFormat:
+    """What a line of output holds."""
+
+    json: bool = False
+    """A JSON object an input, in place of the text."""
+    scores: bool = False
+    """A TAB and the score after the text."""
+
+
+def translate_lines(
+    translator: Translator,
+    path: str,
+    output: Path | None,
+    *,
+    options: SearchOptions,
+    line_format: LineFormat,
+    alignments: Path | None = None,
+    advance: Advance | None = None,
+) -> None:
+    """Translate a text file, or standard input (``-``), line by line.
+
+    Args:
+        translator: what translates.
+        path: UTF-8 text, plain or gzip.
+        output: a file, made whole or not at all; standard output if None, which is flushed
+            whenever no further input waits.
+        options: how to search.
+        line_format: what a line of output holds.
+        alignments: a file for the word alignments in Pharaoh form, one line an input.
+        advance: told about progress.
+
+    Raises:
+        UserError: the input cannot be read or the output cannot be written.
+    """
+    wanted = alignments is not None or (line_format.json and can_align(translator))
+    blocks = windows(read_line_blocks(path), more_waits=_more_waits(path))
+    found = translator.translate_windows(
+        blocks, options=options, alignments=wanted, advance=advance
+    )
+    breaks = 0
+    with _opened(output) as lines, _opened_alignments(alignments) as links:
+        for window in found:
+            for one in window:
+                line = _line(one, line_format)
+                whole = line if line_format.json else _LINE_BREAK.sub(" ", line)
+                breaks += whole != line
+                lines.write(whole.encode() + b"\n")
+                if links is not None and one.alignment is not None:
+                    links.write(one.alignment.pharaoh().encode() + b"\n")
+            lines.flush()
+    if breaks:
+        notice(
+            f"{breaks:,} translation{'s' if breaks > 1 else ''} had a line break inside; it was "
+            "written as a space (--json keeps it)"
+        )
+
+
+def translate_document(
+    translator: Translator,
+    document: Document,
+    output: Path | None,
+    *,
+    options: SearchOptions,
+    advance: Advance | None = None,
+) -> None:
+    """Fill the empty targets of a PO, XLIFF or TMX file; all else stays as it is.
+
+    Args:
+        translator: what translates.
+        document: the opened file.
+        output: where the filled file goes; standard output if None.
+        options: how to search.
+        advance: told about progress.
+
+    Raises:
+        UserError: the output cannot be written; nothing is left behind.
+    """
+    found = translator.translate_stream(document.segments, options=options, advance=advance)
+    document.fill([one.text for one in found])
+    if output is not None:
+        document.write(output)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        beside = Path(folder) / "filled"
+        document.write(beside)
+        sys.stdout.buffer.write(beside.read_bytes())
+        sys.stdout.buffer.flush()
+
+
+def can_align(translator: Translator) -> bool:
+    """Whether a model of the translator attends to its source."""
+    return any(model.alignment is not None for model in translator.models)
+
+
+def check_output(path: Path | None) -> None:
+    """Say before the work, not after it, that a file cannot be written.
+
+    Raises:
+        UserError: ``path`` is a folder, or lies where nothing may be written.
+    """
+    if path is None:
+        return
+    if path.is_dir():
+        raise UserError(f"cannot write {path}: it is a folder; give a file's name")
+    there = next((folder for folder in path.absolute().parents if folder.exists()), None)
+    if there is None or not there.is_dir() or not os.access(there, os.W_OK):
+        raise UserError(f"cannot write {path}: no permission to write in {there}; choose another")
+
+
+def count_lines(path: str) -> int | None:
+    """How many lines a regular file has, for progress; None for a pipe."""
+    if path == STANDARD_INPUT or not Path(path).is_file():
+        return None
+    return sum(len(block) for block in read_line_blocks(path))
+
+
+def _line(one: Translation, line_format: LineFormat) -> str:
+    if line_format.json:
+        return json.dumps(one.to_json(), ensure_ascii=False)
+    return f"{one.text}\t{one.score:.4f}" if line_format.scores else one.text
+
+
+@contextlib.contextmanager
+def _opened(output: Path | None) -> Iterator[IO[bytes]]:
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    with atomic_file(output) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _opened_alignments(path: Path | None) -> Iterator[IO[bytes] | None]:
+    if path is None:
+        yield None
+        return
+    with atomic_file(path) as file:
+        yield file
+
+
+def _more_waits(path: str) -> Callable[[], bool] | None:
+    """Whether standard input has more to read now; None where there is no need to ask."""
+    if path != STANDARD_INPUT:
+        return None
+    try:
+        number = sys.stdin.fileno()
+        if stat.S_ISREG(os.fstat(number).st_mode):
+            return None
+    except (OSError, ValueError):
+        return None
+
+    def more_waits() -> bool:
+        try:
+            return bool(select.select([number], [], [], _PATIENCE_SECONDS)[0])
+        except (OSError, ValueError):
+            return False  # Windows cannot ask a pipe: every block is then answered at once.
+
+    return more_waits

@@ -1,0 +1,256 @@
+"""``heedful translate`` on a small run: parity, formats, documents, pipes, wrong input."""
+
+import gzip
+import json
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from heedful.basics.errors import UserError
+from heedful.cli import translate
+from heedful.runs import load_translator
+
+WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
+RECIPE = """
+seed = 3
+[data]
+train = "train.tsv"
+validation = "validation.tsv"
+source = "en"
+target = "de"
+max_tokens = 30
+[tokeniser]
+vocabulary = 360
+[model]
+kind = "transformer"
+layers = 1
+dim = 32
+inner = 32
+heads = 2
+dropout = 0.0
+max_length = 40
+[training]
+max_steps = 120
+batch_tokens = 400
+learning_rate = 0.005
+warmup_steps = 20
+validate_every = 120
+checkpoint_every = 120
+threads = 1
+"""
+PROGRAM = (
+    "from heedful.cli import main, translate; translate.register(main.app); main.main()",
+    "translate",
+)
+LINES = ["one red dog", "", "cat sees dog", "  ", "two cat"]
+
+torch.set_num_threads(1)
+app = typer.Typer()
+app.callback()(lambda: None)
+translate.register(app)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("translate")
+    chance = random.Random(1)
+    for name, count in (("train", 600), ("validation", 4)):
+        sources = [chance.choices(list(WORDS), k=chance.randint(1, 5)) for _ in range(count)]
+        pairs = [(" ".join(line), " ".join(WORDS[word] for word in line)) for line in sources]
+        text = "".join(f"{source}\t{target}\n" for source, target in pairs)
+        (folder / f"{name}.tsv").write_text(text)
+    (folder / "recipe.toml").write_text(RECIPE)
+    command = [sys.executable, "-m", "heedful", "train", "recipe.toml", "--out", "run"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "in.txt"
+    path.write_text("\n".join(LINES) + "\n")
+    return path
+
+
+def call(*arguments: object, given: bytes = b"") -> tuple[bytes, str]:
+    """Standard output and standard error; what it raises is raised here."""
+    result = CliRunner().invoke(app, ["translate", *map(str, arguments)], input=given)
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.stdout_bytes, result.stderr
+
+
+def test_lines_in_lines_out(run: Path, text: Path, tmp_path: Path) -> None:
+    out, _ = call(run, text)
+    lines = out.decode().split("\n")
+    assert len(lines) == len(LINES) + 1
+    assert (lines[1], lines[3], lines[5]) == ("", "  ", "")
+    assert all(lines[place] for place in (0, 2, 4))
+    assert call(run, given=text.read_bytes())[0] == out
+    assert call(run, "-", given=text.read_bytes().rstrip(b"\n"))[0] == out
+    (tmp_path / "in.gz").write_bytes(gzip.compress(text.read_bytes()))
+    assert call(run, tmp_path / "in.gz")[0] == out
+    assert call(run, text, "--output", tmp_path / "deep" / "out.txt")[0] == b""
+    assert (tmp_path / "deep" / "out.txt").read_bytes() == out
+    assert call(run, given=b"")[0] == b""
+
+
+def test_the_command_and_the_library_agree_byte_by_byte(run: Path, text: Path) -> None:
+    translator = load_translator([run], device="cpu")
+    lines = [one.text for one in translator.translate(LINES)]
+    assert call(run, text)[0].decode() == "".join(f"{line}\n" for line in lines)
+
+
+def test_scores_and_alignments_beside_the_text(run: Path, text: Path, tmp_path: Path) -> None:
+    links = tmp_path / "links.txt"
+    out, _ = call(run, text, "--scores", "--alignments", links, "--beam", 2)
+    columns = [line.split("\t") for line in out.decode().splitlines()]
+    assert all(len(column) == 2 and float(column[1]) <= 0 for column in columns)
+    pharaoh = links.read_text().split("\n")
+    assert len(pharaoh) == len(LINES) + 1
+    for line, column, source in zip(pharaoh, columns, LINES, strict=False):
+        pairs = [tuple(map(int, pair.split("-"))) for pair in line.split()]
+        assert [target for _, target in pairs] == list(range(len(column[0].split())))
+        assert all(0 <= word < len(source.split()) for word, _ in pairs)
+
+
+def test_json_lines_hold_all_that_there_is(run: Path, text: Path) -> None:
+    for options, others in ((["--json"], 0), (["--nbest", 3], 2), (["--nbest", 7], 6)):
+        found = [json.loads(line) for line in call(run, text, *options)[0].splitlines()]
+        assert [one["source"] for one in found] == LINES
+        for one in found:
+            assert len(one["alternatives"]) == (others if one["source"].strip() else 0)
+            assert len(one["tokens"]) == len(one["token_scores"])
+            assert [target for _, target in one["alignment"]] == list(
+                range(len(one["text"].split()))
+            )
+
+
+def test_sampling_and_ensembles(run: Path, text: Path) -> None:
+    options = ("--sample", "--temperature", 2.0, "--top-k", 20, "--top-p", 0.95)
+    first, again, other = (call(run, text, *options, "--seed", seed)[0] for seed in (5, 5, 6))
+    assert first == again != other
+    assert call(run, text, "--ensemble", run)[0] == call(run, text)[0]
+
+
+def test_long_lines_are_split_and_said_once(run: Path) -> None:
+    long = " ".join(["one red dog."] * 30)
+    out, said = call(run, given=f"{long}\ntwo\n{long}\n".encode())
+    assert len(out.splitlines()) == 3
+    assert said.count("in parts") == 1
+
+
+def test_line_breaks_in_a_translation_keep_the_lines(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from heedful.data.tokeniser import Tokeniser
+
+    plain = Tokeniser.decode
+    monkeypatch.setattr(
+        Tokeniser, "decode", lambda self, ids: plain(self, ids).replace("s", "\r\n")
+    )
+    out, said = call(run, given=b"one one\none\n")
+    assert out.count(b"\n") == 2
+    assert b"\r" not in out
+    assert "2 translations had a line break" in said
+    found = [json.loads(line) for line in call(run, "--json", given=b"one\n")[0].splitlines()]
+    assert "\r\n" in found[0]["text"]
+
+
+CATALOGUE = """msgid ""
+msgstr ""
+"Content-Type: text/plain; charset=UTF-8\\n"
+"Language: de\\n"
+
+# kept
+msgid "one red dog"
+msgstr ""
+
+msgid "two"
+msgstr "zwo"
+"""
+MEMORY = """<?xml version="1.0" encoding="UTF-8"?>
+<tmx version="1.4"><header creationtool="x" creationtoolversion="1" segtype="sentence"
+ o-tmf="x" adminlang="en" srclang="en" datatype="plaintext"/>
+<body>
+<tu><tuv xml:lang="en-US"><seg>one cat</seg></tuv></tu>
+</body></tmx>
+"""
+
+
+def test_documents_come_back_filled(run: Path, tmp_path: Path) -> None:
+    translated = call(run, given=b"one red dog\none cat\n")[0].decode().splitlines()
+    (tmp_path / "m.po").write_text(CATALOGUE)
+    call(run, tmp_path / "m.po", "--output", tmp_path / "filled.po")
+    filled = (tmp_path / "filled.po").read_text()
+    assert f'msgid "one red dog"\nmsgstr "{translated[0]}"' in filled
+    assert "# kept\n" in filled
+    assert 'msgid "two"\nmsgstr "zwo"\n' in filled
+    assert call(run, tmp_path / "m.po")[0].decode() == filled
+    (tmp_path / "m.tmx").write_text(MEMORY)
+    memory = call(run, tmp_path / "m.tmx")[0].decode()
+    assert f"<seg>{translated[1]}</seg>" in memory
+    with pytest.raises(UserError, match="are for text"):
+        call(run, tmp_path / "m.po", "--json")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["filled.po", "m.po", "m.tmx"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--beam", 3, "--nbest", 4], "beam of at least 4"),
+        (["--beam", 0], "'beam' = 0"),
+        (["--temperature", 0.5], "for sampling"),
+        (["--sample", "--top-p", 2], "'top_p' = 2"),
+        (["--json", "--scores"], "leave it out"),
+        (["--output", "."], "is a folder"),
+        (["--output", "x", "--alignments", "x"], "give two files"),
+        (["--device", "tpu"], "unknown device"),
+        (["--threads", 0], "at least 1"),
+        (["--ensemble", "nowhere"], "nowhere"),
+    ],
+)
+def test_wrong_options_stop_before_translating(
+    run: Path, text: Path, options: list[object], message: str
+) -> None:
+    with pytest.raises(UserError, match=message) as error:
+        call(run, text, *options)
+    assert "\n" not in str(error.value)
+
+
+def test_wrong_input_leaves_no_output(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "bad.txt").write_bytes(b"one\nt\xffwo\n")
+    for name, message in (("absent.txt", "absent.txt"), ("bad.txt", "bad.txt:2")):
+        with pytest.raises(UserError, match=message):
+            call(run, tmp_path / name, "--output", tmp_path / "out.txt")
+    with pytest.raises(UserError, match="norun"):
+        call(tmp_path / "norun", tmp_path / "bad.txt")
+    assert [path.name for path in tmp_path.iterdir()] == ["bad.txt"]
+
+
+def test_a_pipe_is_answered_while_it_is_open_and_can_be_interrupted(
+    run: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", *PROGRAM, str(run), "--alignments", str(tmp_path / "links")]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(command, **pipes) as process:
+        for line in (b"one red dog\n", b"\n", b"two\n"):
+            process.stdin.write(line)
+            process.stdin.flush()
+            answer = process.stdout.readline()  # would wait for ever, if it were not flushed
+            assert (answer == b"\n") == (line == b"\n")
+        process.send_signal(signal.SIGINT)
+        rest, said = process.communicate(timeout=60)
+    assert process.returncode not in (0, 2)
+    assert rest == b""
+    assert b"Traceback" not in said
+    assert list(tmp_path.iterdir()) == []
