@@ -88,6 +88,11 @@ def test_convert_to_aligned_and_packed_files_and_back(memory: Path, tmp_path: Pa
     assert english.read_bytes() == first
 
 
+def test_carriage_returns_at_the_end_do_not_vanish_unsaid(tmp_path: Path) -> None:
+    paths = [tmp_path / "a", tmp_path / "b"]
+    assert write_pairs([Pair("a\r", "b")], paths).changed.total() == 1
+
+
 TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\ufeff"), max_size=8)
 
 

@@ -17,6 +17,7 @@ from lxml import etree
 from heedful.basics.errors import UserError
 from heedful.data.documents import Document, open_document
 from heedful.data.readers import read_pairs
+from heedful.data.readers.markup import write_segment
 
 django = importlib.util.find_spec("django")
 needs_django = pytest.mark.skipif(django is None, reason="Django, whose catalogues are read here")
@@ -218,6 +219,19 @@ def test_inline_codes_that_do_not_match_become_text(
     said = capsys.readouterr().err
     assert "1 translations have other inline codes" in said
     assert "1 characters that XML cannot hold" in said
+
+
+@pytest.mark.parametrize(
+    ("translation", "xml", "matched"),
+    [
+        ("<g>a</g><x/><x/>", "&lt;g&gt;a&lt;/g&gt;&lt;x/&gt;&lt;x/&gt;", False),
+        ("none", "none", False),
+        ("<g>a</g> <x/>", "<g>a</g> <x/>", True),
+        ("</g><x/><g>", "&lt;/g&gt;&lt;x/&gt;&lt;g&gt;", False),
+    ],
+)
+def test_codes_must_come_as_often_and_nested(translation: str, xml: str, matched: bool) -> None:
+    assert write_segment(translation, ["<g>", "</g>", "<x/>"]) == (xml, matched)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "iso-8859-1", "gb18030", "utf-8-sig"])

@@ -4,6 +4,7 @@ import gzip
 import os
 import subprocess
 import sys
+import threading
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
@@ -61,11 +62,15 @@ def test_a_pipe_is_not_waited_for() -> None:
     ) as child:
         assert child.stdin is not None
         assert child.stdout is not None
+        # A reader that waits for more would wait for ever.
+        watchdog = threading.Timer(30, child.kill)
+        watchdog.start()
         for word in (b"one", b"two"):
             child.stdin.write(word + b"\n")
             child.stdin.flush()
             assert child.stdout.readline() == word.upper() + b"\n"
         child.stdin.close()
+        watchdog.cancel()
 
 
 def test_blocks_hold_what_is_there(tmp_path: Path) -> None:
