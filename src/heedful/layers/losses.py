@@ -66,13 +66,17 @@ class _CrossEntropy(Function):
             rows = slice(first, first + _CHUNK)
             logits = F.linear(states[rows], table).to(wide)  # [n, V]
             label = labels[rows].unsqueeze(1)
-            log_total = logits.logsumexp(1, keepdim=True)
-            at_label = log_total - logits.gather(1, label)
-            everywhere = vocabulary * log_total - logits.sum(1, keepdim=True)
-            exact += at_label.sum()
-            smooth += ((1 - smoothing) * at_label + smoothing / vocabulary * everywhere).sum()
+            logits -= logits.amax(1, keepdim=True)
+            at_label, sum_of_logits = logits.gather(1, label), logits.sum(1, keepdim=True)
+            # One exponential a logit serves the loss and, divided by the sum, the gradient.
+            total = logits.exp_().sum(1, keepdim=True)
+            log_total = total.log()
+            surprise = log_total - at_label
+            everywhere = vocabulary * log_total - sum_of_logits
+            exact += surprise.sum()
+            smooth += ((1 - smoothing) * surprise + smoothing / vocabulary * everywhere).sum()
             # From here the logits become their own gradient: softmax − true distribution.
-            logits = logits.sub_(log_total).exp_()
+            logits /= total
             if smoothing:
                 logits -= smoothing / vocabulary
             logits.scatter_add_(1, label, torch.full_like(at_label, smoothing - 1))
