@@ -136,6 +136,17 @@ def test_gold_links_of_the_test_set_are_scored(folder: Path, tmp_path: Path) -> 
     assert "link '3-4' is out of range" in refused("evaluate", folder / "good", *arguments)
 
 
+def test_settings_out_of_range_are_refused_before_anything_runs(
+    folder: Path, tmp_path: Path
+) -> None:
+    run = folder / "good"
+    assert "beam" in refused("evaluate", run, "--beam", 0)
+    assert "--threads 0" in refused("evaluate", run, "--threads", 0)
+    assert "beam" in refused("plot", run, "dog", "--beam", 0)
+    assert "--threads 0" in refused("plot", run, "dog", "--threads", 0)
+    assert str(tmp_path) in refused("evaluate", run, "--output", tmp_path)
+
+
 def test_files_of_any_system_are_scored_without_a_run(tmp_path: Path) -> None:
     (tmp_path / "hyp").write_text("a b c d\ne f\n")
     (tmp_path / "ref").write_text("a b c d\ne g\n")
@@ -167,6 +178,7 @@ def test_links_alone_are_scored() -> None:
         (["--hypotheses", "x"], "needs --references"),
         (["--hypotheses", "x", "--references", "y", "--gold", "g"], "needs --links"),
         (["--links", "x"], "needs --gold"),
+        (["--hypotheses", "x", "--references", "y", "--output", "z"], "--output is for a run's"),
         (["run", "--sources", "x"], "--sources is for scoring files"),
         (["--hypotheses", "x", "--references", "y", "--metrics", "bleu,rouge"], "use some of"),
         (["--gold", "x", "--links", "y", "--indexing", "3"], "use auto, 0 or 1"),

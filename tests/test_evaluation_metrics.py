@@ -79,6 +79,16 @@ def test_sums_over_parts_give_the_score_of_the_part() -> None:
     assert statistics.subset(rows).score().score == pytest.approx(expected)
 
 
+def test_sentences_alone_score_as_sacrebleus_sentences() -> None:
+    for name, metric in (("bleu", BLEU(effective_order=True)), ("chrf", CHRF()), ("ter", TER())):
+        ours = collect(name, GOOD, REFERENCES).by_sentence().sentence_values()
+        theirs = [
+            metric.sentence_score(one, [two]).score
+            for one, two in zip(GOOD, REFERENCES, strict=True)
+        ]
+        assert ours == pytest.approx(theirs)
+
+
 @pytest.mark.parametrize(
     ("hypotheses", "references", "tokenise", "says"),
     [

@@ -103,6 +103,8 @@ def evaluate(
 
         heedful evaluate --hypotheses out.de --references test.de --sources test.en
     """
+    from heedful.inference.files import check_output
+
     files = {
         "--hypotheses": hypotheses,
         "--references": references,
@@ -111,6 +113,9 @@ def evaluate(
         "--links": links,
     }
     _check_choice(run, files, gold)
+    if output is not None and run is None:
+        raise UserError("--output is for a run's translations; these stand in a file already")
+    check_output(output)
     if indexing not in ("auto", "0", "1"):
         raise UserError(f"--indexing {indexing}: use auto, 0 or 1")
     if gold is not None and links is not None and hypotheses is None:
@@ -121,10 +126,7 @@ def evaluate(
         texts = _texts_of_files(files, gold, indexing)
     else:
         chosen = {"device": device, "precision": precision, "checkpoint": checkpoint}
-        if threads is not None:
-            import torch
-
-            torch.set_num_threads(threads)
+        _use_threads(threads)
         texts = _texts_of_runs(run, against, (data, source, target), beam, gold, indexing, chosen)
     if output is not None:
         _write_outputs(output, texts.outputs)
@@ -184,6 +186,16 @@ def _settings(
     )
 
 
+def _use_threads(threads: int | None) -> None:
+    if threads is None:
+        return
+    if threads < 1:
+        raise UserError(f"--threads {threads}: at least 1 is needed")
+    import torch
+
+    torch.set_num_threads(threads)
+
+
 def _open(run: Path) -> "Run":
     from heedful.runs import open_run
 
@@ -221,6 +233,9 @@ def _texts_of_runs(
     chosen: dict[str, Any],
 ) -> _Texts:
     from heedful.basics.progress import progress
+    from heedful.basics.settings import check
+    from heedful.decoding import SearchOptions
+    from heedful.runs import load_translator
 
     pairs = _test_pairs(_open(run), *corpus)
     sources = [pair.source for pair in pairs]
@@ -231,11 +246,10 @@ def _texts_of_runs(
     alignment = None
     facts: dict[str, Any] = {"data": corpus[0] or "test set of the run"}
     for path in [run] if against is None else [run, against]:
-        from heedful.decoding import SearchOptions
-        from heedful.runs import load_translator
-
         recipe = _open(path).recipe.evaluation
-        options = SearchOptions(beam=beam or recipe.beam, length_penalty=recipe.length_penalty)
+        width = recipe.beam if beam is None else beam
+        search = {"beam": width, "length_penalty": recipe.length_penalty}
+        options = check(SearchOptions, search, "heedful evaluate")
         translator = load_translator([path], **chosen)
         with progress(f"translating with {path}", len(sources), "sentences") as advance:
             translations = translator.translate(sources, options=options, advance=advance)

@@ -8,6 +8,7 @@ import typer
 from heedful.basics.errors import UserError
 
 if TYPE_CHECKING:
+    from heedful.decoding import SearchOptions
     from heedful.inference import Translator
 
 
@@ -52,10 +53,12 @@ def plot(
 
         heedful plot runs/en-de --curves --output curves.png
     """
+    from heedful.inference.files import check_output
     from heedful.viewing.figures import check_format
 
     if output is not None:
         check_format(output)
+    check_output(output)
     if curves:
         _plot_curves(run, sentence, output)
         return
@@ -63,14 +66,20 @@ def plot(
         raise UserError('nothing to draw: give a sentence in quotes ("…"), or --curves')
     if not sentence.strip():
         raise UserError("the sentence is empty; give a text to look at")
-    if threads is not None:
-        import torch
+    if threads is not None and threads < 1:
+        raise UserError(f"--threads {threads}: at least 1 is needed")
+    import torch
 
-        torch.set_num_threads(threads)
+    from heedful.basics.settings import check
+    from heedful.decoding import SearchOptions
     from heedful.runs import load_translator, open_run
 
+    if threads is not None:
+        torch.set_num_threads(threads)
     recipe = open_run(run).recipe.evaluation
-    search: dict[str, Any] = {"beam": beam or recipe.beam, "length_penalty": recipe.length_penalty}
+    width = recipe.beam if beam is None else beam
+    given = {"beam": width, "length_penalty": recipe.length_penalty}
+    search = check(SearchOptions, given, "heedful plot")
     translator = load_translator([run], device=device, precision=precision, checkpoint=checkpoint)
     if tokens or heads or layer is not None or name is not None:
         _plot_tokens(translator, sentence, target, output, search, (heads, layer, name))
@@ -101,13 +110,12 @@ def _plot_words(
     sentence: str,
     target: str | None,
     output: Path | None,
-    search: dict[str, Any],
+    search: "SearchOptions",
 ) -> None:
-    from heedful.decoding import SearchOptions
     from heedful.evaluation.forced_alignment import align_translations
 
     if target is None:
-        found = translator.translate([sentence], options=SearchOptions(**search), alignments=True)
+        found = translator.translate([sentence], options=search, alignments=True)
         target, alignment = found[0].text, found[0].alignment
     else:
         alignment = align_translations(translator, [sentence], [target])[0]
@@ -121,15 +129,14 @@ def _plot_tokens(
     sentence: str,
     target: str | None,
     output: Path | None,
-    search: dict[str, Any],
+    search: "SearchOptions",
     which: tuple[bool, int | None, str | None],
 ) -> None:
-    from heedful.decoding import SearchOptions
     from heedful.viewing.figures import save_figure
     from heedful.viewing.trace_view import cross_maps, map_rows, trace_figure
 
     heads, layer, name = which
-    seen = translator.trace(sentence, target, options=SearchOptions(**search))
+    seen = translator.trace(sentence, target, options=search)
     if name == "?":
         print("\n".join(each.name for each in seen.maps))
         return

@@ -7,7 +7,13 @@ from typing import Literal
 
 from heedful.basics.errors import UserError
 from heedful.evaluation.metrics import Score, score_statistics
-from heedful.evaluation.statistics import DEFAULT_SEED, MetricName, check_parallel, collect
+from heedful.evaluation.statistics import (
+    DEFAULT_SEED,
+    MetricName,
+    SentenceStatistics,
+    check_parallel,
+    collect,
+)
 
 LengthUnit = Literal["words", "characters"]
 WORD_BOUNDS = (5, 10, 15, 20, 30, 40, 60)
@@ -112,8 +118,27 @@ def score_by_length(
     Raises:
         UserError: the counts differ, there is nothing to score, or the bounds do not rise.
     """
-    check_parallel(hypotheses, references)
-    _check_sources(sources, hypotheses)
+    statistics = [
+        collect(name, hypotheses, references, tokenise=tokenise, lowercase=lowercase)
+        for name in metrics
+    ]
+    return bucket_statistics(
+        sources, statistics, unit=unit, bounds=bounds, bootstrap=bootstrap, seed=seed
+    )
+
+
+def bucket_statistics(
+    sources: Sequence[str],
+    statistics: Sequence[SentenceStatistics],
+    *,
+    unit: LengthUnit | None = None,
+    bounds: Sequence[int] | None = None,
+    bootstrap: int = 1000,
+    seed: int = DEFAULT_SEED,
+) -> list[LengthBucket]:
+    """As :func:`score_by_length`, from statistics collected before."""
+    for each in statistics:
+        _check_sources(len(sources), len(each.values))
     unit = unit or natural_unit(sources)
     bounds = bounds or (WORD_BOUNDS if unit == "words" else CHARACTER_BOUNDS)
     if list(bounds) != sorted(set(bounds)) or bounds[0] < 1:
@@ -122,10 +147,6 @@ def score_by_length(
     for index, source in enumerate(sources):
         length = len(source.split()) if unit == "words" else len(source.strip())
         rows[sum(length > bound for bound in bounds)].append(index)
-    statistics = [
-        collect(name, hypotheses, references, tokenise=tokenise, lowercase=lowercase)
-        for name in metrics
-    ]
     return [
         LengthBucket(
             shortest=bounds[place - 1] + 1 if place else min(1, _shortest(sources, chosen)),
@@ -155,16 +176,20 @@ def rank_sentences(
     Raises:
         UserError: the counts differ or there is nothing to score.
     """
-    check_parallel(hypotheses, references)
-    by_chrf = collect("chrf", hypotheses, references, lowercase=lowercase).sentence_values()
-    by_bleu = collect(
-        "bleu",
-        hypotheses,
-        references,
-        tokenise=tokenise,
-        lowercase=lowercase,
-        effective_order=True,
-    ).sentence_values()
+    chrf = collect("chrf", hypotheses, references, lowercase=lowercase)
+    bleu = collect("bleu", hypotheses, references, tokenise=tokenise, lowercase=lowercase)
+    return rank_statistics(hypotheses, references, chrf, bleu)
+
+
+def rank_statistics(
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    chrf_statistics: SentenceStatistics,
+    bleu_statistics: SentenceStatistics,
+) -> list[SentenceScore]:
+    """As :func:`rank_sentences`, from statistics collected before."""
+    by_chrf = chrf_statistics.by_sentence().sentence_values()
+    by_bleu = bleu_statistics.by_sentence().sentence_values()
     ranked = [
         SentenceScore(index, chrf, bleu)
         for index, (chrf, bleu) in enumerate(zip(by_chrf, by_bleu, strict=True))
@@ -190,7 +215,7 @@ def find_faults(
         UserError: the counts differ or there is nothing to look at.
     """
     check_parallel(hypotheses, references)
-    _check_sources(sources, hypotheses)
+    _check_sources(len(sources), len(hypotheses))
     triples = [
         (" ".join(source.split()), " ".join(hypothesis.split()), " ".join(reference.split()))
         for source, hypothesis, reference in zip(sources, hypotheses, references, strict=True)
@@ -236,10 +261,10 @@ def repeats_itself(text: str) -> bool:
     return _LOOPED_CHARACTERS.search(text) is not None
 
 
-def _check_sources(sources: Sequence[str], hypotheses: Sequence[str]) -> None:
-    if len(sources) != len(hypotheses):
+def _check_sources(sources: int, hypotheses: int) -> None:
+    if sources != hypotheses:
         raise UserError(
-            f"{len(sources)} sources but {len(hypotheses)} hypotheses; "
+            f"{sources} sources but {hypotheses} hypotheses; "
             "give one source line for each hypothesis, in the same order"
         )
 

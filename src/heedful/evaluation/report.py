@@ -10,13 +10,20 @@ from heedful.evaluation.breakdown import (
     Faults,
     LengthBucket,
     SentenceScore,
+    bucket_statistics,
     find_faults,
-    rank_sentences,
-    score_by_length,
+    rank_statistics,
 )
-from heedful.evaluation.metrics import Score, score_corpus
-from heedful.evaluation.significance import Comparison, compare_systems
-from heedful.evaluation.statistics import DEFAULT_SEED, METRICS, MetricName
+from heedful.evaluation.metrics import Score, score_statistics
+from heedful.evaluation.significance import Comparison, compare_statistics
+from heedful.evaluation.statistics import (
+    DEFAULT_SEED,
+    METRICS,
+    MetricName,
+    SentenceStatistics,
+    check_parallel,
+    collect,
+)
 
 
 @dataclass(frozen=True)
@@ -230,33 +237,30 @@ def build_report(
     Raises:
         UserError: counts differ, or there is nothing to score.
     """
-    common: dict[str, Any] = {
-        "tokenise": settings.tokenise,
-        "lowercase": settings.lowercase,
-        "seed": settings.seed,
-    }
-    scores = score_corpus(
-        hypotheses,
-        references,
-        metrics=settings.metrics,
-        bootstrap=settings.bootstrap,
-        **common,
-    )
+    check_parallel(hypotheses, references)
+    # Reading the texts costs far more than all sums: every metric reads each output once.
+    own = _Collected(hypotheses, references, settings)
+    scores = [
+        score_statistics(own[name], settings.bootstrap, settings.seed) for name in settings.metrics
+    ]
     comparisons = []
     if against_hypotheses is not None:
-        comparisons = compare_systems(
-            hypotheses, against_hypotheses, references, metrics=settings.metrics, **common
-        )
+        other = _Collected(against_hypotheses, references, settings)
+        comparisons = [
+            compare_statistics(own[name], other[name], seed=settings.seed)
+            for name in settings.metrics
+        ]
     buckets = []
     if settings.by_length and sources is not None:
-        buckets = score_by_length(
-            sources, hypotheses, references, bootstrap=settings.bootstrap, **common
+        buckets = bucket_statistics(
+            sources,
+            [own["bleu"], own["chrf"]],
+            bootstrap=settings.bootstrap,
+            seed=settings.seed,
         )
     ranked: list[SentenceScore] = []
     if settings.sentences > 0:
-        ranked = rank_sentences(
-            hypotheses, references, tokenise=settings.tokenise, lowercase=settings.lowercase
-        )
+        ranked = rank_statistics(hypotheses, references, own["chrf"], own["bleu"])
 
     def example(ranked_one: SentenceScore) -> Example:
         index = ranked_one.index
@@ -284,6 +288,23 @@ def build_report(
         best=[example(each) for each in reversed(ranked[shown:][-shown:])] if shown else [],
         alignment=alignment,
     )
+
+
+class _Collected:
+    """Statistics of one output, each metric's read when it is first asked for."""
+
+    def __init__(
+        self, hypotheses: Sequence[str], references: Sequence[str], settings: ReportSettings
+    ) -> None:
+        self._texts = hypotheses, references
+        self._settings = settings
+        self._found: dict[str, SentenceStatistics] = {}
+
+    def __getitem__(self, name: MetricName) -> SentenceStatistics:
+        if name not in self._found:
+            tokenise, lowercase = self._settings.tokenise, self._settings.lowercase
+            self._found[name] = collect(name, *self._texts, tokenise=tokenise, lowercase=lowercase)
+        return self._found[name]
 
 
 def _example_table(title: str, examples: list[Example]) -> ReportTable:

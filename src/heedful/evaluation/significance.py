@@ -89,18 +89,22 @@ def compare_systems(
     for name in metrics:
         one = collect(name, first, references, tokenise=tokenise, lowercase=lowercase)
         two = collect(name, second, references, tokenise=tokenise, lowercase=lowercase)
-        found.append(_compare(one, two, resamples, trials, seed, level))
+        found.append(
+            compare_statistics(one, two, resamples=resamples, trials=trials, seed=seed, level=level)
+        )
     return found
 
 
-def _compare(
+def compare_statistics(
     one: SentenceStatistics,
     two: SentenceStatistics,
-    resamples: int,
-    trials: int,
-    seed: int,
-    level: float,
+    *,
+    resamples: int = 1000,
+    trials: int = 10_000,
+    seed: int = DEFAULT_SEED,
+    level: float = 0.05,
 ) -> Comparison:
+    """Compare two systems by statistics of one metric, collected before."""
     score_one, score_two = one.score(), two.score()
     seen = abs(float(score_one.score) - float(score_two.score))
     by_resampling = _bootstrap_p(one, two, seen, resamples, seed)
@@ -134,12 +138,12 @@ def _bootstrap_p(
 def _randomisation_p(
     one: SentenceStatistics, two: SentenceStatistics, seen: float, trials: int, seed: int
 ) -> float:
-    total = one.values.sum(0) + two.values.sum(0)
+    of_two = two.values.sum(0)
+    total = one.values.sum(0) + of_two
+    change = one.values - two.values
     differences = []
     for swaps in draw_swaps(len(one.values), trials, seed):
-        kept = swaps.astype(np.float64)
-        mixed = kept @ one.values + (1.0 - kept) @ two.values
-        for row in mixed:
+        for row in of_two + swaps.astype(np.float64) @ change:
             differences.append(abs(one.value_of_sum(row) - two.value_of_sum(total - row)))
     return _p_value(np.array(differences), seen)
 

@@ -7,6 +7,7 @@ texts again.
 Letters: `N` sentences, `S` statistics of one sentence, `R` resamples.
 """
 
+import copy
 import difflib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,17 @@ class SentenceStatistics:
         """The score of each sentence alone."""
         return [self.value_of_sum(row) for row in self.values]
 
+    def by_sentence(self) -> "SentenceStatistics":
+        """The same statistics, scored as single sentences need it.
+
+        That is BLEU over the n-gram orders that occur; the other metrics are as they were.
+        """
+        if not isinstance(self.metric, BLEU):
+            return self
+        metric = copy.copy(self.metric)
+        metric.effective_order = True
+        return SentenceStatistics(metric, self.values)
+
     def subset(self, rows: Sequence[int]) -> "SentenceStatistics":
         """The statistics of some sentences."""
         return SentenceStatistics(self.metric, self.values[np.asarray(rows, dtype=np.intp)])
@@ -108,7 +120,6 @@ def collect(
     *,
     tokenise: str = "13a",
     lowercase: bool = False,
-    effective_order: bool = False,
 ) -> SentenceStatistics:
     """Read the texts once and keep each sentence's statistics.
 
@@ -118,7 +129,6 @@ def collect(
         references: right translations, as many.
         tokenise: sacrebleu's tokeniser for BLEU (``13a``, ``none``, ``intl``, ``zh``, ``char``, …).
         lowercase: compare in lower case (TER always does, as sacrebleu's default).
-        effective_order: BLEU over the n-gram orders that occur, for single sentences.
 
     Raises:
         UserError: the counts differ, there is nothing to score, or the tokeniser is not to be had.
@@ -126,7 +136,7 @@ def collect(
     check_parallel(hypotheses, references)
     metric: SacrebleuMetric
     if name == "bleu":
-        metric = _bleu(tokenise, lowercase, effective_order)
+        metric = _bleu(tokenise, lowercase)
     elif name == "chrf":
         metric = CHRF(lowercase=lowercase)
     elif name == "ter":
@@ -152,7 +162,7 @@ def check_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> None
         raise UserError("nothing to score: there are no sentences; give a test set with some")
 
 
-def _bleu(tokenise: str, lowercase: bool, effective_order: bool) -> BLEU:
+def _bleu(tokenise: str, lowercase: bool) -> BLEU:
     known = list(BLEU.TOKENIZERS)
     if tokenise not in known:
         near = difflib.get_close_matches(tokenise, known, n=1, cutoff=0.5)
@@ -160,9 +170,7 @@ def _bleu(tokenise: str, lowercase: bool, effective_order: bool) -> BLEU:
         raise UserError(f"unknown tokeniser '{tokenise}' for BLEU; {hint}")
     try:
         # `force` only silences sacrebleu's own warning about texts that look tokenised already.
-        return BLEU(
-            tokenize=tokenise, lowercase=lowercase, effective_order=effective_order, force=True
-        )
+        return BLEU(tokenize=tokenise, lowercase=lowercase, force=True)
     except (ImportError, RuntimeError, OSError) as error:
         reason = str(error).strip().split("\n")[0]
         raise UserError(
