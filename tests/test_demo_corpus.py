@@ -26,7 +26,7 @@ LANGUAGES = [
     ("he", "ru"),
     ("vo", "fa"),
     ("hu", "vi"),
-    ("ast", "bg"),
+    ("so", "en"),  # "6 maalmood" would be both "6 days" and "in 6 days"
 ]
 
 

@@ -293,7 +293,8 @@ class CldrPairs:
             _list_topic("territories", 6, _TERRITORIES, source, target),
             _list_topic("languages", 4, _LANGUAGES, source, target),
         ]
-        usable = [self._usable(topic) for topic in topics]
+        taken: dict[str, str] = {}
+        usable = [self._usable(topic, taken) for topic in topics]
         self._topics = [item for item in usable if item.forms]
         self._weights = [item.topic.weight for item in self._topics]
 
@@ -302,14 +303,22 @@ class CldrPairs:
         """The names of the topics that the pair of locales has."""
         return [item.topic.name for item in self._topics]
 
-    def _usable(self, topic: Topic) -> _Usable:
+    def _usable(self, topic: Topic, taken: dict[str, str]) -> _Usable:
+        """Leave out the forms without data, and those that say something else in another topic.
+
+        `taken` holds what the topics before this one write, and is added to.
+        """
         written: list[tuple[Form, list[Pair]]] = []
         for form in topic.forms:
             pairs = [
                 Pair(form(probe, self._source), form(probe, self._target)) for probe in topic.probes
             ]
-            if pairs and all(pair.source and pair.target for pair in pairs):
+            complete = all(pair.source and pair.target for pair in pairs)
+            if pairs and complete and all(taken.get(a, b) == b for a, b in pairs):
                 written.append((form, pairs))
+        for _, pairs in written:
+            for pair in pairs:
+                taken.setdefault(pair.source, pair.target)
         rivals: list[list[Form]] = []
         for index, (_, pairs) in enumerate(written):
             rivals.append(
