@@ -59,11 +59,13 @@ def _price(random: Random, english_locale: Locale, german_locale: Locale) -> Pai
     phrase = NounPhrase(random.choice(_GOODS), "the", random.random() < 0.3)
     amount = draw_money(random)
     verbs = Both("cost", "kosten") if phrase.plural else Both("costs", "kostet")
+    english_price, german_price = (
+        money_text(amount, "EUR", "standard", locale) or money_text(amount, "EUR", "name", locale)
+        for locale in (english_locale, german_locale)
+    )
     return Pair(
-        f"{english.nominal(phrase)} {verbs.english} "
-        f"{money_text(amount, 'EUR', 'standard', english_locale)}.",
-        f"{german.nominal(phrase, 'nominative')} {verbs.german} "
-        f"{money_text(amount, 'EUR', 'standard', german_locale)}.",
+        f"{english.nominal(phrase)} {verbs.english} {english_price}.",
+        f"{german.nominal(phrase, 'nominative')} {verbs.german} {german_price}.",
     )
 
 
