@@ -126,6 +126,26 @@ def test_no_gradient_at_all_where_everything_is_masked(kind: str, watched: bool)
         assert part.grad.eq(0).all()
 
 
+@every_score
+def test_masked_rows_pass_anomaly_detection(kind: str) -> None:
+    """No NaN arises within the backward pass either, only to be masked later."""
+    attention = Attention(SCORES[kind]().double())
+    with torch.autograd.set_detect_anomaly(True):
+        for watched in (False, True):
+            mask = masks.padding(torch.tensor([0, 2]))
+            run(attention, watched, *inputs(2, 3, 2), mask=mask).sum().backward()
+
+
+@every_score
+def test_a_flat_mask_is_one_for_all_queries(kind: str) -> None:
+    attention = Attention(SCORES[kind]().double())
+    parts = inputs(2, 3, 2, 2)
+    for flat in (torch.tensor([True, False, True]), torch.tensor(False), torch.tensor(True)):
+        expected = run(attention, False, *parts, mask=flat.expand(2, 2, 2, 3))
+        for watched in (False, True):
+            torch.testing.assert_close(run(attention, watched, *parts, mask=flat), expected)
+
+
 def test_no_keys_and_no_queries() -> None:
     for kind, watched in itertools.product(SCORES, (False, True)):
         attention = Attention(SCORES[kind]().double())
