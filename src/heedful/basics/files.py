@@ -58,6 +58,15 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(beside, ignore_errors=True)
 
 
+def remove_leftovers(folder: Path) -> None:
+    """Delete what a process that was killed in the middle of a write has left in ``folder``."""
+    for path in folder.glob(".*.part"):
+        if path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)
+
+
 def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
     with atomic_file(path) as file:

@@ -20,7 +20,7 @@ from heedful.viewing.heatmap import alignment_figure
 from heedful.viewing.terminal import render_alignment
 
 SIZES = {"train": 24_000, "validation": 300, "test": 500}
-STEPS = 1600
+STEPS = 1200
 
 
 def demonstrate(

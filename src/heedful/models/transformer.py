@@ -201,8 +201,9 @@ class Transformer(PairModel):
 
     @property
     def alignment(self) -> AlignmentSource:
-        """The last layer but one, all heads, at the step where the target word is predicted."""
-        layer = max(0, len(self.decoder) - 2)
+        """The last layer but one (the last of two), all heads, where the word is predicted."""
+        layers = len(self.decoder)
+        layer = layers - 2 if layers > 2 else layers - 1
         return AlignmentSource(f"decoder.{layer}.cross_attention", heads=None, shift=0)
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:

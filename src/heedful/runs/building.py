@@ -9,7 +9,6 @@ from heedful.basics.device import choose_device, has_fast_bfloat16
 from heedful.basics.errors import UserError
 from heedful.data.batching import TokenBatches
 from heedful.data.shards import EncodedCorpus
-from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
@@ -113,6 +112,7 @@ def load_translator(
         tokenisers,
         device=chosen_device,
         precision=choose_precision(precision, chosen_device),
+        options=search_options(runs[0].recipe.evaluation),
         source_language=runs[0].recipe.data.source,
         target_language=runs[0].recipe.data.target,
     )
@@ -129,8 +129,3 @@ def require_same_vocabulary(one: Run, other: Run) -> None:
 
 def _fingerprint(run: Run) -> str:
     return str(run.facts["vocabulary"]["fingerprint"])
-
-
-def start_tokenisers(start: Run) -> Tokenisers:
-    """The tokenisers that a run which starts from ``start`` goes on with."""
-    return start.tokenisers()

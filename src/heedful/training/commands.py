@@ -6,6 +6,7 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.data.subwords import VocabularyTooLargeError
 from heedful.runs.choosing import choose_recipe
 from heedful.runs.recipe import check_recipe, read_recipe, with_overrides
 from heedful.runs.run import open_run
@@ -30,8 +31,18 @@ def train_from_command(
     tables, where, folder = _tables(recipe, out, data, source, target)
     if start_from is not None:
         tables = _as_started_from(tables, start_from, has_model="model" in tables and bool(recipe))
-    tables = with_overrides(tables, overrides)
-    return train(check_recipe(tables, where), out, data=folder, start_from=start_from)
+    checked = check_recipe(with_overrides(tables, overrides), where)
+    try:
+        return train(checked, out, data=folder, start_from=start_from)
+    except VocabularyTooLargeError as error:
+        asked = any(override.startswith("tokeniser.vocabulary") for override in overrides)
+        if recipe is not None or asked:
+            raise
+        # Nobody asked for this size: it was chosen before the corpus was looked at so closely.
+        smaller = f"tokeniser.vocabulary={error.supported}"
+        notice(f"the corpus supports a vocabulary of {error.supported:,}: taken")
+        checked = check_recipe(with_overrides(tables, [*overrides, smaller]), where)
+        return train(checked, out, data=folder, start_from=start_from)
 
 
 def _tables(

@@ -8,7 +8,7 @@ import torch
 
 from heedful.basics.device import choose_device, keep_freed_memory
 from heedful.basics.errors import UserError
-from heedful.basics.files import cannot_write, write_text
+from heedful.basics.files import cannot_write, remove_leftovers, write_text
 from heedful.models import PairModel
 from heedful.runs.building import build_run_model, build_task, choose_precision
 from heedful.runs.checkpoints import (
@@ -60,6 +60,8 @@ def train(
     keep_freed_memory()
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
+    for place in (folder, folder / "data", folder / "tokeniser", folder / "checkpoints"):
+        remove_leftovers(place)
     run = _open_or_prepare(folder, recipe, data_folder, start_from)
     return _train(run, recipe, start_from, device, precision)
 
