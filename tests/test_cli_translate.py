@@ -45,10 +45,6 @@ validate_every = 120
 checkpoint_every = 120
 threads = 1
 """
-PROGRAM = (
-    "from heedful.cli import main, translate; translate.register(main.app); main.main()",
-    "translate",
-)
 LINES = ["one red dog", "", "cat sees dog", "  ", "two cat"]
 
 torch.set_num_threads(1)
@@ -240,7 +236,8 @@ def test_wrong_input_leaves_no_output(run: Path, tmp_path: Path) -> None:
 def test_a_pipe_is_answered_while_it_is_open_and_can_be_interrupted(
     run: Path, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-c", *PROGRAM, str(run), "--alignments", str(tmp_path / "links")]
+    links = str(tmp_path / "links")
+    command = [sys.executable, "-m", "heedful", "translate", str(run), "--alignments", links]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:
         for line in (b"one red dog\n", b"\n", b"two\n"):
