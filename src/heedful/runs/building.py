@@ -7,6 +7,7 @@ import torch
 
 from heedful.basics.device import choose_device, has_fast_bfloat16
 from heedful.basics.errors import UserError
+from heedful.basics.notices import once
 from heedful.data.batching import TokenBatches
 from heedful.data.shards import EncodedCorpus
 from heedful.decoding import SearchOptions
@@ -49,7 +50,7 @@ def build_task(
         model,
         TokenBatches(EncodedCorpus.open(run.train_folder), training.batch_tokens),
         run.pairs("validation"),
-        Translator([model], tokenisers, device=device),
+        Translator([model], tokenisers, device=device, say=once()),
         options=search_options(evaluation),
         device=device,
         label_smoothing=training.label_smoothing,
