@@ -11,7 +11,7 @@ demo: .venv/installed
 	$(BIN)/heedful demo
 
 test: .venv/installed-test
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
 
 lint: .venv/installed-lint
 	$(BIN)/ruff check .
