@@ -117,7 +117,10 @@ def test_maxout_is_the_larger_of_each_pair() -> None:
 
 
 class Papers:
-    """One sentence through a one-layer GRU model, token by token, as the papers write it."""
+    """One sentence through a GRU model, token by token, as the papers write it.
+
+    ``s`` is the list of all decoder layers' states, so ``s[-1]`` is the papers' s.
+    """
 
     def __init__(self, model: RecurrentEncoderDecoder, source: Tensor) -> None:
         self.model, self.part = model, model.decoder
@@ -125,14 +128,21 @@ class Papers:
         outputs, last = model.encoder.network(embedded.unsqueeze(0))
         self.h = outputs[0]  # [S, 2·H]
         self.c = last[:, 0].flatten()  # [2·H]
-        self.s0 = torch.tanh(model.bridge.projections[0](self.c))
-        stack = self.part.stack.network
-        self.cell = nn.GRUCell(stack.input_size, stack.hidden_size).double()
-        for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
-            getattr(self.cell, kind).data.copy_(getattr(stack, f"{kind}_l0").data)
+        self.s0 = [torch.tanh(projection(self.c)) for projection in model.bridge.projections]
+        stack, self.cells = self.part.stack.network, []
+        for layer in range(stack.num_layers):
+            width = stack.hidden_size if layer else stack.input_size
+            cell = nn.GRUCell(width, stack.hidden_size).double()
+            for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):
+                getattr(cell, kind).data.copy_(getattr(stack, f"{kind}_l{layer}").data)
+            self.cells.append(cell)
 
-    def f(self, *parts: Tensor, s: Tensor) -> Tensor:
-        return self.cell(torch.cat(parts).unsqueeze(0), s.unsqueeze(0))[0]
+    def f(self, *parts: Tensor, s: list[Tensor]) -> list[Tensor]:
+        x, after = torch.cat(parts), []
+        for cell, before in zip(self.cells, s, strict=True):
+            x = cell(x.unsqueeze(0), before.unsqueeze(0))[0]
+            after.append(x)
+        return after
 
     def g(self, s: Tensor, y: Tensor, c: Tensor) -> Tensor:
         U, V, C = (linear.weight for linear in self.part.readout.maps)
@@ -143,7 +153,7 @@ class Papers:
         s, logits = self.s0, []
         for y in self.model.target_embedding(target):
             s = self.f(y, self.c, s=s)
-            logits.append(self.g(s, y, self.c))
+            logits.append(self.g(s[-1], y, self.c))
         return torch.stack(logits)
 
     def bahdanau(self, target: Tensor) -> Tensor:
@@ -151,34 +161,40 @@ class Papers:
         s, logits = self.s0, []
         for y in self.model.target_embedding(target):
             energies = [
-                score.v @ torch.tanh(score.query_projection.weight @ s + U_h)
+                score.v @ torch.tanh(score.query_projection.weight @ s[-1] + U_h)
                 for U_h in self.h @ score.key_projection.weight.T
             ]
             alpha = torch.softmax(torch.stack(energies), 0)
             c = sum(weight * annotation for weight, annotation in zip(alpha, self.h, strict=True))
             s = self.f(y, c, s=s)
-            logits.append(self.g(s, y, c))
+            logits.append(self.g(s[-1], y, c))
         return torch.stack(logits)
 
     def luong(self, target: Tensor, feeding: bool) -> Tensor:
         W_a, W_c = self.part.attention.score.weight, self.part.combine.weight
-        s, vector, logits = self.s0, torch.zeros_like(self.s0), []
+        s, vector, logits = self.s0, torch.zeros_like(self.s0[-1]), []
         for y in self.model.target_embedding(target):
             s = self.f(y, vector, s=s) if feeding else self.f(y, s=s)
-            a = torch.softmax(torch.stack([s @ W_a @ h for h in self.h]), 0)
-            vector = torch.tanh(W_c @ torch.cat([a @ self.h, s]))
+            a = torch.softmax(torch.stack([s[-1] @ W_a @ h for h in self.h]), 0)
+            vector = torch.tanh(W_c @ torch.cat([a @ self.h, s[-1]]))
             logits.append(self.model.output_table @ vector)
         return torch.stack(logits)
 
 
+@pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(
     ("attention", "feeding"),
     [("none", True), ("bahdanau", True), ("luong-general", True), ("luong-general", False)],
 )
-def test_the_decoders_are_the_papers_equations(attention: str, feeding: bool) -> None:
+def test_the_decoders_are_the_papers_equations(attention: str, feeding: bool, layers: int) -> None:
     torch.manual_seed(3)
     settings = RecurrentSettings(
-        embedding=4, hidden=6, attention=attention, input_feeding=feeding, dropout=0.0
+        embedding=4,
+        hidden=6,
+        decoder_layers=layers,
+        attention=attention,
+        input_feeding=feeding,
+        dropout=0.0,
     )
     model = RecurrentEncoderDecoder(settings, 12, 15).double()
     source, target = torch.tensor([5, 9, 4, 11, 3]), torch.tensor([2, 7, 14, 5])
