@@ -1,0 +1,452 @@
+"""The documents against the code: links, commands, settings, examples, names, counts."""
+
+import doctest
+import functools
+import importlib
+import math
+import pkgutil
+import re
+import shlex
+import textwrap
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from types import UnionType
+from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+
+import pytest
+import torch
+import typer
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+import heedful.cli
+from heedful.basics.settings import Settings
+from heedful.models import build_model
+from heedful.models.recurrent import RecurrentSettings
+from heedful.models.transformer import Transformer, TransformerSettings
+from heedful.runs.choosing import choose_recipe
+from heedful.runs.recipe import Recipe, TrainingSettings, check_recipe
+from heedful.training.going_on import CHANGEABLE
+from heedful.training.optimisers import learning_rate
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
+SYMBOLS = 37_000
+
+
+def read(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# Links
+
+
+def anchors(path: Path) -> set[str]:
+    """The places in a page that a link may name, as the common Markdown viewers make them."""
+    titles = re.findall(r"^#+ (.*)$", read(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", read(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        file, _, place = target.partition("#")
+        path = (page.parent / file).resolve() if file else page
+        assert path.exists(), f"{named(page)}: {target}"
+        if place:
+            assert place in anchors(path), f"{named(page)}: {target}"
+
+
+def test_the_index_names_every_page() -> None:
+    linked = set(re.findall(r"\]\(([\w-]+\.md)\)", read(DOCS / "index.md")))
+    assert linked == {path.name for path in DOCS.glob("*.md")} - {"index.md"}
+
+
+# Commands
+
+
+@functools.cache
+def root_command() -> Any:
+    """The command ``heedful`` with all below it, as Click sees it."""
+    app = typer.Typer()
+    for module in pkgutil.iter_modules(heedful.cli.__path__):
+        register = getattr(importlib.import_module(f"heedful.cli.{module.name}"), "register", None)
+        if register is not None:
+            register(app)
+    return typer.main.get_command(app)
+
+
+def command_lines(text: str) -> Iterator[str]:
+    """What follows ``heedful`` in blocks of code and in code within sentences."""
+    text = re.sub(r"\\\n\s*", "", text)
+    for line in text.splitlines():
+        code = re.findall(r"`([^`]+)`", line) if not line.startswith("    ") else [line]
+        if not code and re.match(r"\s*(?:.*\| )?(?:\$ )?heedful ", line):
+            code = [line]
+        for part in code:
+            for found in re.findall(r"(?:^|[|\s])heedful +([a-z-][^|#>]*)", part):
+                # Two spaces or more divide a command from what is said of it.
+                yield re.split(r"\s{2,}", found.strip())[0]
+
+
+def check_command(line: str) -> None:
+    try:
+        words = shlex.split(line)
+    except ValueError:
+        words = line.split()
+    command = root_command()
+    while hasattr(command, "commands") and words and not words[0].startswith("-"):
+        assert words[0] in command.commands, f"heedful {line}: no command {words[0]}"
+        command = command.commands[words.pop(0)]
+    known = {name for option in command.params for name in option.opts} | {"--help", "-h"}
+    if command is root_command():
+        known.add("--version")
+    for word in words:
+        option = re.match(r"\[?(--[a-z-]+|-[a-z])\b", word)
+        if option:
+            assert option[1] in known, f"heedful {line}: no option {option[1]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_every_command_and_option_exists(page: Path) -> None:
+    for line in command_lines(read(page)):
+        check_command(line)
+
+
+def test_the_check_of_commands_finds_what_is_wrong() -> None:
+    text = "a `heedful data stats x --json` and\n\n    echo a | heedful translate R --beam 5   so\n"
+    assert list(command_lines(text)) == ["data stats x --json", "translate R --beam 5"]
+    for line in ("data stats x --json", "translate RUN [FILE] [--beam N] …", "data split"):
+        check_command(line)
+    for wrong in ("trian x", "data stat x", "train --otu x"):
+        with pytest.raises(AssertionError, match=r"no (command|option)"):
+            check_command(wrong)
+
+
+# Settings
+
+
+class Setting(NamedTuple):
+    """A row of the tables in docs/recipes.md."""
+
+    key: str
+    values: str
+    default: str
+
+
+def toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(toml, value))}]"
+    return str(value)
+
+
+def values_of(field: FieldInfo) -> str:
+    """What a setting may be, in the words of docs/recipes.md."""
+    kind = field.annotation
+    if get_origin(kind) in (Union, UnionType):
+        (kind,) = (part for part in get_args(kind) if part is not type(None))
+    if get_origin(kind) is Literal:
+        return " · ".join(f"`{toml(value)}`" for value in get_args(kind))
+    if get_origin(kind) is list:
+        shortest, longest = limits(field, "min_length"), limits(field, "max_length")
+        return f"{shortest or 0} to {longest} files"
+    if get_origin(kind) is tuple:
+        return f"{len(get_args(kind))} numbers"
+    word = {int: "integer", float: "number", bool: "true or false", str: "text"}[kind]
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    bounds = [
+        f"{sign} {plain(limits(field, name))}"
+        for name, sign in signs.items()
+        if limits(field, name) is not None
+    ]
+    multiple = limits(field, "multiple_of")
+    return " ".join([word, ", ".join(bounds)] if bounds else [word]) + (
+        f", a multiple of {multiple}" if multiple else ""
+    )
+
+
+def limits(field: FieldInfo, name: str) -> Any:
+    found = [getattr(part, name) for part in field.metadata if hasattr(part, name)]
+    return found[0] if found else None
+
+
+def plain(number: float) -> str:
+    return f"{int(number) if number == int(number) else number:,}"
+
+
+def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
+    """The settings of a table and of the tables in it."""
+    for name, field in kind.model_fields.items():
+        inner = field.annotation
+        if isinstance(inner, type) and issubclass(inner, Settings):
+            yield from settings(inner, f"{before}{name}.")
+            continue
+        if before + name == "model":
+            yield from settings(TransformerSettings, "transformer: model.")
+            yield from settings(RecurrentSettings, "recurrent: model.")
+            continue
+        default = field.default
+        if default is PydanticUndefined:
+            shown = "from `size`" if kind is TransformerSettings else "required"
+        else:
+            shown = "not set" if default is None else f"`{toml(default)}`"
+        yield Setting(before + name, values_of(field), shown)
+
+
+def documented() -> Iterator[Setting]:
+    """The rows of docs/recipes.md; a heading says which kind of model its rows are about."""
+    kind = ""
+    for line in read(DOCS / "recipes.md").splitlines():
+        if line.startswith("#"):
+            found = re.search(r'kind = "(\w+)"', line)
+            kind = f"{found[1]}: " if found else ""
+        row = re.match(r"\| `([\w.]+)` \| (.*?) \| (.*?) \| \S", line)
+        if row:
+            yield Setting(kind + row[1], row[2], row[3])
+
+
+def test_every_setting_is_documented_as_it_is() -> None:
+    code, docs = list(settings(Recipe, "")), list(documented())
+    assert [row.key for row in docs] == [row.key for row in code]
+    assert docs == code
+
+
+def keys() -> set[str]:
+    return {setting.key.partition(": ")[2] or setting.key for setting in settings(Recipe, "")}
+
+
+def rows_under(page: Path, heading: str) -> list[list[str]]:
+    """The names in code of each table row under a heading."""
+    section = read(page).split(f"\n{heading}\n", 1)[1]
+    section = re.split(r"^#", section, maxsplit=1, flags=re.MULTILINE)[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("|")]
+    return [re.findall(r"`([\w.]+)`", row) for row in rows if "`" in row]
+
+
+def test_what_may_change_is_listed() -> None:
+    rows = rows_under(DOCS / "training.md", "### What may change")
+    assert {name for row in rows for name in row} == CHANGEABLE
+
+
+def test_names_that_scripts_rely_on_are_settings() -> None:
+    section = read(DOCS / "recipes.md").split("## Names that scripts rely on\n")[1].split("\n#")[0]
+    listed = [name for name in re.findall(r"`([\w.]+)`", section) if name in keys()]
+    assert set(listed) >= {
+        *("seed", "training.max_steps", "training.batch_tokens", "training.learning_rate"),
+        *("training.checkpoint_every", "data.train", "data.validation", "data.test"),
+    }
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_settings_named_anywhere_are_settings(page: Path) -> None:
+    text = read(page)
+    for name in re.findall(r"--set ((?:\w+\.)+\w+)=", text):
+        assert name in keys(), f"{named(page)}: {name}"
+    # A model is an object in the documents as well, so its names are not looked at here.
+    for name in re.findall(r"`((?:data|tokeniser|training|evaluation)(?:\.[a-z_]+)+)`", text):
+        if name.endswith(".safetensors"):
+            continue
+        assert name in keys() | {"data.filters"}, f"{named(page)}: {name}"
+
+
+def test_learning_rates_are_those_of_the_docs() -> None:
+    r, w, n = 0.5, 40, 100
+    formulas = {
+        "inverse_square_root": ("r · √(w / t)", lambda t: r * math.sqrt(w / t)),
+        "linear": ("r · (1 − (t − w) / (n − w))", lambda t: r * (1 - (t - w) / (n - w))),
+        "cosine": (
+            "r · (1 + cos(π (t − w) / (n − w))) / 2",
+            lambda t: r * (1 + math.cos(math.pi * (t - w) / (n - w))) / 2,
+        ),
+        "constant": ("r", lambda t: r),
+    }
+    text = read(DOCS / "training.md")
+    for schedule, (written, formula) in formulas.items():
+        assert re.search(rf"    {schedule} +{re.escape(written)}\n", text), schedule
+        chosen = TrainingSettings(
+            learning_rate=r, warmup_steps=w, max_steps=n, schedule=schedule, average=0
+        )
+        for t in (1, 20, 40, 41, 70, 100):
+            expected = r * t / w if t < w else formula(t)
+            assert learning_rate(t, chosen) == pytest.approx(expected, abs=1e-12)
+    base = TrainingSettings(learning_rate=(512 * 4000) ** -0.5, warmup_steps=4000)
+    for t in (1, 4000, 100_000):
+        paper = 512**-0.5 * min(t**-0.5, t * 4000**-1.5)  # equation 3
+        assert learning_rate(t, base) == pytest.approx(paper)
+    assert base.learning_rate == pytest.approx(0.0007, rel=0.01)
+
+
+def numbers(cells: list[str]) -> list[float]:
+    return [float(cell.replace(",", "")) for cell in cells]
+
+
+def test_recipes_are_chosen_by_the_table(tmp_path: Path) -> None:
+    rules = re.findall(
+        r"^\| (?:below|from) ([\d,]+) \| (\w+) \| (.*?) \|$",
+        read(DOCS / "recipes.md"),
+        re.MULTILINE,
+    )
+    assert len(rules) == 6
+    for place, pairs in enumerate((4_999, 19_999, 20_000)):
+        path = tmp_path / "pairs.tsv"
+        path.write_text("".join(f"a{n % 9000} b c\td{n}\n" for n in range(pairs)), encoding="utf-8")
+        chosen = choose_recipe([str(path)], source="en", target="de", encoding=None)
+        training = chosen["training"]
+        _, size, rest = rules[place]
+        dropout, vocabulary, batch_tokens, passes, rate = numbers(rest.split(" | "))
+        assert chosen["model"] == {"kind": "transformer", "size": size, "dropout": dropout}
+        assert chosen["tokeniser"] == {"vocabulary": vocabulary}
+        assert (training["batch_tokens"], training["learning_rate"]) == (batch_tokens, rate)
+        steps = round(passes * 3 * pairs * 1.5 / batch_tokens)
+        assert training["max_steps"] == max(300, steps)
+        assert training["warmup_steps"] == min(4000, max(100, steps // 10))
+
+
+# Examples
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_python_examples_run_or_compile(page: Path) -> None:
+    names: dict[str, Any] = {}
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    runner = doctest.DocTestRunner(verbose=False, optionflags=flags)
+    for number, block in enumerate(fenced(page, "python")):
+        if ">>>" not in block:
+            compile(block, named(page), "exec")
+            continue
+        example = doctest.DocTestParser().get_doctest(block, names, named(page), None, number)
+        report: list[str] = []
+        runner.run(example, out=report.append, clear_globs=False)
+        names |= example.globs
+        assert not runner.failures, "".join(report)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_toml_examples_are_recipes(page: Path) -> None:
+    for block in fenced(page, "toml"):
+        tables = tomllib.loads(block)
+        recipe = check_recipe({"data": {"train": "pairs.tsv"}} | tables, named(page))
+        with torch.device("meta"):
+            build_model(recipe.model, 1000, 1000)
+
+
+def fenced(page: Path, language: str) -> list[str]:
+    found = re.findall(rf"^( *)```{language}\n(.*?)^\1```", read(page), re.MULTILINE | re.DOTALL)
+    return [textwrap.dedent(block) for _, block in found]
+
+
+# Names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_files_tests_and_objects_that_are_named_exist(page: Path) -> None:
+    text = read(page)
+    for file, test in re.findall(r"`(?:tests/)?(test_\w+\.py)(?:::(\w+))?`", text):
+        path = ROOT / "tests" / file
+        assert path.exists(), f"{named(page)}: {file}"
+        assert not test or f"def {test}(" in read(path), f"{named(page)}: {file}::{test}"
+    for file in re.findall(r"`((?:src|tests|benchmarks|\.ci)/[\w./-]+)`", text):
+        assert (ROOT / file).exists(), f"{named(page)}: {file}"
+    for dotted in re.findall(r"`(heedful(?:\.\w+)+)(?:\([^`]*\))?`", text):
+        assert resolves(dotted), f"{named(page)}: {dotted}"
+
+
+def resolves(dotted: str) -> bool:
+    """Whether a dotted name is a module or something in one."""
+    parts = dotted.split(".")
+    for length in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:length]))
+        except ImportError:
+            continue
+        try:
+            functools.reduce(getattr, parts[length:], found)
+        except AttributeError:
+            return False
+        return True
+    return False
+
+
+def test_rooms_in_the_code_stand_in_the_architecture() -> None:
+    rooms = {path.parent.name for path in (ROOT / "src" / "heedful").glob("*/__init__.py")}
+    for room in rooms:
+        assert f"| `{room}` |" in read(DOCS / "architecture.md") or room == "basics", room
+
+
+# Counts
+
+
+class Shape(NamedTuple):
+    layers: int = 6
+    dim: int = 512
+    inner: int = 2048
+    heads: int = 8
+
+
+def in_layers(shape: Shape, head_dim: int | None = None) -> int:
+    """Parameters of encoder and decoder layers, as docs/systems.md writes them out."""
+    layers, dim, inner, heads = shape
+    keys_wide, values_wide = heads * (head_dim or dim // heads), dim
+    attention = 2 * (dim * keys_wide + keys_wide) + 2 * (dim * values_wide + values_wide)
+    feed_forward = dim * inner + inner + inner * dim + dim
+    norm = 2 * dim
+    encoder = attention + feed_forward + 2 * norm
+    decoder = 2 * attention + feed_forward + 3 * norm
+    return layers * (encoder + decoder)
+
+
+def built(vocabulary: int, **options: object) -> int:
+    with torch.device("meta"):
+        model = Transformer(TransformerSettings(**options), vocabulary, vocabulary)
+    return sum(p.numel() for p in model.parameters())
+
+
+def test_parameter_counts_in_the_docs_are_those_of_the_models() -> None:
+    text = read(DOCS / "systems.md")
+    base, big = Shape(), Shape(dim=1024, inner=4096, heads=16)
+    counts = {
+        in_layers(base): None,
+        in_layers(base) + SYMBOLS * 512: built(SYMBOLS, size="base"),
+        in_layers(big) + SYMBOLS * 1024: built(SYMBOLS, size="big"),
+        in_layers(base) + 2 * SYMBOLS * 512: built(SYMBOLS, size="base", tied="output"),
+        in_layers(base) + 3 * SYMBOLS * 512: built(SYMBOLS, size="base", tied="none"),
+        in_layers(base) + 41_000 * 512: built(41_000, size="base"),
+        in_layers(base) + 2 * 2 * 512 + SYMBOLS * 512: built(SYMBOLS, size="base", pre_norm=True),
+        in_layers(Shape(4, 128, 256, 4)) + 10_000 * 128: built(10_000, size="tiny"),
+    }
+    for by_formula, by_model in counts.items():
+        assert by_model in (None, by_formula)
+        assert f"{by_formula:,}" in text, f"{by_formula:,}"
+
+
+def test_the_papers_rounded_counts_leave_room_for_one_table_size() -> None:
+    """Table 3 of Vaswani et al. 2017: which numbers of symbols give its millions?"""
+    rows = [
+        (65, Shape(), None),
+        *((58, Shape(), 16), (60, Shape(), 32)),
+        *((36, Shape(layers=2), None), (50, Shape(layers=4), None), (80, Shape(layers=8), None)),
+        *((28, Shape(dim=256), None), (168, Shape(dim=1024), None)),
+        *((53, Shape(inner=1024), None), (90, Shape(inner=4096), None)),
+    ]
+    bounds = [
+        [(1e6 * (millions + half) - in_layers(shape, head)) / shape.dim for half in (-0.5, 0.5)]
+        for millions, shape, head in rows
+    ]
+    least, most = max(low for low, _ in bounds), min(high for _, high in bounds)
+    text = read(DOCS / "systems.md")
+    assert f"{int(least) + 1:,} to {int(most):,} symbols" in text
+    big = Shape(dim=1024, inner=4096, heads=16)
+    own = [(1e6 * (213 + half) - in_layers(big)) / 1024 for half in (-0.5, 0.5)]
+    assert f"{int(own[0]) + 1:,} to {int(own[1]):,}" in text
