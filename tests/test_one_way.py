@@ -102,6 +102,11 @@ def test_info_says_what_a_run_is(folder: Path) -> None:
     assert "60 pairs" in shown
     found = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
     summary = json.loads(found)
+    evaluated = [*command[:3], "evaluate", command[-1], "--bootstrap", "0", "--json"]
+    report = subprocess.run(evaluated, capture_output=True, text=True, check=True).stdout
+    bleu = json.loads(report)["scores"][0]["value"]
+    again = subprocess.run([*command, "--json"], capture_output=True, text=True, check=True).stdout
+    assert json.loads(again)["scores"][-1]["scores"]["BLEU"]["value"] == bleu
     assert summary["step"] == 12
     assert summary["finished"]
 

@@ -130,7 +130,11 @@ def evaluate(
         texts = _texts_of_runs(run, against, (data, source, target), beam, gold, indexing, chosen)
     if output is not None:
         _write_outputs(output, texts.outputs)
-    _show(texts, settings, as_json)
+    report = _show(texts, settings, as_json)
+    if run is not None and data is None:
+        from heedful.runs.summary import record_scores
+
+        record_scores(run, report.scores, checkpoint=checkpoint, beam=beam, precision=precision)
 
 
 def register(app: typer.Typer) -> None:
@@ -331,7 +335,7 @@ def _show_links(gold: str, links: str, indexing: str, as_json: bool) -> None:
     _draw(report.tables())
 
 
-def _show(texts: _Texts, settings: "ReportSettings", as_json: bool) -> None:
+def _show(texts: _Texts, settings: "ReportSettings", as_json: bool) -> "Report":
     from heedful import __version__
     from heedful.basics.notices import notice
     from heedful.evaluation.report import build_report
@@ -353,6 +357,7 @@ def _show(texts: _Texts, settings: "ReportSettings", as_json: bool) -> None:
         print(json.dumps({**facts, **report.as_json()}, indent=1, ensure_ascii=False))
     else:
         _draw(report.tables())
+    return report
 
 
 def _draw(tables: "list[ReportTable]") -> None:

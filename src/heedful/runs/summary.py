@@ -1,11 +1,16 @@
 """A run in a few lines."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.files import write_text
+from heedful.evaluation.metrics import Score
 from heedful.runs.building import build_run_model
 from heedful.runs.run import Run, open_run
+
+SCORES = "scores.jsonl"
 
 
 def summarise_run(path: Path) -> dict[str, Any]:
@@ -76,7 +81,7 @@ def describe_run(summary: dict[str, Any]) -> str:
             ", ".join(f"{k} {v:.3f}" for k, v in summary["validation"].items()) or "none",
         ),
     ]
-    lines += [("scored", json.dumps(score, ensure_ascii=False)) for score in summary["scores"]]
+    lines += [("scored", _score_line(score)) for score in summary["scores"]]
     return "\n".join(f"{name:<12}{text}" for name, text in lines)
 
 
@@ -90,9 +95,58 @@ def _last_training(run: Run) -> dict[str, Any]:
     return last
 
 
+def record_scores(
+    path: Path,
+    scores: Sequence[Score],
+    *,
+    checkpoint: str | None,
+    beam: int | None,
+    precision: str,
+) -> None:
+    """Keep what the run scored on its own test set; equal scorings are kept once.
+
+    Args:
+        path: the run's folder.
+        scores: of the test set's translations.
+        checkpoint: the one asked for, or None for the run's choice.
+        beam: the one asked for, or None for the recipe's.
+        precision: that translated.
+    """
+    run = open_run(path)
+    made = {
+        "checkpoint": run.chosen(checkpoint).path.name,
+        "beam": beam or run.recipe.evaluation.beam,
+        "precision": precision,
+        "scores": {
+            score.name: {
+                "value": score.value,
+                "low": score.low,
+                "high": score.high,
+                "signature": score.signature,
+            }
+            for score in scores
+        },
+    }
+    known = _scores(run)
+    if made in known:
+        return
+    lines = [json.dumps(score, ensure_ascii=False) for score in [*known, made]]
+    write_text(path / SCORES, "\n".join(lines) + "\n")
+
+
+def _score_line(made: dict[str, Any]) -> str:
+    figures = ", ".join(
+        f"{name} {score['value']:.2f}"
+        + ("" if score["low"] is None else f" [{score['low']:.2f}, {score['high']:.2f}]")
+        for name, score in made["scores"].items()
+    )
+    how = f"{made['checkpoint']}, beam {made['beam']}, {made['precision']}"
+    return f"{figures} on the test set ({how})"
+
+
 def _scores(run: Run) -> list[dict[str, Any]]:
     """What ``heedful evaluate`` has written into the run."""
-    path = run.path / "scores.jsonl"
+    path = run.path / SCORES
     if not path.exists():
         return []
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
