@@ -10,7 +10,7 @@ from heedful.basics.errors import UserError
 RECIPE = Annotated[
     str | None,
     typer.Argument(
-        help="A TOML recipe, or the name of one that comes with heedful.", metavar="[RECIPE]"
+        help="A TOML recipe, or the name of one that comes with heedful.", metavar="RECIPE"
     ),
 ]
 DATA = Annotated[

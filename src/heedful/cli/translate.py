@@ -17,7 +17,7 @@ def translate(
     file: Annotated[
         str,
         typer.Argument(
-            metavar="[FILE]",
+            metavar="FILE",
             help="Text, one sentence a line; or a PO, XLIFF or TMX file, whose empty targets are "
             "filled. Plain or gzip; - or nothing is standard input.",
         ),
