@@ -1,8 +1,8 @@
 """The Transformer: encoder and decoder of self-attention.
 
-Vaswani et al. 2017, "Attention Is All You Need". Its "65 M" for the base size counts two
-vocabulary tables or more symbols than the 37,000 of section 5.1; with one shared table of 37,000
-the formula gives 63,082,496, which is what this file builds (docs/systems.md has the sum).
+Vaswani et al. 2017, "Attention Is All You Need". With one shared table of 37,000 symbols the base
+size has 63,082,496 parameters; the paper's "65 M" is met by a table of about 41,000 rows
+(docs/systems.md has the sums).
 Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
 """
 
