@@ -1,0 +1,79 @@
+"""The corpus that speed is measured on: Multi30k where it lies, else texts with lengths like its.
+
+Both go the way of every corpus: tokeniser, encoded shards, batches.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from itertools import accumulate, islice
+from pathlib import Path
+from typing import NamedTuple
+
+from heedful.data.examples import Pair
+from heedful.data.readers import read_pairs
+from heedful.data.shards import write_shards
+from heedful.data.tokeniser import Tokenisers, TokeniserSettings
+
+MULTI30K = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
+MADE_PAIRS, MADE_TEST = 29_000, 1_000
+_SYLLABLES = [c + v for c in "bdfghklmnprstvwz" for v in ("a", "e", "i", "o", "u", "ei", "an")]
+
+
+class Corpus(NamedTuple):
+    """Encoded training pairs in a folder, and test sources as tokens."""
+
+    folder: Path
+    """``train`` holds the shards, ``tokenisers`` the tokenisers."""
+    test: list[list[int]]
+    """Tokens of each test source, END not among them."""
+    vocabulary: int
+    what: str
+    """In words, for the report."""
+
+
+def prepare_corpus(
+    folder: Path, data: Path | None, vocabulary: int, pairs: int | None = None
+) -> Corpus:
+    """Train a tokeniser and encode.
+
+    Args:
+        folder: an empty one, for shards and tokenisers.
+        data: holds ``train.en``, ``train.de`` and ``test_2016_flickr.en``; None for made texts.
+        vocabulary: joint symbols.
+        pairs: training pairs, and at most as many test sources; all unless given.
+    """
+    if data is None:
+        made = list(made_pairs(pairs or MADE_PAIRS, seed=1))
+        test = [pair.source for pair in made_pairs(min(pairs or MADE_TEST, MADE_TEST), seed=2)]
+        what = f"made texts, {len(made):,} pairs"
+    else:
+        read = read_pairs([str(data / "train.en"), str(data / "train.de")])
+        made = list(islice(read, pairs))
+        lines = (data / "test_2016_flickr.en").read_text(encoding="utf-8").splitlines()
+        test = lines[:pairs]
+        what = f"Multi30k, {len(made):,} pairs"
+    settings = TokeniserSettings(vocabulary=vocabulary)
+    tokenisers = Tokenisers.train(lambda: made, settings, seed=1)
+    left_out: Counter[str] = Counter()
+    write_shards(made, tokenisers, folder / "train", max_tokens=256, left_out=left_out)
+    if left_out:
+        what += f" ({sum(left_out.values())} too long)"
+    tokenisers.save(folder / "tokenisers")
+    sources = tokenisers.source.encode_batch(test)
+    return Corpus(folder, sources, tokenisers.source.size, what)
+
+
+def made_pairs(count: int, seed: int) -> Iterator[Pair]:
+    """Pairs of made words, used as often as words are (Zipf's law); lengths like Multi30k's.
+
+    Its sentences have 11.9 words on the English side (deviation 3.8) and 11.1 on the German one.
+    """
+    words = ["".join(random.Random(n).choices(_SYLLABLES, k=2 + n % 3)) for n in range(20_000)]
+    weights = list(accumulate(1 / (rank + 3) for rank in range(len(words))))
+    rng = random.Random(seed)
+    for _ in range(count):
+        length = max(3, round(rng.gammavariate(9.8, 1.21)))
+        other = max(3, round(0.93 * length + rng.gauss(0, 1.5)))
+        source = " ".join(rng.choices(words, cum_weights=weights, k=length))
+        yield Pair(source + ".", " ".join(rng.choices(words, cum_weights=weights, k=other)) + ".")

@@ -1,0 +1,114 @@
+"""The worker of transformers' MarianMT; it runs in the Python of its own environment.
+
+Standard library, torch and transformers only: heedful is not installed here.
+"""
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from workers import described, serve
+
+PAD, BEGIN, END = 0, 2, 3
+"""heedful's symbols (``heedful.basics.symbols``)."""
+
+
+def build(sizes: Mapping[str, int]) -> Any:
+    """MarianMT with random weights: the same sizes, one shared table, sinusoidal positions."""
+    config = transformers.MarianConfig(
+        vocab_size=sizes["vocabulary"],
+        decoder_vocab_size=sizes["vocabulary"],
+        d_model=sizes["dim"],
+        encoder_layers=sizes["layers"],
+        decoder_layers=sizes["layers"],
+        encoder_ffn_dim=sizes["inner"],
+        decoder_ffn_dim=sizes["inner"],
+        encoder_attention_heads=sizes["heads"],
+        decoder_attention_heads=sizes["heads"],
+        max_position_embeddings=512,
+        activation_function="relu",
+        scale_embedding=True,
+        share_encoder_decoder_embeddings=True,
+        use_cache=True,
+        pad_token_id=PAD,
+        bos_token_id=BEGIN,
+        eos_token_id=END,
+        decoder_start_token_id=BEGIN,
+        forced_eos_token_id=None,
+    )
+    return transformers.MarianMTModel(config).eval()
+
+
+def translate(
+    model: Any, batches: list[list[list[int]]], beam: int, length: int, force: str
+) -> list[list[list[int]]]:
+    """The output tokens of each batch of source tokens, without the one that starts them.
+
+    Args:
+        model: MarianMT.
+        batches: source tokens.
+        beam: 1 is greedy.
+        length: of every output.
+        force: how an end before is prevented: ``option``, by ``min_new_tokens``, whose logits
+            processors copy all logits at each step; ``bias``, by −∞ in the bias that MarianMT adds
+            to its logits in any case.
+    """
+    model.final_logits_bias.zero_()
+    options = {}
+    if force == "bias":
+        model.final_logits_bias[:, END] = -math.inf
+    else:
+        options["min_new_tokens"] = length
+    outputs = []
+    for batch in batches:
+        rows = [[*tokens, END] for tokens in batch]
+        longest = max(map(len, rows))
+        padded = [[*row, *[PAD] * (longest - len(row))] for row in rows]
+        tokens = torch.tensor(padded)
+        found = model.generate(
+            input_ids=tokens,
+            attention_mask=(tokens != PAD).long(),
+            num_beams=beam,
+            do_sample=False,
+            max_new_tokens=length,
+            use_cache=True,
+            **options,
+        )
+        outputs.append([row[1:] for row in found.tolist()])
+    return outputs
+
+
+def main() -> None:
+    """Build the model, then translate as often as asked."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--work", type=Path, required=True, help="JSON: sizes, length, batches")
+    parser.add_argument("--threads", type=int, required=True)
+    options = parser.parse_args()
+    given = json.loads(options.work.read_text(encoding="utf-8"))
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(1)
+    model = build(given["sizes"])
+    parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+    def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+        if request["ask"] == "facts":
+            versions = f"transformers {transformers.__version__}, PyTorch {torch.__version__}"
+            return {"versions": versions, "parameters": parameters}
+        beam = request["beam"]
+        batches = given["batches"][str(beam)]
+        began = time.perf_counter()
+        outputs = translate(model, batches, beam, given["length"], request["force"])
+        return {"seconds": time.perf_counter() - began, **described(outputs, END)}
+
+    serve(answer)
+
+
+if __name__ == "__main__":
+    main()

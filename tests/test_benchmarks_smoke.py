@@ -1,0 +1,124 @@
+"""The benchmarks run and compare like with like; their speeds are not looked at here."""
+
+import importlib
+import json
+import subprocess
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from heedful.models.transformer import TransformerSettings
+
+BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
+SIZES = {"layers": 1, "dim": 16, "inner": 32, "heads": 2}
+VOCABULARY = 600
+
+
+@pytest.fixture(scope="module")
+def benchmark() -> Iterator[Any]:
+    """Imports a benchmark by its name, as ``python benchmarks/NAME.py`` would."""
+    sys.path.insert(0, str(BENCHMARKS))
+    yield importlib.import_module
+    sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.fixture(scope="module")
+def corpus(benchmark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("corpus")
+    return benchmark("corpus").prepare_corpus(folder, None, VOCABULARY, 300)
+
+
+def test_made_texts_have_the_lengths_of_multi30k(benchmark: Any) -> None:
+    pairs = list(benchmark("corpus").made_pairs(1500, seed=3))
+    words = torch.tensor([[len(text.split()) for text in pair] for pair in pairs]).double()
+    assert words.mean(0).tolist() == pytest.approx([11.9, 11.1], abs=0.5)
+    assert words.std(0).tolist() == pytest.approx([3.8, 3.8], abs=0.4)
+
+
+def test_both_loops_learn_from_the_same_batches(benchmark: Any, corpus: Any) -> None:
+    train_speed = benchmark("train_speed")
+    settings = TransformerSettings.model_validate({**SIZES, "dropout": 0.1})
+    torch.manual_seed(1)
+    ours = train_speed.Ours(corpus.folder, settings, 300, "float32")
+    plain = train_speed.Plain(corpus.folder, settings, 300, everywhere=False)
+    of_stacks = 2 * 2 * SIZES["dim"]  # the layer norm after each stack of torch.nn.Transformer
+    assert plain.parameters == ours.parameters + of_stacks
+    losses: dict[str, list[float]] = {"ours": [], "plain": []}
+    for steps in (3, 12):
+        seconds, tokens, loss = ours.go_on(steps)
+        plain_seconds, plain_tokens, plain_loss = plain.go_on(steps)
+        assert tokens == plain_tokens > 0
+        assert min(seconds, plain_seconds) > 0
+        losses["ours"].append(loss)
+        losses["plain"].append(plain_loss)
+    assert ours.loop.progress.position == plain.position
+    assert all(last < first for first, last in losses.values()), losses
+
+
+def test_the_plain_model_hides_padding_and_what_comes_later(benchmark: Any) -> None:
+    plain_loop = benchmark("plain_loop")
+    settings = TransformerSettings.model_validate({**SIZES, "dropout": 0.0})
+    torch.manual_seed(2)
+    model = plain_loop.PlainModel(settings, 50, True).train()
+    source, target = torch.randint(4, 50, (2, 7)), torch.randint(4, 50, (2, 6))
+    source[0, 4:] = 0
+    expected = model(source, target)
+    alone = model(source[:1, :4], target[:1, :3])
+    torch.testing.assert_close(alone, expected[:1, :3], atol=1e-5, rtol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def translated(
+    benchmark: Any, corpus: Any, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Any]:
+    """What measuring gives with all sides that are installed: it checks every output's length."""
+    translate_speed = benchmark("translate_speed")
+    options: Namespace = translate_speed.parse(
+        ["--repetitions", "2", "--threads", "1", "--length", "5", "--vocabulary", str(VOCABULARY)]
+        + [part for name, size in SIZES.items() for part in (f"--{name}", str(size))]
+    )
+    file = tmp_path_factory.mktemp("work") / "work.json"
+    found: dict[str, Any] = translate_speed.measure(options, corpus.test[:9], file)
+    json.dumps(found)
+    return found
+
+
+def test_translating_measures_ours(benchmark: Any, translated: dict[str, Any]) -> None:
+    for figures in translated["searches"].values():
+        assert len(figures["ours"]["all"]) == 2
+        assert figures["ours"]["lowest"] > 0
+    text = benchmark("translate_speed").report(translated)
+    assert "### beam 5" in text
+    assert "bfloat16" in text
+
+
+def test_translating_compares_with_marian(benchmark: Any, translated: dict[str, Any]) -> None:
+    if "MarianMT" not in translated["sides"]:
+        pytest.skip(benchmark("install_peers").how_to_install("transformers"))
+    sizes = {facts["parameters"] for facts in translated["sides"].values()}
+    assert len(sizes) == 1
+    for figures in translated["searches"].values():
+        assert figures["MarianMT"]["ratio"] == 1
+        assert figures["ours"]["ratio"] > 0
+
+
+def test_a_table_is_markdown(benchmark: Any) -> None:
+    reporting = benchmark("reporting")
+    found = {"a": reporting.summarised([2.0, 4.0, 9.0], None)}
+    found["b"] = reporting.summarised([4.0, 4.0, 27.0], [2.0, 4.0, 9.0])
+    lines = reporting.speed_table("tokens/s", found).splitlines()
+    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == ["a", "4", "2", "9", "–"]
+    assert lines[3].split("|")[-2].strip() == "2.00×"
+    assert len({len(line) for line in lines}) == 1
+
+
+def test_a_missing_peer_is_named_not_fatal() -> None:
+    command = [sys.executable, str(BENCHMARKS / "install_peers.py"), "no-such-peer"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "unknown peer 'no-such-peer'; known: transformers" in done.stderr
