@@ -358,6 +358,8 @@ def test_files_tests_and_objects_that_are_named_exist(page: Path) -> None:
         assert path.exists(), f"{named(page)}: {file}"
         assert not test or f"def {test}(" in read(path), f"{named(page)}: {file}::{test}"
     for file in re.findall(r"`((?:src|tests|benchmarks|\.ci)/[\w./-]+)`", text):
+        if file.endswith(".json"):
+            continue  # written by a command
         assert (ROOT / file).exists(), f"{named(page)}: {file}"
     for dotted in re.findall(r"`(heedful(?:\.\w+)+)(?:\([^`]*\))?`", text):
         assert resolves(dotted), f"{named(page)}: {dotted}"
@@ -445,7 +447,7 @@ def test_the_papers_rounded_counts_leave_room_for_one_table_size() -> None:
         for millions, shape, head in rows
     ]
     least, most = max(low for low, _ in bounds), min(high for _, high in bounds)
-    text = read(DOCS / "systems.md")
+    text = " ".join(read(DOCS / "systems.md").split())
     assert f"{int(least) + 1:,} to {int(most):,} symbols" in text
     big = Shape(dim=1024, inner=4096, heads=16)
     own = [(1e6 * (213 + half) - in_layers(big)) / 1024 for half in (-0.5, 0.5)]
