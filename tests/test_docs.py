@@ -1,4 +1,4 @@
-"""The documents against the code: links, commands, settings, examples, names, counts."""
+"""The documents against the code: links, commands, settings, examples, names."""
 
 import doctest
 import functools
@@ -24,7 +24,7 @@ import heedful.cli
 from heedful.basics.settings import Settings
 from heedful.models import build_model
 from heedful.models.recurrent import RecurrentSettings
-from heedful.models.transformer import Transformer, TransformerSettings
+from heedful.models.transformer import TransformerSettings
 from heedful.runs.choosing import choose_recipe
 from heedful.runs.recipe import Recipe, TrainingSettings, check_recipe
 from heedful.training.going_on import CHANGEABLE
@@ -33,7 +33,6 @@ from heedful.training.optimisers import learning_rate
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
-SYMBOLS = 37_000
 
 
 def read(path: Path) -> str:
@@ -379,76 +378,3 @@ def resolves(dotted: str) -> bool:
             return False
         return True
     return False
-
-
-def test_rooms_in_the_code_stand_in_the_architecture() -> None:
-    rooms = {path.parent.name for path in (ROOT / "src" / "heedful").glob("*/__init__.py")}
-    for room in rooms:
-        assert f"| `{room}` |" in read(DOCS / "architecture.md") or room == "basics", room
-
-
-# Counts
-
-
-class Shape(NamedTuple):
-    layers: int = 6
-    dim: int = 512
-    inner: int = 2048
-    heads: int = 8
-
-
-def in_layers(shape: Shape, head_dim: int | None = None) -> int:
-    """Parameters of encoder and decoder layers, as docs/systems.md writes them out."""
-    layers, dim, inner, heads = shape
-    keys_wide, values_wide = heads * (head_dim or dim // heads), dim
-    attention = 2 * (dim * keys_wide + keys_wide) + 2 * (dim * values_wide + values_wide)
-    feed_forward = dim * inner + inner + inner * dim + dim
-    norm = 2 * dim
-    encoder = attention + feed_forward + 2 * norm
-    decoder = 2 * attention + feed_forward + 3 * norm
-    return layers * (encoder + decoder)
-
-
-def built(vocabulary: int, **options: object) -> int:
-    with torch.device("meta"):
-        model = Transformer(TransformerSettings(**options), vocabulary, vocabulary)
-    return sum(p.numel() for p in model.parameters())
-
-
-def test_parameter_counts_in_the_docs_are_those_of_the_models() -> None:
-    text = read(DOCS / "systems.md")
-    base, big = Shape(), Shape(dim=1024, inner=4096, heads=16)
-    counts = {
-        in_layers(base): None,
-        in_layers(base) + SYMBOLS * 512: built(SYMBOLS, size="base"),
-        in_layers(big) + SYMBOLS * 1024: built(SYMBOLS, size="big"),
-        in_layers(base) + 2 * SYMBOLS * 512: built(SYMBOLS, size="base", tied="output"),
-        in_layers(base) + 3 * SYMBOLS * 512: built(SYMBOLS, size="base", tied="none"),
-        in_layers(base) + 41_000 * 512: built(41_000, size="base"),
-        in_layers(base) + 2 * 2 * 512 + SYMBOLS * 512: built(SYMBOLS, size="base", pre_norm=True),
-        in_layers(Shape(4, 128, 256, 4)) + 10_000 * 128: built(10_000, size="tiny"),
-    }
-    for by_formula, by_model in counts.items():
-        assert by_model in (None, by_formula)
-        assert f"{by_formula:,}" in text, f"{by_formula:,}"
-
-
-def test_the_papers_rounded_counts_leave_room_for_one_table_size() -> None:
-    """Table 3 of Vaswani et al. 2017: which numbers of symbols give its millions?"""
-    rows = [
-        (65, Shape(), None),
-        *((58, Shape(), 16), (60, Shape(), 32)),
-        *((36, Shape(layers=2), None), (50, Shape(layers=4), None), (80, Shape(layers=8), None)),
-        *((28, Shape(dim=256), None), (168, Shape(dim=1024), None)),
-        *((53, Shape(inner=1024), None), (90, Shape(inner=4096), None)),
-    ]
-    bounds = [
-        [(1e6 * (millions + half) - in_layers(shape, head)) / shape.dim for half in (-0.5, 0.5)]
-        for millions, shape, head in rows
-    ]
-    least, most = max(low for low, _ in bounds), min(high for _, high in bounds)
-    text = " ".join(read(DOCS / "systems.md").split())
-    assert f"{int(least) + 1:,} to {int(most):,} symbols" in text
-    big = Shape(dim=1024, inner=4096, heads=16)
-    own = [(1e6 * (213 + half) - in_layers(big)) / 1024 for half in (-0.5, 0.5)]
-    assert f"{int(own[0]) + 1:,} to {int(own[1]):,}" in text
