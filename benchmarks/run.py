@@ -25,9 +25,11 @@ REPORTS: dict[str, Callable[[dict[str, Any]], str]] = {
 }
 """Benchmarks that give figures as JSON, and what makes a report of them."""
 MEMORY = "corpus_memory"
+_SMALL = ["--pairs", "500", "--vocabulary", "800"]
+_SHORT = ["--repetitions", "2", "--steps", "2", "--warm-up", "1", "--batch-tokens", "512"]
 QUICK = {
-    "train_speed": ["--repetitions", "2", "--steps", "2", "--warm-up", "1"],
-    "translate_speed": ["--repetitions", "1"],
+    "train_speed": [*_SHORT, *_SMALL],
+    "translate_speed": ["--repetitions", "1", *_SMALL],
     MEMORY: ["--pairs", "20000", "50000", "--batches", "50"],
 }
 
@@ -59,7 +61,9 @@ def main() -> int:
     )
     names = [*REPORTS, MEMORY]
     parser.add_argument("--only", nargs="+", choices=names, default=names)
-    parser.add_argument("--quick", action="store_true", help="try all out; figures mean nothing")
+    parser.add_argument(
+        "--quick", action="store_true", help="small; figures mean nothing"
+    )
     parser.add_argument("--threads", type=int, default=2, help="default 2")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
