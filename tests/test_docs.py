@@ -305,7 +305,8 @@ def test_recipes_are_chosen_by_the_table(tmp_path: Path) -> None:
         training = chosen["training"]
         _, size, rest = rules[place]
         dropout, vocabulary, batch_tokens, passes, rate = numbers(rest.split(" | "))
-        assert chosen["model"] == {"kind": "transformer", "size": size, "dropout": dropout}
+        expected = {"kind": "transformer", "size": size, "pre_norm": True, "dropout": dropout}
+        assert chosen["model"] == expected
         assert chosen["tokeniser"] == {"vocabulary": vocabulary}
         assert (training["batch_tokens"], training["learning_rate"]) == (batch_tokens, rate)
         steps = round(passes * 3 * pairs * 1.5 / batch_tokens)

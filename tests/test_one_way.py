@@ -96,6 +96,15 @@ def test_what_is_no_run_is_said(tmp_path: Path) -> None:
         heedful.load(tmp_path)
 
 
+def test_an_unknown_precision_or_checkpoint_is_said(folder: Path) -> None:
+    with pytest.raises(UserError, match="unknown precision 'half'"):
+        heedful.load(folder / "transformer", precision="half")
+    with pytest.raises(UserError, match="has no average"):
+        heedful.load(folder / "transformer", checkpoint="average")
+    with pytest.raises(UserError, match="has no checkpoint '7'"):
+        heedful.load(folder / "transformer", checkpoint="7")
+
+
 def test_info_says_what_a_run_is(folder: Path) -> None:
     command = [sys.executable, "-m", "heedful", "info", str(folder / "transformer")]
     shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout

@@ -47,6 +47,24 @@ def test_a_recipe_written_is_read_back_the_same(tmp_path: Path) -> None:
     assert recipe.model.kind == "recurrent"
 
 
+def test_off_turns_off_what_is_on_unless_said(tmp_path: Path) -> None:
+    overrides = ["training.clip_norm=off", "data.filters.max_ratio=off"]
+    recipe = check_recipe(with_overrides(MINIMAL, overrides), "the recipe")
+    assert recipe.training.clip_norm is None
+    assert recipe.data.filters.max_ratio is None
+    path = tmp_path / "recipe.toml"
+    path.write_text(write_toml(recipe), encoding="utf-8")
+    assert check_recipe(read_recipe(path), "it") == recipe
+
+
+def test_a_size_that_would_change_nothing_is_refused() -> None:
+    written = {**MINIMAL, "model": check_recipe(MINIMAL, "it").model.as_tables()}
+    with pytest.raises(UserError, match="do not agree"):
+        check_recipe(with_overrides(written, ["model.size=big"]), "the recipe")
+    some = check_recipe(with_overrides(MINIMAL, ["model.size=tiny", "model.layers=2"]), "it")
+    assert (some.model.size, some.model.layers, some.model.dim) == (None, 2, 128)
+
+
 def test_an_override_needs_a_value_and_a_table() -> None:
     with pytest.raises(UserError, match="expected key=value"):
         with_overrides(MINIMAL, ["seed"])

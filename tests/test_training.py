@@ -167,6 +167,13 @@ def test_a_run_refuses_what_would_change_its_weights(
     assert len(text.strip().splitlines()) == 1
 
 
+def test_a_run_beyond_max_steps_says_so_and_keeps_its_recipe(folder: Path, whole: Path) -> None:
+    before = (whole / "recipe.toml").read_text()
+    text = finish(start(folder, "whole", "--set", "training.max_steps=10"), 2)
+    assert "has reached step 24" in text
+    assert (whole / "recipe.toml").read_text() == before
+
+
 def test_a_finished_run_says_so_and_data_are_known_by_content(folder: Path, whole: Path) -> None:
     before = metrics(whole)
     (folder / "moved.tsv").write_bytes((folder / "train.tsv").read_bytes())
@@ -182,6 +189,7 @@ def test_a_finished_run_says_so_and_data_are_known_by_content(folder: Path, whol
         (["--set", "data.train=empty.tsv"], "is empty"),
         (["--set", "tokeniser.vocabulary=9000"], "tokeniser.vocabulary"),
         (["--device", "cuda"], "no cuda device"),
+        (["--set", "training.precision=half"], "training.precision"),
     ],
 )
 def test_wrong_input_is_one_line_and_exit_code_2(
@@ -216,12 +224,16 @@ def test_a_loss_that_is_not_finite_stops_with_what_to_try(folder: Path) -> None:
     ]
     text = finish(start(folder, "wild", *options), 2)
     assert "try a lower training.learning_rate" in text
+    for file in (folder / "wild" / "checkpoints").rglob("model.safetensors"):
+        assert all(tensor.isfinite().all() for tensor in load_file(file).values())
 
 
 def test_without_a_recipe_one_is_chosen_and_another_run_starts_from_it(folder: Path) -> None:
     common = ["--from", "en", "--to", "de", "--set", "training.max_steps=4", "--threads", "1"]
     data = ["--data", folder / "train.tsv"]
+    common += ["--set", "training.tensorboard=true"]
     text = finish(heedful("train", *data, *common, "--out", folder / "chosen"))
+    assert list((folder / "chosen" / "tensorboard").glob("events*"))
     assert "recipe chosen from the corpus" in text
     facts = json.loads((folder / "chosen" / "run.json").read_text())["data"]
     assert facts["validation_pairs"] > 0

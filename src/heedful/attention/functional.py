@@ -163,13 +163,16 @@ def check_inputs(**named: Tensor) -> None:
             raise ValueError(
                 f"{name} has shape {list(tensor.shape)}: expected [.., positions, width]"
             )
-    said = " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in named.items())
     if "key" in named and "value" in named and named["key"].shape[-2] != named["value"].shape[-2]:
-        raise ValueError(f"{said}: each key needs one value")
+        raise ValueError(f"{_shapes(named)}: each key needs one value")
     leading = [reversed(tensor.shape[:-2]) for tensor in named.values()]
     for sizes in itertools.zip_longest(*leading, fillvalue=1):
         if len({*sizes} - {1}) > 1:
-            raise ValueError(f"{said}: leading dimensions differ")
+            raise ValueError(f"{_shapes(named)}: leading dimensions differ")
+
+
+def _shapes(named: dict[str, Tensor]) -> str:
+    return " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in named.items())
 
 
 def check_dropout(share: float) -> None:

@@ -1,17 +1,52 @@
 """Typed settings that refuse what they do not know, with the nearest right name."""
 
 import difflib
+from types import NoneType
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from heedful.basics.errors import UserError
+
+OFF = "off"
 
 
 class Settings(BaseModel):
     """Base of every table of a recipe: unknown keys are refused, values are not coerced wildly."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_off(cls, given: Any) -> Any:
+        """TOML cannot say "none": ``"off"`` turns off what is on unless said."""
+        if not isinstance(given, dict):
+            return given
+        return {
+            key: None if value == OFF and cls.can_be_off(key) else value
+            for key, value in given.items()
+        }
+
+    @classmethod
+    def can_be_off(cls, key: str) -> bool:
+        """Whether a key may be None, but is something else by default."""
+        field = cls.model_fields.get(key)
+        if field is None or field.is_required() or field.default is None:
+            return False
+        return NoneType in get_args(field.annotation)
+
+    def as_tables(self) -> dict[str, Any]:
+        """The settings as TOML can write them: what is none by default is left out."""
+        tables: dict[str, Any] = {}
+        for key, value in self.model_dump(mode="json").items():
+            own = getattr(self, key)
+            if isinstance(own, Settings):
+                tables[key] = own.as_tables()
+            elif value is not None:
+                tables[key] = value
+            elif self.can_be_off(key):
+                tables[key] = OFF
+        return tables
 
 
 T = TypeVar("T", bound=Settings)

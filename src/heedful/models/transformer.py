@@ -54,7 +54,7 @@ class TransformerSettings(Settings):
         if isinstance(given, dict):
             size = given.get("size") or ("tiny" if "layers" not in given else None)
             if size in SIZES:
-                return {"size": size, **SIZES[size], **given}
+                return {**SIZES[size], **given, "size": _size_if_true(size, given)}
         return given
 
     @model_validator(mode="after")
@@ -62,6 +62,20 @@ class TransformerSettings(Settings):
         if self.dim % self.heads:
             raise ValueError(f"dim {self.dim} is no multiple of heads {self.heads}")
         return self
+
+
+def _size_if_true(size: str, given: dict[str, Any]) -> str | None:
+    """The size's name, unless some of its numbers are given otherwise.
+
+    Raises:
+        ValueError: all of them are, so that the name would change nothing.
+    """
+    other = [key for key, number in SIZES[size].items() if given.get(key, number) != number]
+    if other and SIZES[size].keys() <= given.keys():
+        raise ValueError(
+            f"size '{size}' and {other[0]} = {given[other[0]]} do not agree; leave one of them out"
+        )
+    return None if other else size
 
 
 @dataclass

@@ -72,6 +72,8 @@ def choose_precision(name: str, device: torch.device) -> str:
     Raises:
         UserError: the device cannot train in this precision.
     """
+    if name not in ("auto", "float32", "bfloat16", "float16"):
+        raise UserError(f"unknown precision '{name}'; use auto, float32, bfloat16 or float16")
     if name == "auto":
         return "bfloat16" if has_fast_bfloat16(device) else "float32"
     if name == "float16" and device.type != "cuda":

@@ -154,8 +154,12 @@ class _Corpus:
         share = getattr(self.settings, f"{part}_share")
         if not share:
             return []
-        own = (pair for pair in self.read("train") if self._part(pair) == part)
-        return list(filter_pairs(own, self.settings.filters, Counter()))
+        own = (pair for pair in self.read("train", Counter()) if self._part(pair) == part)
+        left_out: Counter[str] = Counter()
+        pairs = list(filter_pairs(own, self.settings.filters, left_out))
+        if left_out:
+            notice(f"left out of {part}: {_counts(left_out)}")
+        return pairs
 
     def _part(self, pair: Pair) -> str:
         """Which part a pair of the training corpus goes to: pairs of one source to the same."""

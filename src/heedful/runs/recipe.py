@@ -3,6 +3,7 @@
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,6 +147,23 @@ def read_recipe(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: not a TOML file: {error}") from error
 
 
+def find_recipe(name: str | Path) -> Path:
+    """A recipe file, or one of those that come with the package, by name.
+
+    Raises:
+        UserError: there is neither.
+    """
+    path = Path(name)
+    if path.exists() or path.suffix == ".toml":
+        return path
+    folder = Path(str(files("heedful"))) / "recipes"
+    packaged = folder / f"{name}.toml"
+    if packaged.exists():
+        return packaged
+    names = ", ".join(sorted(file.stem for file in folder.glob("*.toml")))
+    raise UserError(f"no recipe '{name}': neither a file nor one of heedful's own ({names})")
+
+
 def with_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """``tables`` with each ``key=value`` of ``--set`` put in; a value is TOML, or else text.
 
@@ -190,7 +208,7 @@ def write_toml(recipe: Recipe) -> str:
     document.add(
         tomlkit.comment("All settings of this run. Written by heedful; see docs/recipes.md.")
     )
-    for key, value in recipe.model_dump(mode="json", exclude_none=True).items():
+    for key, value in recipe.as_tables().items():
         document[key] = value
     return tomlkit.dumps(document)
 

@@ -74,6 +74,10 @@ class Run:
             if chosen.exists():
                 return open_checkpoint(chosen)
         if name == "average":
+            if not (self.checkpoint_folder / "average").exists():
+                raise UserError(
+                    f"{self.path} has no average: training.average makes one at the end"
+                )
             return open_checkpoint(self.checkpoint_folder / "average")
         found = self.checkpoints()
         if not found:

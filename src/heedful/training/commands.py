@@ -1,6 +1,5 @@
 """What ``heedful train`` is asked for, as tables of a recipe."""
 
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +7,12 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.subwords import VocabularyTooLargeError
 from heedful.runs.choosing import choose_recipe
-from heedful.runs.recipe import check_recipe, read_recipe, with_overrides
+from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
 from heedful.runs.run import open_run
-from heedful.training.train import train
+from heedful.training.train import as_started_from, train
+
+_STARTED = ("model", "tokeniser")
+"""What a run that starts from another takes from it."""
 
 
 def train_from_command(
@@ -28,9 +30,15 @@ def train_from_command(
     Raises:
         UserError: neither a recipe nor data are given, or they cannot be used.
     """
+    if start_from is not None:
+        open_run(start_from)  # a wrong path is said before the corpus is read
     tables, where, folder = _tables(recipe, out, data, source, target)
     if start_from is not None:
-        tables = _as_started_from(tables, start_from, has_model="model" in tables and bool(recipe))
+        if recipe is None:
+            tables = {key: table for key, table in tables.items() if key not in _STARTED}
+        tables = dict(as_started_from(tables, start_from))
+    if recipe is None and not (out / "run.json").exists():
+        _say_chosen(tables, out)
     checked = check_recipe(with_overrides(tables, overrides), where)
     try:
         return train(checked, out, data=folder, start_from=start_from)
@@ -59,39 +67,23 @@ def _tables(
         return with_overrides(tables, given), str(path), Path(data[0]) if data else None
     if (out / "run.json").exists():
         # The same command again: the recipe that was chosen then, for the same files.
-        tables = open_run(out).recipe.model_dump(mode="json", exclude_none=True)
+        tables = open_run(out).recipe.as_tables()
+        for side, language in (("source", source), ("target", target)):
+            known = tables["data"].get(side)
+            if language is not None and language != known:
+                raise UserError(f"{out} was begun with data.{side} = {known!r}, not {language!r}")
         return tables | {"data": tables["data"] | ({"train": data} if data else {})}, str(out), None
     if not data:
         raise UserError("give a recipe, or a corpus with --data FILE --from LANGUAGE --to LANGUAGE")
     tables = choose_recipe(data, source=source, target=target, encoding=None)
-    training, model = tables["training"], tables["model"]
-    notice(
-        f"recipe chosen from the corpus: {model['size']} Transformer, vocabulary "
-        f"{tables['tokeniser']['vocabulary']:,}, at most {training['max_steps']:,} steps of "
-        f"{training['batch_tokens']:,} tokens; it is in {out / 'recipe.toml'}"
-    )
     return tables, f"the recipe chosen for {', '.join(data)}", None
 
 
-def find_recipe(name: str) -> Path:
-    """A recipe file, or one of those that come with the package, by name.
-
-    Raises:
-        UserError: there is neither.
-    """
-    path = Path(name)
-    if path.exists() or path.suffix == ".toml":
-        return path
-    folder = Path(str(files("heedful"))) / "recipes"
-    packaged = folder / f"{name}.toml"
-    if packaged.exists():
-        return packaged
-    names = ", ".join(sorted(file.stem for file in folder.glob("*.toml")))
-    raise UserError(f"no recipe '{name}': neither a file nor one of heedful's own ({names})")
-
-
-def _as_started_from(tables: dict[str, Any], start: Path, has_model: bool) -> dict[str, Any]:
-    """``tables`` with the model and tokeniser of the run that is gone on from."""
-    recipe = open_run(start).recipe.model_dump(mode="json", exclude_none=True)
-    model = tables["model"] if has_model else recipe["model"]
-    return {**tables, "model": model, "tokeniser": recipe["tokeniser"]}
+def _say_chosen(tables: dict[str, Any], out: Path) -> None:
+    training, model = tables["training"], tables["model"]
+    name = f"{model.get('size') or model.get('cell') or ''} {model['kind']}".strip()
+    notice(
+        f"recipe chosen from the corpus: {name}, vocabulary "
+        f"{tables['tokeniser']['vocabulary']:,}, at most {training['max_steps']:,} steps of "
+        f"{training['batch_tokens']:,} tokens; it is in {out / 'recipe.toml'}"
+    )

@@ -53,7 +53,8 @@ class Progress:
     total_weight: int = 0
     total_seconds: float = 0.0
     operations_per_weight: float = 0.0
-    best: float | None = None
+    best: list[float] | None = None
+    """The best validation's rank: see ``Loop.rank``."""
     best_step: int | None = None
     worse: int = 0
     """Validations since the best one."""
@@ -92,8 +93,8 @@ class Loop:
         self.optimiser = build_optimiser(parameters, settings)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
         self.progress = Progress(0, Position(seed, 0, 0))
-        self.values: dict[int, float] = {}
-        """Checkpoint step → the figure that checkpoints are chosen by."""
+        self.ranks: dict[int, list[float]] = {}
+        """Checkpoint step → its validation's rank."""
         self.interrupted = False
         self._resume()
         self.record = Record(folder, self.progress.step, settings.tensorboard)
@@ -101,15 +102,22 @@ class Loop:
     def _resume(self) -> None:
         found = whole_checkpoints(self.checkpoints)
         for checkpoint in found:
-            value = checkpoint.state["validation"].get(self.settings.choose_by)
-            if value is not None:
-                self.values[checkpoint.step] = value
+            if checkpoint.state["validation"]:
+                self.ranks[checkpoint.step] = self.rank(checkpoint.state["validation"])
         if found:
             self._restore(found[-1])
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = dict(checkpoint.state["progress"])
         self.progress = Progress(**{**state, "position": Position(*state["position"])})
+        # Patience may have been changed since.
+        patience = self.settings.patience
+        self.progress.stopped = patience is not None and self.progress.worse >= patience
+        if self.progress.step > self.settings.max_steps:
+            raise UserError(
+                f"{self.folder} has reached step {self.progress.step}, more than "
+                f"training.max_steps = {self.settings.max_steps}; raise it"
+            )
         load_model_tensors(self.task.model, checkpoint.weights(), checkpoint.path)
         tensors = checkpoint.training()
         load_optimiser_tensors(self.optimiser, tensors)
@@ -165,9 +173,11 @@ class Loop:
         rate = learning_rate(progress.step + 1, self.settings)
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = rate
-        if self.settings.clip_norm is not None:
-            self.scaler.unscale_(self.optimiser)
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.settings.clip_norm)
+        self.scaler.unscale_(self.optimiser)
+        limit = math.inf if self.settings.clip_norm is None else self.settings.clip_norm
+        norm = torch.nn.utils.clip_grad_norm_(self.parameters, limit)
+        if not self.scaler.is_enabled():  # the scaler itself leaves out a step that is not finite
+            self._require_finite({"gradient's norm": norm.item()})
         self.scaler.step(self.optimiser)
         self.scaler.update()
         self.optimiser.zero_grad(set_to_none=True)
@@ -175,17 +185,17 @@ class Loop:
         progress.position = group[-1][0]
         for name, total in sums.items():
             progress.sums[name] = progress.sums.get(name, 0.0) + total.item()
-        self._require_finite()
+        self._require_finite(progress.sums)
         progress.weight += weight
         progress.total_weight += weight
         progress.seconds += time.perf_counter() - began
 
-    def _require_finite(self) -> None:
-        for name, value in self.progress.sums.items():
+    def _require_finite(self, values: dict[str, float]) -> None:
+        for name, value in values.items():
             if not math.isfinite(value):
                 raise UserError(
-                    f"the {name} is {value} at step {self.progress.step}: training stopped, the "
-                    f"last checkpoint in {self.checkpoints} is sound; try a lower "
+                    f"the {name} is {value} after step {self.progress.step}: training stopped, "
+                    f"the last checkpoint in {self.checkpoints} is sound; try a lower "
                     "training.learning_rate, more training.warmup_steps, a lower "
                     "training.clip_norm, or training.precision = 'float32'"
                 )
@@ -196,7 +206,8 @@ class Loop:
         The random generator is put back, so that counting changes nothing.
         """
         devices = [self.device] if self.device.type == "cuda" else []
-        with torch.random.fork_rng(devices), FlopCounterMode(display=False) as counter:
+        eager = torch.compiler.set_stance("force_eager")
+        with eager, torch.random.fork_rng(devices), FlopCounterMode(display=False) as counter:
             total = self.task.loss(batch).total
             torch.autograd.backward(total)
         self.optimiser.zero_grad(set_to_none=True)
@@ -231,10 +242,10 @@ class Loop:
         self.record.figures("validation", progress.step, {**figures, "seconds": took})
         self.record.show(progress.step, samples)
         self.report.validated(progress.step, figures, samples)
-        value = figures[self.settings.choose_by]
-        self.values[progress.step] = value
-        if progress.best is None or self.better(value, progress.best):
-            progress.best, progress.best_step, progress.worse = value, progress.step, 0
+        rank = self.rank(figures)
+        self.ranks[progress.step] = rank
+        if progress.best is None or rank > progress.best:
+            progress.best, progress.best_step, progress.worse = rank, progress.step, 0
         else:
             progress.worse += 1
             patience = self.settings.patience
@@ -246,10 +257,11 @@ class Loop:
                 )
         return figures
 
-    def better(self, one: float, other: float) -> bool:
-        """Whether ``one`` is the better value of what checkpoints are chosen by."""
-        higher = self.task.higher_is_better(self.settings.choose_by)
-        return one > other if higher else one < other
+    def rank(self, figures: dict[str, float]) -> list[float]:
+        """What validations are compared by, greater is better: the chosen figure, then the loss."""
+        chosen = self.settings.choose_by
+        sign = 1 if self.task.higher_is_better(chosen) else -1
+        return [sign * figures[chosen], -figures.get("loss", 0.0)]
 
     def _save(self, validation: dict[str, float]) -> None:
         progress = self.progress
@@ -273,12 +285,8 @@ class Loop:
         steps = sorted(
             int(path.name.removeprefix("step-")) for path in self.checkpoints.glob("step-*")
         )
-        higher = self.task.higher_is_better(self.settings.choose_by)
-        by_value = sorted(
-            (step for step in steps if step in self.values),
-            key=lambda step: (self.values[step] if higher else -self.values[step], -step),
-            reverse=True,
-        )
+        ranked = sorted((step for step in steps if step in self.ranks), key=self.ranks.__getitem__)
+        by_value = ranked[::-1]
         kept = {*steps[-self.settings.keep_last :], *by_value[: self.settings.keep_best]}
         for step in steps:
             if step not in kept:

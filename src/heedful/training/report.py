@@ -2,6 +2,7 @@
 
 import sys
 import time
+import unicodedata
 from types import TracebackType
 from typing import Self
 
@@ -82,9 +83,16 @@ class Report:
         )
         self.say(f"validation at step {step:,}: {text}")
         for sample in samples:
-            self.say(f"    source     {sample.source}")
-            self.say(f"    output     {sample.output}")
-            self.say(f"    reference  {sample.reference}")
+            self.say(f"    source     {_printable(sample.source)}")
+            self.say(f"    output     {_printable(sample.output)}")
+            self.say(f"    reference  {_printable(sample.reference)}")
+
+
+def _printable(text: str) -> str:
+    """A hardly trained model writes control characters; a terminal would obey them."""
+    return "".join(
+        "�" if unicodedata.category(character) == "Cc" else character for character in text
+    )
 
 
 def _duration(seconds: float) -> str:

@@ -21,7 +21,7 @@ from heedful.runs.checkpoints import (
     whole_checkpoints,
 )
 from heedful.runs.preparation import prepare_run
-from heedful.runs.recipe import Recipe, check_recipe, read_recipe, write_toml
+from heedful.runs.recipe import Recipe, check_recipe, find_recipe, read_recipe, write_toml
 from heedful.runs.run import Run, open_run, write_json
 from heedful.training.going_on import require_same
 from heedful.training.loop import Loop
@@ -49,10 +49,7 @@ def train(
     Raises:
         UserError: settings or data cannot be used, or the run cannot go on with them.
     """
-    if isinstance(recipe, str | Path):
-        recipe = check_recipe(read_recipe(Path(recipe)), str(recipe))
-    elif not isinstance(recipe, Recipe):
-        recipe = check_recipe(recipe, "the recipe")
+    recipe = _checked(recipe, start_from)
     device = choose_device(recipe.training.device)
     precision = choose_precision(recipe.training.precision, device)
     folder = Path(out)
@@ -66,24 +63,43 @@ def train(
     return _train(run, recipe, start_from, device, precision)
 
 
+def _checked(
+    recipe: str | Path | Recipe | Mapping[str, Any], start_from: str | Path | None
+) -> Recipe:
+    if isinstance(recipe, Recipe):
+        return recipe
+    where = "the recipe"
+    if isinstance(recipe, str | Path):
+        path = find_recipe(recipe)
+        recipe, where = read_recipe(path), str(path)
+    return check_recipe(as_started_from(recipe, start_from), where)
+
+
+def as_started_from(tables: Mapping[str, Any], start_from: str | Path | None) -> Mapping[str, Any]:
+    """``tables`` with the model and tokeniser of the run that is gone on from, unless given."""
+    if start_from is None:
+        return tables
+    recipe = open_run(start_from).recipe.as_tables()
+    return {"model": recipe["model"], "tokeniser": recipe["tokeniser"], **tables}
+
+
 def _open_or_prepare(
     folder: Path, recipe: Recipe, data_folder: Path | None, start_from: str | Path | None
 ) -> Run:
     if (folder / "run.json").exists():
         run = open_run(folder)
         require_same(run, recipe, data_folder)
-        recipe_text = write_toml(recipe.model_copy(update={"data": run.recipe.data}))
-        write_text(folder / "recipe.toml", recipe_text)
-        return open_run(folder)
+        return run
     _require_free(folder)
     tokenisers = None
     if start_from is not None:
         start = open_run(start_from)
-        if recipe.model != start.recipe.model:
-            raise UserError(
-                f"the recipe's model differs from that of {start.path}: a run that starts from "
-                "another has its model; leave the [model] table out, or copy it from there"
-            )
+        for table in ("model", "tokeniser"):
+            if getattr(recipe, table) != getattr(start.recipe, table):
+                raise UserError(
+                    f"the recipe's [{table}] differs from that of {start.path}: a run that starts "
+                    "from another has its model and tokeniser; leave the table out"
+                )
         tokenisers = start.tokenisers()
     return prepare_run(folder, recipe, data_folder, tokenisers)
 
@@ -130,6 +146,9 @@ def _train(
             precision=precision,
             report=report,
         )
+        # Only now is it sure that the run can go on with what has changed.
+        kept = recipe.model_copy(update={"data": run.recipe.data})
+        write_text(run.path / "recipe.toml", write_toml(kept))
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
             report.say(f"{run.path} is trained: {_said(run.result)}")
             return True
@@ -183,7 +202,7 @@ def _choose(run: Run, loop: Loop, model: PairModel) -> dict[str, Any]:
         }
         save_checkpoint(loop.checkpoints / "average", model_tensors(model), {}, state)
         result["average"] = {"of": state["average_of"], "validation": figures}
-        if loop.better(figures[by], progress.best):
+        if loop.rank(figures) > progress.best:
             result |= {"chosen": "average", "validation": figures}
         point = open_checkpoint(loop.checkpoints / result["chosen"])
         load_model_tensors(model, point.weights(), point.path)
