@@ -61,9 +61,7 @@ def main() -> int:
     )
     names = [*REPORTS, MEMORY]
     parser.add_argument("--only", nargs="+", choices=names, default=names)
-    parser.add_argument(
-        "--quick", action="store_true", help="small; figures mean nothing"
-    )
+    parser.add_argument("--quick", action="store_true", help="small; figures mean nothing")
     parser.add_argument("--threads", type=int, default=2, help="default 2")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
     options = parser.parse_args()
