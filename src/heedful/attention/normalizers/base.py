@@ -1,19 +1,53 @@
 """What every normalizer has in common."""
 
+from typing import NamedTuple
+
 from torch import Tensor, nn
 
 
+class Queries(NamedTuple):
+    """What a normalizer may know of the queries beside their scores."""
+
+    vectors: Tensor
+    """The queries themselves, before the score's projection: ``[.., Q, dq]``."""
+    positions: Tensor
+    """Where each query stands, counted from 0: integers ``[Q]``."""
+
+
 class Normalizer(nn.Module):
-    """Scores ``[.., Q, K]`` to weights of the same shape; a masked weight is exactly zero."""
+    """Scores ``[.., Q, K]`` to weights of the same shape; a masked weight is exactly zero.
 
-    is_softmax = False
-    """Whether the fused kernels, which know the softmax alone, may stand in for this."""
+    A new one writes :meth:`forward`. Rows are independent of one another, so that chosen rows can
+    be made alone.
+    """
 
-    def forward(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+    def forward(
+        self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
+    ) -> Tensor:
         """Weights ``[.., Q, K]``.
 
         Args:
             scores: ``[.., Q, K]``.
-            allowed: boolean, broadcastable to the scores; true = may attend. None allows all.
+            allowed: boolean, broadcastable to the scores; true = may attend. None allows all. A
+                row that allows nothing gets zeros, with zero gradients.
+            queries: for the normalizers that look at more than the scores.
         """
         raise NotImplementedError(f"{type(self).__name__} does not say how to normalize")
+
+    def softmax_scale(self) -> float | None:
+        """The factor on the scores, if this is a softmax of them; else None.
+
+        A number here lets the fused kernels, which know the softmax alone, stand in for this.
+        """
+        return None
+
+    def log_probability(
+        self, scores: Tensor, allowed: Tensor | None, weights: Tensor
+    ) -> Tensor | None:
+        """``[.., Q]``: the log-probability of having drawn ``weights``; None if nothing is drawn."""
+        return None
+
+    @property
+    def draws(self) -> bool:
+        """Whether two calls now may give different weights, because they are drawn at random."""
+        return False

@@ -1,9 +1,9 @@
-"""Softmax: α_i = exp(e_i) / Σ_j exp(e_j)."""
+"""Softmax: α_i = exp(e_i / τ) / Σ_j exp(e_j / τ), with temperature τ."""
 
 import torch
 from torch import Tensor
 
-from heedful.attention.normalizers.base import Normalizer
+from heedful.attention.normalizers.base import Normalizer, Queries
 
 
 def masked_softmax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -27,12 +27,29 @@ def masked_softmax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
 class Softmax(Normalizer):
     """Softmax over the keys; a query that may attend to nothing gets zeros.
 
+    Args:
+        temperature: what the scores are divided by, above 0; large is flat, small is sharp.
+
+    Raises:
+        ValueError: the temperature is not above 0.
+
     Example:
         >>> Softmax()(torch.zeros(1, 4))
         tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
 
-    is_softmax = True
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"temperature must be above 0, not {temperature}")
+        self.temperature = temperature
 
-    def forward(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+    def forward(
+        self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
+    ) -> Tensor:
+        if self.temperature != 1.0:
+            scores = scores / self.temperature
         return masked_softmax(scores, allowed)
+
+    def softmax_scale(self) -> float:
+        return 1.0 / self.temperature
