@@ -2,11 +2,12 @@
 
 import contextlib
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from heedful.basics.errors import UserError
 
@@ -71,6 +72,38 @@ def write_text(path: Path, text: str) -> None:
     """Write ``text`` as UTF-8, whole or not at all."""
     with atomic_file(path) as file:
         file.write(text.encode("utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a JSON file, whole or not at all."""
+    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+
+
+def read_bytes(path: Path) -> bytes:
+    """A file's bytes.
+
+    Raises:
+        UserError: the file is missing or cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object of a JSON file.
+
+    Raises:
+        UserError: the file is missing, damaged, or holds something else.
+    """
+    try:
+        values = json.loads(read_bytes(path))
+    except ValueError as error:
+        raise UserError(f"{path}: not valid JSON; the file is damaged") from error
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected a JSON object; the file is damaged")
+    return values
 
 
 def cannot_write(path: Path, error: OSError) -> UserError:

@@ -21,10 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder
+from heedful.basics.files import atomic_folder, read_json
 from heedful.basics.progress import progress
 from heedful.data.examples import Pair
-from heedful.data.tokeniser import Tokenisers, read_json
+from heedful.data.tokeniser import Tokenisers
 
 INDEX = "index.json"
 SHARD_PAIRS = 250_000

@@ -5,16 +5,14 @@
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import sentencepiece
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, write_text
+from heedful.basics.files import atomic_file, read_bytes, read_json, write_json
 from heedful.basics.notices import notice
 from heedful.basics.settings import check
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
@@ -110,7 +108,7 @@ class Tokeniser:
         """Write the model to ``path`` and its settings beside it (``path`` with ``.json``)."""
         with atomic_file(path) as file:
             file.write(self.model)
-        write_text(path.with_suffix(".json"), json.dumps(self.settings.model_dump(), indent=1))
+        write_json(path.with_suffix(".json"), self.settings.model_dump())
 
     @classmethod
     def load(cls, path: Path) -> "Tokeniser":
@@ -250,7 +248,7 @@ class Tokenisers:
             "shared": self.shared,
             "models": {name: _digest(tokeniser.model) for name, tokeniser in sides.items()},
         }
-        write_text(folder / _INDEX, json.dumps(index, indent=1) + "\n")
+        write_json(folder / _INDEX, index)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenisers":
@@ -284,25 +282,6 @@ class Tokenisers:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
-
-
-def read_bytes(path: Path) -> bytes:
-    """A file's bytes; a missing or unreadable one is the user's error."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file that holds one object; a damaged one is the user's error."""
-    try:
-        values = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise UserError(f"{path}: not valid JSON; the file is damaged") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: expected a JSON object; the file is damaged")
-    return values
 
 
 def _valid(texts: Iterable[str], where: str) -> Iterable[str]:

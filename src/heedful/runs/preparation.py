@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, content_hash, write_text
+from heedful.basics.files import atomic_file, content_hash, write_json, write_text
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
 from heedful.data.filters import filter_pairs
@@ -22,7 +22,7 @@ from heedful.data.readers import read_pairs
 from heedful.data.shards import write_shards
 from heedful.data.tokeniser import Tokenisers
 from heedful.runs.recipe import DataSettings, Recipe, find_data, write_toml
-from heedful.runs.run import FORMAT, Run, open_run, write_json, write_pairs
+from heedful.runs.run import FORMAT, Run, open_run, write_pairs
 
 
 def prepare_run(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, write_text
+from heedful.basics.files import atomic_file, read_json
 from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokenisers
 from heedful.runs.checkpoints import Checkpoint, open_checkpoint, whole_checkpoints
@@ -43,7 +43,7 @@ class Run:
     def result(self) -> dict[str, Any] | None:
         """``result.json``, written at the end of training: which checkpoint was chosen, and why."""
         path = self.path / "result.json"
-        return dict(_read_json(path)) if path.exists() else None
+        return read_json(path) if path.exists() else None
 
     def tokenisers(self) -> Tokenisers:
         """The run's own tokenisers."""
@@ -105,7 +105,7 @@ def open_run(path: str | Path) -> Run:
         raise UserError(f"no run at {folder}: there is no such folder")
     if not (folder / "run.json").exists():
         raise UserError(f"{folder} is no run: it has no run.json (heedful train makes one)")
-    facts = _read_json(folder / "run.json")
+    facts = read_json(folder / "run.json")
     if facts.get("format") != FORMAT:
         raise UserError(
             f"{folder} is a run of format {facts.get('format')}, this version reads {FORMAT}; "
@@ -115,20 +115,8 @@ def open_run(path: str | Path) -> Run:
     return Run(folder, check_recipe(read_recipe(recipe_file), str(recipe_file)), facts)
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, whole or not at all."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
-
-
 def write_pairs(path: Path, pairs: list[Pair]) -> None:
     """Write pairs as JSON lines, whole or not at all."""
     with atomic_file(path) as file:
         for pair in pairs:
             file.write((json.dumps(list(pair), ensure_ascii=False) + "\n").encode("utf-8"))
-
-
-def _read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path} is missing or damaged: {error}") from error

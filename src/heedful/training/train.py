@@ -8,7 +8,7 @@ import torch
 
 from heedful.basics.device import choose_device, keep_freed_memory
 from heedful.basics.errors import UserError
-from heedful.basics.files import cannot_write, remove_leftovers, write_text
+from heedful.basics.files import cannot_write, remove_leftovers, write_json, write_text
 from heedful.models import PairModel
 from heedful.runs.building import build_run_model, build_task, choose_precision
 from heedful.runs.checkpoints import (
@@ -22,7 +22,7 @@ from heedful.runs.checkpoints import (
 )
 from heedful.runs.preparation import prepare_run
 from heedful.runs.recipe import Recipe, check_recipe, find_recipe, read_recipe, write_toml
-from heedful.runs.run import Run, open_run, write_json
+from heedful.runs.run import Run, open_run
 from heedful.training.going_on import require_same
 from heedful.training.loop import Loop
 from heedful.training.report import Report
