@@ -4,6 +4,7 @@ Sinusoidal and learned positions are added to the inputs and need none of this.
 Shapes: B batch, H heads, Q queries, K keys, D width. Keys stand at 0, 1, …, K − 1.
 """
 
+import torch
 from torch import Tensor, nn
 
 from heedful.attention.scores import Score
@@ -43,5 +44,62 @@ class RelativePositions(nn.Module):
         return scores if bias is None else scores + bias
 
     def context(self, weights: Tensor, positions: Tensor) -> Tensor | None:
-        """What is added to the context: ``[.., Q, dv]`` for ``weights [.., Q, K]``; None for none."""
+        """What is added to the context, ``[.., Q, dv]``; None for nothing.
+
+        Args:
+            weights: those that sum the values (after dropout), ``[.., Q, K]``.
+            positions: of the queries, integers ``[Q]``.
+        """
         return None
+
+
+def offsets(positions: Tensor, keys: int) -> Tensor:
+    """How far each key lies after each query, ``j − i [Q, K]``; negative for the past.
+
+    Args:
+        positions: where the queries i stand, integers ``[Q]``.
+        keys: their number K; key j stands at j.
+
+    Raises:
+        TypeError: the positions are not integers.
+        ValueError: they are not ``[Q]``.
+
+    Example:
+        >>> offsets(torch.tensor([2, 0]), keys=3).tolist()
+        [[-2, -1, 0], [0, 1, 2]]
+    """
+    check_positions(positions)
+    if positions.dim() != 1:
+        raise ValueError(f"positions {list(positions.shape)}: expected [Q], one for each query")
+    return torch.arange(keys, device=positions.device) - positions.unsqueeze(-1)
+
+
+def check_positions(positions: Tensor) -> None:
+    """Raise TypeError unless ``positions`` are integers."""
+    kind = positions.dtype
+    if kind.is_floating_point or kind.is_complex or kind == torch.bool:
+        raise TypeError(f"positions must be integers, not {kind}")
+
+
+def check_heads(heads: int, query: Tensor, positions: Tensor) -> None:
+    """Raise ValueError unless ``query [.., Q, D]`` has the heads and ``positions`` its rows."""
+    if heads > 1 and (query.dim() < 3 or query.shape[-3] != heads):
+        raise ValueError(
+            f"query has shape {list(query.shape)}: expected [.., {heads}, Q, D], "
+            f"these positions are for {heads} heads"
+        )
+    check_rows(query, positions)
+
+
+def check_rows(rows: Tensor, positions: Tensor) -> None:
+    """Raise ValueError unless there is one position for each row of ``rows [.., Q, D]``."""
+    if positions.dim() < 1 or positions.shape[-1] != rows.shape[-2]:
+        raise ValueError(
+            f"positions {list(positions.shape)} do not fit {list(rows.shape)}: "
+            f"expected {rows.shape[-2]} of them, one for each row"
+        )
+
+
+def sum_type(dtype: torch.dtype) -> torch.dtype:
+    """The type in which many numbers of ``dtype`` are summed: float32 for the half types."""
+    return torch.promote_types(dtype, torch.float32)

@@ -1,0 +1,151 @@
+"""Rotary positions: queries and keys are turned by angles that grow with their position.
+
+    f(x, m) = R_m x,   R_m turns pair i of the numbers in x by m θ_i,   θ_i = base^(−2(i − 1)/d)
+    f(q, m)ᵀ f(k, n) = qᵀ R_(n − m) k
+
+Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2,
+equations 14 to 16. There the pairs are neighbours (x₁ x₂)(x₃ x₄)…; Llama and its kin pair the two
+halves, (x₁ x_(d/2+1))(x₂ x_(d/2+2))…, the same up to the order of the numbers.
+
+Longer texts than those of training: positions divided by a scale (Chen et al. 2023, "Extending
+Context Window of Large Language Models via Positional Interpolation", equation 4), or a larger base
+(:func:`ntk_base`).
+"""
+
+import torch
+from torch import Tensor
+
+from heedful.attention.positions.base import (
+    RelativePositions,
+    check_positions,
+    check_rows,
+    sum_type,
+)
+
+
+def rotary_angles(
+    positions: Tensor, dim: int, base: float = 10000.0, length_scale: float = 1.0
+) -> Tensor:
+    """``m θ_i / length_scale`` in radians, ``[.., dim / 2]`` for integer ``positions [..]``.
+
+    In float64 where the device has it: at position 100,000, float32 is off by up to 1/250.
+
+    Example:
+        >>> rotary_angles(torch.tensor([0, 100]), 4).tolist()
+        [[0.0, 0.0], [100.0, 1.0]]
+    """
+    kind = torch.float32 if positions.device.type == "mps" else torch.float64
+    exponents = torch.arange(0, dim, 2, dtype=kind, device=positions.device) / -dim
+    return positions.unsqueeze(-1).to(kind) * (base**exponents / length_scale)
+
+
+def rotate(vectors: Tensor, angles: Tensor, interleaved: bool = False) -> Tensor:
+    """``vectors [.., L, D]`` with the first 2R numbers turned, pair by pair, by ``angles [L, R]``.
+
+    Computed in float32 at least; the result has the vectors' type.
+
+    Example:
+        >>> quarter = torch.tensor([[torch.pi / 2]])
+        >>> rotate(torch.tensor([[1.0, 0.0, 5.0]]), quarter).round(decimals=3) + 0.0
+        tensor([[0., 1., 5.]])
+    """
+    pairs = angles.shape[-1]
+    kind = sum_type(vectors.dtype)
+    cos, sin = angles.cos().to(kind), angles.sin().to(kind)
+    turned, kept = vectors[..., : 2 * pairs].to(kind), vectors[..., 2 * pairs :]
+    if interleaved:
+        x, y = turned.reshape(*turned.shape[:-1], pairs, 2).unbind(-1)
+    else:
+        x, y = turned.chunk(2, dim=-1)
+    both = (x * cos - y * sin, x * sin + y * cos)
+    done = torch.stack(both, dim=-1).flatten(-2) if interleaved else torch.cat(both, dim=-1)
+    return torch.cat([done.to(vectors.dtype), kept], dim=-1)
+
+
+def ntk_base(dim: int, scale: float, base: float = 10000.0) -> float:
+    """The base with which texts ``scale`` times as long turn the slowest pair no further.
+
+    The fastest pair keeps its speed, unlike under ``length_scale``. Source: Peng et al. 2023,
+    "YaRN: Efficient Context Window Extension of Large Language Models", section 3.1.
+
+    Args:
+        dim: how many numbers are turned, at least 4.
+        scale: how much longer the texts are, positive.
+        base: that of training.
+
+    Raises:
+        ValueError: ``dim`` is below 4, or ``scale`` or ``base`` is not positive.
+
+    Example:
+        >>> round(ntk_base(64, scale=2.0))
+        20452
+    """
+    if dim < 4 or scale <= 0 or base <= 0:
+        raise ValueError(
+            f"dim {dim} must be at least 4, scale {scale} and base {base} must be positive"
+        )
+    return float(base * scale ** (dim / (dim - 2)))
+
+
+class Rotary(RelativePositions):
+    """Queries and keys turned by their positions, so that dot products see offsets alone.
+
+    Nothing is learned or kept; angles are computed where they are needed, for any position.
+
+    Args:
+        dim: how many numbers of each query and key are turned, the first ones; even.
+        base: what the slowest pair's angle is divided by, about.
+        length_scale: positions are divided by it; 4 fits texts four times as long as those of
+            training into the angles of training.
+        interleaved: pairs are neighbours, as in the paper; else the two halves, as in Llama.
+
+    Raises:
+        ValueError: ``dim`` is odd or not positive, or ``base`` or ``length_scale`` not positive.
+
+    Source: Su et al. 2021, section 3.2.2, equation 15; Chen et al. 2023, equation 4.
+
+    Example:
+        >>> rotary, x = Rotary(4), torch.ones(1, 4)
+        >>> near, far = (rotary.turn(x, torch.tensor([place])) for place in (3, 1003))
+        >>> bool((near @ rotary.turn(x, torch.tensor([5])).T).allclose(
+        ...     far @ rotary.turn(x, torch.tensor([1005])).T))
+        True
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        base: float = 10000.0,
+        length_scale: float = 1.0,
+        interleaved: bool = False,
+    ) -> None:
+        super().__init__()
+        if dim < 2 or dim % 2:
+            raise ValueError(f"dim must be even and at least 2, not {dim}: numbers turn in pairs")
+        if base <= 0 or length_scale <= 0:
+            raise ValueError(f"base {base} and length_scale {length_scale} must be positive")
+        self.dim, self.base, self.length_scale = dim, float(base), float(length_scale)
+        self.interleaved = interleaved
+
+    def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
+        """``vectors [.., L, D]``, D at least ``dim``, turned for integer ``positions [L]``.
+
+        Raises:
+            TypeError: the positions are not integers.
+            ValueError: the vectors are narrower than ``dim``, or not as many as the positions.
+        """
+        check_positions(positions)
+        check_rows(vectors, positions)
+        if vectors.shape[-1] < self.dim:
+            raise ValueError(
+                f"vectors have shape {list(vectors.shape)}: expected [.., L, D], "
+                f"D at least {self.dim}, the numbers to turn"
+            )
+        angles = rotary_angles(positions, self.dim, self.base, self.length_scale)
+        return rotate(vectors, angles, self.interleaved)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.dim}, base={self.base:g}, length_scale={self.length_scale:g}, "
+            f"interleaved={self.interleaved}"
+        )

@@ -1,0 +1,115 @@
+"""Buckets of offsets: e_ij = q_i k_jᵀ + b_h(bucket(j − i)), one number for each head and bucket.
+
+Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
+Transformer", section 2.1: near offsets have a bucket each, farther ones share buckets that widen
+logarithmically up to ``max_distance``, and all beyond share the last. With n buckets a direction
+and e = ⌊n/2⌋, the bucket of a distance d is
+
+    d                                                for d < e
+    min(n − 1, e + ⌊(n − e) · ln(d/e) / ln(max_distance/e)⌋)   otherwise
+
+Where each bucket begins is found once, in integers, so a distance on an edge does not depend on how
+a device rounds logarithms.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.attention.positions.base import RelativePositions, check_heads, offsets, sum_type
+
+
+def bucket_starts(buckets: int, max_distance: int) -> list[int]:
+    """The least distance in each bucket of one direction, but for bucket 0, which begins at 0.
+
+    Example:
+        >>> bucket_starts(8, max_distance=32)
+        [1, 2, 3, 4, 7, 12, 20]
+    """
+    exact = buckets // 2
+    starts, distance = list(range(1, exact)), exact
+    wide = buckets - exact
+    for step in range(wide):
+        # wide · ln(d/e) / ln(m/e) ≥ step, without logarithms
+        while distance**wide * exact**step < max_distance**step * exact**wide:
+            distance += 1
+        starts.append(distance)
+    return starts
+
+
+class T5Buckets(RelativePositions):
+    """A learned number for each head and bucket of offsets, added to the scores.
+
+    T5 itself adds it to the dot product without a scale. ``table.weight`` is ``[buckets, heads]``,
+    and zero at first.
+
+    Args:
+        heads: their number H.
+        buckets: their number; in two directions the upper half is for keys after the query.
+        max_distance: from how far on all keys share a bucket.
+        bidirectional: whether keys after the query have buckets of their own; else all of them
+            share that of distance 0.
+
+    Raises:
+        ValueError: there is no head, there are fewer than 2 buckets a direction, two directions
+            cannot share them evenly, or ``max_distance`` is within the buckets of single distances.
+
+    Source: Raffel et al. 2020, section 2.1.
+
+    Example:
+        >>> t5 = T5Buckets(heads=2)
+        >>> t5.bias(torch.zeros(2, 3, 8), keys=5, positions=torch.arange(3), scale=1.0).shape
+        torch.Size([2, 3, 5])
+    """
+
+    starts: Tensor
+
+    def __init__(
+        self, heads: int, buckets: int = 32, max_distance: int = 128, bidirectional: bool = True
+    ) -> None:
+        super().__init__()
+        self.heads, self.bidirectional, self.max_distance = heads, bidirectional, max_distance
+        if heads < 1:
+            raise ValueError(f"heads must be at least 1, not {heads}")
+        if bidirectional and buckets % 2:
+            raise ValueError(f"buckets {buckets} must be even, for two directions share them")
+        self.one_way = buckets // 2 if bidirectional else buckets
+        if self.one_way < 2:
+            raise ValueError(f"buckets {buckets} are too few: at least 2 a direction are needed")
+        if max_distance <= self.one_way // 2:
+            raise ValueError(
+                f"max_distance {max_distance} must be above {self.one_way // 2}, "
+                f"up to which distances have a bucket each with buckets {buckets}"
+            )
+        starts = torch.tensor(bucket_starts(self.one_way, max_distance))
+        self.register_buffer("starts", starts, persistent=False)
+        self.table = nn.Embedding(buckets, heads)
+        nn.init.zeros_(self.table.weight)
+
+    def bucket(self, offsets: Tensor) -> Tensor:
+        """The bucket of each offset ``j − i``, integers of any shape.
+
+        Example:
+            >>> T5Buckets(1).bucket(torch.tensor([-200, -3, 0, 3, 200])).tolist()
+            [15, 3, 0, 19, 31]
+        """
+        if not self.bidirectional:
+            return torch.bucketize((-offsets).clamp(min=0), self.starts, right=True)
+        near = torch.bucketize(offsets.abs(), self.starts, right=True)
+        return near + (offsets > 0) * self.one_way
+
+    def bias(self, query: Tensor, keys: int, positions: Tensor, scale: float) -> Tensor:
+        """``[H, Q, K]`` for ``query [.., H, Q, D]`` at integer ``positions [Q]``.
+
+        Raises:
+            ValueError: the queries have another number of heads, or of rows than positions.
+        """
+        check_heads(self.heads, query, positions)
+        buckets = self.bucket(offsets(positions, keys))
+        # The gradient adds up as many numbers as there are scores, which half types cannot hold.
+        table = self.table.weight.to(sum_type(self.table.weight.dtype))
+        bias = F.embedding(buckets, table).permute(2, 0, 1).to(query.dtype)
+        return bias.squeeze(0) if self.heads == 1 else bias
+
+    def extra_repr(self) -> str:
+        return f"max_distance={self.max_distance}, bidirectional={self.bidirectional}"
