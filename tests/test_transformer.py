@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from heedful.attention import Memory
 from heedful.basics.symbols import BEGIN, PAD
+from heedful.layers.caches import KeyValueCache
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
 
@@ -64,6 +66,29 @@ def test_a_selected_state_goes_on_as_its_rows_would() -> None:
         :, -1
     ]
     torch.testing.assert_close(logits, expected)
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_a_selected_cache_has_its_rows_and_room_and_leaves_the_other_alone(gradient: bool) -> None:
+    steps = [Memory(torch.randn(2, 2, 1, 4), torch.randn(2, 2, 1, 3)) for _ in range(20)]
+    for step in steps:
+        step.key.requires_grad_(gradient)
+    cache, rows = KeyValueCache(), torch.tensor([1, 0, 1])
+    for step in steps[:3]:
+        before = cache.append(step)
+    chosen = cache.select(rows)
+    for step in steps[3:]:  # beyond the first buffer
+        after = chosen.append(Memory(step.key[rows], step.value[rows]))
+    for number in range(2):
+        whole = torch.cat([step[number] for step in steps], dim=2)
+        assert torch.equal(after[number], whole[rows])
+        assert torch.equal(before[number], whole[:, :, :3])
+    if gradient:
+        after.key.sum().backward()
+        assert torch.equal(
+            steps[0].key.grad, torch.tensor([1.0, 2.0]).view(2, 1, 1, 1).expand(2, 2, 1, 4)
+        )
+    assert KeyValueCache().select(rows).length == 0
 
 
 def test_padding_has_no_influence() -> None:

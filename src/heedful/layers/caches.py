@@ -40,11 +40,17 @@ class KeyValueCache:
         if self._key is None or self._value is None:
             return chosen
         chosen.length = self.length
-        # The filled part alone is copied; the buffers keep room for what comes.
-        room = (len(rows), self._key.shape[1], self._key.shape[2])
-        chosen._key = self._key.new_empty(*room, self._key.shape[3])
-        chosen._value = self._value.new_empty(*room, self._value.shape[3])
-        filled = slice(None, self.length)
-        chosen._key[:, :, filled] = torch.index_select(self._key[:, :, filled], 0, rows)
-        chosen._value[:, :, filled] = torch.index_select(self._value[:, :, filled], 0, rows)
+        chosen._key = _rows(self._key, rows, self.length)
+        chosen._value = _rows(self._value, rows, self.length)
         return chosen
+
+
+def _rows(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
+    """A buffer for ``rows`` of ``[N, H, L, D]``: only what is filled is copied, and only once."""
+    chosen = buffer.new_empty(len(rows), *buffer.shape[1:])
+    filled, place = buffer[:, :, :length], chosen[:, :, :length]
+    if torch.is_grad_enabled() and buffer.requires_grad:  # out= knows no gradient
+        place.copy_(filled.index_select(0, rows))
+    else:
+        torch.index_select(filled, 0, rows, out=place)
+    return chosen
