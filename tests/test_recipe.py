@@ -1,5 +1,6 @@
 """Recipes: what is refused is refused with the key and the nearest right one."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,9 @@ MINIMAL = {"data": {"train": "pairs.tsv"}}
         ("tokeniser.joint=false", "model.tied = 'all' needs tokeniser.joint"),
         ("training.average=9", "raise keep_last"),
         ("data.max_tokens=600", "must be less than model.max_length"),
+        ("training.betas=0.9", "'training.betas' = 0.9: give two numbers"),
+        ("training.betas=[0.9, 1]", "such as [0.9, 0.98]"),
+        ("training.betas=[true, 0.9]", "give two numbers"),
     ],
 )
 def test_a_wrong_setting_is_named(override: str, message: str) -> None:
@@ -30,6 +34,24 @@ def test_a_wrong_setting_is_named(override: str, message: str) -> None:
         check_recipe(with_overrides(MINIMAL, [override]), "the recipe")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_shares_leave_something_to_train_on() -> None:
+    shares = ["data.validation_share=0.5", "data.test_share=0.5"]
+    with pytest.raises(UserError, match=r"'data': validation_share .* leave nothing"):
+        check_recipe(with_overrides(MINIMAL, shares), "the recipe")
+    # Files named take the place of a share.
+    check_recipe(with_overrides(MINIMAL, [*shares, "data.test=test.tsv"]), "the recipe")
+
+
+@pytest.mark.parametrize(
+    ("attention", "recorded"), [("none", False), ("bahdanau", False), ("luong-general", True)]
+)
+def test_input_feeding_is_recorded_where_it_means_something(attention: str, recorded: bool) -> None:
+    overrides = ["model.kind=recurrent", f"model.attention={attention}"]
+    recipe = check_recipe(with_overrides(MINIMAL, overrides), "the recipe")
+    assert recipe.model.as_tables().get("input_feeding", False) == recorded
+    assert check_recipe(tomllib.loads(write_toml(recipe)), "it") == recipe
 
 
 def test_what_is_missing_is_named() -> None:

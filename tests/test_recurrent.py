@@ -15,8 +15,8 @@ from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings,
 
 CELLS = ("rnn", "gru", "lstm")
 ATTENTIONS = (
-    ("none", True),
-    ("bahdanau", True),
+    ("none", None),
+    ("bahdanau", None),
     *itertools.product(("luong-dot", "luong-general", "luong-concat"), (True, False)),
 )
 ATTENTIVE = ATTENTIONS[1:]
@@ -43,12 +43,14 @@ def combinations() -> Iterator[RecurrentSettings]:
 
 def name_of(settings: RecurrentSettings) -> str:
     directions = "both" if settings.bidirectional else "one"
-    feeding = "" if settings.input_feeding else "-unfed"
+    feeding = "-unfed" if settings.input_feeding is False else ""
     layers = f"{settings.encoder_layers}+{settings.decoder_layers}"
     return f"{settings.cell}-{settings.attention}{feeding}-{directions}-{layers}"
 
 
-def small(attention: str = "bahdanau", feeding: bool = True, **others: object) -> RecurrentSettings:
+def small(
+    attention: str = "bahdanau", feeding: bool | None = None, **others: object
+) -> RecurrentSettings:
     given = {
         "embedding": 4,
         "hidden": 5,
@@ -111,7 +113,7 @@ def test_steps_give_the_logits_and_gradients_of_teacher_forcing(
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("attention", "feeding"), ATTENTIONS)
-def test_padding_has_no_influence(cell: str, attention: str, feeding: bool) -> None:
+def test_padding_has_no_influence(cell: str, attention: str, feeding: bool | None) -> None:
     model = build(small(attention, feeding, cell=cell, encoder_layers=2, decoder_layers=2))
     source, target = some_source(), some_target(3, 5)
     expected = model.teacher_force(source, target)
@@ -143,7 +145,7 @@ def test_a_later_target_token_changes_no_earlier_logits() -> None:
 
 
 @pytest.mark.parametrize(("attention", "feeding"), ATTENTIVE)
-def test_watched_weights_join_along_the_queries(attention: str, feeding: bool) -> None:
+def test_watched_weights_join_along_the_queries(attention: str, feeding: bool | None) -> None:
     model, source, target = build(small(attention, feeding)), some_source(), some_target(3, 5)
     assert model.alignment is not None
     name = model.alignment.module
@@ -175,7 +177,9 @@ def test_without_attention_there_is_nothing_to_watch() -> None:
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize(("attention", "feeding"), ATTENTIONS)
-def test_selected_rows_go_on_as_they_would_alone(cell: str, attention: str, feeding: bool) -> None:
+def test_selected_rows_go_on_as_they_would_alone(
+    cell: str, attention: str, feeding: bool | None
+) -> None:
     model = build(small(attention, feeding, cell=cell, decoder_layers=2))
     source, target = some_source(), some_target(3, 4)
     expected = run_steps(model, source, target)

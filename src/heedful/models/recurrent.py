@@ -43,8 +43,9 @@ class RecurrentSettings(Settings):
     bidirectional: bool = True
     """Whether the encoder reads in both directions."""
     attention: AttentionName = "bahdanau"
-    input_feeding: bool = True
-    """Whether an attentional vector is part of the next step's input (Luong only)."""
+    input_feeding: bool | None = None
+    """Luong only: whether an attentional vector is part of the next step's input; so unless said.
+    None with attention of any other kind."""
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
     tied: Literal["all", "output", "none"] = "none"
     """Which matrices are one: source embedding, target embedding and output ("all"), the last two
@@ -64,14 +65,16 @@ class RecurrentSettings(Settings):
 
     @field_validator("input_feeding")
     @classmethod
-    def _feedable(cls, input_feeding: bool, info: ValidationInfo) -> bool:
+    def _feedable(cls, input_feeding: bool | None, info: ValidationInfo) -> bool | None:
         attention = info.data.get("attention", "luong")
-        if not input_feeding and not attention.startswith("luong"):
+        if attention.startswith("luong"):
+            return input_feeding is not False
+        if input_feeding is not None:
             raise ValueError(
                 f"input feeding is a part of Luong's attention alone; with attention = "
                 f"'{attention}', leave the key out"
             )
-        return input_feeding
+        return None
 
     @field_validator("tied")
     @classmethod
@@ -230,8 +233,9 @@ class _Luong(_AttentiveDecoder):
 
     def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
         hidden = settings.hidden
-        super().__init__(settings, more=hidden if settings.input_feeding else 0)
-        self.feeding = settings.input_feeding
+        feeding = bool(settings.input_feeding)
+        super().__init__(settings, more=hidden if feeding else 0)
+        self.feeding = feeding
         self.attention = Attention(_luong_score(settings, annotation_dim))
         self.combine = glorot_linear(annotation_dim + hidden, hidden, bias=False)
 

@@ -41,6 +41,17 @@ class DataSettings(Settings):
     def _one_path_is_a_list(cls, given: Any) -> Any:
         return [given] if isinstance(given, str) else given
 
+    @model_validator(mode="after")
+    def _something_is_left(self) -> "DataSettings":
+        shares = {
+            "validation_share": 0.0 if self.validation else self.validation_share,
+            "test_share": 0.0 if self.test else self.test_share,
+        }
+        if sum(shares.values()) >= 1:
+            held_out = " and ".join(f"{name} {share}" for name, share in shares.items())
+            raise ValueError(f"{held_out} leave nothing to train on; lower one of them")
+        return self
+
 
 class TrainingSettings(Settings):
     """How the weights are learnt."""
@@ -74,6 +85,15 @@ class TrainingSettings(Settings):
     """Stop after so many validations without a better ``choose_by``."""
     choose_by: Literal["loss", "bleu", "chrf"] = "bleu"
     tensorboard: bool = False
+
+    @field_validator("betas", mode="before")
+    @classmethod
+    def _two_betas(cls, given: Any) -> Any:
+        numbers = list(given) if isinstance(given, list | tuple) else []
+        right = [type(number) in (int, float) and 0 <= number < 1 for number in numbers]
+        if right != [True, True]:
+            raise ValueError("give two numbers, each from 0 to less than 1, such as [0.9, 0.98]")
+        return given
 
     @model_validator(mode="after")
     def _average_is_kept(self) -> "TrainingSettings":
