@@ -19,7 +19,7 @@ from heedful.attention import (
     scores,
     watch,
 )
-from heedful.attention.normalizers import Softmax
+from heedful.attention.normalizers import Queries, Softmax
 
 DQ, DK, DV = 4, 4, 3
 SCORES: dict[str, Callable[[], scores.Score]] = {
@@ -261,10 +261,13 @@ def test_dropout_keeps_the_mean_and_acts_in_training_only(kind: str, watched: bo
 class Doubled(Softmax):
     """A normalizer that no fused kernel knows."""
 
-    is_softmax = False
-
-    def forward(self, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+    def forward(
+        self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
+    ) -> Tensor:
         return 2 * super().forward(scores, allowed)
+
+    def softmax_scale(self) -> None:
+        return None
 
 
 def test_a_normalizer_of_ones_own_is_used_on_both_paths() -> None:
@@ -301,10 +304,10 @@ WRONG: list[tuple[str, type[Exception], str, Callable[[Tensor, Tensor, Tensor], 
     ),
     ("widths", ValueError, "equal widths", lambda q, k, v: attend(q[..., 1:], k, v)),
     (
-        "float mask",
+        "integer mask",
         TypeError,
         "must be boolean",
-        lambda q, k, v: attend(q, k, v, mask=torch.ones(2, 3)),
+        lambda q, k, v: attend(q, k, v, mask=torch.ones(2, 3, dtype=torch.int64)),
     ),
     (
         "mask",

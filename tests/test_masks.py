@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heedful.attention.masks import Causal, Mask, causal, dense_mask, padding
+from heedful.attention.masks import Causal, Grid, Mask, causal, dense_mask, padding
 
 CPU = torch.device("cpu")
 
@@ -17,8 +17,8 @@ class Given(Mask):
     def __init__(self, table: Tensor) -> None:
         self.table = table
 
-    def dense(self, shape: object, device: torch.device) -> Tensor:
-        return self.table.to(device)
+    def rule(self, grid: Grid) -> Tensor:
+        return grid.per_pair(self.table)
 
 
 @given(st.integers(0, 6), st.integers(1, 6), st.integers(1, 6))
@@ -69,7 +69,7 @@ def test_a_square_causal_mask_is_never_made() -> None:
     """The kernel takes it as a flag."""
 
     class Unmade(Causal):
-        def dense(self, shape: object, device: torch.device) -> Tensor:
+        def rule(self, grid: Grid) -> Tensor:
             raise AssertionError("made dense")
 
     from heedful.attention import attend

@@ -4,17 +4,108 @@ Shapes: Q queries, K keys, dq, dk, dv widths; ``..`` is any number of leading di
 """
 
 import itertools
+from dataclasses import dataclass, field
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.attention.masks import Causal, Mask, dense_mask
-from heedful.attention.normalizers import Normalizer, Softmax
+from heedful.attention.checking import check_dropout, check_inputs, check_part
+from heedful.attention.kernels.additive import additive_context
+from heedful.attention.masks import Causal, Grid, Mask, split_mask
+from heedful.attention.normalizers import Normalizer, Queries, Softmax
+from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.base import require_same_width
 
-_SCALED_DOT = ScaledDot()
-_SOFTMAX = Softmax()
+_HALVES = (torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """The parts that make one attention: how to compare, to normalize, and what places do."""
+
+    score: Score = field(default_factory=ScaledDot)
+    normalize: Normalizer = field(default_factory=Softmax)
+    positions: RelativePositions | None = None
+
+    def __post_init__(self) -> None:
+        check_part("score", self.score, Score)
+        check_part("normalize", self.normalize, Normalizer)
+        if self.positions is not None:
+            check_part("positions", self.positions, RelativePositions)
+
+    def fused_scale(self, width: int) -> float | None:
+        """The factor on a dot product of ``width`` numbers, if the fused kernels know all this."""
+        scale, more = self.score.dot_scale(width), self.normalize.softmax_scale()
+        if scale is None or more is None or (self.positions and self.positions.changes_values):
+            return None
+        return scale * more
+
+    def remember(self, key: Tensor, first: int = 0) -> Tensor:
+        """Keys ``[.., K, dk]``, the first of which stands at ``first``, turned and projected."""
+        if self.positions is not None:
+            key = self.positions.turn(key, _places(first, key))
+        return self.score.project_key(key)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Queries that went through the score's projection, and where they stand."""
+
+    projected: Tensor
+    """``[.., Q, D]``"""
+    vectors: Tensor
+    """As they were before: ``[.., Q, dq]``."""
+    first: int | None
+    """Position of the first; None: the last stands at the last key."""
+    rows: Tensor | None = None
+    """Which of the queries, where they are chosen rows of a whole: indices ``[Q]``."""
+    whole: int = 0
+    """Number of queries of that whole."""
+
+    @classmethod
+    def project(
+        cls, mechanism: Mechanism, query: Tensor, keys: int, first: int | None = None
+    ) -> "Asked":
+        """Turn and project ``query [.., Q, dq]``."""
+        whole = query.shape[-2]
+        turned = query
+        if mechanism.positions is not None:
+            start = keys - whole if first is None else first
+            turned = mechanism.positions.turn(query, _places(start, query))
+        return cls(mechanism.score.project_query(turned), query, first, whole=whole)
+
+    def choose(self, rows: Tensor) -> "Asked":
+        """The queries of ``rows [R]`` alone."""
+        return Asked(
+            self.projected[..., rows, :], self.vectors[..., rows, :], self.first, rows, self.whole
+        )
+
+    def places(self, first: int) -> Tensor:
+        """Positions ``[Q]`` where row 0 stands at ``first``."""
+        if self.rows is not None:
+            return self.rows + first
+        return _places(first, self.projected)
+
+    def grid(self, key: Tensor) -> Grid:
+        """What a mask is asked about for keys ``[.., K, D]``."""
+        shape = (*_leading(self.projected, key), self.whole, key.shape[-2])
+        return Grid(shape, self.projected.device, rows=self.rows, first=self.first)
+
+    def key_places(self, keys: int) -> Tensor:
+        """Positions ``[Q]`` counted as the keys' are."""
+        return self.places(keys - self.whole if self.first is None else self.first)
+
+
+def _leading(query: Tensor, key: Tensor) -> tuple[int, ...]:
+    """The scores' leading dimensions; where there are fewer heads of keys, the queries'."""
+    sizes = itertools.zip_longest(reversed(query.shape[:-2]), reversed(key.shape[:-2]), fillvalue=1)
+    return tuple(ours if ours != 1 else theirs for ours, theirs in sizes)[::-1]
+
+
+def _places(first: int, like: Tensor) -> Tensor:
+    return torch.arange(first, first + like.shape[-2], device=like.device)
 
 
 def attend(
@@ -25,7 +116,9 @@ def attend(
     score: Score | None = None,
     mask: Mask | Tensor | None = None,
     normalize: Normalizer | None = None,
+    positions: RelativePositions | None = None,
     dropout: float = 0.0,
+    first: int | None = None,
 ) -> Tensor:
     """The context of each query: the values' sum, weighted by how well their keys fit.
 
@@ -34,17 +127,22 @@ def attend(
         key: ``[.., K, dk]``.
         value: ``[.., K, dv]``.
         score: how a query fits a key; scaled dot product unless given.
-        mask: a mask, or booleans that broadcast to ``[.., Q, K]``, true = may attend. A query that
-            may attend to nothing gets zeros. What a masked key and its value hold has no
+        mask: a mask, booleans that broadcast to ``[.., Q, K]``, true = may attend, or numbers that
+            are added to the scores, where −∞ (or the lowest number of the type) masks. A query
+            that may attend to nothing gets zeros. What a masked key and its value hold has no
             influence, as long as it is finite.
         normalize: scores to weights; softmax unless given.
+        positions: what turns queries and keys, or changes scores and values; nothing unless given.
         dropout: share of the weights set to zero, in [0, 1); 0 in evaluation.
+        first: position of the first query, keys standing at 0, 1, …; by default the last query
+            stands at the last key (and local-m counts queries from 0).
 
     Returns:
-        ``[.., Q, dv]``, by the fastest exact path (fused where the score is a dot product).
+        ``[.., Q, dv]``, by the fastest exact path: fused for a dot product with softmax, tile by
+        tile for an additive score with softmax, plain otherwise.
 
     Raises:
-        TypeError: a tensor is not of floating point, or a mask not boolean.
+        TypeError: a tensor is not of floating point, a mask is of another kind, or a part is none.
         ValueError: shapes do not fit, or dropout is not in [0, 1).
 
     Source: Bahdanau et al. 2015, section 3.1; Vaswani et al. 2017, section 3.2.
@@ -55,48 +153,11 @@ def attend(
         >>> attend(torch.tensor([[9.0, 0.0]]), keys, torch.tensor([[1.0], [2.0]]))
         tensor([[1.]])
     """
-    score, normalize = score or _SCALED_DOT, normalize or _SOFTMAX
+    mechanism = _mechanism(score, normalize, positions)
     check_inputs(query=query, key=key, value=value)
     check_dropout(dropout)
-    return attend_projected(
-        score.project_query(query),
-        score.project_key(key),
-        value,
-        score=score,
-        mask=mask,
-        normalize=normalize,
-        dropout=dropout,
-    )
-
-
-def attend_projected(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    score: Score,
-    mask: Mask | Tensor | None,
-    normalize: Normalizer,
-    dropout: float,
-) -> Tensor:
-    """:func:`attend` for queries and keys that went through the score's projections already."""
-    scale = score.dot_scale(query.shape[-1])
-    if scale is None or not normalize.is_softmax:
-        weights = projected_weights(query, key, score=score, mask=mask, normalize=normalize)
-        return aggregate(weights, value, dropout)
-    require_same_width(query, key)
-    shape = (*query.shape[:-1], key.shape[-2])
-    if isinstance(mask, Causal) and shape[-1] == shape[-2]:
-        # Square, so the kernel's top-left alignment is ours.
-        return F.scaled_dot_product_attention(
-            query, key, value, dropout_p=dropout, is_causal=True, scale=scale
-        )
-    allowed = dense_mask(mask, shape, query.device)
-    if allowed is not None and allowed.dim() < 2:
-        allowed = allowed.view(1, -1)  # The kernels ask for a query and a key dimension.
-    return F.scaled_dot_product_attention(
-        query, key, value, attn_mask=allowed, dropout_p=dropout, scale=scale
-    )
+    asked = Asked.project(mechanism, query, key.shape[-2], first)
+    return attend_projected(mechanism, asked, mechanism.remember(key), value, mask, dropout)
 
 
 def attention_weights(
@@ -106,6 +167,8 @@ def attention_weights(
     score: Score | None = None,
     mask: Mask | Tensor | None = None,
     normalize: Normalizer | None = None,
+    positions: RelativePositions | None = None,
+    first: int | None = None,
 ) -> Tensor:
     """The weights ``[.., Q, K]`` by which :func:`attend` sums the values; same arguments.
 
@@ -116,66 +179,143 @@ def attention_weights(
         >>> attention_weights(torch.zeros(1, 2), torch.zeros(2, 2))
         tensor([[0.5000, 0.5000]])
     """
-    score, normalize = score or _SCALED_DOT, normalize or _SOFTMAX
+    mechanism = _mechanism(score, normalize, positions)
     check_inputs(query=query, key=key)
-    return projected_weights(
-        score.project_query(query),
-        score.project_key(key),
-        score=score,
-        mask=mask,
-        normalize=normalize,
+    asked = Asked.project(mechanism, query, key.shape[-2], first)
+    return projected_weights(mechanism, asked, mechanism.remember(key), mask)[0]
+
+
+_PLAIN = Mechanism()
+
+
+def _mechanism(
+    score: Score | None, normalize: Normalizer | None, positions: RelativePositions | None
+) -> Mechanism:
+    if score is None and normalize is None and positions is None:
+        return _PLAIN
+    return Mechanism(
+        _PLAIN.score if score is None else score,
+        _PLAIN.normalize if normalize is None else normalize,
+        positions,
+    )
+
+
+def attend_projected(
+    mechanism: Mechanism,
+    asked: Asked,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask | Tensor | None,
+    dropout: float,
+) -> Tensor:
+    """:func:`attend` for queries and keys that went through the score's projections already."""
+    scale = mechanism.fused_scale(asked.projected.shape[-1])
+    if scale is not None:
+        return _fused(mechanism, asked, key, value, mask, dropout, scale)
+    vector, softmax_scale = mechanism.score.tanh_vector(), mechanism.normalize.softmax_scale()
+    adds = isinstance(mask, Tensor) and mask.is_floating_point()
+    if vector is not None and softmax_scale is not None and not (mechanism.positions or adds):
+        tiled = additive_context(
+            asked.projected,
+            key,
+            value,
+            vector,
+            mask,
+            asked.grid(key),
+            scale=softmax_scale,
+            dropout=dropout,
+        )
+        if tiled is not None:
+            return tiled
+    weights, _ = projected_weights(mechanism, asked, key, mask)
+    return aggregate(mechanism, asked, weights, value, dropout)
+
+
+def _fused(
+    mechanism: Mechanism,
+    asked: Asked,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask | Tensor | None,
+    dropout: float,
+    scale: float,
+) -> Tensor:
+    """By the kernels for dot products: nothing of size ``[.., Q, K]`` but a mask or a bias."""
+    query, keys = asked.projected, key.shape[-2]
+    require_same_width(query, key)
+    grouped = query.dim() > 2 and key.dim() > 2 and 1 != key.shape[-3] != query.shape[-3] != 1
+    if (
+        isinstance(mask, Causal)
+        and mechanism.positions is None
+        and asked.first in (None, 0)
+        and query.shape[-2] == keys
+    ):
+        # Square, so the kernel's top-left alignment is ours.
+        return F.scaled_dot_product_attention(
+            query, key, value, None, dropout, True, scale=scale, enable_gqa=grouped
+        )
+    allowed, bias = split_mask(mask, asked.grid(key)) if mask is not None else (None, None)
+    if mechanism.positions is not None:
+        dot_scale = mechanism.score.dot_scale(query.shape[-1]) or 1.0
+        placed = mechanism.positions.bias(query, keys, asked.key_places(keys), dot_scale)
+        bias = placed if bias is None else bias if placed is None else bias + placed
+    added = allowed
+    if bias is not None:
+        added = (bias * (mechanism.normalize.softmax_scale() or 1.0)).to(query.dtype)
+        if allowed is not None:
+            added = torch.where(allowed, added, float("-inf"))
+    if added is not None and added.dim() < 2:
+        added = added.view(1, -1)  # The kernels ask for a query and a key dimension.
+    return F.scaled_dot_product_attention(
+        query, key, value, added, dropout, scale=scale, enable_gqa=grouped
     )
 
 
 def projected_weights(
-    query: Tensor,
-    key: Tensor,
-    *,
-    score: Score,
-    mask: Mask | Tensor | None,
-    normalize: Normalizer,
+    mechanism: Mechanism, asked: Asked, key: Tensor, mask: Mask | Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    """:func:`attention_weights` for queries and keys that are projected already.
+
+    Half-precision inputs are compared and normalized in float32: so they are in the fused kernels.
+
+    Returns:
+        Weights ``[.., Q, K]``; the log-probability ``[.., Q]`` of having drawn them, or None.
+    """
+    query = asked.projected
+    if query.dtype in _HALVES:
+        with torch.autocast(query.device.type, enabled=False):
+            return _weights(mechanism, asked, query.float(), key.float(), mask)
+    return _weights(mechanism, asked, query, key, mask)
+
+
+def _weights(
+    mechanism: Mechanism, asked: Asked, query: Tensor, key: Tensor, mask: Mask | Tensor | None
+) -> tuple[Tensor, Tensor | None]:
+    if mechanism.positions is None:
+        scores = mechanism.score.compare(query, key)
+    else:
+        places = asked.key_places(key.shape[-2])
+        scores = mechanism.positions.compare(mechanism.score, query, key, places)
+    allowed, bias = split_mask(mask, asked.grid(key)) if mask is not None else (None, None)
+    if bias is not None:
+        scores = scores + bias.to(scores.dtype)
+    queries = None
+    if mechanism.normalize.softmax_scale() is None:
+        queries = Queries(asked.vectors, asked.places(asked.first or 0))
+    weights: Tensor = mechanism.normalize(scores, allowed, queries)
+    return weights, mechanism.normalize.log_probability(scores, allowed, weights)
+
+
+def aggregate(
+    mechanism: Mechanism, asked: Asked, weights: Tensor, value: Tensor, dropout: float = 0.0
 ) -> Tensor:
-    """:func:`attention_weights` for queries and keys that are projected already."""
-    scores = score.compare(query, key)
-    weights: Tensor = normalize(scores, dense_mask(mask, scores.shape, scores.device))
-    return weights
-
-
-def aggregate(weights: Tensor, value: Tensor, dropout: float = 0.0) -> Tensor:
     """The weighted sum ``[.., Q, dv]`` of values ``[.., K, dv]`` by weights ``[.., Q, K]``."""
     if dropout:
         weights = F.dropout(weights, dropout)
-    return weights @ value
-
-
-def check_inputs(**named: Tensor) -> None:
-    """Check ``query``, ``key`` and ``value``, whichever are given, for what holds for any score.
-
-    Raises:
-        TypeError: one is not of floating point.
-        ValueError: one has no positions, keys and values differ in number, or they do not
-            broadcast.
-    """
-    for name, tensor in named.items():
-        if not tensor.is_floating_point():
-            raise TypeError(f"{name} must be of floating point, not {tensor.dtype}")
-        if tensor.dim() < 2:
-            raise ValueError(
-                f"{name} has shape {list(tensor.shape)}: expected [.., positions, width]"
-            )
-    if "key" in named and "value" in named and named["key"].shape[-2] != named["value"].shape[-2]:
-        raise ValueError(f"{_shapes(named)}: each key needs one value")
-    leading = [reversed(tensor.shape[:-2]) for tensor in named.values()]
-    for sizes in itertools.zip_longest(*leading, fillvalue=1):
-        if len({*sizes} - {1}) > 1:
-            raise ValueError(f"{_shapes(named)}: leading dimensions differ")
-
-
-def _shapes(named: dict[str, Tensor]) -> str:
-    return " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in named.items())
-
-
-def check_dropout(share: float) -> None:
-    """Raise ValueError unless ``share`` is in [0, 1)."""
-    if not 0.0 <= share < 1.0:
-        raise ValueError(f"dropout must be in [0, 1), not {share}")
+    weights = weights.to(value.dtype)
+    context = weights @ value
+    if mechanism.positions is not None:
+        added = mechanism.positions.context(weights, asked.key_places(value.shape[-2]))
+        if added is not None:
+            context = context + added
+    return context

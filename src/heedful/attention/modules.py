@@ -4,15 +4,17 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from heedful.attention.checking import check_dropout, check_inputs
 from heedful.attention.functional import (
+    Asked,
+    Mechanism,
     aggregate,
     attend_projected,
-    check_dropout,
-    check_inputs,
     projected_weights,
 )
 from heedful.attention.masks import Mask
 from heedful.attention.normalizers import Normalizer, Softmax
+from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.watching import Watchable
 
@@ -26,7 +28,59 @@ class Memory(NamedTuple):
     """Projected values ``[.., K, dv]``."""
 
 
-class Attention(Watchable):
+class Attentive(Watchable):
+    """What modules of one head and of many have in common: the parts, and how they are read."""
+
+    def __init__(
+        self,
+        score: Score | None,
+        normalize: Normalizer | None,
+        positions: RelativePositions | None,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        check_dropout(dropout)
+        parts = Mechanism(
+            ScaledDot() if score is None else score,
+            Softmax() if normalize is None else normalize,
+            positions,
+        )
+        self.score, self.normalize, self.positions = parts.score, parts.normalize, parts.positions
+        self.dropout = dropout
+
+    @property
+    def mechanism(self) -> Mechanism:
+        """The parts as they are now."""
+        return Mechanism(self.score, self.normalize, self.positions)
+
+    def _context(
+        self, asked: Asked, memory: Memory, mask: Mask | Tensor | None, *, heads: bool
+    ) -> Tensor:
+        """The context ``[.., Q, dv]``; watched, the weights are shown as ``[B, H, Q, K]``."""
+        parts = self.mechanism
+        dropout = self.dropout if self.training else 0.0
+        key, value = memory
+        if self.watched:
+            weights, log_probability = projected_weights(parts, asked, key, mask)
+            if not heads and log_probability is not None:
+                log_probability = log_probability.unsqueeze(-2)
+            self.show(weights if heads else weights.unsqueeze(-3), log_probability)
+            context = aggregate(parts, asked, weights, value, dropout)
+        else:
+            context = attend_projected(parts, asked, key, value, mask, dropout)
+        if self.watched_in_part:
+            if parts.normalize.draws:
+                raise ValueError("weights drawn at random can only be watched whole")
+
+            def rows_of(rows: Tensor) -> Tensor:
+                weights = projected_weights(parts, asked.choose(rows), key, mask)[0]
+                return weights if heads else weights.unsqueeze(-3)
+
+            self.show_some(rows_of, asked.projected, key.shape[-2])
+        return context
+
+
+class Attention(Attentive):
     """One head: any score with any normalizer.
 
     ``forward(query, key, value)`` is ``read(query, remember(key, value))``; who reads the same keys
@@ -35,7 +89,12 @@ class Attention(Watchable):
     Args:
         score: how a query fits a key; scaled dot product unless given.
         normalize: scores to weights; softmax unless given.
+        positions: what turns queries and keys, or changes scores and values; nothing unless given.
         dropout: share of the weights set to zero in training, in [0, 1).
+
+    Raises:
+        TypeError: a part is of another kind.
+        ValueError: dropout is not in [0, 1).
 
     Example:
         >>> import torch
@@ -50,39 +109,36 @@ class Attention(Watchable):
         score: Score | None = None,
         normalize: Normalizer | None = None,
         *,
+        positions: RelativePositions | None = None,
         dropout: float = 0.0,
     ) -> None:
-        super().__init__()
-        check_dropout(dropout)
-        self.score = score or ScaledDot()
-        self.normalize = normalize or Softmax()
-        self.dropout = dropout
+        super().__init__(score, normalize, positions, dropout)
 
-    def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
-        """Project ``key [.., K, dk]`` once; ``value [.., K, dv]`` is the keys unless given."""
+    def remember(self, key: Tensor, value: Tensor | None = None, first: int = 0) -> Memory:
+        """Project ``key [.., K, dk]`` once; ``value [.., K, dv]`` is the keys unless given.
+
+        Args:
+            key: the keys.
+            value: the values.
+            first: position of the first key, where some were remembered before.
+        """
         value = key if value is None else value
         check_inputs(key=key, value=value)
-        return Memory(self.score.project_key(key), value)
+        return Memory(self.mechanism.remember(key, first), value)
 
-    def read(self, query: Tensor, memory: Memory, mask: Mask | Tensor | None = None) -> Tensor:
-        """The context ``[.., Q, dv]`` of ``query [.., Q, dq]`` over what was remembered."""
-        projected = self.score.project_query(query)
-        dropout = self.dropout if self.training else 0.0
-        if not self.watched:
-            return attend_projected(
-                projected,
-                memory.key,
-                memory.value,
-                score=self.score,
-                mask=mask,
-                normalize=self.normalize,
-                dropout=dropout,
-            )
-        weights = projected_weights(
-            projected, memory.key, score=self.score, mask=mask, normalize=self.normalize
-        )
-        self.show(weights.unsqueeze(-3))
-        return aggregate(weights, memory.value, dropout)
+    def read(
+        self,
+        query: Tensor,
+        memory: Memory,
+        mask: Mask | Tensor | None = None,
+        first: int | None = None,
+    ) -> Tensor:
+        """The context ``[.., Q, dv]`` of ``query [.., Q, dq]`` over what was remembered.
+
+        ``first`` is the position of the first query; see :func:`heedful.attention.attend`.
+        """
+        asked = Asked.project(self.mechanism, query, memory.key.shape[-2], first)
+        return self._context(asked, memory, mask, heads=False)
 
     def forward(
         self,
@@ -90,7 +146,8 @@ class Attention(Watchable):
         key: Tensor,
         value: Tensor | None = None,
         mask: Mask | Tensor | None = None,
+        first: int | None = None,
     ) -> Tensor:
         """The context ``[.., Q, dv]``; shapes and errors as in :func:`heedful.attention.attend`."""
         check_inputs(query=query, key=key, value=key if value is None else value)
-        return self.read(query, self.remember(key, value), mask)
+        return self.read(query, self.remember(key, value), mask, first)

@@ -1,42 +1,52 @@
 """Multi-head attention: several attentions side by side, each over projections of its own.
 
-Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2.
-Shapes: B batch, H heads, Q queries, K keys, D a head's width.
+Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2. Fewer heads of keys than of
+queries: Shazeer 2019, "Fast Transformer Decoding" (multi-query), and Ainslie et al. 2023, "GQA"
+(grouped).
+Shapes: B batch, H heads, G heads of keys and values, Q queries, K keys, D a head's width.
 """
+
+from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from heedful.attention.functional import (
-    aggregate,
-    attend_projected,
-    check_dropout,
-    check_inputs,
-    projected_weights,
-)
+from heedful.attention.checking import check_inputs
+from heedful.attention.functional import Asked
 from heedful.attention.masks import Mask
-from heedful.attention.modules import Memory
-from heedful.attention.normalizers import Normalizer, Softmax
-from heedful.attention.scores import ScaledDot, Score
-from heedful.attention.watching import Watchable
+from heedful.attention.modules import Attentive, Memory
+from heedful.attention.normalizers import Normalizer
+from heedful.attention.positions.base import RelativePositions
+from heedful.attention.scores import Score
+
+Aggregate = Literal["projection", "concatenation", "mean"]
 
 
-class MultiHeadAttention(Watchable):
-    """Heads ``c_j = Attn(W_q^j q, W_k^j k, W_v^j v)``, joined by concatenation and a matrix.
+class MultiHeadAttention(Attentive):
+    """Heads ``c_j = Attn(W_q^j q, W_k^j k, W_v^j v)``, joined to one vector.
 
     Args:
-        dim: width of the queries and of the result.
+        dim: width of the queries and, with ``aggregate="projection"``, of the result.
         heads: number of heads.
         key_dim: width of the keys; ``dim`` unless given.
         value_dim: width of the values; ``key_dim`` unless given.
         head_dim: width of a head; ``dim / heads`` unless given.
+        key_heads: heads of keys and values, each read by ``heads / key_heads`` heads of queries;
+            ``heads`` unless given, 1 is multi-query attention.
         score: compares ``head_dim`` numbers; scaled dot product unless given.
         normalize: scores to weights; softmax unless given.
+        positions: what turns queries and keys, or changes scores and values; nothing unless given.
+        aggregate: how the heads' contexts are joined: by concatenation and a matrix
+            ("projection"), by concatenation alone (width ``heads · head_dim``), or by their mean
+            (width ``head_dim``).
+        shared_key_value: keys and values are the same projection (W_k ≡ W_v).
         dropout: share of the weights set to zero in training, in [0, 1).
-        bias: whether the four projections have a bias.
+        bias: whether the projections have a bias.
 
     Raises:
+        TypeError: a part is of another kind.
         ValueError: there is no head, ``dim`` is no multiple of ``heads`` and no ``head_dim`` is
-            given, or dropout is not in [0, 1).
+            given, ``heads`` is no multiple of ``key_heads``, keys and values differ in width but
+            share a projection, ``aggregate`` is unknown, or dropout is not in [0, 1).
 
     Example:
         >>> import torch
@@ -52,28 +62,43 @@ class MultiHeadAttention(Watchable):
         key_dim: int | None = None,
         value_dim: int | None = None,
         head_dim: int | None = None,
+        key_heads: int | None = None,
         score: Score | None = None,
         normalize: Normalizer | None = None,
+        positions: RelativePositions | None = None,
+        aggregate: Aggregate = "projection",
+        shared_key_value: bool = False,
         dropout: float = 0.0,
         bias: bool = True,
     ) -> None:
-        super().__init__()
-        check_dropout(dropout)
-        if heads < 1:
-            raise ValueError(f"heads must be at least 1, not {heads}")
+        super().__init__(score, normalize, positions, dropout)
+        key_heads = heads if key_heads is None else key_heads
+        if heads < 1 or key_heads < 1:
+            raise ValueError(f"heads must be at least 1, not heads={heads}, key_heads={key_heads}")
+        if heads % key_heads:
+            raise ValueError(f"heads {heads} is no multiple of key_heads {key_heads}")
         if head_dim is None and dim % heads:
             raise ValueError(f"dim {dim} is no multiple of heads {heads}; give head_dim")
-        self.heads, self.head_dim = heads, head_dim or dim // heads
+        if aggregate not in get_args(Aggregate):
+            raise ValueError(f"aggregate must be one of {get_args(Aggregate)}, not '{aggregate}'")
         key_dim = dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
-        inner = heads * self.head_dim
-        self.query_projection = nn.Linear(dim, inner, bias=bias)
-        self.key_projection = nn.Linear(key_dim, inner, bias=bias)
-        self.value_projection = nn.Linear(value_dim, inner, bias=bias)
-        self.output_projection = nn.Linear(inner, dim, bias=bias)
-        self.score = score or ScaledDot()
-        self.normalize = normalize or Softmax()
-        self.dropout = dropout
+        if shared_key_value and key_dim != value_dim:
+            raise ValueError(
+                f"shared_key_value: keys are {key_dim} wide and values {value_dim}; "
+                "one projection needs one width"
+            )
+        self.heads, self.key_heads = heads, key_heads
+        self.head_dim = head_dim or dim // heads
+        self.aggregate = aggregate
+        self.query_projection = nn.Linear(dim, heads * self.head_dim, bias=bias)
+        self.key_projection = nn.Linear(key_dim, key_heads * self.head_dim, bias=bias)
+        self.value_projection = (
+            None if shared_key_value else nn.Linear(value_dim, key_heads * self.head_dim, bias=bias)
+        )
+        self.output_projection = (
+            nn.Linear(heads * self.head_dim, dim, bias=bias) if aggregate == "projection" else None
+        )
         self._reset()
 
     def _reset(self) -> None:
@@ -85,41 +110,64 @@ class MultiHeadAttention(Watchable):
 
     def _split(self, joined: Tensor) -> Tensor:
         """``[B, L, H·D] -> [B, H, L, D]``."""
-        return joined.view(*joined.shape[:-1], self.heads, self.head_dim).transpose(-3, -2)
+        heads = joined.shape[-1] // self.head_dim
+        return joined.view(*joined.shape[:-1], heads, self.head_dim).transpose(-3, -2)
 
-    def remember(self, key: Tensor, value: Tensor | None = None) -> Memory:
-        """Project ``key [B, K, key_dim]`` and ``value`` (the keys unless given) once."""
-        value = key if value is None else value
-        check_inputs(key=key, value=value)
-        keys = self.score.project_key(self._split(self.key_projection(key)))
-        return Memory(keys, self._split(self.value_projection(value)))
+    def remember(self, key: Tensor, value: Tensor | None = None, first: int = 0) -> Memory:
+        """Project ``key [B, K, key_dim]`` and ``value`` (the keys unless given) once.
 
-    def read(self, query: Tensor, memory: Memory, mask: Mask | Tensor | None = None) -> Tensor:
+        Args:
+            key: the keys.
+            value: the values.
+            first: position of the first key, where some were remembered before (a cache).
+
+        Returns:
+            Keys and values ``[B, G, K, D]``.
+        """
+        check_inputs(key=key, value=key if value is None else value)
+        projected = self._split(self.key_projection(key))
+        keys = self.mechanism.remember(projected, first)
+        if self.value_projection is not None:
+            return Memory(keys, self._split(self.value_projection(key if value is None else value)))
+        if value is None or value is key:
+            return Memory(keys, projected)
+        return Memory(keys, self._split(self.key_projection(value)))
+
+    def read(
+        self,
+        query: Tensor,
+        memory: Memory,
+        mask: Mask | Tensor | None = None,
+        first: int | None = None,
+    ) -> Tensor:
         """The result ``[B, Q, dim]`` for ``query [B, Q, dim]`` over what was remembered.
 
-        The mask applies to scores ``[B, H, Q, K]``.
+        Args:
+            query: the queries.
+            memory: what :meth:`remember` gave.
+            mask: a mask, or a tensor ``[Q, K]``, ``[B, Q, K]`` (for all heads) or ``[B, H, Q, K]``.
+            first: position of the first query; see :func:`heedful.attention.attend`.
         """
-        queries = self.score.project_query(self._split(self.query_projection(query)))
-        dropout = self.dropout if self.training else 0.0
-        if self.watched:
-            weights = projected_weights(
-                queries, memory.key, score=self.score, mask=mask, normalize=self.normalize
-            )
-            self.show(weights)
-            context = aggregate(weights, memory.value, dropout)
-        else:
-            context = attend_projected(
-                queries,
-                memory.key,
-                memory.value,
-                score=self.score,
-                mask=mask,
-                normalize=self.normalize,
-                dropout=dropout,
-            )
+        queries = self._split(self.query_projection(query))
+        asked = Asked.project(self.mechanism, queries, memory.key.shape[-2], first)
+        if isinstance(mask, Tensor) and mask.dim() == queries.dim() - 1:
+            mask = mask.unsqueeze(-3)
+        context = self._context(asked, self._for_all_heads(memory), mask, heads=True)
+        if self.aggregate == "mean":
+            return context.mean(-3)
         joined = context.transpose(-3, -2).flatten(-2)  # [B, Q, H·D]
+        if self.output_projection is None:
+            return joined
         result: Tensor = self.output_projection(joined)
         return result
+
+    def _for_all_heads(self, memory: Memory) -> Memory:
+        """Each head of keys once for every head of queries that reads it, unless a kernel does."""
+        each = self.heads // self.key_heads
+        seen = self.watched or self.watched_in_part
+        if each == 1 or (not seen and self.mechanism.fused_scale(self.head_dim) is not None):
+            return memory
+        return Memory(*(part.repeat_interleave(each, dim=-3) for part in memory))
 
     def forward(
         self,
@@ -127,6 +175,7 @@ class MultiHeadAttention(Watchable):
         key: Tensor,
         value: Tensor | None = None,
         mask: Mask | Tensor | None = None,
+        first: int | None = None,
     ) -> Tensor:
         """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values."""
-        return self.read(query, self.remember(key, value), mask)
+        return self.read(query, self.remember(key, value), mask, first)

@@ -5,10 +5,76 @@ the block runs. Nothing else in the code carries weights.
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
+
+_MOST_AT_ONCE = 1 << 22  # weights made at a time for the largest of each row
+
+
+class TopWeights(NamedTuple):
+    """The largest weights of each row and where they are, largest first."""
+
+    weights: Tensor
+    """``[B, H, Q, k]``"""
+    keys: Tensor
+    """Indices of the keys, ``[B, H, Q, k]``."""
+
+
+class _Watcher:
+    """What one ``watch`` wants of one module, and what it has got."""
+
+    def __init__(self, keep_gradients: bool, rows: Sequence[int] | None, top: int | None) -> None:
+        self.keep_gradients, self.rows, self.top = keep_gradients, rows, top
+        self.weights: list[Tensor] = []
+        self.largest: list[TopWeights] = []
+        self.log_probability: list[Tensor] = []
+
+    @property
+    def wants_all(self) -> bool:
+        return self.rows is None and self.top is None
+
+    def see(self, weights: Tensor, log_probability: Tensor | None) -> None:
+        self.weights.append(weights if self.keep_gradients else weights.detach())
+        if log_probability is not None:
+            self.log_probability.append(
+                log_probability if self.keep_gradients else log_probability.detach()
+            )
+
+    def see_some(self, rows_of: Callable[[Tensor], Tensor], like: Tensor, keys: int) -> None:
+        queries = like.shape[-2]
+        with torch.set_grad_enabled(self.keep_gradients and torch.is_grad_enabled()):
+            if self.rows is not None:
+                self.weights.append(rows_of(_indices(self.rows, queries, like.device)))
+            if self.top is not None:
+                self.largest.append(self._largest(self.top, rows_of, like, keys))
+
+    @staticmethod
+    def _largest(
+        top: int, rows_of: Callable[[Tensor], Tensor], like: Tensor, keys: int
+    ) -> TopWeights:
+        if top > keys:
+            raise ValueError(f"top_k={top} is more than the {keys} keys there are")
+        queries, others = like.shape[-2], like.shape[:-2].numel()
+        step = max(1, _MOST_AT_ONCE // max(1, others * keys))
+        parts = []
+        for start in range(0, queries, step):
+            rows = torch.arange(start, min(start + step, queries), device=like.device)
+            parts.append(torch.topk(rows_of(rows), top))
+        return TopWeights(
+            torch.cat([part.values for part in parts], -2),
+            torch.cat([part.indices for part in parts], -2),
+        )
+
+
+def _indices(rows: Sequence[int], queries: int, device: torch.device) -> Tensor:
+    for row in rows:
+        if not -queries <= row < queries:
+            raise ValueError(f"rows: there is no row {row} among {queries} queries")
+    return torch.tensor([row % queries for row in rows], device=device, dtype=torch.long)
 
 
 class Watchable(nn.Module):
@@ -20,30 +86,47 @@ class Watchable(nn.Module):
 
     @property
     def watched(self) -> bool:
-        """Whether somebody wants this module's weights now."""
-        return bool(self._watchers)
+        """Whether somebody wants all of this module's weights now."""
+        return any(watcher.wants_all for watcher in self._watchers)
+
+    @property
+    def watched_in_part(self) -> bool:
+        """Whether somebody wants chosen rows, or the largest weights, now."""
+        return any(not watcher.wants_all for watcher in self._watchers)
 
     def __getstate__(self) -> dict[str, object]:
         # A copy made while somebody watches is not what they watch.
         return {**self.__dict__, "_watchers": []}
 
-    def show(self, weights: Tensor) -> None:
-        """Hand ``weights [B, H, Q, K]``, before dropout, to those who watch."""
+    def show(self, weights: Tensor, log_probability: Tensor | None = None) -> None:
+        """Hand ``weights [B, H, Q, K]``, before dropout, to those who want all of them.
+
+        Args:
+            weights: the weights.
+            log_probability: ``[B, H, Q]``, of having drawn them, where they are drawn.
+        """
         for watcher in self._watchers:
-            watcher.see(weights)
+            if watcher.wants_all:
+                watcher.see(weights, log_probability)
 
+    def show_some(self, rows_of: Callable[[Tensor], Tensor], like: Tensor, keys: int) -> None:
+        """Serve those who want rows, or the largest of each, without making the whole matrix.
 
-class _Watcher:
-    def __init__(self, keep_gradients: bool) -> None:
-        self.weights: list[Tensor] = []
-        self.keep_gradients = keep_gradients
-
-    def see(self, weights: Tensor) -> None:
-        self.weights.append(weights if self.keep_gradients else weights.detach())
+        Args:
+            rows_of: row indices ``[R]`` → weights ``[B, H, R, K]``.
+            like: the queries ``[.., Q, D]``.
+            keys: number of keys K.
+        """
+        for watcher in self._watchers:
+            if not watcher.wants_all:
+                watcher.see_some(rows_of, like, keys)
 
 
 class Seen(Mapping[str, list[Tensor]]):
-    """What was watched: module name → weights ``[B, H, Q, K]``, one tensor a call of the module."""
+    """What was watched: module name → weights ``[B, H, Q, K]``, one tensor a call of the module.
+
+    With ``rows`` they are ``[B, H, R, K]``; with ``top_k`` see :attr:`top`.
+    """
 
     def __init__(self, watchers: dict[str, _Watcher]) -> None:
         self._watchers = watchers
@@ -57,20 +140,46 @@ class Seen(Mapping[str, list[Tensor]]):
     def __len__(self) -> int:
         return len(self._watchers)
 
+    @property
+    def top(self) -> dict[str, list[TopWeights]]:
+        """Module name → the largest weights of each row, one entry a call; needs ``top_k``."""
+        return {name: watcher.largest for name, watcher in self._watchers.items()}
+
+    @property
+    def log_probability(self) -> dict[str, list[Tensor]]:
+        """Module name → log-probabilities ``[B, H, Q]`` of the weights drawn, one a call.
+
+        Times a reward, and with ``keep_gradients``, this is the REINFORCE surrogate; see
+        :class:`heedful.attention.normalizers.SampledHard`.
+        """
+        return {name: watcher.log_probability for name, watcher in self._watchers.items()}
+
 
 @contextmanager
 def watch(
-    model: nn.Module, names: Iterable[str] | None = None, *, keep_gradients: bool = False
+    model: nn.Module,
+    names: Iterable[str] | None = None,
+    *,
+    keep_gradients: bool = False,
+    rows: Sequence[int] | None = None,
+    top_k: int | None = None,
 ) -> Iterator[Seen]:
     """Watch the attention weights of a model while the block runs.
 
+    Outputs stay as they are but for rounding (in evaluation, or without dropout). With ``rows`` or
+    ``top_k`` the whole matrix is never made, so that 8,000 × 8,000 costs what the rows cost.
+
     Args:
-        model: any module that holds attention modules of this library.
+        model: any module that holds attention modules of this library, compiled ones too.
         names: the watched modules' names in ``model.named_modules()``; all unless given.
         keep_gradients: keep the weights in the graph, for a loss on them.
+        rows: the queries whose weights are wanted; negative ones count from the end.
+        top_k: how many of each row's largest weights are wanted, at least 1.
 
     Raises:
-        ValueError: a name is not that of an attention module; the nearest one is given.
+        ValueError: a name is not that of an attention module (the nearest one is given), or
+            ``top_k`` is below 1; while the block runs, if there is no such row, there are fewer
+            keys than ``top_k``, or weights drawn at random are watched in part.
 
     Example:
         >>> import torch
@@ -81,14 +190,20 @@ def watch(
         >>> seen[""][0].shape
         torch.Size([1, 2, 3, 5])
     """
-    there = {name: part for name, part in model.named_modules() if isinstance(part, Watchable)}
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k must be at least 1, not {top_k}")
+    there = {
+        name.replace("_orig_mod.", "").removesuffix("_orig_mod"): part  # what compiling wraps
+        for name, part in model.named_modules()
+        if isinstance(part, Watchable)
+    }
     wanted = list(there) if names is None else list(names)
     for name in wanted:
         if name not in there:
             near = difflib.get_close_matches(name, there, n=1, cutoff=0.0)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             raise ValueError(f"the model has no attention module named '{name}'{hint}")
-    watchers = {name: _Watcher(keep_gradients) for name in wanted}
+    watchers = {name: _Watcher(keep_gradients, rows, top_k) for name in wanted}
     for name, watcher in watchers.items():
         there[name]._watchers.append(watcher)
     try:

@@ -118,7 +118,8 @@ class DecoderLayer(nn.Module):
         """
 
         def attend_to_self(x: Tensor) -> Tensor:
-            memory = self.self_attention.remember(x)
+            first = 0 if cache is None else cache.length
+            memory = self.self_attention.remember(x, first=first)
             if cache is not None:
                 memory = cache.append(memory)
             return self.self_attention.read(x, memory, mask)

@@ -32,6 +32,13 @@ class Score(nn.Module):
         """
         return None
 
+    def tanh_vector(self) -> Tensor | None:
+        """``v [D]``, if comparing is ``vᵀ tanh(query + key)``; else None.
+
+        A vector here lets the tiled kernels of the additive score compute the context.
+        """
+        return None
+
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
         """Scores ``[.., Q, K]`` of ``query [.., Q, dq]`` and ``key [.., K, dk]``."""
         return self.compare(self.project_query(query), self.project_key(key))

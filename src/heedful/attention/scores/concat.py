@@ -7,7 +7,7 @@ halves of W, so the keys' half is computed once, as in the additive score.
 import torch
 from torch import Tensor, nn
 
-from heedful.attention.scores.additive import additive_scores
+from heedful.attention.kernels.additive import additive_scores
 from heedful.attention.scores.base import Score, require_width
 
 
@@ -38,3 +38,6 @@ class Concat(Score):
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         return additive_scores(query, key, self.v)
+
+    def tanh_vector(self) -> Tensor:
+        return self.v

@@ -1,0 +1,52 @@
+"""What is checked of arguments that every attention takes."""
+
+import itertools
+
+from torch import Tensor
+
+
+def check_inputs(**named: Tensor) -> None:
+    """Check ``query``, ``key`` and ``value``, whichever are given, for what holds for any score.
+
+    Raises:
+        TypeError: one is not a tensor of floating point.
+        ValueError: one has no positions, keys and values differ in number, or they do not
+            broadcast.
+    """
+    for name, tensor in named.items():
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a tensor, not {type(tensor).__name__}")
+        if not tensor.is_floating_point():
+            raise TypeError(f"{name} must be of floating point, not {tensor.dtype}")
+        if tensor.dim() < 2:
+            raise ValueError(
+                f"{name} has shape {list(tensor.shape)}: expected [.., positions, width]"
+            )
+    if "key" in named and "value" in named and named["key"].shape[-2] != named["value"].shape[-2]:
+        raise ValueError(f"{_shapes(named)}: each key needs one value")
+    leading = [tensor.shape[:-2] for tensor in named.values()]
+    if all(sizes == leading[0] for sizes in leading):
+        return
+    for sizes in itertools.zip_longest(*(reversed(sizes) for sizes in leading), fillvalue=1):
+        if len({*sizes} - {1}) > 1:
+            raise ValueError(f"{_shapes(named)}: leading dimensions differ")
+
+
+def _shapes(named: dict[str, Tensor]) -> str:
+    return " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in named.items())
+
+
+def check_dropout(share: float) -> None:
+    """Raise ValueError unless ``share`` is in [0, 1)."""
+    if not 0.0 <= share < 1.0:
+        raise ValueError(f"dropout must be in [0, 1), not {share}")
+
+
+def check_part(name: str, part: object, kind: type) -> None:
+    """Raise TypeError unless ``part`` is an instance of ``kind``; a class is told to be called."""
+    if isinstance(part, kind):
+        return
+    given = repr(part)
+    if isinstance(part, type):
+        given = f"the class {part.__name__}; make one of it: {part.__name__}(…)"
+    raise TypeError(f"{name} must be a {kind.__name__}, not {given}")

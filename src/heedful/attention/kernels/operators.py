@@ -1,0 +1,122 @@
+"""The additive reductions as PyTorch operators, which ``torch.compile`` takes as they are.
+
+Imported for their registration under ``torch.ops.heedful``.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.attention.kernels.additive import _backward, _forward, _given_rows, _tiles
+
+
+@torch.library.custom_op("heedful::additive_scores", mutates_args=())
+def _scores(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
+    whole = slice(0, a.shape[1]), slice(0, b.shape[1])
+    return _tiles(a, b, v).scores(*whole)
+
+
+@_scores.register_fake
+def _(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
+    return a.new_empty(a.shape[0], a.shape[1], b.shape[1])
+
+
+@torch.library.custom_op("heedful::additive_scores_backward", mutates_args=())
+def _scores_backward(
+    grad: Tensor, a: Tensor, b: Tensor, v: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    tiles = _tiles(a, b, v)
+    tiles.start_gradients()
+    tiles.add_gradients(slice(0, a.shape[1]), slice(0, b.shape[1]), grad)
+    return tiles.collect()
+
+
+@_scores_backward.register_fake
+def _(grad: Tensor, a: Tensor, b: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return torch.empty_like(a), torch.empty_like(b), torch.empty_like(v)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+_scores.register_autograd(
+    lambda ctx, grad: torch.ops.heedful.additive_scores_backward(grad, *ctx.saved_tensors),
+    setup_context=_keep,
+)
+
+
+@torch.library.custom_op("heedful::additive_context", mutates_args=())
+def _context(
+    a: Tensor,
+    b: Tensor,
+    value: Tensor,
+    v: Tensor,
+    allowed: Tensor | None,
+    scale: float,
+    dropout: float,
+    seed: Tensor,
+) -> Tensor:
+    return _forward(a, b, value, v, _given_rows(allowed), scale, dropout, seed)
+
+
+@_context.register_fake
+def _(
+    a: Tensor,
+    b: Tensor,
+    value: Tensor,
+    v: Tensor,
+    allowed: Tensor | None,
+    scale: float,
+    dropout: float,
+    seed: Tensor,
+) -> Tensor:
+    return value.new_empty(a.shape[0], a.shape[1], value.shape[2])
+
+
+@torch.library.custom_op("heedful::additive_context_backward", mutates_args=())
+def _context_backward(
+    grad: Tensor,
+    a: Tensor,
+    b: Tensor,
+    value: Tensor,
+    v: Tensor,
+    allowed: Tensor | None,
+    scale: float,
+    dropout: float,
+    seed: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _backward(grad, a, b, value, v, _given_rows(allowed), scale, dropout, seed)
+
+
+@_context_backward.register_fake
+def _(
+    grad: Tensor,
+    a: Tensor,
+    b: Tensor,
+    value: Tensor,
+    v: Tensor,
+    allowed: Tensor | None,
+    scale: float,
+    dropout: float,
+    seed: Tensor,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return tuple(torch.empty_like(part) for part in (a, b, v, value))  # type: ignore[return-value]
+
+
+def _keep_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    a, b, value, v, allowed, scale, dropout, seed = inputs
+    ctx.save_for_backward(a, b, value, v, allowed, seed)
+    ctx.settings = scale, dropout
+
+
+def _through_context(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    *tensors, seed = ctx.saved_tensors
+    da, db, dv, grad_value = torch.ops.heedful.additive_context_backward(
+        grad, *tensors, *ctx.settings, seed
+    )
+    return da, db, grad_value, dv, None, None, None, None
+
+
+_context.register_autograd(_through_context, setup_context=_keep_context)

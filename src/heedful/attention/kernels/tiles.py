@@ -1,0 +1,121 @@
+"""The additive score's two reductions, tile by tile, in PyTorch: the reference of the fast forms.
+
+    s[n, q, k] = Σ_d v_d tanh(a_qd + b_kd),    and for g = ∂L/∂s its gradients in a, b and v.
+
+With r = 1 / (1 + e^{2a}·e^{2b}) the tangent is 1 − 2r and its derivative 4r(1 − r): the
+transcendental is computed once a row, not once a (query, key, unit). Where an exponential is not
+representable (|2a| or |2b| above :data:`LIMIT`) a tile uses r = sigmoid(−2(a + b)), the plain
+formula. Both r(1 − r) and the plain sigmoid are finite wherever a and b are.
+
+Shapes: n entries, Q queries, K keys, D units.
+"""
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+LIMIT = {torch.float32: 87.0, torch.float64: 700.0}
+"""Largest |2a| whose exponential, and its inverse, the type can hold."""
+
+_TILE = 1 << 18  # numbers of a [q, k, D] tile, so that it stays in the cache
+_TILE_ON_GPU = 1 << 25
+
+
+class Tiles(ABC):
+    """The scores of queries ``a [n, Q, D]`` and keys ``b [n, K, D]`` for the vector ``v [D]``.
+
+    Gradients add up in :attr:`da`, :attr:`db` and :attr:`dr`; :meth:`collect` makes them whole.
+    """
+
+    def __init__(self, a: Tensor, b: Tensor, v: Tensor) -> None:
+        self.a, self.b, self.v = a, b, v
+        self.total = v.sum()
+
+    def scores(self, rows: slice, keys: slice) -> Tensor:
+        """Scores ``[n, rows, keys]``."""
+        return self.total - 2.0 * self.weighted(rows, keys)
+
+    @abstractmethod
+    def weighted(self, rows: slice, keys: slice) -> Tensor:
+        """``Σ_d v_d r``, ``[n, rows, keys]``."""
+
+    def start_gradients(self) -> None:
+        """Set the sums to zero."""
+        self.da, self.db = torch.zeros_like(self.a), torch.zeros_like(self.b)
+        self.dr = torch.zeros_like(self.v)
+        self.dg = torch.zeros_like(self.total)
+
+    def add_gradients(self, rows: slice, keys: slice, g: Tensor) -> None:
+        """Add what ``g = ∂L/∂s [n, rows, keys]`` says."""
+        self.dg += g.sum()
+        self.add(rows, keys, g)
+
+    @abstractmethod
+    def add(self, rows: slice, keys: slice, g: Tensor) -> None:
+        """Add ``Σ_k g r(1 − r)`` to ``da``, ``Σ_q g r(1 − r)`` to ``db``, ``Σ g r`` to ``dr``."""
+
+    def collect(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The gradients in a, b and v."""
+        return 4.0 * self.v * self.da, 4.0 * self.v * self.db, self.dg - 2.0 * self.dr
+
+
+class PlainTiles(Tiles):
+    """In PyTorch alone: on every device, in float32 and float64."""
+
+    def __init__(self, a: Tensor, b: Tensor, v: Tensor) -> None:
+        super().__init__(a, b, v)
+        self.on_cpu = a.device.type == "cpu"
+        if self.on_cpu:
+            self.ea, self.eb = torch.exp(2.0 * a), torch.exp(2.0 * b)
+            limit = LIMIT[a.dtype] / 2
+            self.fits_a = _fits(a, limit)
+            self.fits_b = _fits(b, limit)
+
+    def _step(self, n: int) -> int:
+        """Side of a square tile."""
+        most = _TILE if self.on_cpu else _TILE_ON_GPU
+        return max(1, int((most / max(1, n * self.v.numel())) ** 0.5))
+
+    def _tiles(self, rows: slice, keys: slice) -> list[tuple[slice, slice]]:
+        step = self._step(self.a.shape[0])
+        return [
+            (slice(q, min(q + step, rows.stop)), slice(k, min(k + step, keys.stop)))
+            for q in range(rows.start, rows.stop, step)
+            for k in range(keys.start, keys.stop, step)
+        ]
+
+    def _reciprocal(self, q: slice, k: slice) -> Tensor:
+        """r ``[n, q, k, D]`` of a tile."""
+        # A graphics processor is not asked whether the exponentials fit: the answer would be
+        # waited for, and its own exponentials are quick.
+        if self.on_cpu and bool(self.fits_a[:, q].all() & self.fits_b[:, k].all()):
+            x = self.ea[:, q, None] * self.eb[:, None, k]
+            return x.add_(1.0).reciprocal_()
+        return torch.sigmoid_((self.a[:, q, None] + self.b[:, None, k]).mul_(-2.0))
+
+    def weighted(self, rows: slice, keys: slice) -> Tensor:
+        shape = (self.a.shape[0], rows.stop - rows.start, keys.stop - keys.start)
+        out = self.a.new_empty(shape)
+        for q, k in self._tiles(rows, keys):
+            here = (slice(None), _from(q, rows), _from(k, keys))
+            out[here] = self._reciprocal(q, k) @ self.v
+        return out
+
+    def add(self, rows: slice, keys: slice, g: Tensor) -> None:
+        for q, k in self._tiles(rows, keys):
+            part = g[:, _from(q, rows), _from(k, keys)]
+            r = self._reciprocal(q, k)
+            self.dr += torch.einsum("nqk,nqkd->d", part, r)
+            t = r.mul_(1.0 - r)
+            self.da[:, q] += torch.einsum("nqk,nqkd->nqd", part, t)
+            self.db[:, k] += torch.einsum("nqk,nqkd->nkd", part, t)
+
+
+def _fits(rows: Tensor, limit: float) -> Tensor:
+    """Whether each row ``[n, L]`` of ``[n, L, D]`` keeps within the limit; NaN does not."""
+    return (rows.abs() < limit).all(-1)
+
+
+def _from(part: slice, whole: slice) -> slice:
+    return slice(part.start - whole.start, part.stop - whole.start)

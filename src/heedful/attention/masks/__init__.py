@@ -1,0 +1,43 @@
+"""Masks: small objects that say which query may attend to which key, true = may attend.
+
+They combine with ``&``, ``|`` and ``~``; padding is always applied last. They are made dense, or
+into block form for FlexAttention (:func:`flex_mask`), only where a path wants it.
+
+Example:
+    >>> import torch
+    >>> mask = causal() & window(1) & padding(torch.tensor([2]))
+    >>> mask.dense((1, 3, 3)).tolist()
+    [[[True, False, False], [True, True, False], [False, True, False]]]
+"""
+
+from heedful.attention.masks.algebra import Dense, Grid, Mask, as_mask
+from heedful.attention.masks.flex import flex_mask
+from heedful.attention.masks.kinds import (
+    Causal,
+    block,
+    causal,
+    document,
+    function,
+    padding,
+    prefix,
+    window,
+)
+from heedful.attention.masks.use import dense_mask, split_mask
+
+__all__ = [
+    "Causal",
+    "Dense",
+    "Grid",
+    "Mask",
+    "as_mask",
+    "block",
+    "causal",
+    "dense_mask",
+    "document",
+    "flex_mask",
+    "function",
+    "padding",
+    "prefix",
+    "split_mask",
+    "window",
+]

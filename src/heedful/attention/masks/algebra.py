@@ -1,0 +1,182 @@
+"""The algebra of masks: small objects, true = may attend, that combine with ``&``, ``|`` and ``~``.
+
+A mask is a rule over positions, never a matrix: it answers for any grid of queries and keys, whole,
+a tile of it, or chosen rows. What the rule says of keys that do not exist is settled by padding,
+which is kept apart and applied last, so that neither ``|`` nor ``~`` can bring padding back.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+class Grid:
+    """The queries and keys that a mask is asked about.
+
+    Shapes: scores are ``[*leading, Q, K]``; asked about are q of the Q rows and k of the K keys.
+
+    Args:
+        shape: of the whole scores, ``[*leading, Q, K]``.
+        device: where the answer is to be.
+        rows: indices ``[q]`` of the rows asked about; all Q unless given.
+        columns: the first key asked about and the one after the last; all K unless given.
+        first: position of row 0; ``K − Q`` unless given, so that the last query stands at the last
+            key (right for a cache, where there are more keys than queries).
+    """
+
+    def __init__(
+        self,
+        shape: Sequence[int],
+        device: torch.device,
+        *,
+        rows: Tensor | None = None,
+        columns: tuple[int, int] | None = None,
+        first: int | None = None,
+    ) -> None:
+        self.leading = tuple(shape[:-2])
+        self.queries, self.keys = shape[-2], shape[-1]
+        self.rows, self.columns, self.first = rows, columns, first
+        index = torch.arange(self.queries, device=device) if rows is None else rows
+        start, stop = columns or (0, self.keys)
+        self.query = (index + (self.keys - self.queries if first is None else first)).unsqueeze(-1)
+        """Positions of the queries, ``[q, 1]``."""
+        self.key = torch.arange(start, stop, device=device)
+        """Positions of the keys, ``[k]``."""
+
+    def part(self, rows: slice) -> "Grid":
+        """The grid of some of the rows."""
+        index = torch.arange(rows.start, rows.stop, device=self.key.device)
+        chosen = index if self.rows is None else self.rows[rows]
+        shape = (*self.leading, self.queries, self.keys)
+        return Grid(shape, self.key.device, rows=chosen, columns=self.columns, first=self.first)
+
+    def per_entry(self, numbers: Tensor) -> Tensor:
+        """Numbers of leading entries, ``[B]`` or more dimensions, as ``[B, 1.., 1, 1]``.
+
+        With as many dimensions as the scores have before the keys, they are one number a query.
+        """
+        extra = len(self.leading) - numbers.dim()
+        if extra == -1:
+            return self.per_query(numbers)
+        if extra < 0:
+            raise self._misfit(numbers.shape, "they must name leading dimensions only")
+        return numbers.to(self.key.device).reshape(*numbers.shape, *[1] * (extra + 2))
+
+    def per_query(self, numbers: Tensor) -> Tensor:
+        """Numbers of queries, ``[.., Q]``, as ``[.., 1.., q, 1]``."""
+        numbers = self._spread(numbers, self.queries, "query")
+        return (numbers if self.rows is None else numbers[..., self.rows]).unsqueeze(-1)
+
+    def per_key(self, numbers: Tensor) -> Tensor:
+        """Numbers of keys, ``[.., K]``, as ``[.., 1.., 1, k]``."""
+        numbers = self._spread(numbers, self.keys, "key")
+        return (numbers if self.columns is None else numbers[..., slice(*self.columns)]).unsqueeze(
+            -2
+        )
+
+    def per_pair(self, pairs: Tensor) -> Tensor:
+        """What broadcasts to the whole scores, cut to what is asked about."""
+        pairs = pairs.to(self.key.device)
+        if self.rows is not None and pairs.dim() > 1 and pairs.shape[-2] > 1:
+            pairs = pairs[..., self.rows, :]
+        if self.columns is not None and pairs.dim() > 0 and pairs.shape[-1] > 1:
+            pairs = pairs[..., slice(*self.columns)]
+        return pairs
+
+    def _spread(self, numbers: Tensor, length: int, what: str) -> Tensor:
+        extra = len(self.leading) - (numbers.dim() - 1)
+        if extra < 0 or numbers.shape[-1] != length:
+            raise self._misfit(numbers.shape, f"one number a {what} ({length}) is expected")
+        leading = numbers.shape[:-1]
+        return numbers.to(self.key.device).reshape(*leading, *[1] * extra, length)
+
+    def _misfit(self, given: Sequence[int], hint: str) -> ValueError:
+        whole = [*self.leading, self.queries, self.keys]
+        return ValueError(f"mask numbers {list(given)} do not fit scores {whole}: {hint}")
+
+
+class Mask:
+    """Base of all masks; a new one writes :meth:`rule`."""
+
+    paddings: tuple["Mask", ...] = ()
+    """The masks that say which keys exist; they hold for the whole expression."""
+
+    def rule(self, grid: Grid) -> Tensor:
+        """Booleans that broadcast to the grid, whatever keys exist."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what it allows")
+
+    def allows(self, grid: Grid) -> Tensor:
+        """Booleans that broadcast to the grid: the rule, then padding."""
+        allowed = self.rule(grid)
+        for padding in self.paddings:
+            allowed = allowed & padding.rule(grid)
+        return allowed
+
+    def dense(
+        self, shape: Sequence[int], device: torch.device | str = "cpu", *, first: int | None = None
+    ) -> Tensor:
+        """Booleans that broadcast to scores of ``shape [.., Q, K]``; see :class:`Grid`."""
+        return self.allows(Grid(shape, torch.device(device), first=first))
+
+    def __and__(self, other: "Mask | Tensor") -> "Mask":
+        return _Combined("&", self, as_mask(other))
+
+    def __or__(self, other: "Mask | Tensor") -> "Mask":
+        return _Combined("|", self, as_mask(other))
+
+    __rand__, __ror__ = __and__, __or__
+
+    def __invert__(self) -> "Mask":
+        return _Not(self)
+
+
+class _Combined(Mask):
+    def __init__(self, sign: str, one: Mask, other: Mask) -> None:
+        self.sign, self.one, self.other = sign, one, other
+        self.paddings = (*one.paddings, *other.paddings)
+
+    def rule(self, grid: Grid) -> Tensor:
+        one, other = _structure(self.one, grid), _structure(self.other, grid)
+        return one & other if self.sign == "&" else one | other
+
+
+class _Not(Mask):
+    def __init__(self, one: Mask) -> None:
+        self.one, self.paddings = one, one.paddings
+
+    def rule(self, grid: Grid) -> Tensor:
+        return ~_structure(self.one, grid)
+
+
+def _structure(mask: Mask, grid: Grid) -> Tensor:
+    """What a part of an expression says apart from padding; padding alone allows everything."""
+    if mask.paddings == (mask,):
+        return torch.ones((), dtype=torch.bool, device=grid.key.device)
+    return mask.rule(grid)
+
+
+class Dense(Mask):
+    """A boolean matrix as a mask; see :func:`as_mask`."""
+
+    def __init__(self, matrix: Tensor) -> None:
+        self.matrix = matrix
+
+    def rule(self, grid: Grid) -> Tensor:
+        return grid.per_pair(self.matrix)
+
+
+def as_mask(mask: "Mask | Tensor") -> Mask:
+    """A mask as it is; booleans that broadcast to ``[.., Q, K]`` as a mask.
+
+    Raises:
+        TypeError: it is neither.
+    """
+    if isinstance(mask, Mask):
+        return mask
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        what = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(
+            f"mask must be boolean (true = may attend), a mask or numbers to add, not {what}"
+        )
+    return Dense(mask)

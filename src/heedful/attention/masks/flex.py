@@ -1,0 +1,67 @@
+"""Masks in the block form of FlexAttention, which skips the blocks that allow nothing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
+
+from heedful.attention.masks.algebra import Grid, Mask
+
+
+class _Point(Grid):
+    """One query and one key of one entry, all of them tensors without dimensions."""
+
+    def __init__(self, shape: Sequence[int], batch: Tensor, head: Tensor, *at: Tensor) -> None:
+        self.leading = tuple(shape[:-2])
+        self.queries, self.keys = shape[-2], shape[-1]
+        row, self.key = at
+        self.row = row
+        self.query = row + (self.keys - self.queries)
+        self.entry = (batch, head)
+
+    def per_entry(self, numbers: Tensor) -> Tensor:
+        return self._at(numbers)
+
+    def per_query(self, numbers: Tensor) -> Tensor:
+        return self._at(numbers, self.row)
+
+    def per_key(self, numbers: Tensor) -> Tensor:
+        return self._at(numbers, self.key)
+
+    def per_pair(self, pairs: Tensor) -> Tensor:
+        pairs = pairs.reshape(*[1] * max(0, 4 - pairs.dim()), *pairs.shape)
+        whole = (*self.entry, self.row, self.key)
+        return pairs[tuple(i * (n > 1) for i, n in zip(whole, pairs.shape, strict=True))]
+
+    def _at(self, numbers: Tensor, *last: Any) -> Tensor:
+        entries = numbers.dim() - len(last)
+        sizes = numbers.shape[:entries]
+        return numbers[(*(i * (n > 1) for i, n in zip(self.entry, sizes, strict=False)), *last)]
+
+
+def flex_mask(mask: Mask, shape: Sequence[int], device: torch.device | str = "cpu") -> BlockMask:
+    """A mask for ``torch.nn.attention.flex_attention.flex_attention``.
+
+    Args:
+        mask: any mask of this library.
+        shape: of the scores, ``[B, H, Q, K]``.
+        device: where the queries are.
+
+    Raises:
+        ValueError: the shape has not four dimensions.
+
+    Example:
+        >>> from heedful.attention.masks import window
+        >>> flex_mask(window(16), (1, 1, 512, 512)).sparsity() > 30
+        True
+    """
+    if len(shape) != 4:
+        raise ValueError(f"shape must be [B, H, Q, K], not {list(shape)}")
+
+    def allows(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return mask.allows(_Point(shape, batch, head, query, key))
+
+    batch, heads, queries, keys = shape
+    return create_block_mask(allows, batch, heads, queries, keys, device=str(device))

@@ -1,0 +1,212 @@
+"""The kinds of masks. Positions of queries and keys count from 0; see :class:`~.algebra.Grid`."""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from heedful.attention.masks.algebra import Grid, Mask
+
+
+class Padding(Mask):
+    """See :func:`padding`."""
+
+    def __init__(self, lengths: Tensor) -> None:
+        self.lengths = _integers("lengths", lengths)
+        self.paddings = (self,)
+
+    def rule(self, grid: Grid) -> Tensor:
+        return grid.key < grid.per_entry(self.lengths)
+
+    def allows(self, grid: Grid) -> Tensor:
+        return self.rule(grid)
+
+
+class Causal(Mask):
+    """See :func:`causal`."""
+
+    def rule(self, grid: Grid) -> Tensor:
+        return grid.key <= grid.query
+
+
+class Window(Mask):
+    """See :func:`window`."""
+
+    def __init__(self, before: int, after: int) -> None:
+        self.before, self.after = before, after
+
+    def rule(self, grid: Grid) -> Tensor:
+        return (grid.key >= grid.query - self.before) & (grid.key <= grid.query + self.after)
+
+
+class Block(Mask):
+    """See :func:`block`."""
+
+    def __init__(self, size: int) -> None:
+        self.size = size
+
+    def rule(self, grid: Grid) -> Tensor:
+        return grid.key // self.size == grid.query // self.size
+
+
+class Document(Mask):
+    """See :func:`document`."""
+
+    def __init__(self, query_documents: Tensor, key_documents: Tensor) -> None:
+        self.query_documents = _integers("query_documents", query_documents)
+        self.key_documents = _integers("key_documents", key_documents)
+
+    def rule(self, grid: Grid) -> Tensor:
+        return grid.per_query(self.query_documents) == grid.per_key(self.key_documents)
+
+
+class Prefix(Mask):
+    """See :func:`prefix`."""
+
+    def __init__(self, lengths: Tensor) -> None:
+        self.lengths = _integers("lengths", lengths)
+
+    def rule(self, grid: Grid) -> Tensor:
+        return (grid.key <= grid.query) | (grid.key < grid.per_entry(self.lengths))
+
+
+class Function(Mask):
+    """See :func:`function`."""
+
+    def __init__(self, allows: Callable[[Tensor, Tensor], Tensor]) -> None:
+        self.function = allows
+
+    def rule(self, grid: Grid) -> Tensor:
+        allowed = self.function(grid.query, grid.key)
+        if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool:
+            what = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
+            raise TypeError(f"a mask's function must give a boolean tensor, not {what}")
+        return allowed
+
+
+def _integers(name: str, numbers: Tensor) -> Tensor:
+    if not isinstance(numbers, Tensor):
+        raise TypeError(f"{name} must be a tensor of integers, not {type(numbers).__name__}")
+    if numbers.is_floating_point() or numbers.dtype == torch.bool:
+        raise TypeError(f"{name} must be integers, not {numbers.dtype}")
+    return numbers
+
+
+def padding(lengths: Tensor) -> Mask:
+    """Only the first ``lengths[b]`` keys exist in each entry of the batch.
+
+    Padding holds for the whole of an expression and is applied last: ``~(causal() & padding(n))``
+    allows the later keys that exist, never those beyond n.
+
+    Args:
+        lengths: integers ``[B]`` (or more leading dimensions of the scores).
+
+    Raises:
+        TypeError: the lengths are not integers.
+
+    Example:
+        >>> padding(torch.tensor([1, 2])).dense((2, 1, 3)).tolist()
+        [[[True, False, False]], [[True, True, False]]]
+    """
+    return Padding(lengths)
+
+
+def causal() -> Mask:
+    """A query may attend to keys up to its own position, counted from the end.
+
+    The last query sees all keys (bottom-right alignment), so it is right with a cache, where there
+    are more keys than queries.
+
+    Example:
+        >>> causal().dense((2, 3)).tolist()
+        [[True, True, False], [True, True, True]]
+    """
+    return Causal()
+
+
+def window(before: int, after: int | None = None) -> Mask:
+    """A query may attend to keys at most ``before`` places before and ``after`` places after it.
+
+    Args:
+        before: 0 or more.
+        after: 0 or more; as many as ``before`` unless given.
+
+    Raises:
+        ValueError: one is negative.
+
+    Source: Beltagy, Peters, Cohan 2020, "Longformer", section 3.1 (sliding window).
+
+    Example:
+        >>> window(1, 0).dense((3, 3)).tolist()
+        [[True, False, False], [True, True, False], [False, True, True]]
+    """
+    after = before if after is None else after
+    if before < 0 or after < 0:
+        raise ValueError(f"a window reaches 0 or more places, not before={before}, after={after}")
+    return Window(before, after)
+
+
+def block(size: int) -> Mask:
+    """A query may attend to the keys of its own block of ``size`` positions.
+
+    Raises:
+        ValueError: the size is below 1.
+
+    Source: Child et al. 2019, "Generating Long Sequences with Sparse Transformers", section 4.3.
+
+    Example:
+        >>> block(2).dense((3, 3)).tolist()
+        [[True, True, False], [True, True, False], [False, False, True]]
+    """
+    if size < 1:
+        raise ValueError(f"a block holds at least 1 position, not {size}")
+    return Block(size)
+
+
+def document(query_documents: Tensor, key_documents: Tensor | None = None) -> Mask:
+    """A query may attend to the keys of its own document (or segment), when several share a row.
+
+    Args:
+        query_documents: the document of each query, integers ``[.., Q]``.
+        key_documents: the document of each key, ``[.., K]``; the queries' unless given.
+
+    Raises:
+        TypeError: they are not integers.
+        ValueError: when used, if there is not one number for each query and key.
+
+    Example:
+        >>> document(torch.tensor([0, 0, 1])).dense((3, 3)).tolist()
+        [[True, True, False], [True, True, False], [False, False, True]]
+    """
+    return Document(query_documents, query_documents if key_documents is None else key_documents)
+
+
+def prefix(lengths: Tensor) -> Mask:
+    """Causal, but the first ``lengths[b]`` keys are open to every query (prefix language model).
+
+    Args:
+        lengths: integers ``[B]``.
+
+    Raises:
+        TypeError: the lengths are not integers.
+
+    Source: Raffel et al. 2020, "Exploring the Limits of Transfer Learning", section 3.2.1.
+
+    Example:
+        >>> prefix(torch.tensor([2])).dense((1, 3, 3)).tolist()
+        [[[True, True, False], [True, True, False], [True, True, True]]]
+    """
+    return Prefix(lengths)
+
+
+def function(allows: Callable[[Tensor, Tensor], Tensor]) -> Mask:
+    """What a function of the positions of queries ``[Q, 1]`` and keys ``[K]`` allows.
+
+    Raises:
+        TypeError: when used, if it does not give booleans.
+
+    Example:
+        >>> function(lambda query, key: (query - key) % 2 == 0).dense((2, 2)).tolist()
+        [[True, False], [False, True]]
+    """
+    return Function(allows)

@@ -1,0 +1,57 @@
+"""Masks where they are used: what a path may be given, taken apart and checked."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from heedful.attention.masks.algebra import Grid, Mask, as_mask
+
+
+def split_mask(mask: Mask | Tensor | None, grid: Grid) -> tuple[Tensor | None, Tensor | None]:
+    """A mask as booleans (true = may attend) and numbers to add to the scores; each may be None.
+
+    A tensor of numbers is added to the scores; where it is −∞, or the lowest number of its type,
+    the key is masked, exactly as by a boolean false.
+
+    Raises:
+        TypeError: a mask is neither a mask, nor boolean, nor of floating point.
+        ValueError: it does not broadcast to the scores.
+    """
+    if mask is None:
+        return None, None
+    if isinstance(mask, Tensor) and mask.is_floating_point():
+        _require_fit(mask, grid, whole=True)
+        bias = grid.per_pair(mask)
+        allowed = bias > torch.finfo(bias.dtype).min
+        return allowed, bias.masked_fill(~allowed, 0.0)
+    if isinstance(mask, Tensor):
+        _require_fit(mask, grid, whole=True)
+    allowed = as_mask(mask).allows(grid)
+    _require_fit(allowed, grid, whole=False)
+    return allowed, None
+
+
+def dense_mask(
+    mask: Mask | Tensor | None, shape: Sequence[int], device: torch.device
+) -> Tensor | None:
+    """A mask as booleans that broadcast to ``shape [.., Q, K]``, or None.
+
+    Raises:
+        TypeError: a tensor mask is not boolean.
+        ValueError: it does not broadcast to the shape.
+    """
+    if mask is None:
+        return None
+    return split_mask(as_mask(mask), Grid(shape, device))[0]
+
+
+def _require_fit(mask: Tensor, grid: Grid, *, whole: bool) -> None:
+    asked = (grid.queries, grid.keys) if whole else (grid.query.shape[0], grid.key.shape[0])
+    shape = [*grid.leading, *asked]
+    sizes = list(mask.shape)
+    fits = len(sizes) <= len(shape) and all(
+        size in (1, full) for size, full in zip(reversed(sizes), reversed(shape), strict=False)
+    )
+    if not fits:
+        raise ValueError(f"mask {sizes} does not broadcast to the scores' shape {shape}")
