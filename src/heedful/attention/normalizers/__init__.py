@@ -1,6 +1,33 @@
 """Normalizers: scores to weights. One mechanism a file."""
 
 from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.entmax import Entmax, entmax_bisect
+from heedful.attention.normalizers.entmax15 import Entmax15, entmax15
+from heedful.attention.normalizers.gumbel import GumbelStraightThrough
+from heedful.attention.normalizers.hard import Hard
+from heedful.attention.normalizers.local_monotonic import LocalMonotonic
+from heedful.attention.normalizers.local_predictive import LocalPredictive
+from heedful.attention.normalizers.plain_sum import PlainSum
+from heedful.attention.normalizers.sampled_hard import SampledHard
 from heedful.attention.normalizers.softmax import Softmax
+from heedful.attention.normalizers.softmax_off_by_one import SoftmaxOffByOne
+from heedful.attention.normalizers.sparsemax import Sparsemax, sparsemax
 
-__all__ = ["Normalizer", "Queries", "Softmax"]
+__all__ = [
+    "Entmax",
+    "Entmax15",
+    "GumbelStraightThrough",
+    "Hard",
+    "LocalMonotonic",
+    "LocalPredictive",
+    "Normalizer",
+    "PlainSum",
+    "Queries",
+    "SampledHard",
+    "Softmax",
+    "SoftmaxOffByOne",
+    "Sparsemax",
+    "entmax15",
+    "entmax_bisect",
+    "sparsemax",
+]

@@ -44,7 +44,10 @@ class Normalizer(nn.Module):
     def log_probability(
         self, scores: Tensor, allowed: Tensor | None, weights: Tensor
     ) -> Tensor | None:
-        """``[.., Q]``: the log-probability of having drawn ``weights``; None if nothing is drawn."""
+        """``[.., Q]``: the log-probability of having drawn ``weights``.
+
+        None if nothing is drawn, or if the gradient comes through the weights themselves.
+        """
         return None
 
     @property

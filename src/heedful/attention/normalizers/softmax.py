@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.preparing import filled, widened
 
 
 def masked_softmax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -18,10 +19,7 @@ def masked_softmax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     """
     if allowed is None:
         return torch.softmax(scores, dim=-1)
-    # The lowest finite number, not −∞: a row of −∞ would be NaN, also in its gradient.
-    lowest = torch.finfo(scores.dtype).min
-    weights = torch.softmax(scores.masked_fill(~allowed, lowest), dim=-1)
-    return weights.masked_fill(~allowed, 0.0)
+    return torch.softmax(filled(scores, allowed), dim=-1).masked_fill(~allowed, 0.0)
 
 
 class Softmax(Normalizer):
@@ -47,9 +45,9 @@ class Softmax(Normalizer):
     def forward(
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
     ) -> Tensor:
-        if self.temperature != 1.0:
-            scores = scores / self.temperature
-        return masked_softmax(scores, allowed)
+        if self.temperature == 1.0:
+            return masked_softmax(scores, allowed)
+        return masked_softmax(widened(scores) / self.temperature, allowed).to(scores.dtype)
 
     def softmax_scale(self) -> float:
         return 1.0 / self.temperature

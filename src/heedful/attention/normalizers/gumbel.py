@@ -1,0 +1,80 @@
+"""Gumbel straight-through: one-hot forwards, the gradient of a softmax backwards.
+
+With g_i standard Gumbel noise: y = softmax((e + g) / τ), α = one_hot(argmax y), and ∂α := ∂y.
+Jang, Gu, Poole 2017, "Categorical Reparameterization with Gumbel-Softmax", section 2.2;
+Maddison, Mnih, Teh 2017, "The Concrete Distribution".
+"""
+
+from torch import Tensor
+
+from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.hard import chosen_key, one_hot
+from heedful.attention.normalizers.preparing import check_scores, widened
+from heedful.attention.normalizers.sampled_hard import gumbel_noise
+from heedful.attention.normalizers.softmax import masked_softmax
+
+
+def straight_through(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """One-hot at the highest of ``scores [.., Q, K]``, with the gradient of their softmax.
+
+    Args:
+        scores: ``[.., Q, K]``, with noise and temperature in them already.
+        allowed: boolean, broadcastable to the scores; true = may attend. A row that allows no key
+            is all zeros, with zero gradients.
+
+    Raises:
+        TypeError: scores are not of floating point, or ``allowed`` is not boolean.
+        ValueError: ``allowed`` does not broadcast to the scores.
+
+    Example:
+        >>> import torch
+        >>> straight_through(torch.tensor([[1.0, 3.0]], requires_grad=True))
+        tensor([[0., 1.]], grad_fn=<AddBackward0>)
+    """
+    check_scores(scores, allowed)
+    soft = masked_softmax(widened(scores), allowed)
+    exact = one_hot(soft.detach(), chosen_key(scores, allowed))
+    # In this order the sum is exactly 0 or 1: 1 − y is off by half a step at most, which y rounds.
+    return (soft + (exact - soft.detach())).to(scores.dtype)
+
+
+class GumbelStraightThrough(Normalizer):
+    """Draws one key a row in training, and takes the best in evaluation; the scores learn.
+
+    The draw is one from the softmax of the scores, whatever the temperature; that makes the
+    gradient only: low is close to the truth and wild, high is smooth and biased. The gradient
+    comes through the weights, so there is no log-probability for a loss of its own.
+
+    Args:
+        temperature: τ, above 0. The attribute may be lowered as training goes on.
+
+    Raises:
+        ValueError: the temperature is not above 0.
+
+    Example:
+        >>> import torch
+        >>> GumbelStraightThrough(temperature=0.5).eval()(torch.tensor([[0.1, 0.3]]))
+        tensor([[0., 1.]])
+    """
+
+    def __init__(self, temperature: float = 1.0) -> None:
+        super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"temperature must be above 0, not {temperature}")
+        self.temperature = temperature
+
+    def forward(
+        self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
+    ) -> Tensor:
+        check_scores(scores, allowed)
+        wide = widened(scores)
+        if self.draws:
+            wide = wide + gumbel_noise(scores)
+        return straight_through(wide / self.temperature, allowed).to(scores.dtype)
+
+    @property
+    def draws(self) -> bool:
+        return self.training
+
+    def extra_repr(self) -> str:
+        return f"temperature={self.temperature}"

@@ -1,0 +1,76 @@
+"""What normalizers do before and after their own mathematics: check, widen, mask."""
+
+import torch
+from torch import Tensor
+
+from heedful.attention.normalizers.base import Queries
+
+
+def check_scores(scores: Tensor, allowed: Tensor | None) -> None:
+    """Check what every normalizing function is given.
+
+    Raises:
+        TypeError: scores are not of floating point, or ``allowed`` is not boolean.
+        ValueError: scores have no dimension of keys, or ``allowed`` does not broadcast to them.
+    """
+    if not scores.is_floating_point():
+        raise TypeError(f"scores must be of floating point, not {scores.dtype}")
+    if scores.dim() < 1:
+        raise ValueError("scores has shape []: expected [.., keys]")
+    if allowed is None:
+        return
+    if allowed.dtype != torch.bool:
+        raise TypeError(f"allowed must be boolean, not {allowed.dtype}")
+    sizes, full = allowed.shape, scores.shape
+    pairs = zip(reversed(sizes), reversed(full), strict=False)
+    if len(sizes) > len(full) or any(size not in (1, whole) for size, whole in pairs):
+        raise ValueError(f"allowed {list(sizes)} does not broadcast to scores {list(full)}")
+
+
+def widened(scores: Tensor) -> Tensor:
+    """Half-precision scores as float32; any others as they are."""
+    return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
+
+
+def filled(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """Scores with the lowest finite number at masked keys.
+
+    Not −∞: a row of −∞ would be NaN, also in its gradient.
+    """
+    if allowed is None:
+        return scores
+    return scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+
+
+def below_largest(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """Scores less the largest allowed one of their row, at least float32; masked keys lowest.
+
+    For what is unchanged when a row's scores all move by the same number: the largest then needs
+    no gradient. There must be a key.
+    """
+    wide = filled(widened(scores), allowed)
+    return (wide - wide.detach().amax(-1, keepdim=True)).clamp(min=torch.finfo(wide.dtype).min)
+
+
+def finished(weights: Tensor, scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """Weights in the scores' type, exactly zero at masked keys (and so is what flows back)."""
+    if allowed is not None:
+        weights = weights.masked_fill(~allowed, 0.0)
+    return weights.to(scores.dtype)
+
+
+def required(queries: Queries | None, scores: Tensor, who: str, what: str) -> Queries:
+    """The queries that a normalizer looks at.
+
+    Raises:
+        ValueError: there are none, or not as many as rows of scores.
+    """
+    if queries is None:
+        raise ValueError(f"{who} needs queries: it looks at their {what}, not at scores alone")
+    given = queries.positions if what == "positions" else queries.vectors[..., 0]
+    if scores.dim() < 2 or given.shape[-1:] != scores.shape[-2:-1]:
+        raise ValueError(
+            f"{who}: queries' {what} {list(getattr(queries, what).shape)} do not fit "
+            f"scores {list(scores.shape)}; expected [.., queries, keys] for as many queries"
+        )
+    return queries

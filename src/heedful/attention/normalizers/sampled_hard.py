@@ -1,0 +1,91 @@
+"""Sampled hard: one key drawn from the softmax, s ~ Multinoulli(α), α_i = exp(e_i) / Σ_j exp(e_j).
+
+Xu et al. 2015, "Show, Attend and Tell", section 4.1 (stochastic hard attention); the gradient is
+that of Williams 1992 (REINFORCE): ∇ E[r] = E[r · ∇ log p(s)], for a reward r.
+"""
+
+import torch
+from torch import Tensor
+
+from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.hard import chosen_key, hard, one_hot
+from heedful.attention.normalizers.preparing import check_scores, filled, widened
+
+
+def sampled_hard(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """One-hot weights at one key a row of ``scores [.., Q, K]``, drawn from their softmax.
+
+    No gradient flows through the draw (it is zero): the surrogate that reaches the scores is
+    :func:`log_probability_of`. A row that allows no key is all zeros.
+
+    Args:
+        scores: ``[.., Q, K]``.
+        allowed: boolean, broadcastable to the scores; true = may attend.
+
+    Raises:
+        TypeError: scores are not of floating point, or ``allowed`` is not boolean.
+        ValueError: ``allowed`` does not broadcast to the scores.
+
+    Example:
+        >>> sampled_hard(torch.tensor([[0.0, 99.0]]), torch.tensor([[True, False]]))
+        tensor([[1., 0.]])
+    """
+    check_scores(scores, allowed)
+    noisy = widened(scores) + gumbel_noise(scores)
+    return one_hot(scores, chosen_key(noisy, allowed))
+
+
+def gumbel_noise(scores: Tensor) -> Tensor:
+    """Standard Gumbel noise of the scores' shape; the highest of scores and noise is a draw.
+
+    Kept at float32 or above: in a half precision the rare high values, which decide, would be few.
+    """
+    wide = widened(scores)
+    return -torch.empty_like(wide).exponential_().log()
+
+
+def log_probability_of(weights: Tensor, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """``log p`` of the drawn keys under the softmax of the scores: ``[.., Q]``, at least float32.
+
+    Args:
+        weights: one-hot ``[.., Q, K]``, as :func:`sampled_hard` made them.
+        scores: ``[.., Q, K]``.
+        allowed: as they were drawn with. A row that allows no key drew none: 0, with no gradient.
+
+    Raises:
+        TypeError: scores are not of floating point, or ``allowed`` is not boolean.
+        ValueError: ``allowed`` does not broadcast to the scores.
+
+    Example:
+        >>> log_probability_of(torch.tensor([[0.0, 1.0]]), torch.zeros(1, 2)).exp()
+        tensor([0.5000])
+    """
+    check_scores(scores, allowed)
+    logs = torch.log_softmax(filled(widened(scores), allowed), dim=-1)
+    return logs.masked_fill(weights == 0, 0.0).sum(-1)
+
+
+class SampledHard(Normalizer):
+    """Draws one key a row in training, and takes the best in evaluation.
+
+    Its loss is ``-(reward.detach() - baseline) * log_probability``, beside whatever the context
+    brings: the log-probability of what was drawn is what :func:`heedful.attention.watch` hands out.
+
+    Example:
+        >>> SampledHard().eval()(torch.tensor([[0.1, 0.3]]))
+        tensor([[0., 1.]])
+    """
+
+    def forward(
+        self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
+    ) -> Tensor:
+        return sampled_hard(scores, allowed) if self.draws else hard(scores, allowed)
+
+    def log_probability(
+        self, scores: Tensor, allowed: Tensor | None, weights: Tensor
+    ) -> Tensor | None:
+        return log_probability_of(weights, scores, allowed) if self.draws else None
+
+    @property
+    def draws(self) -> bool:
+        return self.training
