@@ -3,8 +3,23 @@
 from heedful.attention.scores.additive import Additive
 from heedful.attention.scores.base import Score
 from heedful.attention.scores.concat import Concat
+from heedful.attention.scores.cosine import Cosine
 from heedful.attention.scores.dot import Dot
+from heedful.attention.scores.exp_dot import ExpDot
+from heedful.attention.scores.gaussian import Gaussian
 from heedful.attention.scores.general import General
+from heedful.attention.scores.location import Location
 from heedful.attention.scores.scaled_dot import ScaledDot
 
-__all__ = ["Additive", "Concat", "Dot", "General", "ScaledDot", "Score"]
+__all__ = [
+    "Additive",
+    "Concat",
+    "Cosine",
+    "Dot",
+    "ExpDot",
+    "Gaussian",
+    "General",
+    "Location",
+    "ScaledDot",
+    "Score",
+]

@@ -1,0 +1,55 @@
+"""Location: e(q, k_i) = (W_a q)_i, from the query alone.
+
+Luong, Pham, Manning 2015, section 3.1, equation 9 ("location"). The row i of W_a scores the key at
+place i, whatever it holds; a short input uses the first rows.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.attention.scores.base import Score, require_width
+
+
+class Location(Score):
+    """One row of ``weight [positions, query_dim]`` a place; keys give no more than their number.
+
+    Args:
+        query_dim: width of the queries.
+        positions: the most keys that there may be.
+
+    Raises:
+        ValueError: ``positions`` or ``query_dim`` is below 1; at the call, a query has another
+            width or there are more keys than positions.
+
+    Example:
+        >>> import torch
+        >>> Location(3, positions=10)(torch.zeros(2, 3), torch.zeros(4, 5)).shape
+        torch.Size([2, 4])
+    """
+
+    def __init__(self, query_dim: int, positions: int) -> None:
+        super().__init__()
+        if query_dim < 1 or positions < 1:
+            raise ValueError(
+                f"query_dim and positions must be at least 1, not {query_dim} and {positions}"
+            )
+        self.query_dim, self.positions = query_dim, positions
+        self.weight = nn.Parameter(torch.empty(positions, query_dim))
+        nn.init.xavier_uniform_(self.weight)
+
+    def project_query(self, query: Tensor) -> Tensor:
+        require_width("query", query, self.query_dim)
+        return query
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        keys = key.shape[-2]
+        if keys > self.positions:
+            raise ValueError(
+                f"key has shape {list(key.shape)}: {keys} keys, but Location was built for at most "
+                f"positions={self.positions}"
+            )
+        # Only the rows in use, rather than all of W_a q: most inputs are shorter than the longest.
+        scores = F.linear(query, self.weight[:keys].to(query.dtype))
+        leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        return scores.expand(*leading, *scores.shape[-2:])
