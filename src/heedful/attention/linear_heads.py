@@ -1,0 +1,189 @@
+"""Linearized attention with heads, as a module.
+
+Katharopoulos et al. 2020, section 3.2, for each head of Vaswani et al. 2017, section 3.2.2.
+Shapes: B batch, H heads, Q queries, K keys, D a head's width, F features.
+"""
+
+from torch import Tensor, nn
+
+from heedful.attention.checking import check_inputs
+from heedful.attention.feature_maps import EluPlusOne, FeatureMap
+from heedful.attention.linear import (
+    LinearState,
+    linear_attend,
+    linear_read,
+    linear_state,
+    linear_step,
+    linear_weights,
+)
+from heedful.attention.masks import Mask
+from heedful.attention.watching import Watchable
+
+
+class LinearAttention(Watchable):
+    """Multi-head attention in time linear in the sequence, with a state instead of a cache.
+
+    Called, it is :class:`~heedful.attention.MultiHeadAttention` with other weights. Two things
+    differ, because the keys are summed before a query is seen: which keys there are is said to
+    :meth:`remember`, not to :meth:`read`; and what is remembered, a :class:`LinearState`, does not
+    grow with the keys. :meth:`step` is for decoding.
+
+    Args:
+        dim: width of the queries and of the result.
+        heads: number of heads.
+        key_dim: width of the keys; ``dim`` unless given.
+        value_dim: width of the values; ``key_dim`` unless given.
+        head_dim: width of a head; ``dim / heads`` unless given.
+        feature_map: φ, applied to ``head_dim`` numbers, without negative results; elu + 1 unless
+            given.
+        chunk: see :func:`~heedful.attention.linear_attend`.
+        bias: whether the four projections have a bias.
+
+    Raises:
+        ValueError: there is no head, ``dim`` is no multiple of ``heads`` and no ``head_dim`` is
+            given, or the chunk is below 1.
+
+    Example:
+        >>> import torch
+        >>> from heedful.attention import masks
+        >>> tokens = torch.zeros(1, 3, 8)
+        >>> LinearAttention(8, heads=2)(tokens, tokens, mask=masks.causal()).shape
+        torch.Size([1, 3, 8])
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        heads: int,
+        *,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        head_dim: int | None = None,
+        feature_map: FeatureMap | None = None,
+        chunk: int = 64,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if heads < 1:
+            raise ValueError(f"heads must be at least 1, not {heads}")
+        if head_dim is None and dim % heads:
+            raise ValueError(f"dim {dim} is no multiple of heads {heads}; give head_dim")
+        if chunk < 1:
+            raise ValueError(f"chunk must be at least 1, not {chunk}")
+        self.heads, self.head_dim, self.chunk = heads, head_dim or dim // heads, chunk
+        key_dim = dim if key_dim is None else key_dim
+        value_dim = key_dim if value_dim is None else value_dim
+        inner = heads * self.head_dim
+        self.query_projection = nn.Linear(dim, inner, bias=bias)
+        self.key_projection = nn.Linear(key_dim, inner, bias=bias)
+        self.value_projection = nn.Linear(value_dim, inner, bias=bias)
+        self.output_projection = nn.Linear(inner, dim, bias=bias)
+        self.feature_map = EluPlusOne() if feature_map is None else feature_map
+        for part in (self.query_projection, self.key_projection, self.value_projection):
+            self._reset(part)
+        self._reset(self.output_projection)
+
+    @staticmethod
+    def _reset(part: nn.Linear) -> None:
+        nn.init.xavier_uniform_(part.weight)
+        if part.bias is not None:
+            nn.init.zeros_(part.bias)
+
+    def _split(self, joined: Tensor) -> Tensor:
+        """``[B, L, H·D] -> [B, H, L, D]``."""
+        return joined.view(*joined.shape[:-1], self.heads, self.head_dim).transpose(-3, -2)
+
+    def _joined(self, context: Tensor) -> Tensor:
+        """``[B, H, Q, D] -> [B, Q, dim]``."""
+        result: Tensor = self.output_projection(context.transpose(-3, -2).flatten(-2))
+        return result
+
+    def _projected(self, key: Tensor, value: Tensor | None) -> tuple[Tensor, Tensor]:
+        value = key if value is None else value
+        check_inputs(key=key, value=value)
+        return self._split(self.key_projection(key)), self._split(self.value_projection(value))
+
+    def remember(
+        self, key: Tensor, value: Tensor | None = None, mask: Mask | Tensor | None = None
+    ) -> LinearState:
+        """The sums over ``key [B, K, key_dim]`` and its values (the keys unless given).
+
+        The mask says which keys there are: ``padding(lengths)``, or booleans that broadcast to
+        ``[B, H, 1, K]``.
+        """
+        keys, values = self._projected(key, value)
+        return linear_state(keys, values, feature_map=self.feature_map, mask=mask)
+
+    def read(self, query: Tensor, memory: LinearState) -> Tensor:
+        """The result ``[B, Q, dim]`` for ``query [B, Q, dim]`` over all that was remembered.
+
+        Raises:
+            ValueError: somebody watches: a state of sums holds no keys to have weights for.
+        """
+        check_inputs(query=query)
+        self._require_unwatched()
+        queries = self._split(self.query_projection(query))
+        return self._joined(linear_read(queries, memory, feature_map=self.feature_map))
+
+    def step(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None = None,
+        memory: LinearState | None = None,
+    ) -> tuple[Tensor, LinearState]:
+        """Decode on: add ``key [B, 1, key_dim]`` to what is remembered, then read it.
+
+        With more positions at once (a prompt), each sees those up to itself.
+
+        Returns:
+            The result ``[B, 1, dim]`` and what is remembered now.
+
+        Raises:
+            ValueError: as :meth:`read`; or there are not as many keys as queries.
+        """
+        check_inputs(query=query)
+        self._require_unwatched()
+        queries = self._split(self.query_projection(query))
+        keys, values = self._projected(key, value)
+        context, memory = linear_step(queries, keys, values, memory, feature_map=self.feature_map)
+        return self._joined(context), memory
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None = None,
+        mask: Mask | Tensor | None = None,
+    ) -> Tensor:
+        """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values.
+
+        The mask applies to weights ``[B, H, Q, K]``; which have a meaning, and the errors, are as
+        in :func:`~heedful.attention.linear_attend`.
+        """
+        check_inputs(query=query)
+        queries = self._split(self.query_projection(query))
+        keys, values = self._projected(key, value)
+        if self.watched_in_part:
+
+            def rows_of(rows: Tensor) -> Tensor:
+                return linear_weights(
+                    queries, keys, feature_map=self.feature_map, mask=mask, rows=rows
+                )
+
+            self.show_some(rows_of, queries, keys.shape[-2])
+        if self.watched:
+            weights = linear_weights(queries, keys, feature_map=self.feature_map, mask=mask)
+            self.show(weights)
+            return self._joined(weights.to(values.dtype) @ values)
+        context = linear_attend(
+            queries, keys, values, feature_map=self.feature_map, mask=mask, chunk=self.chunk
+        )
+        return self._joined(context)
+
+    def _require_unwatched(self) -> None:
+        if self.watched or self.watched_in_part:
+            raise ValueError(
+                "a LinearState holds sums, no keys, so that there are no weights to watch; call "
+                "the module with all keys instead"
+            )
