@@ -58,7 +58,8 @@ static inline float total(lanes x) {
 
 struct shape { int64_t n, q, k, d, first_key, last_key; };
 
-/* weighted[n, q, k] = Σ_d v_d r.  D is a multiple of LANES (padded with v = 0). */
+/* weighted[n, q, k] = Σ_d v_d (r − ½): near zero the tangent keeps its digits.  D is a multiple of
+ * LANES (padded with v = 0). */
 static void fast_row(const float *ea, const float *eb, const float *v, float *out,
                      int64_t keys, int64_t d) {
     int64_t k = 0;
@@ -67,17 +68,17 @@ static void fast_row(const float *ea, const float *eb, const float *v, float *ou
         const float *b = eb + k * d;
         for (int64_t i = 0; i < d; i += LANES) {
             lanes e = load(ea + i), w = load(v + i);
-            s0 += w * reciprocal(e, load(b + i));
-            s1 += w * reciprocal(e, load(b + d + i));
-            s2 += w * reciprocal(e, load(b + 2 * d + i));
-            s3 += w * reciprocal(e, load(b + 3 * d + i));
+            s0 += w * (reciprocal(e, load(b + i)) - 0.5f);
+            s1 += w * (reciprocal(e, load(b + d + i)) - 0.5f);
+            s2 += w * (reciprocal(e, load(b + 2 * d + i)) - 0.5f);
+            s3 += w * (reciprocal(e, load(b + 3 * d + i)) - 0.5f);
         }
         out[k] = total(s0); out[k + 1] = total(s1); out[k + 2] = total(s2); out[k + 3] = total(s3);
     }
     for (; k < keys; k++) {
         lanes s = {0};
         for (int64_t i = 0; i < d; i += LANES)
-            s += load(v + i) * reciprocal(load(ea + i), load(eb + k * d + i));
+            s += load(v + i) * (reciprocal(load(ea + i), load(eb + k * d + i)) - 0.5f);
         out[k] = total(s);
     }
 }
@@ -110,14 +111,14 @@ void heedful_scores(const float *a, const float *ea, const uint8_t *fits_a,
                 }
                 float sum = 0;
                 for (int64_t i = 0; i < s->d; i++)
-                    sum += v[i] * plain(a[row * s->d + i] + b[(from + k) * s->d + i]);
+                    sum += v[i] * (plain(a[row * s->d + i] + b[(from + k) * s->d + i]) - 0.5f);
                 to[k] = sum;
             }
         }
     }
 }
 
-/* For g = ∂L/∂score: da += Σ_k g r(1−r), db += Σ_q g r(1−r), dr += Σ g r.  A patch of one or two
+/* For g = ∂L/∂score: da += Σ_k g r(1−r), db += Σ_q g r(1−r), dr += Σ g (r − ½).  A patch of one or two
  * queries and one or four keys, so that the sums over a patch stay in registers. */
 static inline __attribute__((always_inline)) void
 fast_patch(const float *ea, const float *eb, const float *g, int64_t stride, float *da, float *db,
@@ -130,12 +131,12 @@ fast_patch(const float *ea, const float *eb, const float *g, int64_t stride, flo
             const lanes r0 = reciprocal(e0, e), gr0 = g[k] * r0;
             lanes t = gr0 - gr0 * r0;
             a0 += t;
-            sum += gr0;
+            sum += g[k] * (r0 - 0.5f);
             if (queries == 2) {
                 const lanes r1 = reciprocal(e1, e), gr1 = g[stride + k] * r1;
                 const lanes t1 = gr1 - gr1 * r1;
                 a1 += t1;
-                sum += gr1;
+                sum += g[stride + k] * (r1 - 0.5f);
                 t += t1;
             }
             store(db + k * d + i, load(db + k * d + i) + t);
@@ -163,7 +164,7 @@ static void plain_pair(const float *a, const float *b, float g, float *da, float
         const float r = plain(a[i] + b[i]), t = g * r * (1.0f - r);
         da[i] += t;
         db[i] += t;
-        dr[i] += g * r;
+        dr[i] += g * (r - 0.5f);
     }
 }
 

@@ -133,7 +133,7 @@ class CompiledTiles(Tiles):
         super().start_gradients()
         self.padded_db = torch.zeros_like(self.b2)
 
-    def add(self, rows: slice, keys: slice, g: Tensor) -> None:
+    def add_gradients(self, rows: slice, keys: slice, g: Tensor) -> None:
         n, k = self.b.shape[:2]
         whole = g
         if g.shape[-1] != k or not g.is_contiguous():

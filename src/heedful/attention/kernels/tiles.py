@@ -2,7 +2,7 @@
 
     s[n, q, k] = Σ_d v_d tanh(a_qd + b_kd),    and for g = ∂L/∂s its gradients in a, b and v.
 
-With r = 1 / (1 + e^{2a}·e^{2b}) the tangent is 1 − 2r and its derivative 4r(1 − r): the
+With r = 1 / (1 + e^{2a}·e^{2b}) the tangent is −2(r − ½) and its derivative 4r(1 − r): the
 transcendental is computed once a row, not once a (query, key, unit). Where an exponential is not
 representable (|2a| or |2b| above :data:`LIMIT`) a tile uses r = sigmoid(−2(a + b)), the plain
 formula. Both r(1 − r) and the plain sigmoid are finite wherever a and b are.
@@ -30,34 +30,30 @@ class Tiles(ABC):
 
     def __init__(self, a: Tensor, b: Tensor, v: Tensor) -> None:
         self.a, self.b, self.v = a, b, v
-        self.total = v.sum()
 
     def scores(self, rows: slice, keys: slice) -> Tensor:
         """Scores ``[n, rows, keys]``."""
-        return self.total - 2.0 * self.weighted(rows, keys)
+        return self.weighted(rows, keys).mul_(-2.0)
 
     @abstractmethod
     def weighted(self, rows: slice, keys: slice) -> Tensor:
-        """``Σ_d v_d r``, ``[n, rows, keys]``."""
+        """``Σ_d v_d (r − ½)``, ``[n, rows, keys]``."""
 
     def start_gradients(self) -> None:
         """Set the sums to zero."""
         self.da, self.db = torch.zeros_like(self.a), torch.zeros_like(self.b)
         self.dr = torch.zeros_like(self.v)
-        self.dg = torch.zeros_like(self.total)
-
-    def add_gradients(self, rows: slice, keys: slice, g: Tensor) -> None:
-        """Add what ``g = ∂L/∂s [n, rows, keys]`` says."""
-        self.dg += g.sum()
-        self.add(rows, keys, g)
 
     @abstractmethod
-    def add(self, rows: slice, keys: slice, g: Tensor) -> None:
-        """Add ``Σ_k g r(1 − r)`` to ``da``, ``Σ_q g r(1 − r)`` to ``db``, ``Σ g r`` to ``dr``."""
+    def add_gradients(self, rows: slice, keys: slice, g: Tensor) -> None:
+        """Add what ``g = ∂L/∂s [n, rows, keys]`` says.
+
+        ``Σ_k g r(1 − r)`` to ``da``, ``Σ_q g r(1 − r)`` to ``db``, ``Σ g (r − ½)`` to ``dr``.
+        """
 
     def collect(self) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients in a, b and v."""
-        return 4.0 * self.v * self.da, 4.0 * self.v * self.db, self.dg - 2.0 * self.dr
+        return 4.0 * self.v * self.da, 4.0 * self.v * self.db, -2.0 * self.dr
 
 
 class PlainTiles(Tiles):
@@ -99,14 +95,14 @@ class PlainTiles(Tiles):
         out = self.a.new_empty(shape)
         for q, k in self._tiles(rows, keys):
             here = (slice(None), _from(q, rows), _from(k, keys))
-            out[here] = self._reciprocal(q, k) @ self.v
+            out[here] = self._reciprocal(q, k).sub_(0.5) @ self.v
         return out
 
-    def add(self, rows: slice, keys: slice, g: Tensor) -> None:
+    def add_gradients(self, rows: slice, keys: slice, g: Tensor) -> None:
         for q, k in self._tiles(rows, keys):
             part = g[:, _from(q, rows), _from(k, keys)]
             r = self._reciprocal(q, k)
-            self.dr += torch.einsum("nqk,nqkd->d", part, r)
+            self.dr += torch.einsum("nqk,nqkd->d", part, r - 0.5)
             t = r.mul_(1.0 - r)
             self.da[:, q] += torch.einsum("nqk,nqkd->nqd", part, t)
             self.db[:, k] += torch.einsum("nqk,nqkd->nkd", part, t)

@@ -64,7 +64,7 @@ if triton is not None:
             units = start + tl.arange(0, units_)
             r = _tile(a + n * q * d, b + n * k * d, rows, keys, units, q, k, d, limit)
             weight = tl.load(v + units, mask=units < d, other=0.0)
-            total += tl.sum(r * weight[None, None, :], axis=2)
+            total += tl.sum((r - 0.5) * weight[None, None, :], axis=2)
         there = (rows < q)[:, None] & (keys < k)[None, :]
         tl.store(out + n * q * k + rows[:, None] * k + keys[None, :], total, mask=there)
 
@@ -100,9 +100,9 @@ if triton is not None:
             r = _tile(a + n * q * d, b + n * k * d, rows, keys, units, q, k, d, limit)
             there = (rows < q)[:, None] & (keys < k)[None, :]
             at = n * q * k + rows[:, None] * g_row + keys[None, :] * g_key
-            gr = tl.load(g + at, mask=there, other=0.0)[:, :, None] * r
-            total += tl.sum(gr - gr * r, axis=1)
-            weighted += tl.sum(gr, axis=1)
+            grad = tl.load(g + at, mask=there, other=0.0)[:, :, None]
+            total += tl.sum(grad * r * (1.0 - r), axis=1)
+            weighted += tl.sum(grad * (r - 0.5), axis=1)
         there = (rows < q)[:, None] & (units < d)[None, :]
         at = n * q * d + rows[:, None] * d + units[None, :]
         tl.store(da + at, total, mask=there)
@@ -121,7 +121,7 @@ class TritonTiles(Tiles):
         _weighted[grid](a, b, self.v, out, q, k, d, _LIMIT, _QUERIES, _KEYS, _UNITS)
         return out
 
-    def add(self, rows: slice, keys: slice, g: Tensor) -> None:
+    def add_gradients(self, rows: slice, keys: slice, g: Tensor) -> None:
         a, b, g = self.a[:, rows].contiguous(), self.b[:, keys].contiguous(), g.contiguous()
         (n, q, d), k = a.shape, b.shape[1]
         da, dr, db = torch.empty_like(a), torch.empty_like(a), torch.empty_like(b)
