@@ -3,6 +3,10 @@
 import gzip
 import json
 import random
+import signal
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -221,3 +225,33 @@ def test_every_help_ends_in_an_example() -> None:
     for name in ("stats", "convert", "split"):
         shown = run(name, "--help").stdout
         assert f"heedful data {name} memory.tmx" in shown
+
+
+def start(*arguments: object) -> "subprocess.Popen[bytes]":
+    command = [sys.executable, "-m", "heedful", "data", *map(str, arguments)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **pipes)
+
+
+def test_what_is_interrupted_leaves_nothing_behind(tmp_path: Path) -> None:
+    with start("convert", "-", "--output", tmp_path / "out.tsv") as process:
+        process.stdin.write(b"one\teins\n")
+        process.stdin.flush()
+        while process.poll() is None and not list(tmp_path.iterdir()):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert said == b"heedful: interrupted\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_reader_that_goes_ends_the_command_quietly(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("one\teins\n" * 50_000)
+    with start("convert", tmp_path / "a.tsv", "--output", "-") as process:
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+        process.wait(timeout=60)
+    assert process.returncode == 141
+    assert said == b""

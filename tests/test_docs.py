@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 import heedful.cli
+import heedful.cli.main
 from heedful.basics.settings import Settings
 from heedful.models import build_model
 from heedful.models.recurrent import RecurrentSettings
@@ -128,6 +129,23 @@ def test_the_check_of_commands_finds_what_is_wrong() -> None:
     for wrong in ("trian x", "data stat x", "train --otu x"):
         with pytest.raises(AssertionError, match=r"no (command|option)"):
             check_command(wrong)
+
+
+def helps(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """The help of a command and of all below it."""
+    yield name, command.help or ""
+    for part, below in getattr(command, "commands", {}).items():
+        yield from helps(below, f"{name} {part}".strip())
+
+
+def test_every_help_has_an_example() -> None:
+    root = root_command()
+    root.help = heedful.cli.main.HELP
+    for name, text in helps(root, ""):
+        examples = list(command_lines(text))
+        assert any(example.startswith(name) for example in examples), f"heedful {name} -h"
+        for example in examples:
+            check_command(example)
 
 
 # Settings

@@ -17,6 +17,16 @@ if TYPE_CHECKING:
     from heedful.data.statistics import CorpusStatistics
 
 PROGRESS_EVERY = 1000
+HELP = """Look at a corpus, convert it, split it.
+
+Examples:
+
+    heedful data stats memory.tmx --from en --to de
+
+    heedful data convert memory.tmx --from en --to de --output memory.tsv
+
+    heedful data split memory.tmx --output-dir parts --test 500
+"""
 
 data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -203,7 +213,7 @@ def split(
 
 def register(app: typer.Typer) -> None:
     """Add the group of commands."""
-    app.add_typer(data_app, name="data", help="Look at a corpus, convert it, split it.")
+    app.add_typer(data_app, name="data", help=HELP)
 
 
 def _filters(

@@ -2,15 +2,47 @@
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import typer.core
 
 from heedful.basics.errors import UserError
 
+HELP = """Attention models: train one from your own data, run it, and look at what it attends to.
+
+Examples:
+
+    heedful demo
+
+    heedful train --data memory.tmx --from en --to de --out runs/en-de
+
+    heedful translate runs/en-de input.txt --output output.txt
+"""
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands; what is interrupted, or has lost its reader, ends as shells expect it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        # Here, below Click, whose versions make other exit codes of these two.
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            print("heedful: interrupted", file=sys.stderr)
+            raise typer.Exit(130) from None
+        except BrokenPipeError:
+            # The reader (head, less) has gone; nothing is left to say, not even at the very end.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(141) from None
+        return result
+
+
 app = typer.Typer(
     name="heedful",
-    help="Attention models: train one from your own data, run it, and look at what it attends to.",
+    cls=_Commands,
+    help=HELP,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -37,18 +69,14 @@ def _options(
 
 def main() -> None:
     """Run the command line; the user's mistake is one line on standard error and exit code 2."""
-    _register()
     try:
+        _register()
         app()
     except UserError as error:
         print(f"heedful: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        # The reader (head, less) has gone; nothing is left to say, not even at interpreter exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
 
 
 def _register() -> None:
