@@ -1,24 +1,55 @@
 """Attention: context = aggregate(normalize(mask(score(query, key))), value).
 
 The parts: :mod:`scores <heedful.attention.scores>`, :mod:`masks <heedful.attention.masks>`,
-:mod:`normalizers <heedful.attention.normalizers>`, :mod:`positions <heedful.attention.positions>`.
+:mod:`normalizers <heedful.attention.normalizers>`, :mod:`positions <heedful.attention.positions>`;
+for linearized attention, :mod:`feature_maps <heedful.attention.feature_maps>`.
+
+Example:
+    >>> import torch
+    >>> from heedful.attention import Attention, masks, normalizers, scores, watch
+    >>> attention = Attention(score=scores.Additive(4, 4, 8), normalize=normalizers.Sparsemax())
+    >>> attention(torch.zeros(1, 2, 4), torch.zeros(1, 3, 4), mask=masks.causal()).shape
+    torch.Size([1, 2, 4])
 """
 
-from heedful.attention import masks, normalizers, positions, scores
+from heedful.attention import feature_maps, masks, normalizers, positions, scores
+from heedful.attention.disagreement import disagreement
 from heedful.attention.functional import attend, attention_weights
+from heedful.attention.kernels.additive import use_kernel
+from heedful.attention.linear import (
+    LinearState,
+    linear_attend,
+    linear_read,
+    linear_state,
+    linear_step,
+    linear_weights,
+)
+from heedful.attention.linear_heads import LinearAttention
 from heedful.attention.modules import Attention, Memory
 from heedful.attention.multi_head import MultiHeadAttention
+from heedful.attention.structured import StructuredSelfAttention
 from heedful.attention.watching import watch
 
 __all__ = [
     "Attention",
+    "LinearAttention",
+    "LinearState",
     "Memory",
     "MultiHeadAttention",
+    "StructuredSelfAttention",
     "attend",
     "attention_weights",
+    "disagreement",
+    "feature_maps",
+    "linear_attend",
+    "linear_read",
+    "linear_state",
+    "linear_step",
+    "linear_weights",
     "masks",
     "normalizers",
     "positions",
     "scores",
+    "use_kernel",
     "watch",
 ]

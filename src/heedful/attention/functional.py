@@ -243,7 +243,7 @@ def _fused(
     """By the kernels for dot products: nothing of size ``[.., Q, K]`` but a mask or a bias."""
     query, keys = asked.projected, key.shape[-2]
     require_same_width(query, key)
-    grouped = query.dim() > 2 and key.dim() > 2 and 1 != key.shape[-3] != query.shape[-3] != 1
+    grouped = _is_grouped(query, key)
     if (
         isinstance(mask, Causal)
         and mechanism.positions is None
@@ -269,6 +269,15 @@ def _fused(
     return F.scaled_dot_product_attention(
         query, key, value, added, dropout, scale=scale, enable_gqa=grouped
     )
+
+
+def _is_grouped(query: Tensor, key: Tensor) -> bool:
+    """Whether each head of keys is read by several heads of queries."""
+    if query.dim() < 3 or key.dim() < 3:
+        return False
+    heads, key_heads = query.shape[-3], key.shape[-3]
+    # A bool of Python's own, also where sizes are symbols.
+    return bool(heads != key_heads and 1 not in (heads, key_heads))
 
 
 def projected_weights(

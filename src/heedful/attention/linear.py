@@ -26,7 +26,7 @@ from torch import Tensor
 from heedful.attention.checking import check_inputs
 from heedful.attention.feature_maps import EluPlusOne, FeatureMap
 from heedful.attention.masks import Causal, Mask, dense_mask
-from heedful.attention.masks.algebra import Dense, _Combined
+from heedful.attention.masks.algebra import Dense, Combined
 
 _HALVES = (torch.bfloat16, torch.float16)
 _ELU_PLUS_ONE = EluPlusOne()
@@ -372,7 +372,7 @@ def _taken_apart(
 
 def _parts(mask: Mask | Tensor | None) -> list[Mask | Tensor]:
     """The masks that ``&`` joined."""
-    if isinstance(mask, _Combined) and mask.sign == "&":
+    if isinstance(mask, Combined) and mask.sign == "&":
         return [*_parts(mask.one), *_parts(mask.other)]
     return [] if mask is None else [mask]
 

@@ -120,10 +120,10 @@ class Mask:
         return self.allows(Grid(shape, torch.device(device), first=first))
 
     def __and__(self, other: "Mask | Tensor") -> "Mask":
-        return _Combined("&", self, as_mask(other))
+        return Combined("&", self, as_mask(other))
 
     def __or__(self, other: "Mask | Tensor") -> "Mask":
-        return _Combined("|", self, as_mask(other))
+        return Combined("|", self, as_mask(other))
 
     __rand__, __ror__ = __and__, __or__
 
@@ -131,7 +131,9 @@ class Mask:
         return _Not(self)
 
 
-class _Combined(Mask):
+class Combined(Mask):
+    """Two masks joined by ``&`` or ``|``."""
+
     def __init__(self, sign: str, one: Mask, other: Mask) -> None:
         self.sign, self.one, self.other = sign, one, other
         self.paddings = (*one.paddings, *other.paddings)
