@@ -276,8 +276,9 @@ def _is_grouped(query: Tensor, key: Tensor) -> bool:
     if query.dim() < 3 or key.dim() < 3:
         return False
     heads, key_heads = query.shape[-3], key.shape[-3]
-    # A bool of Python's own, also where sizes are symbols.
-    return bool(heads != key_heads and 1 not in (heads, key_heads))
+    if heads == key_heads or heads == 1 or key_heads == 1:  # noqa: SIM103
+        return False  # A constant, also where the sizes are symbols.
+    return True
 
 
 def projected_weights(
