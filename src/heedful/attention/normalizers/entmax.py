@@ -4,8 +4,8 @@ Peters, Niculae, Martins 2019, "Sparse Sequence-to-Sequence Models", section 3 a
 (bisection); Correia, Niculae, Martins 2019, "Adaptively Sparse Transformers", section 3 (the
 gradient to α).
 
-Written here with ε = α − 1 and y = z − τ/ε, as log p = log(1 + ε·y)/ε: the same number, which goes
-over into the softmax's log p = y without losing digits as ε goes to 0.
+Written here with ε = α − 1 and y = z − (τ + 1)/ε, as log p = log(1 + ε·y)/ε: the same number, which
+goes over into the softmax's log p = y without losing digits as ε goes to 0.
 """
 
 import math
