@@ -57,7 +57,7 @@ def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
     Holds ``[.., Q, K]`` numbers and no more, forward and backward, unless the whole is small.
     """
-    if _plainly(query, key, query.shape[-2]):
+    if _plainly(query, key):
         return plain_scores(query, key, v)
     entries = _Entries(query, key)
     a, b = entries.flat(query), entries.flat(key)
@@ -88,7 +88,7 @@ def additive_context(
         scale: of the scores, before the softmax.
         dropout: share of the weights set to zero.
     """
-    if _plainly(query, key, query.shape[-2]):
+    if _plainly(query, key):
         return None
     entries = _Entries(query, key, value)
     a, b, values = (entries.flat(part) for part in (query, key, value))
@@ -108,13 +108,18 @@ def additive_context(
     return context.view(*entries.leading, *context.shape[1:]).to(value.dtype)
 
 
-def _plainly(query: Tensor, key: Tensor, queries: int) -> bool:
+def _plainly(query: Tensor, key: Tensor) -> bool:
+    """Whether the formula as it is written is quicker, or as quick, and holds little."""
     if _chosen is not None:
         return _chosen == "plain"
     if torch.compiler.is_compiling():
         return False  # Not to compile anew for every length.
-    count = max(query.shape[:-2].numel(), key.shape[:-2].numel())
-    return count * queries * key.shape[-2] * key.shape[-1] < _SMALL
+    queries, keys = query.shape[-2], key.shape[-2]
+    # With few queries (a decoder's step) an exponential a row is no less than one a pair.
+    if queries * keys < 4 * (queries + keys):
+        return True
+    entries = max(query.shape[:-2].numel(), key.shape[:-2].numel())
+    return entries * queries * keys * key.shape[-1] < _SMALL
 
 
 class _Entries:

@@ -10,6 +10,7 @@ formula. Both r(1 − r) and the plain sigmoid are finite wherever a and b are.
 Shapes: n entries, Q queries, K keys, D units.
 """
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 LIMIT = {torch.float32: 87.0, torch.float64: 700.0}
 """Largest |2a| whose exponential, and its inverse, the type can hold."""
 
-_TILE = 1 << 18  # numbers of a [q, k, D] tile, so that it stays in the cache
+_TILE = 1 << 19  # numbers of a [q, k, D] tile, so that it stays in the cache
 _TILE_ON_GPU = 1 << 25
 
 
@@ -61,6 +62,7 @@ class PlainTiles(Tiles):
 
     def __init__(self, a: Tensor, b: Tensor, v: Tensor) -> None:
         super().__init__(a, b, v)
+        self.rooms: list[Tensor] = []
         self.on_cpu = a.device.type == "cpu"
         if self.on_cpu:
             self.ea, self.eb = torch.exp(2.0 * a), torch.exp(2.0 * b)
@@ -81,14 +83,24 @@ class PlainTiles(Tiles):
             for k in range(keys.start, keys.stop, step)
         ]
 
+    def _room(self, which: int, n: int, q: slice, k: slice) -> Tensor:
+        """Room ``[n, q, k, D]`` that tiles take turns in: new memory for each costs more."""
+        shape = (n, q.stop - q.start, k.stop - k.start, self.v.numel())
+        size = math.prod(shape)
+        if len(self.rooms) <= which or self.rooms[which].numel() < size:
+            self.rooms[which:] = [self.a.new_empty(size)]
+        return self.rooms[which][:size].view(shape)
+
     def _reciprocal(self, q: slice, k: slice) -> Tensor:
         """r ``[n, q, k, D]`` of a tile."""
+        room = self._room(0, self.a.shape[0], q, k)
         # A graphics processor is not asked whether the exponentials fit: the answer would be
         # waited for, and its own exponentials are quick.
         if self.on_cpu and bool(self.fits_a[:, q].all() & self.fits_b[:, k].all()):
-            x = self.ea[:, q, None] * self.eb[:, None, k]
-            return x.add_(1.0).reciprocal_()
-        return torch.sigmoid_((self.a[:, q, None] + self.b[:, None, k]).mul_(-2.0))
+            torch.mul(self.ea[:, q, None], self.eb[:, None, k], out=room)
+            return room.add_(1.0).reciprocal_()
+        torch.add(self.a[:, q, None], self.b[:, None, k], out=room)
+        return room.mul_(-2.0).sigmoid_()
 
     def weighted(self, rows: slice, keys: slice) -> Tensor:
         shape = (self.a.shape[0], rows.stop - rows.start, keys.stop - keys.start)
@@ -102,10 +114,11 @@ class PlainTiles(Tiles):
         for q, k in self._tiles(rows, keys):
             part = g[:, _from(q, rows), _from(k, keys)]
             r = self._reciprocal(q, k)
-            self.dr += torch.einsum("nqk,nqkd->d", part, r - 0.5)
-            t = r.mul_(1.0 - r)
-            self.da[:, q] += torch.einsum("nqk,nqkd->nqd", part, t)
-            self.db[:, k] += torch.einsum("nqk,nqkd->nkd", part, t)
+            t = torch.sub(1.0, r, out=self._room(1, self.a.shape[0], q, k))
+            t.mul_(r).mul_(part.unsqueeze(-1))
+            self.da[:, q] += t.sum(2)
+            self.db[:, k] += t.sum(1)
+            self.dr += part.reshape(-1) @ r.sub_(0.5).view(-1, self.v.numel())
 
 
 def _fits(rows: Tensor, limit: float) -> Tensor:
