@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import flex_attention
 
 from heedful.attention import attend, masks
+from heedful.attention.kernels import dot
 
 DOCUMENTS = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [3, 3, 3, 3, 3, 3, 4]])
 
@@ -95,6 +96,7 @@ FLEX = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
 @pytest.mark.parametrize("name", FLEX)
 def test_the_block_form_gives_what_ours_gives(name: str) -> None:
     torch.manual_seed(0)
@@ -138,3 +140,33 @@ def test_wrong_kinds_are_refused() -> None:
         masks.flex_mask(masks.causal(), (2, 2))
     with pytest.raises(ValueError, match=r"mask \[3, 3\] does not broadcast .* \[2, 2\]"):
         attend(torch.zeros(2, 4), torch.zeros(2, 4), torch.zeros(2, 4), mask=torch.zeros(3, 3))
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without")
+@pytest.mark.parametrize("name", [*FLEX, "nothing at first"])
+@pytest.mark.parametrize("grouped", [False, True])
+def test_large_masks_go_by_blocks_of_rows(
+    name: str, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outputs and gradients; the whole mask is never made."""
+    torch.manual_seed(2)
+    mask = {**FLEX, "nothing at first": masks.function(lambda q, k: (q > 40) & (k > 9))}[name]
+    query, key, value = (
+        torch.randn(2, heads, 128, 8, dtype=torch.float64, requires_grad=True)
+        for heads in ((4, 2, 2) if grouped else (4, 4, 4))
+    )
+    grid = masks.Grid((2, 4, 128, 128), torch.device("cpu"))
+
+    def results() -> list[torch.Tensor]:
+        out = dot.dot_context(query, key, value, mask, grid, scale=0.3)
+        return [out, *torch.autograd.grad(out.square().sum(), (query, key, value))]
+
+    whole = results()
+    monkeypatch.setattr(dot, "_LARGE", 1)
+    monkeypatch.setattr(dot, "_BLOCK", 20)
+    for ours, theirs in zip(results(), whole, strict=True):
+        torch.testing.assert_close(ours, theirs)
+    with torch.no_grad():  # FlexAttention has no backward on the CPU.
+        inputs = (part.detach() for part in (query, key, value))
+        flex = dot.flex_context(*inputs, mask, grid, scale=0.3, compiled=False)
+    torch.testing.assert_close(flex, whole[0])

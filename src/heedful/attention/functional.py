@@ -12,7 +12,8 @@ from torch import Tensor
 
 from heedful.attention.checking import check_dropout, check_inputs, check_part
 from heedful.attention.kernels.additive import additive_context
-from heedful.attention.masks import Causal, Grid, Mask, split_mask
+from heedful.attention.kernels.dot import added_form, dot_context
+from heedful.attention.masks import Grid, Mask, split_mask
 from heedful.attention.normalizers import Normalizer, Queries, Softmax
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
@@ -243,42 +244,20 @@ def _fused(
     """By the kernels for dot products: nothing of size ``[.., Q, K]`` but a mask or a bias."""
     query, keys = asked.projected, key.shape[-2]
     require_same_width(query, key)
-    grouped = _is_grouped(query, key)
-    if (
-        isinstance(mask, Causal)
-        and mechanism.positions is None
-        and asked.first in (None, 0)
-        and query.shape[-2] == keys
-    ):
-        # Square, so the kernel's top-left alignment is ours.
-        return F.scaled_dot_product_attention(
-            query, key, value, None, dropout, True, scale=scale, enable_gqa=grouped
-        )
-    allowed, bias = split_mask(mask, asked.grid(key)) if mask is not None else (None, None)
+    softmax_scale = mechanism.normalize.softmax_scale() or 1.0
+    if isinstance(mask, Tensor) and mask.is_floating_point() and softmax_scale != 1.0:
+        mask = mask * softmax_scale
+    grid = None if mask is None else asked.grid(key)
     if mechanism.positions is not None:
         dot_scale = mechanism.score.dot_scale(query.shape[-1]) or 1.0
         placed = mechanism.positions.bias(query, keys, asked.key_places(keys), dot_scale)
-        bias = placed if bias is None else bias if placed is None else bias + placed
-    added = allowed
-    if bias is not None:
-        added = (bias * (mechanism.normalize.softmax_scale() or 1.0)).to(query.dtype)
-        if allowed is not None:
-            added = torch.where(allowed, added, float("-inf"))
-    if added is not None and added.dim() < 2:
-        added = added.view(1, -1)  # The kernels ask for a query and a key dimension.
-    return F.scaled_dot_product_attention(
-        query, key, value, added, dropout, scale=scale, enable_gqa=grouped
-    )
-
-
-def _is_grouped(query: Tensor, key: Tensor) -> bool:
-    """Whether each head of keys is read by several heads of queries."""
-    if query.dim() < 3 or key.dim() < 3:
-        return False
-    heads, key_heads = query.shape[-3], key.shape[-3]
-    if heads == key_heads or heads == 1 or key_heads == 1:  # noqa: SIM103
-        return False  # A constant, also where the sizes are symbols.
-    return True
+        if placed is not None:
+            placed = placed * softmax_scale
+            allowed, bias = split_mask(mask, grid) if grid is not None else (None, None)
+            bias = placed if bias is None else bias + placed
+            mask = added_form(allowed, bias, query.dtype)
+            grid = asked.grid(key)
+    return dot_context(query, key, value, mask, grid, scale=scale, dropout=dropout)
 
 
 def projected_weights(

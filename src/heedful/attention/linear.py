@@ -26,7 +26,7 @@ from torch import Tensor
 from heedful.attention.checking import check_inputs
 from heedful.attention.feature_maps import EluPlusOne, FeatureMap
 from heedful.attention.masks import Causal, Mask, dense_mask
-from heedful.attention.masks.algebra import Dense, Combined
+from heedful.attention.masks.algebra import Combined, Dense
 
 _HALVES = (torch.bfloat16, torch.float16)
 _ELU_PLUS_ONE = EluPlusOne()

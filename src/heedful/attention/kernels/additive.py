@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention.kernels import compiled
+from heedful.attention.kernels.dot import span
 from heedful.attention.kernels.tiles import PlainTiles, Tiles
 from heedful.attention.masks import Grid, Mask, split_mask
 
@@ -194,9 +195,7 @@ class _Block:
         self.keys = slice(0, keys)
         if allowed is not None and allowed.device.type == "cpu" and allowed.shape[-1] == keys:
             # Keys that no row of the block may attend to are not even scored.
-            open_keys = allowed.flatten(0, 1).any(0).nonzero()
-            first, last = (int(open_keys[0]), int(open_keys[-1])) if len(open_keys) else (0, -1)
-            self.keys = slice(first, last + 1)
+            self.keys = span(allowed, keys)
             self.allowed = allowed[..., self.keys]
 
     def weights(self, scores: Tensor) -> Tensor:

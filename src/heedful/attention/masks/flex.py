@@ -13,12 +13,14 @@ from heedful.attention.masks.algebra import Grid, Mask
 class _Point(Grid):
     """One query and one key of one entry, all of them tensors without dimensions."""
 
-    def __init__(self, shape: Sequence[int], batch: Tensor, head: Tensor, *at: Tensor) -> None:
+    def __init__(
+        self, shape: Sequence[int], first: int | None, batch: Tensor, head: Tensor, *at: Tensor
+    ) -> None:
         self.leading = tuple(shape[:-2])
         self.queries, self.keys = shape[-2], shape[-1]
         row, self.key = at
         self.row = row
-        self.query = row + (self.keys - self.queries)
+        self.query = row + (self.keys - self.queries if first is None else first)
         self.entry = (batch, head)
 
     def per_entry(self, numbers: Tensor) -> Tensor:
@@ -41,13 +43,20 @@ class _Point(Grid):
         return numbers[(*(i * (n > 1) for i, n in zip(self.entry, sizes, strict=False)), *last)]
 
 
-def flex_mask(mask: Mask, shape: Sequence[int], device: torch.device | str = "cpu") -> BlockMask:
+def flex_mask(
+    mask: Mask,
+    shape: Sequence[int],
+    device: torch.device | str = "cpu",
+    *,
+    first: int | None = None,
+) -> BlockMask:
     """A mask for ``torch.nn.attention.flex_attention.flex_attention``.
 
     Args:
         mask: any mask of this library.
         shape: of the scores, ``[B, H, Q, K]``.
         device: where the queries are.
+        first: position of the first query; ``K − Q`` unless given.
 
     Raises:
         ValueError: the shape has not four dimensions.
@@ -61,7 +70,7 @@ def flex_mask(mask: Mask, shape: Sequence[int], device: torch.device | str = "cp
         raise ValueError(f"shape must be [B, H, Q, K], not {list(shape)}")
 
     def allows(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-        return mask.allows(_Point(shape, batch, head, query, key))
+        return mask.allows(_Point(shape, first, batch, head, query, key))
 
     batch, heads, queries, keys = shape
     return create_block_mask(allows, batch, heads, queries, keys, device=str(device))
