@@ -182,6 +182,22 @@ def test_any_shape_and_any_row_out_of_range(
     torch.testing.assert_close(found.double(), exact, rtol=0, atol=1e-6 * float(v.abs().sum() + 1))
 
 
+@pytest.mark.parametrize("kernel", ["plain", *KERNELS])
+@pytest.mark.parametrize(("n", "q", "k"), [(2, 3, 0), (0, 3, 4), (2, 0, 4)])
+def test_nothing_to_attend_to_or_with_is_zero(
+    kernel: additive.Kernel, n: int, q: int, k: int
+) -> None:
+    query, key = torch.randn(n, q, 8, requires_grad=True), torch.randn(n, k, 8)
+    mask = masks.causal() & masks.padding(torch.zeros(n, dtype=torch.long))
+    with use_kernel(kernel):
+        for allowed in (None, mask):
+            context = attend(query, key, key, score=Additive(8, 8, 8), mask=allowed)
+            assert context.shape == (n, q, 8)
+            if k == 0 or allowed is not None:
+                assert context.eq(0).all()
+            context.sum().backward()
+
+
 def test_what_is_not_a_number_stays_none() -> None:
     a, b, v = torch.zeros(1, 3, 4), torch.zeros(1, 5, 4), torch.ones(4)
     a[0, 1, 2] = float("nan")

@@ -133,7 +133,7 @@ class _Entries:
     def flat(self, part: Tensor) -> Tensor:
         part = part if part.dtype == torch.float64 else part.float()
         whole = part.expand(*self.leading, *part.shape[-2:])
-        return whole.reshape(-1, *part.shape[-2:]).contiguous()
+        return whole.reshape(self.leading.numel(), *part.shape[-2:]).contiguous()
 
 
 def _tiles(a: Tensor, b: Tensor, v: Tensor) -> Tiles:
@@ -164,7 +164,7 @@ def _dense_entries(mask: Mask | Tensor | None, grid: Grid, leading: torch.Size) 
         allowed = allowed.expand(*leading, *allowed.shape[-2:])
     if allowed.dim() < 2:
         allowed = allowed.view(1, -1)
-    return allowed.reshape(-1, *allowed.shape[-2:])
+    return allowed.reshape(allowed.shape[:-2].numel(), *allowed.shape[-2:])
 
 
 def _rows_of(mask: Mask | Tensor | None, grid: Grid, leading: torch.Size) -> RowsOf:
