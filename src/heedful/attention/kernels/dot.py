@@ -99,7 +99,7 @@ def span(allowed: Tensor, keys: int) -> slice:
     """The first to the last key that any row of ``allowed [.., q, k]`` may attend to."""
     if allowed.shape[-1] != keys:
         return slice(0, keys)  # One column stands for all.
-    there = allowed.reshape(-1, keys).any(0).nonzero()
+    there = allowed.reshape(allowed.shape[:-1].numel(), keys).any(0).nonzero()
     return slice(int(there[0]), int(there[-1]) + 1) if len(there) else slice(0, 0)
 
 
