@@ -1,6 +1,6 @@
 """All benchmarks, one report: ``make bench``.
 
-    python benchmarks/run.py [--only train_speed translate_speed corpus_memory] [--quick]
+    python benchmarks/run.py [--only train_speed attention …] [--quick]
 
 Prints the machine and a table a benchmark as Markdown, and writes all figures to
 ``benchmarks/results.json``. A peer that is not installed is left out, with the line that installs
@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import attention
 import train_speed
 import translate_speed
 
@@ -22,6 +23,7 @@ HERE = Path(__file__).resolve().parent
 REPORTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "train_speed": train_speed.report,
     "translate_speed": translate_speed.report,
+    "attention": attention.report,
 }
 """Benchmarks that give figures as JSON, and what makes a report of them."""
 MEMORY = "corpus_memory"
@@ -30,6 +32,7 @@ _SHORT = ["--repetitions", "2", "--steps", "2", "--warm-up", "1", "--batch-token
 QUICK = {
     "train_speed": [*_SHORT, *_SMALL],
     "translate_speed": ["--repetitions", "1", *_SMALL],
+    "attention": ["--sizes", "16,64", "--rounds", "2", "--width", "64"],
     MEMORY: ["--pairs", "20000", "50000", "--batches", "50"],
 }
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,3 +123,85 @@ def test_a_missing_peer_is_named_not_fatal() -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 2
     assert "unknown peer 'no-such-peer'; known: transformers" in done.stderr
+
+
+class _Here:
+    """A worker of the attention benchmark in this process."""
+
+    def __init__(self, bench: Any) -> None:
+        self.bench = bench
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        answered: dict[str, Any] = json.loads(json.dumps(self.bench.answer(request)))
+        return answered
+
+
+@pytest.fixture
+def attention(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Its parts without what compiles for long, one call a round."""
+    contenders, attention = benchmark("attention_contenders"), benchmark("attention")
+    monkeypatch.setattr(attention, "SLICE", 0.0)
+    part = contenders.PARTS["A"]
+    kept = {name: one for name, one in part.contenders.items() if not one.compiles}
+    monkeypatch.setitem(contenders.PARTS, "A", replace(part, contenders=kept))
+    attention.start = lambda letter: _Here(contenders.Bench(contenders.PARTS[letter]))
+    return attention
+
+
+SMALL = ["--width", "16", "--rounds", "2", "--threads", "1"]
+
+
+@pytest.mark.parametrize("letter", list("ABCD"))
+def test_attention_is_measured_with_the_same_outputs(attention: Any, letter: str) -> None:
+    options = attention.parse(["--parts", letter, "--sizes", "9", *SMALL])
+    found = json.loads(json.dumps(attention.measure(options, attention.start)))
+    cells = found["parts"][letter]
+    assert {cell["size"] for cell in cells} == {9}
+    for cell in cells:
+        assert cell["median"] > 0, cell
+        assert cell["ratio"] > 0
+        assert len(cell["all"]) == 2
+    text = attention.report(found)
+    for name in {cell["contender"] for cell in cells}:
+        assert f"| {name} " in text
+
+
+def test_attention_leaves_out_what_would_take_too_long(attention: Any) -> None:
+    options = attention.parse(["--parts", "D", "--sizes", "8,16", "--most-seconds", "0", *SMALL])
+    found = attention.measure(options, attention.start)
+    later = [cell for cell in found["parts"]["D"] if cell["size"] == 16]
+    assert all(cell["skipped"].startswith("takes ") for cell in later)
+    assert attention.report(found).count("| takes 0 s") == 2 * len(later)  # in both tables
+
+
+def test_attention_notices_other_outputs(attention: Any, benchmark: Any) -> None:
+    part = benchmark("attention_contenders").PARTS["D"]
+    able = {"unwatched": {"sample": [[1.0, 1.0]]}, "rows=8": {"sample": [[1.1, 1.0]]}}
+    with pytest.raises(RuntimeError, match="rows=8 and unwatched"):
+        attention.check_agreement(part, able)
+
+
+def test_attention_says_whether_targets_are_met(attention: Any) -> None:
+    def cell(name: str, size: int, ratio: float, peak: int) -> dict[str, Any]:
+        case = {"size": size, "mask": "none", "backward": False}
+        return {"contender": name, **case, "median": 1.0, "ratio": ratio, "peak": peak}
+
+    cells = [cell("torch.compile, plain", 1024, 12.5, 0), cell("SDPA, same width", 1024, 0.25, 0)]
+    cells += [cell("ours", 4096, 1.0, 10), cell("ours", 16384, 1.0, 160)]
+    verdicts = attention.additive_targets(cells)
+    assert [line.endswith(": met") for line in verdicts] == [True, False, False]
+    assert "12.5×" in verdicts[0]
+    assert "4.00× the time of SDPA" in verdicts[1]
+
+
+def test_a_worker_measures_time_and_memory(benchmark: Any) -> None:
+    worker = benchmark("workers").Worker
+    script = BENCHMARKS / "attention_contenders.py"
+    case = {"size": 1024, "width": 64, "mask": "none", "backward": False}
+    with worker(Path(sys.executable), script, ["C", "--threads", "1"], 1) as asked:
+        request = {"contender": "parallel (the definition)", "case": case}
+        first = asked.ask(**request)
+        again = asked.ask(**request, calls=2)
+    assert again["seconds"] > 0
+    if first["peak"] is not None:
+        assert first["peak"] > 4 * 1024 * 1024 * 4  # the weights of four heads

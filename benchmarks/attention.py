@@ -1,0 +1,402 @@
+"""Attention: additive against its peers, the dot family against the bare kernel, and more.
+
+    python benchmarks/attention.py [--parts A,B,C,D] [--sizes 256,1024] [--rounds 5] [--threads 2]
+
+A. Additive attention, B = 1, softmax; queries and keys are projected already, so that all
+   contenders are given the same: heedful's fast path, its PyTorch form, ``torch.compile`` of the
+   plain formula, the plain formula, and scaled dot-product attention (SDPA) of the same width.
+B. The dot family: ``attend``, ``Attention`` and ``MultiHeadAttention`` against
+   ``F.scaled_dot_product_attention`` called directly, without a mask, causal, and with padding.
+   T = 16 is a single sequence: what a call costs beside the kernel.
+C. Linearized attention in its three forms, and SDPA.
+D. What watching costs: nothing watched, all weights, 8 rows, the 8 largest of each row.
+
+Contenders take turns, a few calls each; the table shows the median of the rounds, and the median
+of the rounds' ratios to the contender that is 1×. Memory is the highest resident memory during the
+first call, beyond what the process held before (results and gradients count, inputs do not); each
+contender has a fresh process for each T, but for B, where a few microseconds count and all take
+turns in one. Outputs and gradients of those that compute the same are compared first. What would
+need too much time or memory, judged by the square of T from the size before, is left out, and the
+table says so.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Protocol
+
+from attention_contenders import (
+    BY_HAND,
+    COMPILED,
+    DIRECT,
+    OURS,
+    PARTS,
+    SDPA,
+    Case,
+    Part,
+    additive_kernel,
+)
+from reporting import available_cores, machine, said, summarised, table
+from workers import Worker, WorkerError
+
+SLOW = 5.0  # seconds of a call from which on the first one is also the only one
+SLICE = 0.1  # seconds of calls in a round
+MIB = 2**20
+Cell = dict[str, Any]
+
+
+class Asker(Protocol):
+    """What answers as :class:`attention_contenders.Bench` does."""
+
+    def ask(self, **request: Any) -> dict[str, Any]:
+        """The answer."""
+        ...
+
+
+Start = Callable[[str], Asker]
+"""A part's letter → a fresh worker."""
+
+
+def measure_part(part: Part, letter: str, options: argparse.Namespace, start: Start) -> list[Cell]:
+    """All cells of a part: a contender, a case, and what was found or why it was left out."""
+    cells: list[Cell] = []
+    for size in options.sizes or part.sizes:
+        width = options.width or part.width
+        cases = [Case(size, width, mask, back) for mask in part.masks for back in part.passes]
+        askers: dict[str, Asker] = {}
+        with ExitStack() as stack:
+
+            def asker(
+                name: str, askers: dict[str, Asker] = askers, stack: ExitStack = stack
+            ) -> Asker:
+                key = letter if part.together else name
+                if key not in askers:
+                    askers[key] = stack.enter_context(started(start, letter))
+                return askers[key]
+
+            for case in cases:
+                print(f"{letter}: {said_of(case)}", file=sys.stderr, flush=True)
+                cells += measure_case(part, case, cells, options, asker)
+    return cells
+
+
+@contextmanager
+def started(start: Start, letter: str) -> Iterator[Asker]:
+    """A worker, ended at last where it is a process."""
+    with ExitStack() as stack:
+        worker = start(letter)
+        if isinstance(worker, Worker):
+            stack.enter_context(worker)
+        yield worker
+
+
+def measure_case(
+    part: Part,
+    case: Case,
+    before: list[Cell],
+    options: argparse.Namespace,
+    asker: Callable[[str], Asker],
+) -> list[Cell]:
+    """The cells of one case: everybody's first call, then rounds."""
+    cells = {
+        name: {"contender": name, **asdict(case), **projected(name, case, before, options)}
+        for name, contender in part.contenders.items()
+        if contender.takes_part(case)
+    }
+    for name, cell in cells.items():
+        if "skipped" not in cell:
+            cell |= asked(asker(name), contender=name, case=asdict(case))
+    able = {name: cell for name, cell in cells.items() if "seconds" in cell}
+    check_agreement(part, able)
+    for name, times in rounds_of(part, case, able, options, asker).items():
+        able[name]["all"] = times
+    for name, cell in able.items():
+        base = able.get(part.contenders[name].base, {}).get("all")
+        own = cell.pop("all")
+        cell |= summarised(own, None)
+        if base:
+            count = min(len(own), len(base))
+            cell |= {"ratio": summarised(own[:count], base[:count])["ratio"]}
+    return list(cells.values())
+
+
+def asked(worker: Asker, **request: Any) -> dict[str, Any]:
+    """The answer; a worker that has ended, as one without memory does, has failed."""
+    try:
+        found = worker.ask(**request)
+    except WorkerError as error:
+        found = {"failed": str(error)}
+    return {"skipped": f"failed: {found['failed']}"} if "failed" in found else found
+
+
+def rounds_of(
+    part: Part,
+    case: Case,
+    able: dict[str, Cell],
+    options: argparse.Namespace,
+    asker: Callable[[str], Asker],
+) -> dict[str, list[float]]:
+    """Let the contenders take turns; seconds a call of each round."""
+    firsts = {name: cell["seconds"] for name, cell in able.items()}
+    times: dict[str, list[float]] = {name: [] for name in able}
+    for done in range(options.rounds):
+        for name, first in firsts.items():
+            calls = max(1, min(200, int(SLICE / first)))
+            if first > SLOW or (done and done * calls * first > part.seconds):
+                continue
+            found = asked(asker(name), contender=name, case=asdict(case), calls=calls)
+            if "seconds" in found:
+                times[name].append(found["seconds"])
+    return {name: some or [firsts[name]] for name, some in times.items()}
+
+
+def projected(
+    name: str, case: Case, before: list[Cell], options: argparse.Namespace
+) -> dict[str, str]:
+    """Why a contender is left out, judged by the largest size at which it was measured."""
+    same = [
+        cell
+        for cell in before
+        if cell["contender"] == name
+        and (cell["mask"], cell["backward"]) == (case.mask, case.backward)
+        and "median" in cell
+        and cell["size"] < case.size
+    ]
+    if not same:
+        return {}
+    last = same[-1]
+    more = (case.size / last["size"]) ** 2
+    memory, seconds = (last["peak"] or 0) * more, last["median"] * more
+    if memory > options.most_memory * 2**30:
+        return {"skipped": f"needs {memory / 2**30:,.0f} GiB"}
+    if seconds > options.most_seconds:
+        return {"skipped": f"takes {seconds:,.0f} s"}
+    return {}
+
+
+def check_agreement(part: Part, able: dict[str, Cell]) -> None:
+    """Raise RuntimeError unless those that compute the same gave the same numbers."""
+    samples = {name: cell.pop("sample") for name, cell in able.items()}
+    for name, ours in samples.items():
+        theirs = samples.get(part.contenders[name].like or "")
+        if theirs is None:
+            continue
+        for one, other in zip(ours, theirs, strict=True):
+            close = 1e-3 * abs(other[-1]) + 1e-6  # the last is the root mean square
+            far = max(abs(a - b) for a, b in zip(one, other, strict=True))
+            if not far <= close:
+                raise RuntimeError(f"{name} and {part.contenders[name].like}: {one} and {other}")
+
+
+def measure(options: argparse.Namespace, start: Start) -> dict[str, Any]:
+    """All parts that are asked for."""
+    return {
+        "machine": machine(options.threads),
+        "kernel": additive_kernel(),
+        "rounds": options.rounds,
+        "parts": {
+            letter: measure_part(PARTS[letter], letter, options, start) for letter in options.parts
+        },
+    }
+
+
+def said_of(case: Case) -> str:
+    """A case in words."""
+    passes = "forward and backward" if case.backward else "forward"
+    masked = {"none": "", "causal": ", causal", "padding": ", padding"}[case.mask]
+    return f"{passes}{masked}, T = {case.size:,}"
+
+
+def duration(seconds: float) -> str:
+    """Three digits and a unit."""
+    unit, factor = next(
+        pair
+        for pair in (("µs", 1e6), ("ms", 1e3), ("s", 1.0))
+        if seconds * pair[1] < 999.5 or pair[0] == "s"
+    )
+    number = seconds * factor
+    return f"{number:.{max(0, 2 - len(str(int(number))) + 1)}f} {unit}"
+
+
+def time_of(cell: Cell) -> str:
+    """A table's cell for speed."""
+    if "median" not in cell:
+        return str(cell["skipped"])
+    ratio = f" · {cell['ratio']:.2f}×" if "ratio" in cell else ""
+    return duration(cell["median"]) + ratio
+
+
+def memory_of(cell: Cell) -> str:
+    """A table's cell for memory."""
+    if "median" not in cell:
+        return str(cell["skipped"])
+    return "–" if cell["peak"] is None else f"{cell['peak'] / MIB:,.0f} MiB"
+
+
+def tables(letter: str, cells: list[Cell]) -> list[str]:
+    """A table of times, and one of memory, for each mask and each pass."""
+    lines = []
+    for mask, backward in dict.fromkeys((cell["mask"], cell["backward"]) for cell in cells):
+        some = [cell for cell in cells if (cell["mask"], cell["backward"]) == (mask, backward)]
+        sizes = list(dict.fromkeys(cell["size"] for cell in some))
+        what = "Forward and backward" if backward else "Forward"
+        what += {"none": "", "causal": ", causal mask", "padding": ", padding mask"}[mask]
+        shown = [("time and ratio", time_of)]
+        if not PARTS[letter].together:
+            shown.append(("peak memory", memory_of))
+        for title, text in shown:
+            rows = []
+            for name in dict.fromkeys(cell["contender"] for cell in some):
+                own = {cell["size"]: text(cell) for cell in some if cell["contender"] == name}
+                rows.append([name, *(own.get(size, "–") for size in sizes)])
+            titles = [f"{what}: {title}", *(f"T = {size:,}" for size in sizes)]
+            lines += [table(titles, rows), ""]
+    return lines
+
+
+class Figures:
+    """The cells of a part by contender, size and pass."""
+
+    def __init__(self, cells: list[Cell]) -> None:
+        self.cells = {
+            (cell["contender"], cell["size"], cell["backward"], cell["mask"]): cell
+            for cell in cells
+            if "median" in cell
+        }
+
+    def get(
+        self, name: str, size: int, *, backward: bool = False, mask: str = "none"
+    ) -> Cell | None:
+        """A cell, if it was measured."""
+        return self.cells.get((name, size, backward, mask))
+
+
+def verdict(what: str, figure: str, target: str, met: bool) -> str:
+    """One target, what was measured, and whether that meets it."""
+    return f"- {what}: {figure}; target {target}: {'met' if met else '**missed**'}"
+
+
+def additive_targets(cells: list[Cell]) -> list[str]:
+    """How much faster than the compiled formula, how far from SDPA, how memory grows."""
+    figures, lines = Figures(cells), []
+    for backward, least in ((False, 10.0), (True, 8.0)):
+        what = "forward and backward" if backward else "forward"
+        peer = figures.get(COMPILED, 1024, backward=backward)
+        if peer:
+            goal = " (goal 15×)" if backward else ""
+            text = f"{peer['ratio']:.1f}× as fast as torch.compile of the plain formula"
+            met = peer["ratio"] >= least
+            lines.append(verdict(f"T = 1,024, {what}", text, f"≥ {least:.0f}×{goal}", met))
+    for (name, size, backward, _), cell in figures.cells.items():
+        if name == SDPA:
+            times = 1 / cell["ratio"]
+            what = f"T = {size:,}, forward" + (" and backward" if backward else "")
+            text = f"{times:.2f}× the time of SDPA"
+            lines.append(verdict(what, text, "≤ 3×", times <= 3))
+    for backward in (False, True):
+        small, large = (figures.get(OURS, size, backward=backward) for size in (4096, 16384))
+        if small and large and small["peak"] and large["peak"]:
+            what = "memory at 16,384 over 4,096, forward" + (" and backward" if backward else "")
+            grown = large["peak"] / small["peak"]
+            lines.append(verdict(what, f"{grown:.1f}×", "linear (≤ 4×)", grown <= 4.4))
+    return lines
+
+
+def dot_targets(cells: list[Cell]) -> list[str]:
+    """The worst ratio of each contender, and what a call costs at T = 16."""
+    figures, lines = Figures(cells), []
+    for name, contender in PARTS["B"].contenders.items():
+        if name in (DIRECT, BY_HAND):
+            continue
+        own = [cell for key, cell in figures.cells.items() if key[0] == name and key[1] >= 64]
+        if own:
+            worst = max(own, key=lambda cell: cell["ratio"])
+            case = Case(*(worst[key] for key in ("size", "width", "mask", "backward")))
+            text = f"at most {worst['ratio']:.3f}× {contender.base} ({said_of(case)})"
+            lines.append(verdict(name, text, "≤ 1.05×", worst["ratio"] <= 1.05))
+        for mask in PARTS["B"].masks:
+            here = figures.get(name, 16, mask=mask)
+            base = figures.get(contender.base, 16, mask=mask)
+            if here and base:
+                more = (here["median"] - base["median"]) * 1e6
+                lines.append(f"- {name}, mask {mask}: a call costs {more:.1f} µs more at T = 16")
+    return lines
+
+
+ABOUT = {
+    "A": "B = 1, softmax, float32; 1× is ours (computed in {kernel}).",
+    "B": "8 heads, float32, {tokens}; 1× is the kernel called directly, and for "
+    f"MultiHeadAttention, {BY_HAND}.",
+    "C": "B = 1, 4 heads, float32; 1× is SDPA.",
+    "D": "One layer of self-attention, 8 heads, B = 1, float32; 1× is unwatched.",
+}
+TOKENS = "sequences that make 2,048 tokens together (one at T = 16)"
+TARGETS: dict[str, Callable[[list[Cell]], list[str]]] = {"A": additive_targets, "B": dot_targets}
+
+
+def report(found: dict[str, Any]) -> str:
+    """Tables of all parts, targets under them."""
+    lines = ["## Attention", "", said(found["machine"]), ""]
+    for letter, cells in found["parts"].items():
+        width = cells[0]["width"] if cells else 0
+        about = ABOUT[letter].format(kernel=found["kernel"], tokens=TOKENS)
+        lines += [f"### {PARTS[letter].title}, d = {width}", "", about, ""]
+        lines += tables(letter, cells)
+        targets = TARGETS[letter](cells) if letter in TARGETS else []
+        lines += [*targets, ""] if targets else []
+    return "\n".join(lines).rstrip()
+
+
+def numbers(text: str) -> list[int]:
+    """``256,1024`` as numbers above 0."""
+    found = [int(part) for part in text.split(",")]
+    if min(found) < 1:
+        raise ValueError(text)
+    return sorted(found)
+
+
+def letters(text: str) -> list[str]:
+    """``A,B`` as parts."""
+    found = text.upper().split(",")
+    if not set(found) <= set(PARTS):
+        raise ValueError(text)
+    return found
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    cores = available_cores()
+    parser.add_argument("--parts", type=letters, default=list(PARTS), help="default A,B,C,D")
+    parser.add_argument("--sizes", type=numbers, help="T; default: each part's own")
+    parser.add_argument("--width", type=int, help="d; default: each part's own")
+    parser.add_argument("--rounds", type=int, default=5, help="default 5")
+    parser.add_argument("--threads", type=int, default=cores, help=f"default {cores}, the cores")
+    for name, value, unit in (("most-memory", 8.0, "GiB"), ("most-seconds", 60.0, "seconds")):
+        words = f"{unit} a call may need, judged by smaller sizes; default {value:g}"
+        parser.add_argument(f"--{name}", type=float, default=value, help=words)
+    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Measure and print."""
+    options = parse()
+
+    def start(letter: str) -> Worker:
+        script = Path(__file__).with_name("attention_contenders.py")
+        arguments = [letter, "--threads", str(options.threads)]
+        return Worker(Path(sys.executable), script, arguments, options.threads)
+
+    found = measure(options, start)
+    print(json.dumps(found) if options.json else report(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,499 @@
+"""What ``benchmarks/attention.py`` compares, and the worker that computes it as often as asked.
+
+A contender builds its tensors for a case and gives a function that computes the context, and the
+tensors whose gradients the backward pass makes. Contenders that must agree say so (``like``).
+
+Shapes: B batch, H heads, T queries and as many keys, d width of queries, keys and values.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import gc
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.attention import (
+    Attention,
+    MultiHeadAttention,
+    attend,
+    linear_attend,
+    linear_step,
+    linear_weights,
+    masks,
+    use_kernel,
+    watch,
+)
+from heedful.attention.kernels import compiled
+from heedful.attention.kernels.additive import additive_scores
+from heedful.attention.linear import LinearState
+from heedful.attention.scores import Additive, Score
+from workers import serve
+
+HEADS = 8
+TOKENS = 2048  # of a batch of the dot family, where its sequences are short
+STEPS = 1024  # of the recurrent form at most: it is Python, step by step
+WATCHED_ROWS = TOP = 8
+WARM_UP = 64  # T of a contender's first call; enough for what is loaded then to be loaded
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to compute."""
+
+    size: int
+    """T"""
+    width: int
+    """d; of all heads together where there are several."""
+    mask: Literal["none", "causal", "padding"] = "none"
+    backward: bool = False
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A case with its tensors made."""
+
+    compute: Callable[[], Tensor]
+    leaves: list[Tensor]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """One way of computing.
+
+    Args:
+        build: makes the tensors.
+        base: whom its time is compared with.
+        like: whose outputs and gradients it must have.
+        compiles: whether the first call at a size compiles for that size.
+        masks: with which masks it can be asked.
+        most: the longest T.
+        backward: whether it is asked for gradients.
+    """
+
+    build: Callable[[Case], Ready]
+    base: str
+    like: str | None = None
+    compiles: bool = False
+    masks: tuple[str, ...] = ("none", "causal", "padding")
+    most: int = 1 << 62
+    backward: bool = True
+
+    def takes_part(self, case: Case) -> bool:
+        """Whether it computes such a case at all."""
+        able = self.backward or not case.backward
+        return able and case.mask in self.masks and case.size <= self.most
+
+
+def _made(*shapes: tuple[int, ...]) -> list[Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    return [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
+
+
+# Additive: B = 1, queries and keys projected already, so that all are given the same.
+
+
+class Projected(Score):
+    """The additive score of queries and keys that are projected: ``vᵀ tanh(query + key)``."""
+
+    def __init__(self, v: Tensor) -> None:
+        super().__init__()
+        self.v = v
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        return additive_scores(query, key, self.v)
+
+    def tanh_vector(self) -> Tensor:
+        return self.v
+
+
+def _additive(case: Case) -> list[Tensor]:
+    rows = (1, case.size, case.width)
+    query, key, value, v = _made(rows, rows, rows, (case.width,))
+    return [query, key, value, (v.detach() * case.width**-0.5).requires_grad_()]
+
+
+def _ours(kernel: Literal["tiles"] | None) -> Callable[[Case], Ready]:
+    def build(case: Case) -> Ready:
+        query, key, value, v = given = _additive(case)
+        score = Projected(v)
+
+        def compute() -> Tensor:
+            with use_kernel(kernel):
+                return attend(query, key, value, score=score)
+
+        return Ready(compute, given)
+
+    return build
+
+
+def _with_projections(case: Case) -> Ready:
+    query, key, value, _ = _additive(case)
+    torch.manual_seed(1)
+    score = Additive(case.width, case.width, case.width)
+    leaves = [query, key, value, *score.parameters()]
+    return Ready(lambda: attend(query, key, value, score=score), leaves)
+
+
+def _eager(query: Tensor, key: Tensor, value: Tensor, v: Tensor) -> Tensor:
+    return torch.softmax(torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) @ v, -1) @ value
+
+
+def _for_compiling(query: Tensor, key: Tensor, value: Tensor, v: Tensor) -> Tensor:
+    """The same as a sum, which inductor fuses with the tangent; a product with v it does not."""
+    scores = (torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) * v).sum(-1)
+    return torch.softmax(scores, -1) @ value
+
+
+def _plain(formula: Callable[..., Tensor], *, compiling: bool) -> Callable[[Case], Ready]:
+    def build(case: Case) -> Ready:
+        given = _additive(case)
+        whole = torch.compile(formula, dynamic=False, fullgraph=True) if compiling else formula
+        return Ready(lambda: whole(*given), given)
+
+    return build
+
+
+def _same_width(case: Case) -> Ready:
+    query, key, value, _ = _additive(case)
+    compute = F.scaled_dot_product_attention
+    return Ready(lambda: compute(query, key, value), [query, key, value])
+
+
+# The dot family.
+
+
+def _batch(case: Case) -> int:
+    """As many sequences as fill a batch; one alone where they are so short that a call is timed."""
+    return 1 if case.size < 64 else max(1, TOKENS // case.size)
+
+
+def _mask(case: Case, batch: int) -> tuple[masks.Mask | None, dict[str, Any]]:
+    """Our mask, and what F.scaled_dot_product_attention is given for it: made before, once."""
+    if case.mask == "causal":
+        return masks.causal(), {"is_causal": True}
+    if case.mask == "padding":
+        lengths = torch.linspace(max(1, case.size // 2), case.size, batch).long()
+        dense = torch.arange(case.size) < lengths.view(-1, 1, 1, 1)
+        return masks.padding(lengths), {"attn_mask": dense}
+    return None, {}
+
+
+def _heads(case: Case, heads: int = HEADS) -> list[Tensor]:
+    shape = (_batch(case), heads, case.size, case.width // heads)
+    return _made(shape, shape, shape)
+
+
+def _direct(case: Case) -> Ready:
+    given = _heads(case)
+    _, options = _mask(case, _batch(case))
+    return Ready(lambda: F.scaled_dot_product_attention(*given, **options), given)
+
+
+def _function(case: Case) -> Ready:
+    query, key, value = given = _heads(case)
+    mask, _ = _mask(case, _batch(case))
+    return Ready(lambda: attend(query, key, value, mask=mask), given)
+
+
+def _module(case: Case) -> Ready:
+    query, key, value = given = _heads(case)
+    mask, _ = _mask(case, _batch(case))
+    module = Attention()
+    return Ready(lambda: module(query, key, value, mask=mask), given)
+
+
+class ByHand(nn.Module):
+    """Multi-head self-attention as one writes it: four linear layers around the kernel."""
+
+    def __init__(self, like: MultiHeadAttention) -> None:
+        super().__init__()
+        assert like.value_projection is not None
+        assert like.output_projection is not None
+        self.heads = like.heads
+        self.query, self.key = like.query_projection, like.key_projection
+        self.value, self.output = like.value_projection, like.output_projection
+
+    def forward(self, tokens: Tensor, **options: Any) -> Tensor:
+        """``[B, T, d] -> [B, T, d]``."""
+        split = [
+            part(tokens).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
+        ]
+        context = F.scaled_dot_product_attention(*split, **options)
+        result: Tensor = self.output(context.transpose(1, 2).flatten(2))
+        return result
+
+
+def _layer(case: Case, batch: int) -> tuple[Tensor, MultiHeadAttention]:
+    torch.manual_seed(1)
+    (tokens,) = _made((batch, case.size, case.width))
+    return tokens, MultiHeadAttention(case.width, HEADS)
+
+
+def _by_hand(case: Case) -> Ready:
+    tokens, ours = _layer(case, _batch(case))
+    module = ByHand(ours)
+    _, options = _mask(case, _batch(case))
+    return Ready(lambda: module(tokens, **options), [tokens, *ours.parameters()])
+
+
+def _multi_head(case: Case) -> Ready:
+    tokens, module = _layer(case, _batch(case))
+    mask, _ = _mask(case, _batch(case))
+    return Ready(lambda: module(tokens, tokens, mask=mask), [tokens, *module.parameters()])
+
+
+# Linearized attention: B = 1, half the heads.
+
+
+def _linear_inputs(case: Case) -> tuple[list[Tensor], masks.Mask | None]:
+    shape = (1, HEADS // 2, case.size, case.width // HEADS)
+    return _made(shape, shape, shape), masks.causal() if case.mask == "causal" else None
+
+
+def _parallel(case: Case) -> Ready:
+    (query, key, value), mask = _linear_inputs(case)
+    given = [query, key, value]
+    return Ready(lambda: linear_weights(query, key, mask=mask) @ value, given)
+
+
+def _chunked(case: Case) -> Ready:
+    (query, key, value), mask = _linear_inputs(case)
+    given = [query, key, value]
+    return Ready(lambda: linear_attend(query, key, value, mask=mask), given)
+
+
+def _recurrent(case: Case) -> Ready:
+    (query, key, value), _ = _linear_inputs(case)
+
+    def compute() -> Tensor:
+        state: LinearState | None = None
+        steps = []
+        for t in range(case.size):
+            here = slice(t, t + 1)
+            context, state = linear_step(
+                query[..., here, :], key[..., here, :], value[..., here, :], state
+            )
+            steps.append(context)
+        return torch.cat(steps, -2)
+
+    return Ready(compute, [query, key, value])
+
+
+def _quadratic(case: Case) -> Ready:
+    given, mask = _linear_inputs(case)
+    causal = mask is not None
+    return Ready(lambda: F.scaled_dot_product_attention(*given, is_causal=causal), given)
+
+
+# Watching: one layer of self-attention, B = 1.
+
+
+def _watched(**options: Any) -> Callable[[Case], Ready]:
+    def build(case: Case) -> Ready:
+        tokens, module = _layer(case, 1)
+        wanted = dict(options)
+        if "rows" in wanted:
+            wanted["rows"] = [i * case.size // wanted["rows"] for i in range(wanted["rows"])]
+        if "top_k" in wanted:
+            wanted["top_k"] = min(wanted["top_k"], case.size)
+
+        def compute() -> Tensor:
+            with watch(module, **wanted) if wanted else contextlib.nullcontext():
+                result: Tensor = module(tokens, tokens)
+                return result
+
+        return Ready(compute, [tokens, *module.parameters()])
+
+    return build
+
+
+@dataclass(frozen=True)
+class Part:
+    """Contenders that are compared with one another."""
+
+    title: str
+    contenders: dict[str, Contender]
+    sizes: tuple[int, ...]
+    width: int
+    masks: tuple[Literal["none", "causal", "padding"], ...] = ("none",)
+    passes: tuple[bool, ...] = (False, True)
+    """Whether backward: forward alone, and both together."""
+    seconds: float = 3.0
+    """Spent on a contender and a case, about, beyond the first call."""
+    together: bool = False
+    """All in one process, where a few microseconds count; otherwise each has its own."""
+
+
+OURS, COMPILED, EAGER, SDPA = "ours", "torch.compile, plain", "eager, plain", "SDPA, same width"
+DIRECT, BY_HAND, UNWATCHED = "SDPA", "four linear layers and SDPA", "unwatched"
+
+PARTS = {
+    "A": Part(
+        "Additive attention",
+        {
+            OURS: Contender(_ours(None), OURS),
+            "ours, W₁ and W₂ too": Contender(_with_projections, OURS),
+            "ours, PyTorch tiles": Contender(_ours("tiles"), OURS, OURS),
+            COMPILED: Contender(_plain(_for_compiling, compiling=True), OURS, OURS, compiles=True),
+            EAGER: Contender(_plain(_eager, compiling=False), OURS, OURS),
+            SDPA: Contender(_same_width, OURS),
+        },
+        sizes=(256, 1024, 4096, 16384),
+        width=256,
+    ),
+    "B": Part(
+        "The dot family",
+        {
+            DIRECT: Contender(_direct, DIRECT),
+            "attend": Contender(_function, DIRECT, DIRECT),
+            "Attention": Contender(_module, DIRECT, DIRECT),
+            BY_HAND: Contender(_by_hand, BY_HAND),
+            "MultiHeadAttention": Contender(_multi_head, BY_HAND, BY_HAND),
+        },
+        sizes=(16, 64, 256, 1024, 4096),
+        width=512,
+        masks=("none", "causal", "padding"),
+        seconds=1.0,
+        together=True,
+    ),
+    "C": Part(
+        "Linearized attention",
+        {
+            DIRECT: Contender(_quadratic, DIRECT),
+            "parallel (the definition)": Contender(_parallel, DIRECT),
+            "chunked": Contender(_chunked, DIRECT, "parallel (the definition)"),
+            "recurrent, step by step": Contender(
+                _recurrent,
+                DIRECT,
+                "parallel (the definition)",
+                masks=("causal",),
+                most=STEPS,
+                backward=False,
+            ),
+        },
+        sizes=(256, 1024, 4096, 16384),
+        width=512,
+        masks=("none", "causal"),
+        seconds=1.0,
+    ),
+    "D": Part(
+        "What watching costs",
+        {
+            UNWATCHED: Contender(_watched(), UNWATCHED),
+            "watched whole": Contender(_watched(keep_gradients=False), UNWATCHED, UNWATCHED),
+            "rows=8": Contender(_watched(rows=WATCHED_ROWS), UNWATCHED, UNWATCHED),
+            "top_k=8": Contender(_watched(top_k=TOP), UNWATCHED, UNWATCHED),
+        },
+        sizes=(1024, 4096, 8000),
+        width=512,
+        passes=(False,),
+    ),
+}
+
+
+class Bench:
+    """Answers the parent: builds a case, computes it, says how long it took and what it held."""
+
+    def __init__(self, part: Part) -> None:
+        self.part = part
+        self.ready: dict[tuple[str, Case], Ready] = {}
+
+    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """``contender`` and ``case``; the first time nothing else, then ``calls``."""
+        name, case = request["contender"], Case(**request["case"])
+        try:
+            if "calls" not in request:
+                return self._first(name, case)
+            ready = self.ready[name, case]
+            gc.disable()
+            seconds = [timed(ready, case.backward)[0] for _ in range(request["calls"])]
+            gc.enable()
+            return {"seconds": median(seconds)}
+        except (RuntimeError, MemoryError) as error:  # what torch raises without memory or compiler
+            return {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0]}
+
+    def _first(self, name: str, case: Case) -> dict[str, Any]:
+        """Build and compute once, after a warm-up that is small where nothing is compiled."""
+        contender = self.part.contenders[name]
+        ready = self.ready[name, case] = contender.build(case)
+        small = replace(case, size=min(case.size, WARM_UP))
+        timed(ready if contender.compiles else contender.build(small), case.backward)
+        gc.collect()
+        before = reset_peak()
+        seconds, numbers = timed(ready, case.backward)
+        after = peak_resident()
+        peak = None if before is None or after is None else max(0, after - before)
+        return {"seconds": seconds, "peak": peak, "sample": [sampled(some) for some in numbers]}
+
+
+def timed(ready: Ready, backward: bool) -> tuple[float, list[Tensor]]:
+    """Seconds, and the context with the gradients, if any."""
+    began = time.perf_counter()
+    if not backward:
+        with torch.no_grad():
+            found = [ready.compute()]
+        return time.perf_counter() - began, found
+    context = ready.compute()
+    gradients = torch.autograd.grad(context, ready.leaves, torch.ones_like(context))
+    return time.perf_counter() - began, [context.detach(), *gradients]
+
+
+def sampled(numbers: Tensor) -> list[float]:
+    """Eight of the numbers, and their root mean square."""
+    flat = numbers.flatten()
+    few = flat[:: max(1, len(flat) // 8)][:8].tolist()
+    return [*few, float(flat.square().mean().sqrt())]
+
+
+_STATUS, _REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+
+
+def reset_peak() -> int | None:
+    """Give freed memory back to the system, and count the highest resident memory from here."""
+    if not _REFERENCES.exists():
+        return None
+    with contextlib.suppress(AttributeError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
+    try:
+        _REFERENCES.write_text("5", encoding="ascii")
+    except OSError:
+        return None
+    return peak_resident()
+
+
+def peak_resident() -> int | None:
+    """Highest resident memory of this process since it was last reset, in bytes."""
+    if not _STATUS.exists():
+        return None
+    status = _STATUS.read_text(encoding="utf-8")
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
+def additive_kernel() -> str:
+    """What computes additive scores here."""
+    return "PyTorch tiles" if compiled.library() is None else "C"
+
+
+def main() -> None:
+    """Serve one part."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("part", choices=list(PARTS))
+    parser.add_argument("--threads", type=int, required=True)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    serve(Bench(PARTS[options.part]).answer)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
