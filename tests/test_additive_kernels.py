@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from heedful.attention import Attention, attend, masks, watch
-from heedful.attention.kernels import additive, compiled
-from heedful.attention.kernels.additive import additive_scores, plain_scores, use_kernel
+from heedful.attention import Attention, attend, masks, use_kernel, watch
+from heedful.attention.kernels import compiled, rows
+from heedful.attention.kernels.additive import additive_scores, plain_scores
+from heedful.attention.kernels.choosing import Kernel
 from heedful.attention.kernels.tiles import LIMIT, PlainTiles
 from heedful.attention.scores import Additive, Concat, Score
 
@@ -66,9 +67,9 @@ MASKS = {
 @pytest.mark.parametrize("name", MASKS)
 @pytest.mark.parametrize("concat", [False, True])
 def test_context_and_gradients_are_those_of_the_formula(
-    kernel: additive.Kernel, name: str, concat: bool, monkeypatch: pytest.MonkeyPatch
+    kernel: Kernel, name: str, concat: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(additive, "_BLOCK", 500)  # several blocks of rows
+    monkeypatch.setattr(rows, "_BLOCK", 500)  # several blocks of rows
     single = kernel == "compiled"
     score: Score
     score, query, key, value = inputs(torch.float32 if single else torch.float64)
@@ -88,7 +89,7 @@ def test_context_and_gradients_are_those_of_the_formula(
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
-def test_scores_alone_too(kernel: additive.Kernel) -> None:
+def test_scores_alone_too(kernel: Kernel) -> None:
     """For the normalizers that are no softmax, and for watching."""
     single = kernel == "compiled"
     dtype = torch.float32 if single else torch.float64
@@ -134,7 +135,7 @@ class _Vector(Additive):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("spread", [1e-4, 1.0, 30.0, 200.0, 1e4])
 def test_the_whole_range_stays_as_near_as_the_formula_in_single_precision(
-    kernel: additive.Kernel, spread: float
+    kernel: Kernel, spread: float
 ) -> None:
     """Beyond what exponentials can hold too, where a tile goes over to the formula."""
     torch.manual_seed(4)
@@ -169,7 +170,7 @@ def test_the_whole_range_stays_as_near_as_the_formula_in_single_precision(
 )
 @settings(max_examples=25, deadline=None)
 def test_any_shape_and_any_row_out_of_range(
-    kernel: additive.Kernel, n: int, q: int, k: int, d: int, large: set[int]
+    kernel: Kernel, n: int, q: int, k: int, d: int, large: set[int]
 ) -> None:
     torch.manual_seed(n * 1000 + q * 100 + k)
     a, b, v = torch.randn(n, q, d), torch.randn(n, k, d), torch.randn(d)
@@ -184,9 +185,7 @@ def test_any_shape_and_any_row_out_of_range(
 
 @pytest.mark.parametrize("kernel", ["plain", *KERNELS])
 @pytest.mark.parametrize(("n", "q", "k"), [(2, 3, 0), (0, 3, 4), (2, 0, 4)])
-def test_nothing_to_attend_to_or_with_is_zero(
-    kernel: additive.Kernel, n: int, q: int, k: int
-) -> None:
+def test_nothing_to_attend_to_or_with_is_zero(kernel: Kernel, n: int, q: int, k: int) -> None:
     query, key = torch.randn(n, q, 8, requires_grad=True), torch.randn(n, k, 8)
     mask = masks.causal() & masks.padding(torch.zeros(n, dtype=torch.long))
     with use_kernel(kernel):
@@ -214,7 +213,7 @@ def test_threads_share_the_keys(threads: int) -> None:
     torch.manual_seed(5)
     a, b, v = torch.randn(2, 17, 24), torch.randn(2, 41, 24), torch.randn(24)
     exact = PlainTiles(a.double(), b.double(), v.double())
-    rows, keys = slice(2, 15), slice(3, 39)
+    some_rows, keys = slice(2, 15), slice(3, 39)
     g = torch.randn(2, 13, 36)
     before = torch.get_num_threads()
     try:
@@ -222,15 +221,15 @@ def test_threads_share_the_keys(threads: int) -> None:
         library = compiled.library()
         assert library is not None
         tiles = compiled.CompiledTiles(library, a, b, v)
-        found = [tiles.scores(rows, keys)]
+        found = [tiles.scores(some_rows, keys)]
         for some in (tiles, exact):
             some.start_gradients()
-        tiles.add_gradients(rows, keys, g)
+        tiles.add_gradients(some_rows, keys, g)
         found += tiles.collect()
     finally:
         torch.set_num_threads(before)
-    exact.add_gradients(rows, keys, g.double())
-    assert far(found, [exact.scores(rows, keys), *exact.collect()]) < 1e-5
+    exact.add_gradients(some_rows, keys, g.double())
+    assert far(found, [exact.scores(some_rows, keys), *exact.collect()]) < 1e-5
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -254,7 +253,7 @@ def test_autocast_keeps_the_exponentials_in_single_precision() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["plain", *KERNELS])
-def test_dropout_is_the_same_forward_and_backward(kernel: additive.Kernel) -> None:
+def test_dropout_is_the_same_forward_and_backward(kernel: Kernel) -> None:
     """With values all one, the context is the kept share; its gradient says what was kept."""
     score, query, key, _ = inputs(torch.float32)
     value = torch.ones(2, 3, 45, 1, requires_grad=True)
@@ -283,7 +282,7 @@ def test_a_long_causal_mask_is_never_made_whole() -> None:
     x = torch.randn(3000, 8)
     attend(x, x, x, score=Additive(8, 8, 4), mask=Counted())
     assert len(asked) > 1
-    assert max(asked) <= additive._BLOCK
+    assert max(asked) <= rows._BLOCK
     assert sum(asked) == 3000 * 3000
 
 
@@ -335,6 +334,15 @@ for rows, keys in ((slice(0, 20), slice(0, 50)), (slice(3, 19), slice(7, 40))):
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
+
+
+def test_an_unknown_kernel_is_refused() -> None:
+    with pytest.raises(ValueError, match="kernel must be one of"), use_kernel("fast"):  # type: ignore[arg-type]
+        pass
+    x = torch.randn(1, 9, 4, dtype=torch.float64)
+    with pytest.raises(RuntimeError, match="compiled kernel cannot run here"):  # noqa: SIM117
+        with use_kernel("compiled"):
+            attend(x, x, x, score=Additive(4, 4, 4).double())
 
 
 def test_limits_are_those_of_the_types() -> None:

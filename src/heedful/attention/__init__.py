@@ -15,7 +15,7 @@ Example:
 from heedful.attention import feature_maps, masks, normalizers, positions, scores
 from heedful.attention.disagreement import disagreement
 from heedful.attention.functional import attend, attention_weights
-from heedful.attention.kernels.additive import use_kernel
+from heedful.attention.kernels.choosing import use_kernel
 from heedful.attention.linear import (
     LinearState,
     linear_attend,

@@ -8,13 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.attention.kernels.additive import _backward, _forward, _given_rows, _tiles
+from heedful.attention.kernels.choosing import tiles_for
+from heedful.attention.kernels.rows import AdditiveRows, rows_of_table
 
 
 @torch.library.custom_op("heedful::additive_scores", mutates_args=())
 def _scores(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
     whole = slice(0, a.shape[1]), slice(0, b.shape[1])
-    return _tiles(a, b, v).scores(*whole)
+    return tiles_for(a, b, v).scores(*whole)
 
 
 @_scores.register_fake
@@ -26,7 +27,7 @@ def _(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
 def _scores_backward(
     grad: Tensor, a: Tensor, b: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    tiles = _tiles(a, b, v)
+    tiles = tiles_for(a, b, v)
     tiles.start_gradients()
     tiles.add_gradients(slice(0, a.shape[1]), slice(0, b.shape[1]), grad)
     return tiles.collect()
@@ -58,7 +59,8 @@ def _context(
     dropout: float,
     seed: Tensor,
 ) -> Tensor:
-    return _forward(a, b, value, v, _given_rows(allowed), scale, dropout, seed)
+    rows = AdditiveRows(a, b, value, v, rows_of_table(allowed), scale, dropout, seed)
+    return rows.context()
 
 
 @_context.register_fake
@@ -87,7 +89,8 @@ def _context_backward(
     dropout: float,
     seed: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _backward(grad, a, b, value, v, _given_rows(allowed), scale, dropout, seed)
+    rows = AdditiveRows(a, b, value, v, rows_of_table(allowed), scale, dropout, seed)
+    return rows.gradients(grad)
 
 
 @_context_backward.register_fake
@@ -102,7 +105,7 @@ def _(
     dropout: float,
     seed: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return tuple(torch.empty_like(part) for part in (a, b, v, value))  # type: ignore[return-value]
+    return tuple(torch.empty_like(part) for part in (a, b, value, v))  # type: ignore[return-value]
 
 
 def _keep_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -113,10 +116,9 @@ def _keep_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 def _through_context(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     *tensors, seed = ctx.saved_tensors
-    da, db, dv, grad_value = torch.ops.heedful.additive_context_backward(
-        grad, *tensors, *ctx.settings, seed
-    )
-    return da, db, grad_value, dv, None, None, None, None
+    given = (grad, *tensors, *ctx.settings, seed)
+    by = torch.ops.heedful.additive_context_backward(*given)
+    return (*by, None, None, None, None)
 
 
 _context.register_autograd(_through_context, setup_context=_keep_context)

@@ -1,0 +1,75 @@
+"""Which of the ways of computing additive scores is taken."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from heedful.attention.kernels import compiled
+from heedful.attention.kernels.tiles import PlainTiles, Tiles
+
+Kernel = Literal["plain", "tiles", "compiled", "triton"]
+
+_SMALL = 1 << 18  # (query, key, unit) triples below which the plain formula is the quickest
+_chosen: Kernel | None = None
+
+
+@contextmanager
+def use_kernel(kernel: Kernel | None) -> Iterator[None]:
+    """Compute additive scores by one way while the block runs: for tests, benchmarks and doubts.
+
+    Args:
+        kernel: ``plain`` (the formula, whole), ``tiles`` (PyTorch), ``compiled`` (C, on the CPU in
+            float32), ``triton`` (NVIDIA in float32), or None: the fastest there is.
+
+    Example:
+        >>> from heedful.attention import Attention, scores
+        >>> attention = Attention(scores.Additive(2, 2, 4))
+        >>> with use_kernel("plain"):
+        ...     context = attention(torch.zeros(1, 2), torch.zeros(3, 2))
+
+    Raises:
+        ValueError: there is no such kernel.
+        RuntimeError: when used, if it cannot run for these tensors.
+    """
+    global _chosen
+    if kernel is not None and kernel not in get_args(Kernel):
+        raise ValueError(f"kernel must be one of {get_args(Kernel)} or None, not {kernel!r}")
+    before, _chosen = _chosen, kernel
+    try:
+        yield
+    finally:
+        _chosen = before
+
+
+def plainly(query: Tensor, key: Tensor) -> bool:
+    """Whether the formula as it is written is quicker, or as quick, and holds little."""
+    if _chosen is not None:
+        return _chosen == "plain"
+    if torch.compiler.is_compiling():
+        return False  # Not to compile anew for every length.
+    queries, keys = query.shape[-2], key.shape[-2]
+    # With few queries (a decoder's step) an exponential a row is no less than one a pair.
+    if queries * keys < 4 * (queries + keys):
+        return True
+    entries = max(query.shape[:-2].numel(), key.shape[:-2].numel())
+    return entries * queries * keys * key.shape[-1] < _SMALL
+
+
+def tiles_for(a: Tensor, b: Tensor, v: Tensor) -> Tiles:
+    """The fastest tiles for these tensors, or those of the kernel that is asked for."""
+    single, kernel = a.dtype == torch.float32, _chosen
+    if kernel in (None, "compiled") and single and a.device.type == "cpu":
+        library = compiled.library()
+        if library is not None:
+            return compiled.CompiledTiles(library, a, b, v)
+    if kernel in (None, "triton") and single and a.device.type == "cuda":
+        from heedful.attention.kernels import triton_tiles
+
+        if triton_tiles.available():
+            return triton_tiles.TritonTiles(a, b, v)
+    if kernel in ("compiled", "triton"):
+        raise RuntimeError(f"the {kernel} kernel cannot run here ({a.dtype} on {a.device})")
+    return PlainTiles(a, b, v)

@@ -1,0 +1,144 @@
+"""Additive attention by blocks of rows: scored, normalized, used and forgotten.
+
+The same forward and, from nothing but its inputs, again backward; so memory grows with the number
+of keys, not with queries × keys. A row is always whole, so the softmax is the usual one.
+
+Shapes: n entries (all leading dimensions in one), Q queries, K keys, D units, E values' width.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from heedful.attention.kernels.choosing import tiles_for
+from heedful.attention.kernels.dot import span
+from heedful.attention.masks import Grid, Mask, split_mask
+
+_BLOCK = 1 << 20  # scores of a block of rows
+
+RowsOf = Callable[[slice], Tensor | None]
+
+
+def dense_entries(mask: Mask | Tensor | None, grid: Grid, leading: torch.Size) -> Tensor | None:
+    """Booleans ``[n or 1, q or 1, K or 1]`` of the grid."""
+    allowed = split_mask(mask, grid)[0]
+    if allowed is None:
+        return None
+    if allowed.dim() > 2 and allowed.shape[:-2].numel() != 1:
+        allowed = allowed.expand(*leading, *allowed.shape[-2:])
+    if allowed.dim() < 2:
+        allowed = allowed.view(1, -1)
+    return allowed.reshape(allowed.shape[:-2].numel(), *allowed.shape[-2:])
+
+
+def rows_of_mask(mask: Mask | Tensor | None, grid: Grid, leading: torch.Size) -> RowsOf:
+    """Rows → the same of these rows, made when asked for and never whole."""
+
+    def rows_of(rows: slice) -> Tensor | None:
+        return None if mask is None else dense_entries(mask, grid.part(rows), leading)
+
+    return rows_of
+
+
+def rows_of_table(allowed: Tensor | None) -> RowsOf:
+    """The same from what :func:`dense_entries` gave for the whole."""
+
+    def rows_of(rows: slice) -> Tensor | None:
+        if allowed is None:
+            return None
+        return allowed if allowed.shape[1] == 1 else allowed[:, rows]
+
+    return rows_of
+
+
+class _Block:
+    """One block of rows: what it may attend to, its weights, and its dropout."""
+
+    def __init__(self, rows: slice, allowed: Tensor | None, keys: int) -> None:
+        self.rows, self.allowed = rows, allowed
+        self.keys = slice(0, keys)
+        if allowed is not None and allowed.device.type == "cpu" and allowed.shape[-1] == keys:
+            # Keys that no row of the block may attend to are not even scored.
+            self.keys = span(allowed, keys)
+            self.allowed = allowed[..., self.keys]
+
+    def weights(self, scores: Tensor) -> Tensor:
+        """The softmax of ``scores``, which is used up; as in ``masked_softmax``."""
+        if self.allowed is None:
+            return torch.softmax(scores, -1)
+        scores.masked_fill_(~self.allowed, torch.finfo(scores.dtype).min)
+        return torch.softmax(scores, -1).masked_fill_(~self.allowed, 0.0)
+
+    def keep(self, like: Tensor, dropout: float, seed: Tensor) -> Tensor | None:
+        """What weights are multiplied by: 0 or 1/(1 − dropout); the same at every call."""
+        if not dropout:
+            return None
+        generator = torch.Generator(like.device).manual_seed(int(seed) + self.rows.start)
+        drawn = torch.rand(like.shape, generator=generator, device=like.device)
+        return (drawn >= dropout).to(like.dtype) / (1.0 - dropout)
+
+
+@dataclass(frozen=True)
+class AdditiveRows:
+    """All that a context depends on."""
+
+    a: Tensor
+    """Projected queries ``[n, Q, D]``."""
+    b: Tensor
+    """Projected keys ``[n, K, D]``."""
+    value: Tensor
+    """``[n, K, E]``"""
+    v: Tensor
+    """``[D]``"""
+    rows_of: RowsOf
+    """Rows → which keys they may attend to."""
+    scale: float
+    """Of the scores, before the softmax."""
+    dropout: float
+    """Share of the weights set to zero."""
+    seed: Tensor
+    """Of the dropout: an integer."""
+
+    def _blocks(self) -> Iterator[_Block]:
+        n, queries, _ = self.a.shape
+        keys = self.b.shape[1]
+        step = max(1, _BLOCK // max(1, n * keys))
+        for start in range(0, queries, step):
+            rows = slice(start, min(start + step, queries))
+            block = _Block(rows, self.rows_of(rows), keys)
+            if block.keys.stop > block.keys.start:
+                yield block
+
+    def context(self) -> Tensor:
+        """``[n, Q, E]``."""
+        tiles = tiles_for(self.a, self.b, self.v)
+        context = self.value.new_zeros(*self.a.shape[:2], self.value.shape[2])
+        for block in self._blocks():
+            weights = block.weights(self.scale * tiles.scores(block.rows, block.keys))
+            keep = block.keep(weights, self.dropout, self.seed)
+            used = weights if keep is None else weights * keep
+            context[:, block.rows] = used @ self.value[:, block.keys]
+        return context
+
+    def gradients(self, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """For ``grad = ∂L/∂context [n, Q, E]``, those in a, b, value and v."""
+        tiles = tiles_for(self.a, self.b, self.v)
+        tiles.start_gradients()
+        by_value = torch.zeros_like(self.value)
+        for block in self._blocks():
+            weights = block.weights(self.scale * tiles.scores(block.rows, block.keys))
+            keep = block.keep(weights, self.dropout, self.seed)
+            above = grad[:, block.rows]
+            used = weights if keep is None else weights * keep
+            by_value[:, block.keys] += used.transpose(1, 2) @ above
+            g = above @ self.value[:, block.keys].transpose(1, 2)  # ∂L/∂(weights after dropout)
+            if keep is not None:
+                g *= keep
+            # The softmax's own backward; masked weights are zero, and so are their gradients.
+            g -= (g * weights).sum(-1, keepdim=True)
+            g *= weights
+            tiles.add_gradients(block.rows, block.keys, g.mul_(self.scale))
+        da, db, dv = tiles.collect()
+        return da, db, by_value, dv
