@@ -175,6 +175,12 @@ def attention_weights(
 
     This is the plain path, and the definition of the fused one.
 
+    Raises:
+        TypeError: as :func:`attend`.
+        ValueError: as :func:`attend`.
+
+    Source: Bahdanau et al. 2015, section 3.1, equation 6; Vaswani et al. 2017, equation 1.
+
     Example:
         >>> import torch
         >>> attention_weights(torch.zeros(1, 2), torch.zeros(2, 2))

@@ -33,7 +33,13 @@ _ELU_PLUS_ONE = EluPlusOne()
 
 
 class LinearState(NamedTuple):
-    """All that a query needs to know of the keys and values so far; its size is not theirs."""
+    """All that a query needs to know of the keys and values so far; its size is not theirs.
+
+    Example:
+        >>> state = linear_state(torch.zeros(2, 5, 3), torch.ones(2, 5, 4))
+        >>> state.select(torch.tensor([1, 1, 0])).S.shape
+        torch.Size([3, 3, 4])
+    """
 
     S: Tensor
     """``Σ φ(k) vᵀ``: ``[.., F, dv]``."""

@@ -20,7 +20,13 @@ from heedful.attention.watching import Watchable
 
 
 class Memory(NamedTuple):
-    """What is attended to, with all done that does not depend on the query."""
+    """What is attended to, with all done that does not depend on the query.
+
+    Example:
+        >>> import torch
+        >>> Attention().remember(torch.zeros(4, 2)).value.shape
+        torch.Size([4, 2])
+    """
 
     key: Tensor
     """Projected keys ``[.., K, D]``."""
@@ -95,6 +101,8 @@ class Attention(Attentive):
     Raises:
         TypeError: a part is of another kind.
         ValueError: dropout is not in [0, 1).
+
+    Source: Bahdanau et al. 2015, section 3.1; Vaswani et al. 2017, section 3.2.1.
 
     Example:
         >>> import torch

@@ -23,6 +23,13 @@ class Grid:
         columns: the first key asked about and the one after the last; all K unless given.
         first: position of row 0; ``K − Q`` unless given, so that the last query stands at the last
             key (right for a cache, where there are more keys than queries).
+
+    Raises:
+        ValueError: when a mask asks, if its numbers do not fit.
+
+    Example:
+        >>> Grid((2, 5), torch.device("cpu")).query.tolist()
+        [[3], [4]]
     """
 
     def __init__(
@@ -97,7 +104,15 @@ class Grid:
 
 
 class Mask:
-    """Base of all masks; a new one writes :meth:`rule`."""
+    """Base of all masks; a new one writes :meth:`rule`.
+
+    Example:
+        >>> class Diagonal(Mask):
+        ...     def rule(self, grid):
+        ...         return grid.query == grid.key
+        >>> Diagonal().dense((2, 2)).tolist()
+        [[True, False], [False, True]]
+    """
 
     paddings: tuple["Mask", ...] = ()
     """The masks that say which keys exist; they hold for the whole expression."""
@@ -159,7 +174,12 @@ def _structure(mask: Mask, grid: Grid) -> Tensor:
 
 
 class Dense(Mask):
-    """A boolean matrix as a mask; see :func:`as_mask`."""
+    """A boolean matrix ``[.., Q, K]`` as a mask; see :func:`as_mask`.
+
+    Example:
+        >>> (~Dense(torch.tensor([[True, False]]))).dense((1, 2)).tolist()
+        [[False, True]]
+    """
 
     def __init__(self, matrix: Tensor) -> None:
         self.matrix = matrix
@@ -173,6 +193,10 @@ def as_mask(mask: "Mask | Tensor") -> Mask:
 
     Raises:
         TypeError: it is neither.
+
+    Example:
+        >>> type(as_mask(torch.tensor([True, False]))).__name__
+        'Dense'
     """
     if isinstance(mask, Mask):
         return mask

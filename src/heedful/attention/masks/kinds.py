@@ -23,7 +23,12 @@ class Padding(Mask):
 
 
 class Causal(Mask):
-    """See :func:`causal`."""
+    """See :func:`causal`.
+
+    Example:
+        >>> isinstance(causal(), Causal)
+        True
+    """
 
     def rule(self, grid: Grid) -> Tensor:
         return grid.key <= grid.query
@@ -117,6 +122,8 @@ def causal() -> Mask:
     The last query sees all keys (bottom-right alignment), so it is right with a cache, where there
     are more keys than queries.
 
+    Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3.
+
     Example:
         >>> causal().dense((2, 3)).tolist()
         [[True, True, False], [True, True, True]]
@@ -173,6 +180,8 @@ def document(query_documents: Tensor, key_documents: Tensor | None = None) -> Ma
     Raises:
         TypeError: they are not integers.
         ValueError: when used, if there is not one number for each query and key.
+
+    Source: Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination".
 
     Example:
         >>> document(torch.tensor([0, 0, 1])).dense((3, 3)).tolist()

@@ -11,12 +11,19 @@ from heedful.attention.masks.algebra import Grid, Mask, as_mask
 def split_mask(mask: Mask | Tensor | None, grid: Grid) -> tuple[Tensor | None, Tensor | None]:
     """A mask as booleans (true = may attend) and numbers to add to the scores; each may be None.
 
+    Both broadcast to the grid's scores ``[.., Q, K]``.
+
     A tensor of numbers is added to the scores; where it is −∞, or the lowest number of its type,
     the key is masked, exactly as by a boolean false.
 
     Raises:
         TypeError: a mask is neither a mask, nor boolean, nor of floating point.
         ValueError: it does not broadcast to the scores.
+
+    Example:
+        >>> grid = Grid((1, 2), torch.device("cpu"))
+        >>> split_mask(torch.tensor([[0.5, float("-inf")]]), grid)
+        (tensor([[ True, False]]), tensor([[0.5000, 0.0000]]))
     """
     if mask is None:
         return None, None
@@ -40,6 +47,10 @@ def dense_mask(
     Raises:
         TypeError: a tensor mask is not boolean.
         ValueError: it does not broadcast to the shape.
+
+    Example:
+        >>> dense_mask(torch.tensor([True, False]), (1, 2), torch.device("cpu"))
+        tensor([ True, False])
     """
     if mask is None:
         return None

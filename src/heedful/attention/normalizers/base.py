@@ -6,7 +6,13 @@ from torch import Tensor, nn
 
 
 class Queries(NamedTuple):
-    """What a normalizer may know of the queries beside their scores."""
+    """What a normalizer may know of the queries beside their scores.
+
+    Example:
+        >>> import torch
+        >>> Queries(vectors=torch.zeros(3, 8), positions=torch.arange(3)).positions
+        tensor([0, 1, 2])
+    """
 
     vectors: Tensor
     """The queries themselves, before the score's projection: ``[.., Q, dq]``."""
@@ -19,6 +25,15 @@ class Normalizer(nn.Module):
 
     A new one writes :meth:`forward`. Rows are independent of one another, so that chosen rows can
     be made alone.
+
+    Example:
+        >>> import torch
+        >>> class Uniform(Normalizer):
+        ...     def forward(self, scores, allowed=None, queries=None):
+        ...         there = torch.ones_like(scores) * (True if allowed is None else allowed)
+        ...         return there / there.sum(-1, keepdim=True).clamp(min=1)
+        >>> Uniform()(torch.zeros(1, 4))
+        tensor([[0.2500, 0.2500, 0.2500, 0.2500]])
     """
 
     def forward(

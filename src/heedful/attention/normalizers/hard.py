@@ -1,7 +1,8 @@
 """Hard: all the weight on the key with the highest score, α_i = 1 for i = argmax_j e_j.
 
 The limit of softmax as its temperature goes to 0, and what :class:`SampledHard` and
-:class:`GumbelStraightThrough` do in evaluation.
+:class:`GumbelStraightThrough` do in evaluation. Xu et al. 2015, "Show, Attend and Tell", section
+4.1 (hard attention).
 """
 
 import torch

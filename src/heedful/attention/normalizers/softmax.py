@@ -1,4 +1,8 @@
-"""Softmax: α_i = exp(e_i / τ) / Σ_j exp(e_j / τ), with temperature τ."""
+"""Softmax: α_i = exp(e_i / τ) / Σ_j exp(e_j / τ), with temperature τ.
+
+Bahdanau, Cho, Bengio 2015, section 3.1, equation 6; with a temperature Hinton, Vinyals, Dean 2015,
+"Distilling the Knowledge in a Neural Network", section 2, equation 1.
+"""
 
 import torch
 from torch import Tensor

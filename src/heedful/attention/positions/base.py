@@ -14,6 +14,13 @@ class RelativePositions(nn.Module):
     """Positions that turn queries and keys, or change the scores or the values.
 
     A new one overrides what it changes; each method changes nothing unless overridden.
+
+    Example:
+        >>> class Decay(RelativePositions):
+        ...     def bias(self, query, keys, positions, scale):
+        ...         return -offsets(positions, keys).abs().to(query.dtype)
+        >>> Decay().bias(torch.zeros(1, 4), 3, torch.tensor([2]), 1.0)
+        tensor([[-2., -1., -0.]])
     """
 
     changes_values = False

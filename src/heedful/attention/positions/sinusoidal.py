@@ -10,6 +10,9 @@ from torch import Tensor, nn
 def sinusoids(positions: Tensor, dim: int) -> Tensor:
     """Position vectors ``[.., dim]`` for integer ``positions [..]``, in float32.
 
+    Raises:
+        ValueError: the width is odd.
+
     Example:
         >>> sinusoids(torch.tensor([0]), 4)
         tensor([[0., 1., 0., 1.]])

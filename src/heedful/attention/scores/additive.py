@@ -23,6 +23,9 @@ class Additive(Score):
         hidden_dim: number of units.
         vector: whether the units are weighted by a learned v; otherwise they are summed.
 
+    Raises:
+        ValueError: at the call, query or key has another width.
+
     Example:
         >>> import torch
         >>> Additive(3, 5, hidden_dim=7)(torch.zeros(2, 3), torch.zeros(4, 5)).shape

@@ -11,6 +11,14 @@ class Score(nn.Module):
 
     A new score writes :meth:`compare`, and overrides the projections where it has any. They are
     apart so that whoever reads the same keys many times projects them once.
+
+    Example:
+        >>> import torch
+        >>> class Manhattan(Score):
+        ...     def compare(self, query, key):
+        ...         return -torch.cdist(query, key, p=1)
+        >>> Manhattan()(torch.zeros(1, 2), torch.tensor([[1.0, 2.0]]))
+        tensor([[-3.]])
     """
 
     def project_query(self, query: Tensor) -> Tensor:

@@ -14,6 +14,9 @@ from heedful.attention.scores.base import Score, require_width
 class Concat(Score):
     """One matrix ``weight [hidden_dim, query_dim + key_dim]`` over the joined query and key.
 
+    Raises:
+        ValueError: at the call, query or key has another width.
+
     Example:
         >>> import torch
         >>> Concat(3, 5, hidden_dim=7)(torch.zeros(2, 3), torch.zeros(4, 5)).shape

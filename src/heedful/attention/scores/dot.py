@@ -12,6 +12,9 @@ from heedful.attention.scores.base import Score, require_same_width
 class Dot(Score):
     """Dot product of query and key.
 
+    Raises:
+        ValueError: at the call, query and key differ in width.
+
     Example:
         >>> import torch
         >>> Dot()(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0], [1.0, 0.0]]))

@@ -14,6 +14,9 @@ class General(Score):
 
     The matrix is applied to the keys, which are read at every step but projected once.
 
+    Raises:
+        ValueError: at the call, query or key has another width.
+
     Example:
         >>> import torch
         >>> General(3, 5)(torch.zeros(2, 3), torch.zeros(4, 5)).shape

@@ -14,6 +14,9 @@ from heedful.attention.scores.base import Score, require_same_width
 class ScaledDot(Score):
     """Dot product divided by the square root of the width.
 
+    Raises:
+        ValueError: at the call, query and key differ in width.
+
     Example:
         >>> import torch
         >>> ScaledDot()(torch.ones(1, 4), torch.ones(2, 4))
