@@ -3,15 +3,27 @@
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch._dynamo.utils import counters
+
+from heedful.basics.errors import UserError
+from heedful.basics.locking import locked
+from heedful.runs import open_run
+from heedful.runs.building import build_run_model, build_task
+from heedful.training.commands import train_from_command
+from heedful.training.loop import Loop
+from heedful.training.report import Report
+from heedful.training.train import compile_states
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
 
@@ -245,3 +257,152 @@ def test_without_a_recipe_one_is_chosen_and_another_run_starts_from_it(folder: P
         for run in ("chosen", "adapted")
     }
     assert len(fingerprints) == 1
+
+
+def here(folder: Path, out: str, *overrides: str, **options: object) -> bool:
+    """As `start`, in this process."""
+    given = {"source": None, "target": None, "start_from": None, **options}
+    data = [str(folder)]
+    recipe = str(folder / "recipe.toml")
+    return train_from_command(recipe, folder / out, data, overrides=list(overrides), **given)
+
+
+SHORT = ("training.max_steps=3", "training.log_every=50", "training.validate_every=2")
+
+
+def test_a_run_keeps_what_it_was_started_from(
+    folder: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(whole, folder / "first")
+    first = folder / "first"
+    assert here(folder, "second", *SHORT, start_from=first)
+    second = folder / "second"
+    chosen = open_run(first).chosen()
+    known = json.loads((second / "run.json").read_text())["started_from"]
+    assert (known["run"], known["checkpoint"]) == (str(first), chosen.path.name)
+    begun, expected = load_file(second / "start" / "model.safetensors"), chosen.weights()
+    assert all(torch.equal(begun[name], expected[name]) for name in expected)
+    ended = load_file(second / "checkpoints" / "step-00000003" / "model.safetensors")
+
+    # The same command goes on, also where that run has moved; another start is refused.
+    capsys.readouterr()
+    first.rename(folder / "moved")
+    assert here(folder, "second", *SHORT, start_from=first)
+    assert here(folder, "second", *SHORT, start_from=folder / "moved")
+    assert capsys.readouterr().err.count("is trained") == 2
+    with pytest.raises(UserError, match=r"was begun with --start-from .*first, not .*second"):
+        here(folder, "second", *SHORT, start_from=second)
+    with pytest.raises(UserError, match="was begun without --start-from"):
+        here(folder, "whole", start_from=folder / "moved")
+
+    # Without a checkpoint of its own it begins with those weights again, even where not told to.
+    shutil.rmtree(second / "checkpoints")
+    (second / "result.json").unlink()
+    assert here(folder, "second", *SHORT)
+    again = load_file(second / "checkpoints" / "step-00000003" / "model.safetensors")
+    assert all(torch.equal(again[name], ended[name]) for name in ended)
+
+
+def test_a_folder_is_for_one_training_at_a_time(folder: Path, whole: Path) -> None:
+    assert not (whole / ".lock").exists()
+    with locked(whole, doing="trained"):
+        text = finish(start(folder, "whole"), 2)
+        assert f"{whole} is being trained by process {os.getpid()} on " in text
+        assert len(text.strip().splitlines()) == 1
+        with pytest.raises(UserError, match="is being trained"), locked(whole, doing="trained"):
+            pass
+    with locked(whole, doing="trained"):
+        pass
+    (whole / ".lock").write_text("what a process that was killed has left")
+    assert here(folder, "whole")
+
+
+def test_a_run_that_ends_before_a_line_is_due_has_one(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(folder, "short", *SHORT)
+    assert "step 3/3 · epoch" in capsys.readouterr().err
+    steps = [(record["kind"], record["step"]) for record in metrics(folder / "short")]
+    assert steps == [("validation", 2), ("train", 3), ("validation", 3)]
+    early = ["training.patience=1", "training.max_steps=40", "training.learning_rate=1e-9"]
+    assert here(folder, "early", *SHORT[1:], *early)
+    one, two = metrics(folder / "early")[-2:]
+    assert (one["kind"], two["kind"]) == ("validation", "train")
+    assert one["step"] == two["step"] < 40
+
+
+def test_what_needs_validation_data_says_so_without_them(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(folder, "blind", *SHORT, "data.validation=[]", "training.patience=3")
+    said = capsys.readouterr().err
+    for name in ("training.average", "training.patience"):
+        assert said.count(f"{name} is without effect: there are no validation pairs") == 1
+    assert here(folder, "blind", *SHORT, "data.validation=[]", "training.patience=3")
+    assert "without effect" not in capsys.readouterr().err
+
+
+def test_a_tokeniser_for_scores_is_looked_for_before_training(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"evaluation.tokenise: .* did you mean 'intl'"):
+        here(folder, "scored", *SHORT, "evaluation.tokenise=intll")
+    try:
+        import MeCab  # noqa: F401
+    except ImportError:
+        with pytest.raises(UserError, match=r"evaluation.tokenise: .*pip install") as caught:
+            here(folder, "scored", *SHORT, "evaluation.tokenise=ja-mecab")
+        assert "\n" not in str(caught.value)
+    assert not (folder / "scored").exists()
+
+
+def test_a_run_goes_on_without_its_recipe(
+    folder: Path, whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = {"source": None, "target": None, "overrides": [], "start_from": None}
+    assert train_from_command(None, whole, [str(folder)], **given)
+    assert "is trained" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"--data .* is a folder: without a recipe, --data names"):
+        train_from_command(None, folder / "new", [str(folder)], **given)
+
+
+def test_the_average_is_the_mean_of_the_last_checkpoints(whole: Path) -> None:
+    result = json.loads((whole / "result.json").read_text())
+    assert result["average"]["of"] == [21, 24]
+    folders = [whole / "checkpoints" / name for name in ("step-00000021", "step-00000024")]
+    one, two = (load_file(path / "model.safetensors") for path in folders)
+    mean = load_file(whole / "checkpoints" / "average" / "model.safetensors")
+    assert mean.keys() == one.keys()
+    for name, tensor in mean.items():
+        expected = (one[name].double() + two[name].double()) / 2
+        assert torch.equal(tensor, expected.to(tensor.dtype)), name
+        assert tensor.dtype == one[name].dtype
+    assert not torch.equal(one["target_embedding.weight"], two["target_embedding.weight"])
+    better = [result["average"]["validation"]["bleu"], -result["average"]["validation"]["loss"]]
+    best = open_run(whole).chosen("best").state["validation"]
+    assert (result["chosen"] == "average") == (better > [best["bleu"], -best["loss"]])
+
+
+def test_compiling_changes_nothing_and_is_done_once_for_all_shapes(
+    whole: Path, tmp_path: Path
+) -> None:
+    """Traced by the compiler's front end; the code that its back end would make takes minutes."""
+    run = open_run(whole)
+    # Compiled dropout draws other numbers.
+    model = run.recipe.model.model_copy(update={"dropout": 0.0})
+    run = replace(run, recipe=run.recipe.model_copy(update={"model": model}))
+    settings = run.recipe.training.model_copy(update={"max_steps": 6, "average": 0})
+    trained = []
+    for compiled in (False, True):
+        counters.clear()
+        model = build_run_model(run)
+        if compiled:
+            compile_states(model, backend="eager")
+        task = build_task(run, model, settings, torch.device("cpu"), "float32")
+        options = {"seed": 3, "device": torch.device("cpu"), "precision": "float32"}
+        folder = tmp_path / str(compiled)
+        folder.mkdir()
+        with Report(6) as report:
+            assert Loop(task, settings, folder, report=report, **options).run()
+        trained.append(load_file(folder / "checkpoints" / "step-00000006" / "model.safetensors"))
+    assert counters["stats"]["unique_graphs"] == 2  # with gradients, and for validation without
+    for name, tensor in trained[0].items():
+        assert torch.equal(tensor, trained[1][name]), name

@@ -162,17 +162,32 @@ def check_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> None
         raise UserError("nothing to score: there are no sentences; give a test set with some")
 
 
-def _bleu(tokenise: str, lowercase: bool) -> BLEU:
+def check_tokeniser(tokenise: str, *, present: bool = True) -> None:
+    """Refuse a tokeniser for BLEU that sacrebleu does not know.
+
+    Args:
+        tokenise: its name.
+        present: refuse also one whose packages or files this machine lacks.
+
+    Raises:
+        UserError: what is wrong with it, and what to use.
+    """
     known = list(BLEU.TOKENIZERS)
     if tokenise not in known:
         near = difflib.get_close_matches(tokenise, known, n=1, cutoff=0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"use one of {', '.join(known)}"
         raise UserError(f"unknown tokeniser '{tokenise}' for BLEU; {hint}")
+    if present:
+        _bleu(tokenise, lowercase=False)
+
+
+def _bleu(tokenise: str, lowercase: bool) -> BLEU:
+    check_tokeniser(tokenise, present=False)
     try:
         # `force` only silences sacrebleu's own warning about texts that look tokenised already.
         return BLEU(tokenize=tokenise, lowercase=lowercase, force=True)
     except (ImportError, RuntimeError, OSError) as error:
-        reason = str(error).strip().split("\n")[0]
+        reason = " ".join(str(error).split()).rstrip(".")
         raise UserError(
             f"tokeniser '{tokenise}' for BLEU cannot be used here: {reason}; "
             "install what it needs or use 13a, intl or char"

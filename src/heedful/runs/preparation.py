@@ -8,9 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, content_hash, write_json, write_text
@@ -21,12 +22,22 @@ from heedful.data.overlap import count_overlap
 from heedful.data.readers import read_pairs
 from heedful.data.shards import write_shards
 from heedful.data.tokeniser import Tokenisers
+from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.recipe import DataSettings, Recipe, find_data, write_toml
 from heedful.runs.run import FORMAT, Run, open_run, write_pairs
 
 
+class Start(NamedTuple):
+    """What a run takes from another that it starts from."""
+
+    tokenisers: Tokenisers
+    weights: dict[str, Tensor]
+    facts: dict[str, Any]
+    """Which run and checkpoint that were."""
+
+
 def prepare_run(
-    path: Path, recipe: Recipe, data_folder: Path | None, tokenisers: Tokenisers | None = None
+    path: Path, recipe: Recipe, data_folder: Path | None, start: Start | None = None
 ) -> Run:
     """Make a new run: read, filter and encode the data once; nothing of it is read again.
 
@@ -34,7 +45,7 @@ def prepare_run(
         path: the run's folder; what an interrupted preparation left there is made anew.
         recipe: all settings.
         data_folder: where relative paths of the recipe start; the current folder if None.
-        tokenisers: those to use; trained on the corpus if None.
+        start: tokenisers and first weights; trained on the corpus and drawn if None.
 
     Raises:
         UserError: the data are missing, empty or broken, or the folder cannot be written.
@@ -44,8 +55,11 @@ def prepare_run(
         part: [content_hash(Path(file)) for file in corpus.files[part]] for part in corpus.files
     }
     held_out = {part: corpus.held_out(part) for part in ("validation", "test")}
-    if tokenisers is None:
-        tokenisers = Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
+    tokenisers = (
+        Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
+        if start is None
+        else start.tokenisers
+    )
     left_out: Counter[str] = Counter()
     train_folder = path / "data" / "train"
     shutil.rmtree(train_folder, ignore_errors=True)
@@ -85,7 +99,11 @@ def prepare_run(
             "target": tokenisers.target.size,
             "fingerprint": tokenisers.fingerprint(),
         },
+        "started_from": None if start is None else start.facts,
     }
+    if start is not None:
+        state = {"step": 0, "validation": {}}
+        save_checkpoint(Run(path, recipe, facts).start_folder, start.weights, {}, state)
     write_json(path / "run.json", facts)
     return open_run(path)
 

@@ -22,7 +22,8 @@ class Run:
     path: Path
     recipe: Recipe
     facts: dict[str, Any]
-    """``run.json``: format, versions, the data's hashes and counts, vocabulary, parameters."""
+    """``run.json``: format, versions, the data's hashes and counts, vocabulary, another run that
+    it was started from."""
 
     @property
     def train_folder(self) -> Path:
@@ -33,6 +34,11 @@ class Run:
     def checkpoint_folder(self) -> Path:
         """The checkpoints."""
         return self.path / "checkpoints"
+
+    @property
+    def start_folder(self) -> Path:
+        """The weights it began with, where it was started from another run."""
+        return self.path / "start"
 
     @property
     def metrics_file(self) -> Path:

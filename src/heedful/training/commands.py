@@ -9,7 +9,8 @@ from heedful.data.subwords import VocabularyTooLargeError
 from heedful.runs.choosing import choose_recipe
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
 from heedful.runs.run import open_run
-from heedful.training.train import as_started_from, train
+from heedful.training.starting import find_start, with_start
+from heedful.training.train import train
 
 _STARTED = ("model", "tokeniser")
 """What a run that starts from another takes from it."""
@@ -30,13 +31,12 @@ def train_from_command(
     Raises:
         UserError: neither a recipe nor data are given, or they cannot be used.
     """
-    if start_from is not None:
-        open_run(start_from)  # a wrong path is said before the corpus is read
+    start = find_start(out, start_from)  # a wrong one is said before the corpus is read
     tables, where, folder = _tables(recipe, out, data, source, target)
-    if start_from is not None:
+    if start is not None:
         if recipe is None:
             tables = {key: table for key, table in tables.items() if key not in _STARTED}
-        tables = dict(as_started_from(tables, start_from))
+        tables = dict(with_start(tables, start))
     if recipe is None and not (out / "run.json").exists():
         _say_chosen(tables, out)
     checked = check_recipe(with_overrides(tables, overrides), where)
@@ -72,7 +72,15 @@ def _tables(
             known = tables["data"].get(side)
             if language is not None and language != known:
                 raise UserError(f"{out} was begun with data.{side} = {known!r}, not {language!r}")
+        if len(data) == 1 and Path(data[0]).is_dir():
+            return tables, str(out), Path(data[0])
         return tables | {"data": tables["data"] | ({"train": data} if data else {})}, str(out), None
+    for file in data:
+        if Path(file).is_dir():
+            raise UserError(
+                f"--data {file} is a folder: without a recipe, --data names the corpus (one file "
+                "of pairs, or twice for two aligned text files)"
+            )
     if not data:
         raise UserError("give a recipe, or a corpus with --data FILE --from LANGUAGE --to LANGUAGE")
     tables = choose_recipe(data, source=source, target=target, encoding=None)

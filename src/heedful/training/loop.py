@@ -137,12 +137,14 @@ class Loop:
             while not self.finished and not self.interrupted:
                 self._step(batches)
                 self.report.step(progress.step)
-                if progress.step % settings.log_every == 0:
+                last = progress.step == settings.max_steps
+                if progress.step % settings.log_every == 0 or last:
                     self._log()
                 validation = {}
-                last = progress.step == settings.max_steps
                 if progress.step % settings.validate_every == 0 or last:
                     validation = self._validate()
+                    if progress.stopped and progress.weight:  # early, between two logs
+                        self._log()
                 if validation or last or progress.step % settings.checkpoint_every == 0:
                     self._save(validation)
                     saved = progress.step

@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch.fx.experimental._config as shapes
 
 from heedful.basics.device import choose_device, keep_freed_memory
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_json, write_text
+from heedful.basics.locking import locked
+from heedful.evaluation.statistics import check_tokeniser
 from heedful.models import PairModel
 from heedful.runs.building import build_run_model, build_task, choose_precision
 from heedful.runs.checkpoints import (
@@ -21,11 +24,19 @@ from heedful.runs.checkpoints import (
     whole_checkpoints,
 )
 from heedful.runs.preparation import prepare_run
-from heedful.runs.recipe import Recipe, check_recipe, find_recipe, read_recipe, write_toml
+from heedful.runs.recipe import (
+    Recipe,
+    TrainingSettings,
+    check_recipe,
+    find_recipe,
+    read_recipe,
+    write_toml,
+)
 from heedful.runs.run import Run, open_run
 from heedful.training.going_on import require_same
 from heedful.training.loop import Loop
 from heedful.training.report import Report
+from heedful.training.starting import find_start, load_start, open_start, with_start
 
 
 def train(
@@ -49,38 +60,40 @@ def train(
     Raises:
         UserError: settings or data cannot be used, or the run cannot go on with them.
     """
-    recipe = _checked(recipe, start_from)
+    folder = Path(out)
+    recipe = _checked(recipe, find_start(folder, start_from))
     device = choose_device(recipe.training.device)
     precision = choose_precision(recipe.training.precision, device)
-    folder = Path(out)
-    data_folder = None if data is None else Path(data)
+    _require_scorable(recipe)
     keep_freed_memory()
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
-    for place in (folder, folder / "data", folder / "tokeniser", folder / "checkpoints"):
-        remove_leftovers(place)
-    run = _open_or_prepare(folder, recipe, data_folder, start_from)
-    return _train(run, recipe, start_from, device, precision)
+    _make(folder)
+    with locked(folder, doing="trained"):
+        for place in (folder, folder / "data", folder / "tokeniser", folder / "checkpoints"):
+            remove_leftovers(place)
+        data_folder = None if data is None else Path(data)
+        run = _open_or_prepare(folder, recipe, data_folder, start_from)
+        return _train(run, recipe, device, precision)
 
 
-def _checked(
-    recipe: str | Path | Recipe | Mapping[str, Any], start_from: str | Path | None
-) -> Recipe:
+def _checked(recipe: str | Path | Recipe | Mapping[str, Any], start: Path | None) -> Recipe:
     if isinstance(recipe, Recipe):
         return recipe
     where = "the recipe"
     if isinstance(recipe, str | Path):
         path = find_recipe(recipe)
         recipe, where = read_recipe(path), str(path)
-    return check_recipe(as_started_from(recipe, start_from), where)
+    return check_recipe(with_start(recipe, start), where)
 
 
-def as_started_from(tables: Mapping[str, Any], start_from: str | Path | None) -> Mapping[str, Any]:
-    """``tables`` with the model and tokeniser of the run that is gone on from, unless given."""
-    if start_from is None:
-        return tables
-    recipe = open_run(start_from).recipe.as_tables()
-    return {"model": recipe["model"], "tokeniser": recipe["tokeniser"], **tables}
+def _require_scorable(recipe: Recipe) -> None:
+    """Say now, and not at the first validation, that its scores cannot be had here."""
+    validated = bool(recipe.data.validation or recipe.data.validation_share)
+    try:
+        check_tokeniser(recipe.evaluation.tokenise, present=validated)
+    except UserError as error:
+        raise UserError(f"evaluation.tokenise: {error}") from error
 
 
 def _open_or_prepare(
@@ -91,27 +104,21 @@ def _open_or_prepare(
         require_same(run, recipe, data_folder)
         return run
     _require_free(folder)
-    tokenisers = None
-    if start_from is not None:
-        start = open_run(start_from)
-        for table in ("model", "tokeniser"):
-            if getattr(recipe, table) != getattr(start.recipe, table):
-                raise UserError(
-                    f"the recipe's [{table}] differs from that of {start.path}: a run that starts "
-                    "from another has its model and tokeniser; leave the table out"
-                )
-        tokenisers = start.tokenisers()
-    return prepare_run(folder, recipe, data_folder, tokenisers)
+    start = None if start_from is None else open_start(start_from, recipe)
+    return prepare_run(folder, recipe, data_folder, start)
 
 
-def _require_free(folder: Path) -> None:
+def _make(folder: Path) -> None:
     if folder.is_file():
         raise UserError(f"{folder} is a file; --out names a folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(folder, error) from error
-    ours = {"data", "tokeniser", "recipe.toml", "run.json"}
+
+
+def _require_free(folder: Path) -> None:
+    ours = {"data", "tokeniser", "start", "recipe.toml"}
     other = [path.name for path in folder.iterdir() if path.name not in ours]
     if [name for name in other if not name.startswith(".")]:
         raise UserError(
@@ -119,21 +126,12 @@ def _require_free(folder: Path) -> None:
         )
 
 
-def _train(
-    run: Run,
-    recipe: Recipe,
-    start_from: str | Path | None,
-    device: torch.device,
-    precision: str,
-) -> bool:
+def _train(run: Run, recipe: Recipe, device: torch.device, precision: str) -> bool:
     settings = recipe.training
     model = build_run_model(run)
-    if start_from is not None:
-        point = open_run(start_from).chosen()
-        load_model_tensors(model, point.weights(), point.path)
     model.to(device)
     if settings.compile:
-        _compile(model)
+        compile_states(model)
     task = build_task(run, model, settings, device, precision)
     parameters = sum(p.numel() for p in model.parameters())
     with Report(settings.max_steps) as report:
@@ -146,6 +144,8 @@ def _train(
             precision=precision,
             report=report,
         )
+        if not loop.progress.step:
+            load_start(run, model)
         # Only now is it sure that the run can go on with what has changed.
         kept = recipe.model_copy(update={"data": run.recipe.data})
         write_text(run.path / "recipe.toml", write_toml(kept))
@@ -157,6 +157,8 @@ def _train(
             f"training {run.path} {at}: {run.facts['data']['train_pairs']:,} pairs, "
             f"{parameters:,} parameters, {precision} on {device.type}"
         )
+        for text in _without_effect(run, settings):
+            report.say(text)
         # The seed that made the weights also begins dropout; a checkpoint has gone on from there.
         if not loop.run():
             report.say(
@@ -169,9 +171,30 @@ def _train(
     return True
 
 
-def _compile(model: PairModel) -> None:
-    """Compile teacher forcing for any batch shape, from the first step on."""
-    model.states = torch.compile(model.states, dynamic=True)  # type: ignore[method-assign]
+def _without_effect(run: Run, settings: TrainingSettings) -> list[str]:
+    """What is asked for in vain, said before the training."""
+    if run.facts["data"]["validation_pairs"]:
+        return []
+    asked = {
+        "training.average": settings.average > 1,
+        "training.patience": settings.patience is not None,
+    }
+    return [
+        f"{name} is without effect: there are no validation pairs (data.validation names some, "
+        "data.validation_share holds some out)"
+        for name, wanted in asked.items()
+        if wanted
+    ]
+
+
+def compile_states(model: PairModel, backend: str = "inductor") -> None:
+    """Compile teacher forcing once, for any batch shape from the first step on."""
+    # Else sides that happen to be equally long in the first batch are taken to be so always, and
+    # which code a batch runs through would depend on where a run went on.
+    shapes.use_duck_shape = False
+    model.states = torch.compile(  # type: ignore[method-assign]
+        model.states, dynamic=True, backend=backend
+    )
 
 
 def _choose(run: Run, loop: Loop, model: PairModel) -> dict[str, Any]:
