@@ -23,7 +23,9 @@ class Padding(Mask):
 
 
 class Causal(Mask):
-    """See :func:`causal`.
+    """The mask of :func:`causal`, for scores ``[.., Q, K]``.
+
+    Source: Vaswani et al. 2017, section 3.2.3.
 
     Example:
         >>> isinstance(causal(), Causal)

@@ -1,0 +1,206 @@
+"""The mechanisms of docs/attention.md's table: on the toy sentence, and at a size that costs.
+
+A key names a row by its picture, ``docs/images/attention-KEY.svg``. The page has the rest.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import attention_toy as toy
+import torch
+from attention_costs import LENGTH, WIDTH, Forward
+from attention_toy import Toy
+from torch import Tensor, nn
+
+from heedful.attention import (
+    LinearAttention,
+    MultiHeadAttention,
+    StructuredSelfAttention,
+    attend,
+    feature_maps,
+    linear_attend,
+    masks,
+    normalizers,
+    positions,
+    scores,
+    use_kernel,
+)
+from heedful.attention.masks import Mask
+
+D, T = WIDTH, LENGTH
+
+
+@dataclass(frozen=True)
+class Mechanism:
+    """One row of the table."""
+
+    toy: Callable[[], Toy]
+    forward: Forward
+    parts: nn.Module
+    """What holds its parameters."""
+
+
+def _attend(small: Callable[[], Toy], **given: object) -> Mechanism:
+    parts = nn.ModuleList([part for part in given.values() if isinstance(part, nn.Module)])
+
+    def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return attend(query, key, value, **given)  # type: ignore[arg-type]
+
+    return Mechanism(small, forward, parts)
+
+
+def _score(small: scores.Score, whole: scores.Score) -> Mechanism:
+    return _attend(lambda: toy.by_score(small), score=whole)
+
+
+def _normalizer(small: normalizers.Normalizer, whole: normalizers.Normalizer) -> Mechanism:
+    return _attend(lambda: toy.by_normalizer(small), normalize=whole)
+
+
+def _mask(small: Mask | Tensor, whole: Mask | Tensor) -> Mechanism:
+    return _attend(lambda: toy.by_mask(small), mask=whole)
+
+
+def _within(small: positions.RelativePositions, whole: positions.RelativePositions) -> Mechanism:
+    return _attend(lambda: toy.by_positions(small), positions=whole)
+
+
+def _added(small: nn.Module, whole: nn.Module) -> Mechanism:
+    def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return attend(whole(query), whole(key), value)
+
+    return Mechanism(lambda: toy.by_added_positions(small), forward, whole)
+
+
+def _heads(small: Callable[[], Toy], whole: MultiHeadAttention | LinearAttention) -> Mechanism:
+    def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        joined: Tensor = whole(query[0], key[0], value[0])
+        return joined
+
+    return Mechanism(small, forward, whole)
+
+
+def _plainly(small: scores.Score, whole: scores.Score) -> Mechanism:
+    def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        with use_kernel("plain"):
+            return attend(query, key, value, score=whole)
+
+    return Mechanism(lambda: toy.by_score(small), forward, whole)
+
+
+def _linear(feature_map: feature_maps.FeatureMap, mask: Mask | None = None) -> Mechanism:
+    def forward(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return linear_attend(query, key, value, feature_map=feature_map, mask=mask)
+
+    return Mechanism(lambda: toy.linear(feature_map, mask), forward, nn.Module())
+
+
+def _structured() -> Mechanism:
+    layer = StructuredSelfAttention(D, hidden_dim=D, hops=8)
+    return Mechanism(toy.structured, lambda query, key, value: layer(key), layer)
+
+
+def _scores() -> dict[str, Mechanism]:
+    exp_dot = scores.ExpDot()
+    return {
+        "dot": _score(scores.Dot(), scores.Dot()),
+        "scaled-dot": _score(scores.ScaledDot(), scores.ScaledDot()),
+        "exp-dot": _attend(
+            lambda: toy.by_score(exp_dot, normalizers.PlainSum()),
+            score=exp_dot,
+            normalize=normalizers.PlainSum(),
+        ),
+        "general": _score(toy.general(), scores.General(D, D)),
+        "additive": _score(toy.additive(), scores.Additive(D, D, D)),
+        "additive-plain": _plainly(toy.additive(), scores.Additive(D, D, D)),
+        "additive-sum": _score(toy.additive(vector=False), scores.Additive(D, D, D, vector=False)),
+        "concat": _score(toy.concat(), scores.Concat(D, D, D)),
+        "cosine": _score(scores.Cosine(3.0), scores.Cosine(3.0)),
+        "gaussian": _score(scores.Gaussian(), scores.Gaussian()),
+        "location": _score(toy.location(), scores.Location(D, positions=T)),
+    }
+
+
+def _normalizers() -> dict[str, Mechanism]:
+    n = normalizers
+    return {
+        "softmax": _normalizer(n.Softmax(), n.Softmax()),
+        "temperature": _normalizer(n.Softmax(0.3), n.Softmax(0.3)),
+        "off-by-one": _normalizer(n.SoftmaxOffByOne(), n.SoftmaxOffByOne()),
+        "plain-sum": _normalizer(n.PlainSum(), n.PlainSum()),
+        "sparsemax": _normalizer(n.Sparsemax(), n.Sparsemax()),
+        "entmax15": _normalizer(n.Entmax15(), n.Entmax15()),
+        "entmax": _normalizer(n.Entmax(1.2), n.Entmax(1.2)),
+        "hard": _normalizer(n.Hard(), n.Hard()),
+        "sampled": _normalizer(n.SampledHard(), n.SampledHard()),
+        "gumbel": _normalizer(n.GumbelStraightThrough(), n.GumbelStraightThrough()),
+        "local-m": _normalizer(n.LocalMonotonic(1), n.LocalMonotonic(32)),
+        "local-p": _normalizer(toy.local_predictive(), n.LocalPredictive(D, D, window=32)),
+    }
+
+
+def _masks() -> dict[str, Mechanism]:
+    return {
+        "padding": _mask(masks.padding(torch.tensor([3])), masks.padding(torch.tensor([1000]))),
+        "causal": _mask(masks.causal(), masks.causal()),
+        "window": _mask(masks.window(1), masks.window(32)),
+        "block": _mask(masks.block(2), masks.block(64)),
+        "document": _mask(
+            masks.document(torch.tensor([0, 1, 1, 1])), masks.document(torch.arange(T) // 100)
+        ),
+        "prefix": _mask(masks.prefix(torch.tensor([2])), masks.prefix(torch.tensor([100]))),
+        "function": _mask(masks.function(_even), masks.function(_even)),
+        "numbers": _mask(_numbers(4), _numbers(T)),
+    }
+
+
+def _even(query: Tensor, key: Tensor) -> Tensor:
+    return (query - key) % 2 == 0
+
+
+def _numbers(length: int) -> Tensor:
+    """Half a point more for each place further on; nothing for the last word."""
+    numbers = 0.5 * torch.arange(float(length)).repeat(length, 1)
+    numbers[:, -1] = float("-inf")
+    return numbers
+
+
+def _positions() -> dict[str, Mechanism]:
+    p = positions
+    return {
+        "sinusoidal": _added(p.Sinusoidal(2), p.Sinusoidal(D, length=T)),
+        "learned": _added(toy.learned(), p.Learned(D, length=T)),
+        "shaw": _within(toy.shaw(), p.Shaw(D, clip=16)),
+        "t5": _within(toy.t5_buckets(), p.T5Buckets(heads=1)),
+        "alibi": _within(p.ALiBi(heads=8), p.ALiBi(heads=1)),
+        "rotary": _within(p.Rotary(2), p.Rotary(D)),
+    }
+
+
+def _others() -> dict[str, Mechanism]:
+    return {
+        "heads": _heads(toy.two_heads, MultiHeadAttention(D, heads=8)),
+        "grouped": _heads(
+            lambda: toy.two_heads(key_heads=1), MultiHeadAttention(D, heads=8, key_heads=2)
+        ),
+        "linear-elu": _linear(feature_maps.EluPlusOne()),
+        "linear-relu": _linear(feature_maps.ReluFeatures()),
+        "linear-causal": _linear(feature_maps.EluPlusOne(), masks.causal()),
+        "structured": _structured(),
+    }
+
+
+def mechanisms() -> dict[str, Mechanism]:
+    """All rows, by key."""
+    groups = {
+        "score": _scores(),
+        "normalizer": _normalizers(),
+        "mask": _masks(),
+        "positions": _positions(),
+        "other": _others(),
+    }
+    return {
+        f"{group}-{key}": mechanism
+        for group, rows in groups.items()
+        for key, mechanism in rows.items()
+    }

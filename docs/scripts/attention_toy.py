@@ -1,0 +1,165 @@
+"""The toy sentence of docs/attention.md, and what each mechanism makes of it.
+
+Four words, two numbers each: the first stands for a person, the second for an act. A key says what
+a word is, a query what it looks for, a value what it has to give.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from heedful.attention import (
+    MultiHeadAttention,
+    StructuredSelfAttention,
+    attention_weights,
+    feature_maps,
+    linear_weights,
+    normalizers,
+    positions,
+    scores,
+    watch,
+)
+from heedful.attention.masks import Mask
+
+Module = TypeVar("Module", bound=torch.nn.Module)
+
+WORDS = ["see", "that", "girl", "run"]
+QUERIES = torch.tensor([[2.0, 1.0], [2.0, 0.0], [0.0, 2.0], [3.0, 0.0]])
+KEYS = torch.tensor([[-0.5, 0.0], [0.5, 0.0], [1.0, 0.0], [0.0, 1.0]])
+VALUES = torch.tensor([[0.0, 1.0], [0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+
+
+@dataclass(frozen=True)
+class Toy:
+    """Weights on the sentence, ``[maps, rows, 4]``, and which of them a mask took away."""
+
+    weights: Tensor
+    allowed: Tensor | None = None
+    rows: Sequence[str] = tuple(WORDS)
+    drawn: bool = False
+    """Whether they are drawn at random, from a seed."""
+
+
+def by_score(score: scores.Score, normalize: normalizers.Normalizer | None = None) -> Toy:
+    return Toy(_weights(score=score, normalize=normalize))
+
+
+def by_normalizer(normalize: normalizers.Normalizer) -> Toy:
+    torch.manual_seed(4)  # the ones that draw
+    return Toy(_weights(normalize=normalize), drawn=normalize.draws)
+
+
+def by_mask(mask: Mask | Tensor) -> Toy:
+    if isinstance(mask, Mask):
+        allowed = mask.dense((1, 4, 4)).expand(1, 4, 4)
+    else:
+        allowed = mask.isfinite().expand(1, 4, 4)
+    shaped = (part.unsqueeze(0) for part in (QUERIES, KEYS))
+    return Toy(attention_weights(*shaped, mask=mask), allowed)
+
+
+def by_positions(part: positions.RelativePositions) -> Toy:
+    heads = getattr(part, "heads", 1)
+    shaped = (part.expand(1, heads, 4, 2) for part in (QUERIES, KEYS))
+    return Toy(attention_weights(*shaped, positions=part)[0, :1].detach())
+
+
+def by_added_positions(added: torch.nn.Module) -> Toy:
+    """Positions added to the words themselves: to what they look for and to what they are."""
+    query, key = (added(part.unsqueeze(0)).squeeze(0) for part in (QUERIES, KEYS))
+    return Toy(attention_weights(query, key).detach().unsqueeze(0))
+
+
+def _weights(**parts: object) -> Tensor:
+    weights = attention_weights(QUERIES, KEYS, **parts)  # type: ignore[arg-type]
+    return weights.detach().unsqueeze(0)
+
+
+# Parts with numbers of their own, which are chosen by hand as well.
+
+
+def general() -> scores.General:
+    return _set(scores.General(2, 2), weight=[[1.0, 0.5], [0.0, 1.0]])
+
+
+def additive(*, vector: bool = True) -> scores.Additive:
+    """Two units: who looks for an act holds the first one down, who for a person the other."""
+    score = scores.Additive(2, 2, hidden_dim=2, vector=vector)
+    _set(score.query_projection, weight=[[0.0, -2.0], [-2.0, 0.0]])
+    _set(score.key_projection, weight=[[2.0, 0.0], [0.0, 2.0]])
+    return _set(score, v=[2.0, 2.0]) if vector else score
+
+
+def concat() -> scores.Concat:
+    """The numbers of :func:`additive`, in one matrix."""
+    weight = [[0.0, -2.0, 2.0, 0.0], [-2.0, 0.0, 0.0, 2.0]]
+    return _set(scores.Concat(2, 2, hidden_dim=2), weight=weight, v=[2.0, 2.0])
+
+
+def location() -> scores.Location:
+    """The third place for those who look for a person, the fourth for those who look for an act."""
+    weight = [[0.0, 0.0], [0.0, 0.0], [0.7, 0.0], [0.0, 0.7]]
+    return _set(scores.Location(2, positions=4), weight=weight)
+
+
+def local_predictive() -> normalizers.LocalPredictive:
+    """Who looks for an act looks further along the sentence."""
+    normalize = normalizers.LocalPredictive(query_dim=2, hidden_dim=1, window=1)
+    _set(normalize.query_projection, weight=[[0.0, 1.0]])
+    _set(normalize.position_projection, weight=[[1.1]])
+    return normalize
+
+
+def shaw() -> positions.Shaw:
+    """The next word is liked, the word itself is not."""
+    table = [[0.0, 0.0], [-0.5, -0.5], [0.5, 0.5]]
+    return _set(positions.Shaw(2, clip=1, values=False), key_table=table)
+
+
+def t5_buckets() -> positions.T5Buckets:
+    """Buckets: the word itself, before it, (none), after it."""
+    part = positions.T5Buckets(heads=1, buckets=4, max_distance=2)
+    _set(part.table, weight=[[-2.0], [0.0], [0.0], [1.0]])
+    return part
+
+
+def learned() -> positions.Learned:
+    part = positions.Learned(2, length=4)
+    _set(part.table, weight=[[0.0, 0.0], [0.5, 0.0], [0.0, 0.5], [0.5, 0.5]])
+    return part
+
+
+def two_heads(key_heads: int = 2) -> Toy:
+    """A head for each of the two numbers; with one head of keys, that is the first number."""
+    layer = MultiHeadAttention(2, heads=2, key_heads=key_heads)
+    _set(layer.query_projection, weight=[[1.0, 0.0], [0.0, 1.0]])
+    _set(layer.key_projection, weight=[[1.0, 0.0], [0.0, 1.0]][:key_heads])
+    with watch(layer) as seen:
+        layer(QUERIES.unsqueeze(0), KEYS.unsqueeze(0), VALUES.unsqueeze(0))
+    return Toy(seen[""][0][0])
+
+
+def linear(feature_map: feature_maps.FeatureMap, mask: Mask | None) -> Toy:
+    weights = linear_weights(QUERIES, KEYS, feature_map=feature_map, mask=mask)
+    return Toy(
+        weights.unsqueeze(0), None if mask is None else mask.dense((1, 4, 4)).expand(1, 4, 4)
+    )
+
+
+def structured() -> Toy:
+    """A hop for persons and one for acts."""
+    layer = StructuredSelfAttention(2, hidden_dim=2, hops=2)
+    _set(layer, W_s1=[[2.0, 0.0], [0.0, 2.0]], W_s2=[[2.0, 0.0], [0.0, 2.0]])
+    with watch(layer) as seen:
+        layer(KEYS.unsqueeze(0))
+    return Toy(seen[""][0][0], rows=["hop 1", "hop 2"])
+
+
+def _set(module: Module, **numbers: list[float] | list[list[float]]) -> Module:
+    with torch.no_grad():
+        for name, values in numbers.items():
+            getattr(module, name).copy_(torch.tensor(values))
+    return module
