@@ -15,7 +15,7 @@ from heedful.evaluation.forced_alignment import align_translations
 from heedful.evaluation.metrics import score_corpus
 from heedful.inference import Translator
 from heedful.inference.trace import AttentionMap, Trace
-from heedful.runs import load_translator
+from heedful.runs import load_translator, open_run
 from heedful.training import train
 from heedful.viewing.trace_view import cross_maps, map_rows, trace_figure
 
@@ -91,13 +91,15 @@ def refused(*arguments: object) -> str:
 
 def test_a_run_is_scored_on_its_own_test_set(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "out.txt"
-    arguments = ("--json", "--by-length", "--bootstrap", 50, "--output", out)
+    arguments = ("--json", "--by-length", "--bootstrap", 50, "--output", out, "--device", "cpu")
     report = json.loads(finished("evaluate", folder / "good", *arguments))
     outputs = out.read_text(encoding="utf-8").split("\n")[:-1]
     pairs = [line.split("\t") for line in (folder / "test.tsv").read_text().splitlines()]
     expected = score_corpus(outputs, [pair[1] for pair in pairs], tokenise="none", bootstrap=50)
     assert report["count"] == 25
-    assert report["beam"] == 2
+    used = {name: report[name] for name in ("checkpoint", "beam", "device", "precision")}
+    chosen = open_run(folder / "good").chosen().path.name
+    assert used == {"checkpoint": chosen, "beam": 2, "device": "cpu", "precision": "float32"}
     assert [score["value"] for score in report["scores"]] == [score.value for score in expected]
     assert "tok:none" in report["scores"][0]["signature"]
     assert sum(bucket["count"] for bucket in report["by_length"]) == 25
@@ -122,6 +124,9 @@ def test_two_runs_are_compared(folder: Path) -> None:
     rows = [line.split("\t") for line in plain.split("\n") if line.startswith("chrF2")]
     assert float(rows[1][3]) < 0
     assert rows[1][-1] == str(folder / "good")
+    report = json.loads(finished("evaluate", folder / "good", *arguments, "--json", "--beam", 1))
+    assert (report["checkpoint"], report["beam"]) == ("step-00000120", 1)
+    assert report["against_used"]["checkpoint"] == "step-00000001"
 
 
 def test_gold_links_of_the_test_set_are_scored(folder: Path, tmp_path: Path) -> None:
@@ -145,6 +150,7 @@ def test_settings_out_of_range_are_refused_before_anything_runs(
     assert "beam" in refused("plot", run, "dog", "--beam", 0)
     assert "--threads 0" in refused("plot", run, "dog", "--threads", 0)
     assert str(tmp_path) in refused("evaluate", run, "--output", tmp_path)
+    assert "did you mean 'intl'" in refused("evaluate", run, "--tokenise", "intll")
 
 
 def test_files_of_any_system_are_scored_without_a_run(tmp_path: Path) -> None:

@@ -9,6 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.cli.options import (
+    Beam,
+    Checkpoint,
+    Device,
+    Precision,
+    Threads,
+    search_of,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from heedful.evaluation.alignment_error import AlignmentScore, GoldLinks
@@ -67,7 +76,7 @@ def evaluate(
     indexing: Annotated[
         str, typer.Option(help="Whether the gold's first word is 0 or 1; auto looks.")
     ] = "auto",
-    beam: Annotated[int | None, typer.Option(help="Beam width; default: the recipe's.")] = None,
+    beam: Beam = None,
     by_length: Annotated[
         bool, typer.Option("--by-length", help="Scores by source length.")
     ] = False,
@@ -83,12 +92,10 @@ def evaluate(
         Path | None, typer.Option("--output", help="Write the run's translations to this file.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as one JSON object.")] = False,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="best, last, average or a step; default: the run's choice.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16, float16 or auto.")] = "float32",
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    precision: Precision = "float32",
 ) -> None:
     """Score translations: BLEU, chrF and TER with intervals, faults, worst and best sentences.
 
@@ -126,7 +133,7 @@ def evaluate(
         texts = _texts_of_files(files, gold, indexing)
     else:
         chosen = {"device": device, "precision": precision, "checkpoint": checkpoint}
-        _use_threads(threads)
+        use_threads(threads)
         texts = _texts_of_runs(run, against, (data, source, target), beam, gold, indexing, chosen)
     if output is not None:
         _write_outputs(output, texts.outputs)
@@ -134,7 +141,8 @@ def evaluate(
     if run is not None and data is None:
         from heedful.runs.summary import record_scores
 
-        record_scores(run, report.scores, checkpoint=checkpoint, beam=beam, precision=precision)
+        made = {key: texts.facts[key] for key in ("checkpoint", "beam", "precision")}
+        record_scores(run, report.scores, made)
 
 
 def register(app: typer.Typer) -> None:
@@ -171,7 +179,7 @@ def _settings(
     sentences: int,
 ) -> "ReportSettings":
     from heedful.evaluation.report import ReportSettings
-    from heedful.evaluation.statistics import METRICS
+    from heedful.evaluation.statistics import METRICS, check_tokeniser
 
     names = [name.strip().lower() for name in metrics.split(",") if name.strip()]
     unknown = [name for name in names if name not in METRICS]
@@ -179,6 +187,8 @@ def _settings(
         raise UserError(f"--metrics {metrics}: use some of {','.join(METRICS)}")
     if run is not None and tokenise is None:
         tokenise = _open(run).recipe.evaluation.tokenise
+    if "bleu" in names or by_length or sentences:
+        check_tokeniser(tokenise or "13a")  # now, and not after all is translated
     return ReportSettings(
         metrics=tuple(name for name in METRICS if name in names),
         tokenise=tokenise or "13a",
@@ -188,16 +198,6 @@ def _settings(
         by_length=by_length,
         sentences=sentences,
     )
-
-
-def _use_threads(threads: int | None) -> None:
-    if threads is None:
-        return
-    if threads < 1:
-        raise UserError(f"--threads {threads}: at least 1 is needed")
-    import torch
-
-    torch.set_num_threads(threads)
 
 
 def _open(run: Path) -> "Run":
@@ -237,8 +237,6 @@ def _texts_of_runs(
     chosen: dict[str, Any],
 ) -> _Texts:
     from heedful.basics.progress import progress
-    from heedful.basics.settings import check
-    from heedful.decoding import SearchOptions
     from heedful.runs import load_translator
 
     pairs = _test_pairs(_open(run), *corpus)
@@ -247,21 +245,26 @@ def _texts_of_runs(
     # The gold is read first: a mistake in it should not cost the time of translating.
     right = None if gold is None else _read_gold(gold, indexing, sources, references)
     found: list[list[str]] = []
+    used: list[dict[str, Any]] = []
     alignment = None
-    facts: dict[str, Any] = {"data": corpus[0] or "test set of the run"}
     for path in [run] if against is None else [run, against]:
-        recipe = _open(path).recipe.evaluation
-        width = recipe.beam if beam is None else beam
-        search = {"beam": width, "length_penalty": recipe.length_penalty}
-        options = check(SearchOptions, search, "heedful evaluate")
+        options = search_of(path, beam, "heedful evaluate")
+        point = _open(path).chosen(chosen["checkpoint"]).path.name
         translator = load_translator([path], **chosen)
         with progress(f"translating with {path}", len(sources), "sentences") as advance:
             translations = translator.translate(sources, options=options, advance=advance)
         found.append([translation.text for translation in translations])
-        if len(found) == 1:
-            facts |= {"beam": options.beam, "length_penalty": options.length_penalty, **chosen}
-            if right is not None:
-                alignment = _score_references(translator, sources, references, right)
+        used.append(
+            {
+                "checkpoint": point,
+                "beam": options.beam,
+                "length_penalty": options.length_penalty,
+                "device": translator.device.type,
+                "precision": translator.precision,
+            }
+        )
+        if len(found) == 1 and right is not None:
+            alignment = _score_references(translator, sources, references, right)
     return _Texts(
         system=str(run),
         outputs=found[0],
@@ -270,7 +273,11 @@ def _texts_of_runs(
         against=None if against is None else str(against),
         against_outputs=found[1] if against is not None else None,
         alignment=alignment,
-        facts=facts,
+        facts={
+            "data": corpus[0] or "test set of the run",
+            **used[0],
+            **({} if against is None else {"against_used": used[1]}),
+        },
     )
 
 

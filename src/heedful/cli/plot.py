@@ -6,6 +6,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.cli.options import (
+    Beam,
+    Checkpoint,
+    Device,
+    Precision,
+    Threads,
+    search_of,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from heedful.decoding import SearchOptions
@@ -35,13 +44,11 @@ def plot(
         str | None, typer.Option("--map", help="Any attention module, by name; '?' names them all.")
     ] = None,
     curves: Annotated[bool, typer.Option("--curves", help="The training curves.")] = False,
-    beam: Annotated[int | None, typer.Option(help="Beam width; default: the recipe's.")] = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="best, last, average or a step; default: the run's choice.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16, float16 or auto.")] = "float32",
+    beam: Beam = None,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    precision: Precision = "float32",
 ) -> None:
     """Draw the alignment of a sentence and its translation, a layer's heads, or training curves.
 
@@ -66,20 +73,10 @@ def plot(
         raise UserError('nothing to draw: give a sentence in quotes ("…"), or --curves')
     if not sentence.strip():
         raise UserError("the sentence is empty; give a text to look at")
-    if threads is not None and threads < 1:
-        raise UserError(f"--threads {threads}: at least 1 is needed")
-    import torch
+    from heedful.runs import load_translator
 
-    from heedful.basics.settings import check
-    from heedful.decoding import SearchOptions
-    from heedful.runs import load_translator, open_run
-
-    if threads is not None:
-        torch.set_num_threads(threads)
-    recipe = open_run(run).recipe.evaluation
-    width = recipe.beam if beam is None else beam
-    given = {"beam": width, "length_penalty": recipe.length_penalty}
-    search = check(SearchOptions, given, "heedful plot")
+    use_threads(threads)
+    search = search_of(run, beam, "heedful plot")
     translator = load_translator([run], device=device, precision=precision, checkpoint=checkpoint)
     if tokens or heads or layer is not None or name is not None:
         _plot_tokens(translator, sentence, target, output, search, (heads, layer, name))

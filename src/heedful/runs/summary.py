@@ -32,6 +32,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in build_run_model(run).parameters()),
         "vocabulary": facts["vocabulary"],
         "data": facts["data"],
+        "started_from": facts.get("started_from"),
         "made_with": facts["made_with"],
         "step": checkpoints[-1].step if checkpoints else 0,
         "max_steps": recipe.training.max_steps,
@@ -63,6 +64,7 @@ def describe_run(summary: dict[str, Any]) -> str:
             "trained on",
             f"{data['train_pairs']:,} pairs" + (f"; left out: {left_out}" if left_out else ""),
         ),
+        *_started(summary["started_from"]),
         ("held out", f"{data['validation_pairs']:,} validation, {data['test_pairs']:,} test pairs"),
         (
             "trained",
@@ -82,7 +84,11 @@ def describe_run(summary: dict[str, Any]) -> str:
         ),
     ]
     lines += [("scored", _score_line(score)) for score in summary["scores"]]
-    return "\n".join(f"{name:<12}{text}" for name, text in lines)
+    return "\n".join(f"{name:<14}{text}" for name, text in lines)
+
+
+def _started(start: dict[str, Any] | None) -> list[tuple[str, str]]:
+    return [] if start is None else [("started from", f"{start['run']}, {start['checkpoint']}")]
 
 
 def _last_training(run: Run) -> dict[str, Any]:
@@ -95,28 +101,17 @@ def _last_training(run: Run) -> dict[str, Any]:
     return last
 
 
-def record_scores(
-    path: Path,
-    scores: Sequence[Score],
-    *,
-    checkpoint: str | None,
-    beam: int | None,
-    precision: str,
-) -> None:
+def record_scores(path: Path, scores: Sequence[Score], how: dict[str, Any]) -> None:
     """Keep what the run scored on its own test set; equal scorings are kept once.
 
     Args:
         path: the run's folder.
         scores: of the test set's translations.
-        checkpoint: the one asked for, or None for the run's choice.
-        beam: the one asked for, or None for the recipe's.
-        precision: that translated.
+        how: the checkpoint, beam and precision that translated.
     """
     run = open_run(path)
     made = {
-        "checkpoint": run.chosen(checkpoint).path.name,
-        "beam": beam or run.recipe.evaluation.beam,
-        "precision": precision,
+        **how,
         "scores": {
             score.name: {
                 "value": score.value,

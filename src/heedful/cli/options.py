@@ -1,0 +1,51 @@
+"""Options that several commands have, and what they mean."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.basics.errors import UserError
+
+if TYPE_CHECKING:
+    from heedful.decoding import SearchOptions
+
+Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; default: the recipe's.")]
+Checkpoint = Annotated[
+    str | None,
+    typer.Option("--checkpoint", help="best, last, average or a step; default: the run's choice."),
+]
+Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads.")]
+Precision = Annotated[str, typer.Option("--precision", help="float32, bfloat16, float16 or auto.")]
+
+
+def use_threads(threads: int | None) -> None:
+    """Compute on so many threads; on PyTorch's choice if None.
+
+    Raises:
+        UserError: there are to be none.
+    """
+    if threads is None:
+        return
+    if threads < 1:
+        raise UserError(f"--threads {threads}: at least 1 is needed")
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def search_of(run: Path, beam: int | None, where: str) -> "SearchOptions":
+    """The search of a run's recipe, with another beam where one is given.
+
+    Raises:
+        UserError: the folder is no run, or the beam is out of range.
+    """
+    from heedful.basics.settings import check
+    from heedful.decoding import SearchOptions
+    from heedful.runs import open_run
+
+    recipe = open_run(run).recipe.evaluation
+    width = recipe.beam if beam is None else beam
+    given = {"beam": width, "length_penalty": recipe.length_penalty}
+    return check(SearchOptions, given, where)
