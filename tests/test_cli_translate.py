@@ -197,12 +197,40 @@ def test_documents_come_back_filled(run: Path, tmp_path: Path) -> None:
     assert f"<seg>{translated[1]}</seg>" in memory
     with pytest.raises(UserError, match="are for text"):
         call(run, tmp_path / "m.po", "--json")
+    # A pipe is not looked at, but is no text either: the choice is the user's.
+    assert call(run, "--format", "po", given=CATALOGUE.encode())[0].decode() == filled
+    packed = gzip.compress(MEMORY.encode())
+    assert call(run, "-", "--format", "tmx", given=packed)[0].decode() == memory
+    for kind, text in (("PO", CATALOGUE), ("TMX", MEMORY)):
+        with pytest.raises(UserError, match=f"standard input looks like {kind}: --format"):
+            call(run, given=text.encode())
+        lines = call(run, "--format", "lines", given=text.encode())[0]
+        assert lines.count(b"\n") == text.count("\n")
+    assert call(run, given=b"<?xml version='1.0'?><html/>\n")[0].count(b"\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["filled.po", "m.po", "m.tmx"]
+
+
+def test_the_first_column_of_tsv_is_translated(run: Path, text: Path, tmp_path: Path) -> None:
+    expected, _ = call(run, text)
+    rows = "".join(f"{line}\tx\ty\n" if line else "\n" for line in LINES)
+    for name in ("pairs.tsv", "PAIRS.TSV.gz", "pairs.txt"):
+        content = gzip.compress(rows.encode()) if name.endswith("gz") else rows.encode()
+        (tmp_path / name).write_bytes(content)
+        options = ["--format", "tsv"] if name == "pairs.txt" else []
+        out, said = call(run, tmp_path / name, *options)
+        assert out == expected
+        assert "the first column is translated; 4 lines have more, left out" in said
+    out, said = call(run, tmp_path / "pairs.tsv", "--format", "lines", "--json")
+    assert json.loads(out.splitlines()[0])["source"] == "one red dog\tx\ty"
+    assert said == ""
+    assert call(run, "--format", "tsv", given=rows.encode())[0] == expected
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (["--seed", 3], "--seed is for sampling"),
+        (["--sample", "--beam", 3], "leave one of them out"),
         (["--beam", 3, "--nbest", 4], "beam of at least 4"),
         (["--beam", 0], "'beam' = 0"),
         (["--temperature", 0.5], "for sampling"),

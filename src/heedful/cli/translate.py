@@ -1,15 +1,29 @@
 """``heedful translate``: text, or a document with empty targets, through one or several runs."""
 
 from contextlib import AbstractContextManager, nullcontext
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.cli.options import Checkpoint, Device, Precision, Threads, use_threads
 
 if TYPE_CHECKING:
-    from heedful.inference.translator import Advance
+    from heedful.data.documents import Document
+    from heedful.inference.translator import Advance, Translator
+
+
+class Format(StrEnum):
+    """What the input is."""
+
+    AUTO = "auto"
+    LINES = "lines"
+    TSV = "tsv"
+    PO = "po"
+    XLIFF = "xliff"
+    TMX = "tmx"
 
 
 def translate(
@@ -18,10 +32,18 @@ def translate(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Text, one sentence a line; or a PO, XLIFF or TMX file, whose empty targets are "
-            "filled. Plain or gzip; - or nothing is standard input.",
+            help="Text, one sentence a line; TSV, whose first column is translated; or a PO, XLIFF "
+            "or TMX file, whose empty targets are filled. Plain or gzip; - or nothing is standard "
+            "input.",
         ),
     ] = "-",
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="What the input is; auto looks, but takes standard input for lines of text.",
+        ),
+    ] = Format.AUTO,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
     ] = None,
@@ -58,12 +80,10 @@ def translate(
     target: Annotated[
         str | None, typer.Option("--to", help="Target language in a document.")
     ] = None,
-    checkpoint: Annotated[
-        str | None, typer.Option(help="best, last, average or a step; default: the run's choice.")
-    ] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    threads: Annotated[int | None, typer.Option(help="Processor threads.")] = None,
-    precision: Annotated[str, typer.Option(help="float32, bfloat16, float16 or auto.")] = "float32",
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    precision: Precision = "float32",
 ) -> None:
     """Translate: N lines in, N lines out, in their order; empty lines stay empty.
 
@@ -74,6 +94,8 @@ def translate(
         heedful translate runs/en-de input.txt --output output.txt --alignments links.txt
 
         heedful translate runs/en-de messages.po --output messages.de.po
+
+        heedful translate runs/en-de --format po < messages.po > messages.de.po
     """
     from heedful.basics.settings import check
     from heedful.decoding import SearchOptions
@@ -89,6 +111,10 @@ def translate(
         "top_p": top_p,
         "seed": seed,
     }
+    if not sample and seed is not None:
+        raise UserError("--seed is for sampling; add --sample, or leave it out")
+    if sample and beam is not None:
+        raise UserError("--sample draws and --beam searches; leave one of them out")
     given = {name: value for name, value in given.items() if value is not None}
     check(SearchOptions, {"beam": max(nbest or 1, 1), **given}, "search options")
     line_format = LineFormat(json=json or (nbest or 1) > 1, scores=scores)
@@ -98,14 +124,16 @@ def translate(
         check_output(path)
     if output is not None and alignments is not None and output == alignments:
         raise UserError(f"--output and --alignments are both {output}; give two files")
+    use_threads(threads)
     _run(
         [run, *(ensemble or [])],
         file,
+        form,
         output,
         alignments,
         line_format,
         given,
-        {"device": device, "precision": precision, "checkpoint": checkpoint, "threads": threads},
+        {"device": device, "precision": precision, "checkpoint": checkpoint},
         (source, target),
     )
 
@@ -118,6 +146,7 @@ def register(app: typer.Typer) -> None:
 def _run(
     runs: list[Path],
     file: str,
+    form: Format,
     output: Path | None,
     alignments: Path | None,
     line_format: Any,
@@ -125,30 +154,19 @@ def _run(
     chosen: dict[str, Any],
     languages: tuple[str | None, str | None],
 ) -> None:
-    import torch
-
     from heedful.basics.settings import check
-    from heedful.data.documents import open_document
     from heedful.decoding import SearchOptions
     from heedful.inference.files import count_lines, translate_document, translate_lines
+    from heedful.inference.reading import is_tsv
     from heedful.runs import load_translator
 
-    threads = chosen.pop("threads")
-    if threads is not None:
-        if threads < 1:
-            raise UserError(f"--threads {threads}: at least 1 is needed")
-        torch.set_num_threads(threads)
     translator = load_translator(runs, **chosen)
     usual = translator.options.model_dump()
     usual["beam"] = max(usual["beam"], given.get("nbest", 1))
     options = check(SearchOptions, {**usual, **given}, "search options")
-    document = None
-    if not Path(file).is_fifo():  # what is read from a pipe to look at it cannot be read again
-        document = open_document(
-            file,
-            source=languages[0] or translator.source_language,
-            target=languages[1] or translator.target_language,
-        )
+    # What is read from a pipe to look at it cannot be read again.
+    pipe = file == "-" or Path(file).is_fifo()
+    document = _document(file, form, pipe, languages, translator)
     if document is not None:
         if line_format.json or line_format.scores or alignments is not None:
             raise UserError(
@@ -165,9 +183,32 @@ def _run(
             output,
             options=options,
             line_format=line_format,
+            tsv=form is Format.TSV or (form is Format.AUTO and is_tsv(file)),
+            wary=form is Format.AUTO and pipe,
             alignments=alignments,
             advance=advance,
         )
+
+
+def _document(
+    file: str,
+    form: Format,
+    pipe: bool,
+    languages: tuple[str | None, str | None],
+    translator: "Translator",
+) -> "Document | None":
+    from heedful.data.documents import open_document
+    from heedful.data.readers.kinds import Kind
+
+    kind = {Format.PO: Kind.PO, Format.XLIFF: Kind.XLIFF, Format.TMX: Kind.TMX}.get(form)
+    if kind is None and (pipe or form is not Format.AUTO):
+        return None
+    return open_document(
+        file,
+        source=languages[0] or translator.source_language,
+        target=languages[1] or translator.target_language,
+        kind=kind,
+    )
 
 
 def _bar(

@@ -20,6 +20,7 @@ from heedful.data.documents import Document
 from heedful.data.readers import read_line_blocks
 from heedful.data.readers.opening import STANDARD_INPUT
 from heedful.decoding import SearchOptions
+from heedful.inference.reading import source_blocks
 from heedful.inference.translation import Translation
 from heedful.inference.translator import Advance, Translator
 from heedful.inference.windows import windows
@@ -46,6 +47,8 @@ def translate_lines(
     *,
     options: SearchOptions,
     line_format: LineFormat,
+    tsv: bool = False,
+    wary: bool = False,
     alignments: Path | None = None,
     advance: Advance | None = None,
 ) -> None:
@@ -58,6 +61,8 @@ def translate_lines(
             whenever no further input waits.
         options: how to search.
         line_format: what a line of output holds.
+        tsv: translate the first column; the others are left out, and counted in a notice.
+        wary: stop at a PO, XLIFF or TMX file.
         alignments: a file for the word alignments in Pharaoh form, one line an input.
         advance: told about progress.
 
@@ -65,7 +70,7 @@ def translate_lines(
         UserError: the input cannot be read or the output cannot be written.
     """
     wanted = alignments is not None or (line_format.json and can_align(translator))
-    blocks = windows(read_line_blocks(path), more_waits=_more_waits(path))
+    blocks = windows(source_blocks(path, tsv=tsv, wary=wary), more_waits=_more_waits(path))
     found = translator.translate_windows(
         blocks, options=options, alignments=wanted, advance=advance
     )

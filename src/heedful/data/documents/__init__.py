@@ -22,29 +22,33 @@ def open_document(
     source: str | None = None,
     target: str | None = None,
     encoding: str | None = None,
+    kind: Kind | None = None,
 ) -> Document | None:
-    """The PO, XLIFF or TMX file at ``path``, or None where it is plain text (or standard input).
+    """The PO, XLIFF or TMX file at ``path``, or None where it is plain text.
 
     Args:
-        path: the file, plain or gzip; its kind is found by content.
+        path: the file, plain or gzip. Standard input (``-``) is plain text unless ``kind`` is
+            said: a pipe cannot be looked at without reading it.
         source: the language to translate from, which the file must have (``en`` takes ``en-US``).
         target: the language to translate into; TMX needs both.
         encoding: the text's encoding, where the file itself does not say it.
+        kind: of file; found by content if None.
 
     Raises:
         UserError: the file is missing, broken, or in other languages.
     """
-    if str(path) == STANDARD_INPUT:
+    if kind is None and str(path) == STANDARD_INPUT:
         return None
     with open_input(path) as file:
-        kind = find_kind(file.head(), file.name, encoding)
+        name = file.name
+        kind = kind or find_kind(file.head(), name, encoding)
         if kind is Kind.TEXT:
             return None
         data = b"".join(file.chunks())
     if kind is Kind.PO:
-        return PoDocument(data, str(path), source, target, encoding)
+        return PoDocument(data, name, source, target, encoding)
     if kind is Kind.XLIFF:
-        return XliffDocument(data, str(path), source, target, encoding)
+        return XliffDocument(data, name, source, target, encoding)
     if source is None or target is None:
-        raise UserError(f"{path} is TMX: give the languages to translate from and into")
-    return TmxDocument(data, str(path), source, target, encoding)
+        raise UserError(f"{name} is TMX: give the languages to translate from and into")
+    return TmxDocument(data, name, source, target, encoding)

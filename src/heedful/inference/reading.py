@@ -1,0 +1,53 @@
+"""Lines to translate, from text, from TSV, and from pipes that should have held text."""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.data.readers import read_line_blocks
+from heedful.data.readers.kinds import Kind, find_kind
+from heedful.data.readers.opening import STANDARD_INPUT
+
+
+def is_tsv(path: str) -> bool:
+    """Whether a file's name says that its lines are ``source TAB target``."""
+    return path.casefold().removesuffix(".gz").endswith(".tsv")
+
+
+def source_blocks(path: str, *, tsv: bool = False, wary: bool = False) -> Iterator[list[str]]:
+    """The lines of a text file, or of standard input (``-``), as they come; as many as it has.
+
+    Args:
+        path: UTF-8 text, plain or gzip.
+        tsv: take what stands before a line's first TAB; lines with more are counted in a notice.
+        wary: stop at a PO, XLIFF or TMX file, which nobody has looked at before.
+
+    Raises:
+        UserError: the input cannot be read, or is such a file.
+    """
+    name = "standard input" if path == STANDARD_INPUT else path
+    more = 0
+    for block in read_line_blocks(path):
+        if wary:
+            _require_text(block, name)
+            wary = False
+        if tsv:
+            more += sum("\t" in line for line in block)
+            block = [line.partition("\t")[0] for line in block]
+        yield block
+    if more:
+        notice(f"{name}: the first column is translated; {more:,} lines have more, left out")
+
+
+def _require_text(block: list[str], name: str) -> None:
+    kind = Kind.TEXT
+    with contextlib.suppress(UserError):  # XML of a kind that is not read: lines, like any other
+        kind = find_kind("\n".join(block).encode("utf-8", "replace"), Path(name).name)
+    if kind is not Kind.TEXT:
+        option = kind.value.lower()
+        raise UserError(
+            f"{name} looks like {kind.value}: --format {option} fills it as a document, "
+            "--format lines translates it line by line"
+        )
