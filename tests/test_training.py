@@ -20,6 +20,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.locking import locked
 from heedful.runs import open_run
 from heedful.runs.building import build_run_model, build_task
+from heedful.runs.summary import describe_run, summarise_run
 from heedful.training.commands import train_from_command
 from heedful.training.loop import Loop
 from heedful.training.report import Report
@@ -280,6 +281,7 @@ def test_a_run_keeps_what_it_was_started_from(
     chosen = open_run(first).chosen()
     known = json.loads((second / "run.json").read_text())["started_from"]
     assert (known["run"], known["checkpoint"]) == (str(first), chosen.path.name)
+    assert f"started from  {first}, {chosen.path.name}" in describe_run(summarise_run(second))
     begun, expected = load_file(second / "start" / "model.safetensors"), chosen.weights()
     assert all(torch.equal(begun[name], expected[name]) for name in expected)
     ended = load_file(second / "checkpoints" / "step-00000003" / "model.safetensors")

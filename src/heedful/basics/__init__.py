@@ -1,1 +1,1 @@
-"""What every room may use: the user's errors, files written whole, notices, progress, settings."""
+"""What every room may use: the user's errors, whole files, locks, notices, progress, settings."""

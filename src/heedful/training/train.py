@@ -52,7 +52,8 @@ def train(
         recipe: a TOML file, a checked recipe, or its tables.
         out: the run's folder; made, or gone on with.
         data: the folder where relative data paths start.
-        start_from: a run whose weights and vocabulary a new run starts with.
+        start_from: a run whose weights and vocabulary a new run starts with; one that goes on
+            remembers it.
 
     Returns:
         True when training has ended, False when it was interrupted (the same call goes on).
