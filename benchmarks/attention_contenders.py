@@ -165,8 +165,9 @@ def _plain(formula: Callable[..., Tensor], *, compiling: bool) -> Callable[[Case
 
 def _same_width(case: Case) -> Ready:
     query, key, value, _ = _additive(case)
-    compute = F.scaled_dot_product_attention
-    return Ready(lambda: compute(query, key, value), [query, key, value])
+    # The fused kernel is for four dimensions; with three, PyTorch takes its plain formula.
+    four = [part.unsqueeze(1) for part in (query, key, value)]
+    return Ready(lambda: F.scaled_dot_product_attention(*four).squeeze(1), [query, key, value])
 
 
 # The dot family.

@@ -4,7 +4,7 @@ Shapes: Q queries, K keys, dq, dk, dv widths; ``..`` is any number of leading di
 """
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -22,19 +22,21 @@ from heedful.attention.scores.base import require_same_width
 _HALVES = (torch.bfloat16, torch.float16)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Mechanism:
     """The parts that make one attention: how to compare, to normalize, and what places do."""
 
-    score: Score = field(default_factory=ScaledDot)
-    normalize: Normalizer = field(default_factory=Softmax)
+    score: Score
+    normalize: Normalizer
     positions: RelativePositions | None = None
 
-    def __post_init__(self) -> None:
+    def check(self) -> "Mechanism":
+        """Itself; a TypeError where a part is of another kind."""
         check_part("score", self.score, Score)
         check_part("normalize", self.normalize, Normalizer)
         if self.positions is not None:
             check_part("positions", self.positions, RelativePositions)
+        return self
 
     def fused_scale(self, width: int) -> float | None:
         """The factor on a dot product of ``width`` numbers, if the fused kernels know all this."""
@@ -50,7 +52,7 @@ class Mechanism:
         return self.score.project_key(key)
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Asked:
     """Queries that went through the score's projection, and where they stand."""
 
@@ -192,7 +194,7 @@ def attention_weights(
     return projected_weights(mechanism, asked, mechanism.remember(key), mask)[0]
 
 
-_PLAIN = Mechanism()
+_PLAIN = Mechanism(ScaledDot(), Softmax())
 
 
 def _mechanism(
@@ -204,7 +206,7 @@ def _mechanism(
         _PLAIN.score if score is None else score,
         _PLAIN.normalize if normalize is None else normalize,
         positions,
-    )
+    ).check()
 
 
 def attend_projected(
@@ -250,19 +252,18 @@ def _fused(
     """By the kernels for dot products: nothing of size ``[.., Q, K]`` but a mask or a bias."""
     query, keys = asked.projected, key.shape[-2]
     require_same_width(query, key)
-    softmax_scale = mechanism.normalize.softmax_scale() or 1.0
-    if isinstance(mask, Tensor) and mask.is_floating_point() and softmax_scale != 1.0:
-        mask = mask * softmax_scale
     grid = None if mask is None else asked.grid(key)
-    if mechanism.positions is not None:
-        dot_scale = mechanism.score.dot_scale(query.shape[-1]) or 1.0
-        placed = mechanism.positions.bias(query, keys, asked.key_places(keys), dot_scale)
-        if placed is not None:
-            placed = placed * softmax_scale
-            allowed, bias = split_mask(mask, grid) if grid is not None else (None, None)
-            bias = placed if bias is None else bias + placed
-            mask = added_form(allowed, bias, query.dtype)
-            grid = asked.grid(key)
+    softmax_scale = mechanism.normalize.softmax_scale() or 1.0
+    adds = isinstance(mask, Tensor) and mask.is_floating_point()
+    if mechanism.positions is not None or (adds and softmax_scale != 1.0):
+        grid = asked.grid(key)
+        allowed, bias = split_mask(mask, grid)
+        if mechanism.positions is not None:
+            dot_scale = mechanism.score.dot_scale(query.shape[-1]) or 1.0
+            placed = mechanism.positions.bias(query, keys, asked.key_places(keys), dot_scale)
+            bias = placed if bias is None else bias if placed is None else bias + placed
+        if bias is not None:
+            mask = added_form(allowed, bias * softmax_scale, query.dtype)
     return dot_context(query, key, value, mask, grid, scale=scale, dropout=dropout)
 
 

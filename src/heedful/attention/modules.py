@@ -50,7 +50,7 @@ class Attentive(Watchable):
             ScaledDot() if score is None else score,
             Softmax() if normalize is None else normalize,
             positions,
-        )
+        ).check()
         self.score, self.normalize, self.positions = parts.score, parts.normalize, parts.positions
         self.dropout = dropout
 
@@ -60,12 +60,19 @@ class Attentive(Watchable):
         return Mechanism(self.score, self.normalize, self.positions)
 
     def _context(
-        self, asked: Asked, memory: Memory, mask: Mask | Tensor | None, *, heads: bool
+        self,
+        parts: Mechanism,
+        asked: Asked,
+        memory: Memory,
+        mask: Mask | Tensor | None,
+        *,
+        heads: bool,
     ) -> Tensor:
         """The context ``[.., Q, dv]``; watched, the weights are shown as ``[B, H, Q, K]``."""
-        parts = self.mechanism
         dropout = self.dropout if self.training else 0.0
         key, value = memory
+        if not self._watchers:
+            return attend_projected(parts, asked, key, value, mask, dropout)
         if self.watched:
             weights, log_probability = projected_weights(parts, asked, key, mask)
             if not heads and log_probability is not None:
@@ -145,8 +152,9 @@ class Attention(Attentive):
 
         ``first`` is the position of the first query; see :func:`heedful.attention.attend`.
         """
-        asked = Asked.project(self.mechanism, query, memory.key.shape[-2], first)
-        return self._context(asked, memory, mask, heads=False)
+        parts = self.mechanism
+        asked = Asked.project(parts, query, memory.key.shape[-2], first)
+        return self._context(parts, asked, memory, mask, heads=False)
 
     def forward(
         self,
@@ -157,5 +165,8 @@ class Attention(Attentive):
         first: int | None = None,
     ) -> Tensor:
         """The context ``[.., Q, dv]``; shapes and errors as in :func:`heedful.attention.attend`."""
-        check_inputs(query=query, key=key, value=key if value is None else value)
-        return self.read(query, self.remember(key, value), mask, first)
+        value = key if value is None else value
+        check_inputs(query=query, key=key, value=value)
+        parts = self.mechanism
+        asked = Asked.project(parts, query, key.shape[-2], first)
+        return self._context(parts, asked, Memory(parts.remember(key), value), mask, heads=False)

@@ -149,10 +149,11 @@ class MultiHeadAttention(Attentive):
             first: position of the first query; see :func:`heedful.attention.attend`.
         """
         queries = self._split(self.query_projection(query))
-        asked = Asked.project(self.mechanism, queries, memory.key.shape[-2], first)
+        parts = self.mechanism
+        asked = Asked.project(parts, queries, memory.key.shape[-2], first)
         if isinstance(mask, Tensor) and mask.dim() == queries.dim() - 1:
             mask = mask.unsqueeze(-3)
-        context = self._context(asked, self._for_all_heads(memory), mask, heads=True)
+        context = self._context(parts, asked, self._for_all_heads(memory), mask, heads=True)
         if self.aggregate == "mean":
             return context.mean(-3)
         joined = context.transpose(-3, -2).flatten(-2)  # [B, Q, H·D]

@@ -42,12 +42,23 @@ static inline lanes inverse(lanes x) {
 #endif
 }
 
+/* x, or 1e37 where it is more; what is not a number stays none. */
+static inline lanes smaller(lanes x) {
+    const lanes most = (lanes){0} + 1e37f;
+#if defined(__AVX512F__)
+    return (lanes)_mm512_min_ps((__m512)most, (__m512)x);
+#elif defined(__AVX__)
+    return (lanes)_mm256_min_ps((__m256)most, (__m256)x);
+#else
+    const ints less = x <= most, none = x != x;
+    return (lanes)(((less | none) & (ints)x) | (~(less | none) & (ints)most));
+#endif
+}
+
 /* r = 1 / (1 + e^a e^b). The product of two representable numbers may overflow: beyond 1e37 r is
  * zero to rounding either way. */
 static inline lanes reciprocal(lanes ea, lanes eb) {
-    const lanes x = 1.0f + ea * eb, most = (lanes){0} + 1e37f;
-    const ints small = x < most;
-    return inverse((lanes)((small & (ints)x) | (~small & (ints)most)));
+    return inverse(smaller(1.0f + ea * eb));
 }
 
 static inline float total(lanes x) {

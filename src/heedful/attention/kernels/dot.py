@@ -42,10 +42,7 @@ def dot_context(
         dropout: share of the weights set to zero.
     """
     kernel = functools.partial(
-        F.scaled_dot_product_attention,
-        dropout_p=dropout,
-        scale=scale,
-        enable_gqa=_is_grouped(query, key),
+        _fused, dropout_p=dropout, scale=scale, enable_gqa=_is_grouped(query, key)
     )
     if mask is None or grid is None:
         return kernel(query, key, value)
@@ -60,6 +57,20 @@ def dot_context(
             return _by_blocks(kernel, query, key, value, mask, grid)
     allowed, bias = split_mask(mask, grid)
     return kernel(query, key, value, attn_mask=added_form(allowed, bias, query.dtype))
+
+
+def _fused(
+    query: Tensor, key: Tensor, value: Tensor, *, attn_mask: Tensor | None = None, **others: Any
+) -> Tensor:
+    """PyTorch's kernel, which is fused for four dimensions only: with fewer, ones go before."""
+    most = max(query.dim(), key.dim(), value.dim())
+    if most > 3:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, **others)
+    query, key, value = (part[(None,) * (4 - part.dim())] for part in (query, key, value))
+    if attn_mask is not None and attn_mask.dim() == 3:
+        attn_mask = attn_mask.unsqueeze(0)
+    context = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, **others)
+    return context[(0,) * (4 - most)]
 
 
 def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

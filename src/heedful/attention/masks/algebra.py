@@ -44,19 +44,35 @@ class Grid:
         self.leading = tuple(shape[:-2])
         self.queries, self.keys = shape[-2], shape[-1]
         self.rows, self.columns, self.first = rows, columns, first
-        index = torch.arange(self.queries, device=device) if rows is None else rows
-        start, stop = columns or (0, self.keys)
-        self.query = (index + (self.keys - self.queries if first is None else first)).unsqueeze(-1)
+        self.device = device
+
+    @property
+    def query(self) -> Tensor:
         """Positions of the queries, ``[q, 1]``."""
-        self.key = torch.arange(start, stop, device=device)
+        rows = self.rows
+        if rows is None:
+            rows = torch.arange(self.queries, device=self.device)
+        first = self.keys - self.queries if self.first is None else self.first
+        return (rows + first).unsqueeze(-1)
+
+    @property
+    def key(self) -> Tensor:
         """Positions of the keys, ``[k]``."""
+        start, stop = self.columns or (0, self.keys)
+        return torch.arange(start, stop, device=self.device)
+
+    @property
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of queries q and keys k asked about."""
+        start, stop = self.columns or (0, self.keys)
+        return self.queries if self.rows is None else len(self.rows), stop - start
 
     def part(self, rows: slice) -> "Grid":
         """The grid of some of the rows."""
-        index = torch.arange(rows.start, rows.stop, device=self.key.device)
+        index = torch.arange(rows.start, rows.stop, device=self.device)
         chosen = index if self.rows is None else self.rows[rows]
         shape = (*self.leading, self.queries, self.keys)
-        return Grid(shape, self.key.device, rows=chosen, columns=self.columns, first=self.first)
+        return Grid(shape, self.device, rows=chosen, columns=self.columns, first=self.first)
 
     def per_entry(self, numbers: Tensor) -> Tensor:
         """Numbers of leading entries, ``[B]`` or more dimensions, as ``[B, 1.., 1, 1]``.
@@ -68,7 +84,7 @@ class Grid:
             return self.per_query(numbers)
         if extra < 0:
             raise self._misfit(numbers.shape, "they must name leading dimensions only")
-        return numbers.to(self.key.device).reshape(*numbers.shape, *[1] * (extra + 2))
+        return numbers.to(self.device).reshape(*numbers.shape, *[1] * (extra + 2))
 
     def per_query(self, numbers: Tensor) -> Tensor:
         """Numbers of queries, ``[.., Q]``, as ``[.., 1.., q, 1]``."""
@@ -84,7 +100,7 @@ class Grid:
 
     def per_pair(self, pairs: Tensor) -> Tensor:
         """What broadcasts to the whole scores, cut to what is asked about."""
-        pairs = pairs.to(self.key.device)
+        pairs = pairs.to(self.device)
         if self.rows is not None and pairs.dim() > 1 and pairs.shape[-2] > 1:
             pairs = pairs[..., self.rows, :]
         if self.columns is not None and pairs.dim() > 0 and pairs.shape[-1] > 1:
@@ -96,7 +112,7 @@ class Grid:
         if extra < 0 or numbers.shape[-1] != length:
             raise self._misfit(numbers.shape, f"one number a {what} ({length}) is expected")
         leading = numbers.shape[:-1]
-        return numbers.to(self.key.device).reshape(*leading, *[1] * extra, length)
+        return numbers.to(self.device).reshape(*leading, *[1] * extra, length)
 
     def _misfit(self, given: Sequence[int], hint: str) -> ValueError:
         whole = [*self.leading, self.queries, self.keys]
@@ -169,7 +185,7 @@ class _Not(Mask):
 def _structure(mask: Mask, grid: Grid) -> Tensor:
     """What a part of an expression says apart from padding; padding alone allows everything."""
     if mask.paddings == (mask,):
-        return torch.ones((), dtype=torch.bool, device=grid.key.device)
+        return torch.ones((), dtype=torch.bool, device=grid.device)
     return mask.rule(grid)
 
 

@@ -18,10 +18,19 @@ class _Point(Grid):
     ) -> None:
         self.leading = tuple(shape[:-2])
         self.queries, self.keys = shape[-2], shape[-1]
-        row, self.key = at
-        self.row = row
-        self.query = row + (self.keys - self.queries if first is None else first)
+        self.row, self.column = at
+        self.device = self.row.device
+        self.first = first
         self.entry = (batch, head)
+
+    @property
+    def query(self) -> Tensor:
+        first = self.keys - self.queries if self.first is None else self.first
+        return self.row + first
+
+    @property
+    def key(self) -> Tensor:
+        return self.column
 
     def per_entry(self, numbers: Tensor) -> Tensor:
         return self._at(numbers)
@@ -30,11 +39,11 @@ class _Point(Grid):
         return self._at(numbers, self.row)
 
     def per_key(self, numbers: Tensor) -> Tensor:
-        return self._at(numbers, self.key)
+        return self._at(numbers, self.column)
 
     def per_pair(self, pairs: Tensor) -> Tensor:
         pairs = pairs.reshape(*[1] * max(0, 4 - pairs.dim()), *pairs.shape)
-        whole = (*self.entry, self.row, self.key)
+        whole = (*self.entry, self.row, self.column)
         return pairs[tuple(i * (n > 1) for i, n in zip(whole, pairs.shape, strict=True))]
 
     def _at(self, numbers: Tensor, *last: Any) -> Tensor:

@@ -58,7 +58,7 @@ def dense_mask(
 
 
 def _require_fit(mask: Tensor, grid: Grid, *, whole: bool) -> None:
-    asked = (grid.queries, grid.keys) if whole else (grid.query.shape[0], grid.key.shape[0])
+    asked = (grid.queries, grid.keys) if whole else grid.sizes
     shape = [*grid.leading, *asked]
     sizes = list(mask.shape)
     fits = len(sizes) <= len(shape) and all(
