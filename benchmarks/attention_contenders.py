@@ -1,4 +1,4 @@
-"""What ``benchmarks/attention.py`` compares, and the worker that computes it as often as asked.
+"""What ``benchmarks/attention.py`` compares.
 
 A contender builds its tensors for a case and gives a function that computes the context, and the
 tensors whose gradients the backward pass makes. Contenders that must agree say so (``like``).
@@ -6,16 +6,9 @@ tensors whose gradients the backward pass makes. Contenders that must agree say 
 Shapes: B batch, H heads, T queries and as many keys, d width of queries, keys and values.
 """
 
-import argparse
 import contextlib
-import ctypes
-import gc
-import sys
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
-from pathlib import Path
-from statistics import median
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
@@ -33,17 +26,14 @@ from heedful.attention import (
     use_kernel,
     watch,
 )
-from heedful.attention.kernels import compiled
 from heedful.attention.kernels.additive import additive_scores
 from heedful.attention.linear import LinearState
 from heedful.attention.scores import Additive, Score
-from workers import serve
 
 HEADS = 8
 TOKENS = 2048  # of a batch of the dot family, where its sequences are short
 STEPS = 1024  # of the recurrent form at most: it is Python, step by step
 WATCHED_ROWS = TOP = 8
-WARM_UP = 64  # T of a contender's first call; enough for what is loaded then to be loaded
 
 
 @dataclass(frozen=True)
@@ -344,7 +334,7 @@ PARTS = {
         "Additive attention",
         {
             OURS: Contender(_ours(None), OURS),
-            "ours, W₁ and W₂ too": Contender(_with_projections, OURS),
+            "ours, W₁ and W₂ too": Contender(_with_projections, OURS, most=4096),
             "ours, PyTorch tiles": Contender(_ours("tiles"), OURS, OURS),
             COMPILED: Contender(_plain(_for_compiling, compiling=True), OURS, OURS, compiles=True),
             EAGER: Contender(_plain(_eager, compiling=False), OURS, OURS),
@@ -401,100 +391,3 @@ PARTS = {
         passes=(False,),
     ),
 }
-
-
-class Bench:
-    """Answers the parent: builds a case, computes it, says how long it took and what it held."""
-
-    def __init__(self, part: Part) -> None:
-        self.part = part
-        self.ready: dict[tuple[str, Case], Ready] = {}
-
-    def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """``contender`` and ``case``; the first time nothing else, then ``calls``."""
-        name, case = request["contender"], Case(**request["case"])
-        try:
-            if "calls" not in request:
-                return self._first(name, case)
-            ready = self.ready[name, case]
-            gc.disable()
-            seconds = [timed(ready, case.backward)[0] for _ in range(request["calls"])]
-            gc.enable()
-            return {"seconds": median(seconds)}
-        except (RuntimeError, MemoryError) as error:  # what torch raises without memory or compiler
-            return {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0]}
-
-    def _first(self, name: str, case: Case) -> dict[str, Any]:
-        """Build and compute once, after a warm-up that is small where nothing is compiled."""
-        contender = self.part.contenders[name]
-        ready = self.ready[name, case] = contender.build(case)
-        small = replace(case, size=min(case.size, WARM_UP))
-        timed(ready if contender.compiles else contender.build(small), case.backward)
-        gc.collect()
-        before = reset_peak()
-        seconds, numbers = timed(ready, case.backward)
-        after = peak_resident()
-        peak = None if before is None or after is None else max(0, after - before)
-        return {"seconds": seconds, "peak": peak, "sample": [sampled(some) for some in numbers]}
-
-
-def timed(ready: Ready, backward: bool) -> tuple[float, list[Tensor]]:
-    """Seconds, and the context with the gradients, if any."""
-    began = time.perf_counter()
-    if not backward:
-        with torch.no_grad():
-            found = [ready.compute()]
-        return time.perf_counter() - began, found
-    context = ready.compute()
-    gradients = torch.autograd.grad(context, ready.leaves, torch.ones_like(context))
-    return time.perf_counter() - began, [context.detach(), *gradients]
-
-
-def sampled(numbers: Tensor) -> list[float]:
-    """Eight of the numbers, and their root mean square."""
-    flat = numbers.flatten()
-    few = flat[:: max(1, len(flat) // 8)][:8].tolist()
-    return [*few, float(flat.square().mean().sqrt())]
-
-
-_STATUS, _REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-
-def reset_peak() -> int | None:
-    """Give freed memory back to the system, and count the highest resident memory from here."""
-    if not _REFERENCES.exists():
-        return None
-    with contextlib.suppress(AttributeError):  # not glibc
-        ctypes.CDLL(None).malloc_trim(0)
-    try:
-        _REFERENCES.write_text("5", encoding="ascii")
-    except OSError:
-        return None
-    return peak_resident()
-
-
-def peak_resident() -> int | None:
-    """Highest resident memory of this process since it was last reset, in bytes."""
-    if not _STATUS.exists():
-        return None
-    status = _STATUS.read_text(encoding="utf-8")
-    return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
-
-def additive_kernel() -> str:
-    """What computes additive scores here."""
-    return "PyTorch tiles" if compiled.library() is None else "C"
-
-
-def main() -> None:
-    """Serve one part."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=list(PARTS))
-    parser.add_argument("--threads", type=int, required=True)
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    serve(Bench(PARTS[options.part]).answer)
-
-
-if __name__ == "__main__":
-    sys.exit(main())

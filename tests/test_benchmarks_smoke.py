@@ -140,11 +140,12 @@ class _Here:
 def attention(benchmark: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Its parts without what compiles for long, one call a round."""
     contenders, attention = benchmark("attention_contenders"), benchmark("attention")
+    worker = benchmark("attention_worker")
     monkeypatch.setattr(attention, "SLICE", 0.0)
     part = contenders.PARTS["A"]
     kept = {name: one for name, one in part.contenders.items() if not one.compiles}
     monkeypatch.setitem(contenders.PARTS, "A", replace(part, contenders=kept))
-    attention.start = lambda letter: _Here(contenders.Bench(contenders.PARTS[letter]))
+    attention.start = lambda letter: _Here(worker.Bench(contenders.PARTS[letter]))
     return attention
 
 
@@ -181,14 +182,14 @@ def test_attention_notices_other_outputs(attention: Any, benchmark: Any) -> None
         attention.check_agreement(part, able)
 
 
-def test_attention_says_whether_targets_are_met(attention: Any) -> None:
+def test_attention_says_whether_targets_are_met(benchmark: Any) -> None:
     def cell(name: str, size: int, ratio: float, peak: int) -> dict[str, Any]:
         case = {"size": size, "mask": "none", "backward": False}
         return {"contender": name, **case, "median": 1.0, "ratio": ratio, "peak": peak}
 
     cells = [cell("torch.compile, plain", 1024, 12.5, 0), cell("SDPA, same width", 1024, 0.25, 0)]
     cells += [cell("ours", 4096, 1.0, 10), cell("ours", 16384, 1.0, 160)]
-    verdicts = attention.additive_targets(cells)
+    verdicts = benchmark("attention_report").additive_targets(cells)
     assert [line.endswith(": met") for line in verdicts] == [True, False, False]
     assert "12.5×" in verdicts[0]
     assert "4.00× the time of SDPA" in verdicts[1]
@@ -196,7 +197,7 @@ def test_attention_says_whether_targets_are_met(attention: Any) -> None:
 
 def test_a_worker_measures_time_and_memory(benchmark: Any) -> None:
     worker = benchmark("workers").Worker
-    script = BENCHMARKS / "attention_contenders.py"
+    script = BENCHMARKS / "attention_worker.py"
     case = {"size": 1024, "width": 64, "mask": "none", "backward": False}
     with worker(Path(sys.executable), script, ["C", "--threads", "1"], 1) as asked:
         request = {"contender": "parallel (the definition)", "case": case}
