@@ -7,6 +7,7 @@ Shapes: B batch, H heads, T queries and as many keys, d width of queries, keys a
 """
 
 import contextlib
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -54,6 +55,8 @@ class Ready:
 
     compute: Callable[[], Tensor]
     leaves: list[Tensor]
+    around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
+    """What is in force meanwhile, backward too."""
 
 
 @dataclass(frozen=True)
@@ -116,12 +119,8 @@ def _ours(kernel: Literal["tiles"] | None) -> Callable[[Case], Ready]:
     def build(case: Case) -> Ready:
         query, key, value, v = given = _additive(case)
         score = Projected(v)
-
-        def compute() -> Tensor:
-            with use_kernel(kernel):
-                return attend(query, key, value, score=score)
-
-        return Ready(compute, given)
+        compute = functools.partial(attend, query, key, value, score=score)
+        return Ready(compute, given, functools.partial(use_kernel, kernel))
 
     return build
 

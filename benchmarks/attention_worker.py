@@ -53,19 +53,21 @@ class Bench:
         seconds, numbers = timed(ready, case.backward)
         after = peak_resident()
         peak = None if before is None or after is None else max(0, after - before)
-        return {"seconds": seconds, "peak": peak, "sample": [sampled(some) for some in numbers]}
+        return {
+            "seconds": seconds,
+            "peak": peak,
+            "sample": [sampled(some.detach()) for some in numbers],
+        }
 
 
 def timed(ready: Ready, backward: bool) -> tuple[float, list[Tensor]]:
     """Seconds, and the context with the gradients, if any."""
     began = time.perf_counter()
-    if not backward:
-        with torch.no_grad():
-            found = [ready.compute()]
-        return time.perf_counter() - began, found
-    context = ready.compute()
-    gradients = torch.autograd.grad(context, ready.leaves, torch.ones_like(context))
-    return time.perf_counter() - began, [context.detach(), *gradients]
+    with ready.around(), torch.set_grad_enabled(backward):
+        found = [ready.compute()]
+        if backward:
+            found += torch.autograd.grad(found[0], ready.leaves, torch.ones_like(found[0]))
+    return time.perf_counter() - began, found
 
 
 def sampled(numbers: Tensor) -> list[float]:
