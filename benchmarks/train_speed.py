@@ -68,6 +68,19 @@ class Trained(Protocol):
         ...
 
 
+class _Recorded(Loop):
+    """The loop; what its records sum up is kept, the last step's included."""
+
+    recorded = (0.0, 0.0, 0.0)
+    """Seconds, tokens and summed loss so far."""
+
+    def _log(self) -> None:
+        progress = self.progress
+        now = (progress.seconds, progress.weight, progress.sums["loss"])
+        self.recorded = tuple(a + b for a, b in zip(self.recorded, now, strict=True))
+        super()._log()
+
+
 class Ours:
     """The product's loop and its own clock: that of the tokens/s which ``heedful train`` shows."""
 
@@ -93,7 +106,7 @@ class Ours:
         )
         self.parameters = sum(p.numel() for p in self.model.parameters())
         self._run = tempfile.TemporaryDirectory()
-        self.loop = Loop(
+        self.loop = _Recorded(
             task,
             TRAINING,
             Path(self._run.name),
@@ -110,10 +123,12 @@ class Ours:
         self.loop.settings = TRAINING.model_copy(
             update={"max_steps": last, "validate_every": 10**9, "checkpoint_every": 10**9}
         )
-        seconds, weight, loss = progress.seconds, progress.weight, progress.sums.get("loss", 0.0)
+        before = self.loop.recorded
         self.loop.run()
-        seconds, weight = progress.seconds - seconds, progress.weight - weight
-        return seconds, weight, (progress.sums["loss"] - loss) / weight
+        seconds, weight, loss = (
+            now - then for now, then in zip(self.loop.recorded, before, strict=True)
+        )
+        return seconds, int(weight), loss / weight
 
 
 class Plain:

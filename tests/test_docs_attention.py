@@ -121,7 +121,7 @@ def test_costs_are_what_is_counted(key: str) -> None:
         pytest.skip("the table's figures are those of the compiled form; there is no C compiler")
     if key == "normalizer-entmax":
         pytest.skip("a second of bisection; counted when the table is made")
-    flop, moved = script("attention").costs_of(key)
+    flop, moved = script("attention_page").costs_of(key)
     assert float(flop) == pytest.approx(float(figure), rel=0.02, abs=1)
     for found, written in zip(moved.split(" · "), line.moved.split(" · "), strict=True):
         assert float(found) == pytest.approx(float(written), rel=0.25, abs=0.6)

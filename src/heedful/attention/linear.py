@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.attention.checking import check_inputs
+from heedful.attention.checking import check_inputs, leading_sizes
 from heedful.attention.feature_maps import EluPlusOne, FeatureMap
 from heedful.attention.masks import Causal, Mask, dense_mask
 from heedful.attention.masks.algebra import Combined, Dense
@@ -348,7 +348,7 @@ def _taken_apart(
 ) -> tuple[bool, Tensor | None]:
     """Whether a mask is causal, and which keys it allows, ``[.., 1, K]``; or None for all."""
     shape = (
-        *torch.broadcast_shapes(query.shape[:-2], key.shape[:-2]),
+        *leading_sizes(query, key),
         query.shape[-2],
         key.shape[-2],
     )

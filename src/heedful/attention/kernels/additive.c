@@ -67,6 +67,8 @@ static inline float total(lanes x) {
     return sum;
 }
 
+#define TILE 8 /* keys whose exponentials and gradients stay in the nearest cache */
+
 struct shape { int64_t n, q, k, d, first_key, last_key; };
 
 /* weighted[n, q, k] = Σ_d v_d (r − ½): near zero the tangent keeps its digits.  D is a multiple of
@@ -103,30 +105,31 @@ static inline float plain(float sum) {
 void heedful_scores(const float *a, const float *ea, const uint8_t *fits_a,
                     const float *b, const float *eb, const uint8_t *fits_b,
                     const float *v, float *out, const struct shape *s) {
-    const int64_t keys = s->last_key - s->first_key;
-    for (int64_t n = 0; n < s->n; n++) {
-        const int64_t from = n * s->k + s->first_key;
-        int all = 1;
-        for (int64_t k = 0; k < keys; k++) all &= fits_b[from + k];
-        for (int64_t q = 0; q < s->q; q++) {
-            const int64_t row = n * s->q + q;
-            float *to = out + row * s->k + s->first_key;
-            if (all && fits_a[row]) {
-                fast_row(ea + row * s->d, eb + from * s->d, v, to, keys, s->d);
-                continue;
-            }
-            for (int64_t k = 0; k < keys; k++) {
-                if (fits_a[row] && fits_b[from + k]) {
-                    fast_row(ea + row * s->d, eb + (from + k) * s->d, v, to + k, 1, s->d);
+    for (int64_t n = 0; n < s->n; n++)
+        for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += TILE) {
+            const int64_t keys = k0 + TILE < s->last_key ? TILE : s->last_key - k0;
+            const int64_t from = n * s->k + k0;
+            int all = 1;
+            for (int64_t k = 0; k < keys; k++) all &= fits_b[from + k];
+            for (int64_t q = 0; q < s->q; q++) {
+                const int64_t row = n * s->q + q;
+                float *to = out + row * s->k + k0;
+                if (all && fits_a[row]) {
+                    fast_row(ea + row * s->d, eb + from * s->d, v, to, keys, s->d);
                     continue;
                 }
-                float sum = 0;
-                for (int64_t i = 0; i < s->d; i++)
-                    sum += v[i] * (plain(a[row * s->d + i] + b[(from + k) * s->d + i]) - 0.5f);
-                to[k] = sum;
+                for (int64_t k = 0; k < keys; k++) {
+                    if (fits_a[row] && fits_b[from + k]) {
+                        fast_row(ea + row * s->d, eb + (from + k) * s->d, v, to + k, 1, s->d);
+                        continue;
+                    }
+                    float sum = 0;
+                    for (int64_t i = 0; i < s->d; i++)
+                        sum += v[i] * (plain(a[row * s->d + i] + b[(from + k) * s->d + i]) - 0.5f);
+                    to[k] = sum;
+                }
             }
         }
-    }
 }
 
 /* For g = ∂L/∂score: da += Σ_k g r(1−r), db += Σ_q g r(1−r), dr += Σ g (r − ½).  A patch of one or two
@@ -178,8 +181,6 @@ static void plain_pair(const float *a, const float *b, float g, float *da, float
         dr[i] += g * (r - 0.5f);
     }
 }
-
-#define TILE 8 /* keys whose exponentials and gradients stay in the nearest cache */
 
 void heedful_gradients(const float *a, const float *ea, const uint8_t *fits_a,
                        const float *b, const float *eb, const uint8_t *fits_b,

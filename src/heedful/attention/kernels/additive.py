@@ -5,11 +5,13 @@ The formula as it is written is :func:`plain_scores`. Beside it, the same withou
 holding ``[Q, K]`` (:mod:`~.rows`).
 """
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from heedful.attention.checking import leading_sizes
 from heedful.attention.kernels.choosing import plainly
 from heedful.attention.kernels.rows import AdditiveRows, dense_entries, rows_of_mask
 from heedful.attention.masks import Grid, Mask
@@ -81,13 +83,12 @@ class _Entries:
     """Leading dimensions made one, and single precision at least."""
 
     def __init__(self, *parts: Tensor) -> None:
-        shapes = (part.shape[:-2] for part in parts)
-        self.leading: torch.Size = torch.broadcast_shapes(*shapes)
+        self.leading = leading_sizes(*parts)
 
     def flat(self, part: Tensor) -> Tensor:
         part = part if part.dtype == torch.float64 else part.float()
         whole = part.expand(*self.leading, *part.shape[-2:])
-        return whole.reshape(self.leading.numel(), *part.shape[-2:]).contiguous()
+        return whole.reshape(math.prod(self.leading), *part.shape[-2:]).contiguous()
 
 
 class _Context(torch.autograd.Function):

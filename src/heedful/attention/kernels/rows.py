@@ -21,7 +21,9 @@ _BLOCK = 1 << 20  # scores of a block of rows
 RowsOf = Callable[[slice], Tensor | None]
 
 
-def dense_entries(mask: Mask | Tensor | None, grid: Grid, leading: torch.Size) -> Tensor | None:
+def dense_entries(
+    mask: Mask | Tensor | None, grid: Grid, leading: tuple[int, ...]
+) -> Tensor | None:
     """Booleans ``[n or 1, q or 1, K or 1]`` of the grid."""
     allowed = split_mask(mask, grid)[0]
     if allowed is None:
@@ -33,7 +35,7 @@ def dense_entries(mask: Mask | Tensor | None, grid: Grid, leading: torch.Size) -
     return allowed.reshape(allowed.shape[:-2].numel(), *allowed.shape[-2:])
 
 
-def rows_of_mask(mask: Mask | Tensor | None, grid: Grid, leading: torch.Size) -> RowsOf:
+def rows_of_mask(mask: Mask | Tensor | None, grid: Grid, leading: tuple[int, ...]) -> RowsOf:
     """Rows → the same of these rows, made when asked for and never whole."""
 
     def rows_of(rows: slice) -> Tensor | None:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.attention.checking import leading_sizes
 from heedful.attention.scores.base import Score, require_same_width
 
 _BLOCK = 2**20
@@ -26,7 +27,7 @@ def _squared_distances(query: Tensor, key: Tensor) -> Tensor:
 
 @_squared_distances.register_fake
 def _(query: Tensor, key: Tensor) -> Tensor:
-    leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    leading = leading_sizes(query, key)
     return query.new_empty(*leading, query.shape[-2], key.shape[-2])
 
 

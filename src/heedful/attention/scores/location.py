@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from heedful.attention.checking import leading_sizes
 from heedful.attention.scores.base import Score, require_width
 
 
@@ -51,5 +52,5 @@ class Location(Score):
             )
         # Only the rows in use, rather than all of W_a q: most inputs are shorter than the longest.
         scores = F.linear(query, self.weight[:keys].to(query.dtype))
-        leading = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        leading = leading_sizes(query, key)
         return scores.expand(*leading, *scores.shape[-2:])

@@ -1,7 +1,7 @@
 """Makes the pictures of docs/attention.md, and measures its figures into the page.
 
-python docs/scripts/attention.py             all of it; takes a minute
-python docs/scripts/attention.py pictures    these alone; or costs, or errors
+python docs/scripts/attention_page.py             all of it; takes a minute
+python docs/scripts/attention_page.py pictures    these alone; or costs, or errors
 """
 
 import re
