@@ -328,3 +328,18 @@ def test_a_temperature_leaves_masked_what_numbers_mask() -> None:
     scores_of = (query @ key.transpose(1, 2) / 2 + numbers)[..., :3] / 3
     torch.testing.assert_close(seen[""][0][0, ..., :3], torch.softmax(scores_of, -1))
     assert seen[""][0][..., 3:].eq(0).all()
+
+
+def test_a_compiled_model_is_watched_in_part_too() -> None:
+    torch._dynamo.reset()
+    torch.manual_seed(12)
+    attention = MultiHeadAttention(16, 2).eval()
+    fast = torch.compile(attention, dynamic=True, backend="eager")
+    x = torch.randn(2, 9, 16)
+    with torch.no_grad(), watch(attention) as whole:
+        expected = attention(x, x)
+    (weights,) = whole[""]
+    with torch.no_grad(), watch(fast, rows=[1, -1]) as rows, watch(fast, top_k=2) as top:
+        torch.testing.assert_close(fast(x, x), expected)
+    torch.testing.assert_close(rows[""][0], weights[:, :, [1, -1]])
+    torch.testing.assert_close(top.top[""][0].weights, weights.topk(2).values)
