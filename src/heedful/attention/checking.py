@@ -55,6 +55,8 @@ def check_part(name: str, part: object, kind: type) -> None:
 def leading_sizes(*parts: Tensor) -> tuple[int, ...]:
     """The leading dimensions of ``[.., L, D]`` tensors, broadcast; they are taken to fit.
 
+    Where sizes differ (fewer heads of keys than of queries) the first tensor's count.
+
     ``torch.broadcast_shapes`` would load SymPy.
     """
     shapes = [part.shape[:-2] for part in parts]

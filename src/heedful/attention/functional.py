@@ -3,14 +3,18 @@
 Shapes: Q queries, K keys, dq, dk, dv widths; ``..`` is any number of leading dimensions.
 """
 
-import itertools
 from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.attention.checking import check_dropout, check_inputs, check_part
+from heedful.attention.checking import (
+    check_dropout,
+    check_inputs,
+    check_part,
+    leading_sizes,
+)
 from heedful.attention.kernels.additive import additive_context
 from heedful.attention.kernels.dot import added_form, dot_context
 from heedful.attention.masks import Grid, Mask, split_mask
@@ -93,18 +97,13 @@ class Asked:
 
     def grid(self, key: Tensor) -> Grid:
         """What a mask is asked about for keys ``[.., K, D]``."""
-        shape = (*_leading(self.projected, key), self.whole, key.shape[-2])
+        # Where there are fewer heads of keys, the heads are the queries'.
+        shape = (*leading_sizes(self.projected, key), self.whole, key.shape[-2])
         return Grid(shape, self.projected.device, rows=self.rows, first=self.first)
 
     def key_places(self, keys: int) -> Tensor:
         """Positions ``[Q]`` counted as the keys' are."""
         return self.places(keys - self.whole if self.first is None else self.first)
-
-
-def _leading(query: Tensor, key: Tensor) -> tuple[int, ...]:
-    """The scores' leading dimensions; where there are fewer heads of keys, the queries'."""
-    sizes = itertools.zip_longest(reversed(query.shape[:-2]), reversed(key.shape[:-2]), fillvalue=1)
-    return tuple(ours if ours != 1 else theirs for ours, theirs in sizes)[::-1]
 
 
 def _places(first: int, like: Tensor) -> Tensor:

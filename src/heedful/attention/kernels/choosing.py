@@ -20,6 +20,8 @@ _chosen: Kernel | None = None
 def use_kernel(kernel: Kernel | None) -> Iterator[None]:
     """Compute additive scores by one way while the block runs: for tests, benchmarks and doubts.
 
+    Backward passes look again: one that runs after the block takes the fastest there is.
+
     Args:
         kernel: ``plain`` (the formula, whole), ``tiles`` (PyTorch), ``compiled`` (C, on the CPU in
             float32), ``triton`` (NVIDIA in float32), or None: the fastest there is.

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.attention.kernels.tiles import LIMIT, Tiles, _fits
+from heedful.attention.kernels.tiles import LIMIT, Tiles, fits
 from heedful.basics.notices import notice
 
 _SOURCE = Path(__file__).with_name("additive.c")
@@ -104,7 +104,7 @@ class CompiledTiles(Tiles):
         self.padded_v = _padded(v)
         self.ea, self.eb = self.a2.exp(), self.b2.exp()
         limit = LIMIT[torch.float32]
-        self.fits_a, self.fits_b = _fits(self.a2, limit), _fits(self.b2, limit)
+        self.fits_a, self.fits_b = fits(self.a2, limit), fits(self.b2, limit)
 
     def _prepare(self, rows: slice) -> list[Tensor]:
         """What both reductions begin with."""

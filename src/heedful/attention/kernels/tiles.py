@@ -67,8 +67,8 @@ class PlainTiles(Tiles):
         if self.on_cpu:
             self.ea, self.eb = torch.exp(2.0 * a), torch.exp(2.0 * b)
             limit = LIMIT[a.dtype] / 2
-            self.fits_a = _fits(a, limit)
-            self.fits_b = _fits(b, limit)
+            self.fits_a = fits(a, limit)
+            self.fits_b = fits(b, limit)
 
     def _step(self, n: int) -> int:
         """Side of a square tile."""
@@ -121,7 +121,7 @@ class PlainTiles(Tiles):
             self.dr += part.reshape(-1) @ r.sub_(0.5).view(-1, self.v.numel())
 
 
-def _fits(rows: Tensor, limit: float) -> Tensor:
+def fits(rows: Tensor, limit: float) -> Tensor:
     """Whether each row ``[n, L]`` of ``[n, L, D]`` keeps within the limit; NaN does not."""
     return (rows.abs() < limit).all(-1)
 
