@@ -23,13 +23,13 @@ def plain_cross_entropy(
     """What :func:`cross_entropy` computes, as the plain formula."""
     logits = F.linear(states, table).float()
     smooth = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
-    return smooth, F.cross_entropy(logits, labels, reduction="sum").detach()
+    return smooth, F.cross_entropy(logits, labels, reduction="none").detach()
 
 
 def cross_entropy(
     states: Tensor, table: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Summed cross-entropy of ``states @ tableᵀ``, smoothed and (detached) as it is, in nats.
+    """Summed smoothed cross-entropy of ``states @ tableᵀ``, and what each label costs unsmoothed.
 
     The logits are made, used for loss and gradient, and forgotten, a few rows at a time.
 
@@ -38,6 +38,10 @@ def cross_entropy(
         table: ``[V, D]``, one row a symbol.
         labels: integers ``[N]`` in [0, V).
         smoothing: ε in [0, 1).
+
+    Returns:
+        The sum over all positions, smoothed, in nats; and ``−log p`` of each label ``[N]``,
+        detached.
     """
     if not torch.is_grad_enabled():
         parts = [
@@ -46,7 +50,7 @@ def cross_entropy(
                 torch.split(states, _CHUNK), torch.split(labels, _CHUNK), strict=True
             )
         ]
-        return torch.stack([p[0] for p in parts]).sum(), torch.stack([p[1] for p in parts]).sum()
+        return torch.stack([p[0] for p in parts]).sum(), torch.cat([p[1] for p in parts])
     smooth, exact = _CrossEntropy.apply(states, table, labels, smoothing)  # type: ignore[no-untyped-call]
     return smooth, exact
 
@@ -59,7 +63,7 @@ class _CrossEntropy(Function):
         vocabulary = len(table)
         wide = torch.float64 if states.dtype == torch.float64 else torch.float32
         smooth = states.new_zeros((), dtype=wide)
-        exact = states.new_zeros((), dtype=wide)
+        exact = states.new_empty(len(states), dtype=wide)
         state_gradient = torch.empty_like(states)
         table_gradient = torch.zeros_like(table)
         for first in range(0, len(states), _CHUNK):
@@ -73,7 +77,7 @@ class _CrossEntropy(Function):
             log_total = total.log()
             surprise = log_total - at_label
             everywhere = vocabulary * log_total - sum_of_logits
-            exact += surprise.sum()
+            exact[rows] = surprise.squeeze(1)
             smooth += ((1 - smoothing) * surprise + smoothing / vocabulary * everywhere).sum()
             # From here the logits become their own gradient: softmax − true distribution.
             logits /= total

@@ -66,6 +66,14 @@ class Task(Protocol):
         """Figures on the validation data; draws no random numbers that training draws."""
         ...
 
+    def tensors(self) -> dict[str, Tensor]:
+        """What the task remembers from batch to batch, by name; a checkpoint keeps it."""
+        ...
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
+        ...
+
     def higher_is_better(self, figure: str) -> bool:
         """Whether a figure of :meth:`validate` grows as the model gets better."""
         ...

@@ -9,6 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from heedful.attention import watch
 from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
 from heedful.data.batching import Batch, TokenBatches
@@ -21,6 +22,7 @@ from heedful.inference.translator import Translator
 from heedful.layers.losses import cross_entropy
 from heedful.models import PairModel, Source
 from heedful.tasks.protocol import Loss, Sample, Validation
+from heedful.tasks.terms import Forced, Term
 
 
 class TranslationTask:
@@ -33,6 +35,7 @@ class TranslationTask:
         translator: translates with ``model``, as every command does.
         options: the search at validation.
         label_smoothing: ε in [0, 1) of the training loss.
+        terms: losses on what the model attends to, beside the cross-entropy.
         precision: of matrix products in training; validation is in float32.
         tokenise: sacreBLEU's tokeniser at validation.
         validation_pairs: how many of the pairs are translated.
@@ -49,6 +52,7 @@ class TranslationTask:
         options: SearchOptions,
         device: torch.device,
         label_smoothing: float,
+        terms: Sequence[Term] = (),
         precision: str,
         tokenise: str,
         validation_pairs: int,
@@ -61,6 +65,7 @@ class TranslationTask:
         self.options = options
         self.device = device
         self.label_smoothing = label_smoothing
+        self.terms = tuple(terms)
         self.precision = precision
         self.tokenise = tokenise
         self.validation_pairs = validation_pairs
@@ -71,13 +76,27 @@ class TranslationTask:
         return self.train.batches(position)
 
     def loss(self, batch: Batch) -> Loss:
-        """Summed cross-entropy over the batch's target tokens; its part ``loss`` is unsmoothed."""
+        """Summed cross-entropy over the batch's target tokens; its part ``loss`` is unsmoothed.
+
+        The terms are added to it, and their parts stand beside.
+        """
         source = Source(batch.source, batch.source_lengths)
-        with autocast(self.device, self.precision):
+        names = sorted({name for term in self.terms for name in term.modules})
+        # To watch nothing is to compute as ever, by the fast path.
+        watching = watch(self.model, names, keep_gradients=True)
+        with autocast(self.device, self.precision), watching as seen:
             total, exact = self._cross_entropy(
                 source, batch.target_in, batch.target_out, self.label_smoothing
             )
-        return Loss(total, {"loss": exact})
+            parts = {"loss": exact.sum()}
+            if self.terms:
+                surprise = exact.new_zeros(batch.target_out.shape)
+                surprise[batch.target_out != PAD] = exact
+                for term in self.terms:
+                    more = term.loss(Forced(batch, seen, surprise))
+                    total = total + more.total
+                    parts |= more.parts
+        return Loss(total, parts)
 
     def _cross_entropy(
         self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float
@@ -86,6 +105,26 @@ class TranslationTask:
         # Only real tokens go on to the vocabulary, which is the larger part of the work.
         real = target_out != PAD
         return cross_entropy(states[real], self.model.output_table, target_out[real], smoothing)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What the terms remember from batch to batch."""
+        return {
+            f"{number}.{name}": tensor
+            for number, term in enumerate(self.terms)
+            for name, tensor in term.tensors().items()
+        }
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
+        for number, term in enumerate(self.terms):
+            begin = f"{number}."
+            term.load(
+                {
+                    name.removeprefix(begin): tensor
+                    for name, tensor in tensors.items()
+                    if name.startswith(begin)
+                }
+            )
 
     def validate(self) -> Validation:
         """``loss`` a token (nats) and ``perplexity`` over all, BLEU and chrF of translations."""
@@ -119,7 +158,7 @@ class TranslationTask:
                 target_in = target_in_of(targets, self.device)
                 target_out = target_out_of(targets, self.device)
                 source = source_of(sources, self.device)
-                total += self._cross_entropy(source, target_in, target_out, 0.0)[1].item()
+                total += self._cross_entropy(source, target_in, target_out, 0.0)[1].sum().item()
                 weight += sum(len(target) + 1 for target in targets)
         return {"loss": total / max(weight, 1), "perplexity": perplexity(total, weight)}
 

@@ -37,6 +37,9 @@ from heedful.training.optimisers import (
 from heedful.training.record import Record
 from heedful.training.report import Report
 
+_TASK = "task."
+"""Before the names of a task's own tensors in a checkpoint."""
+
 
 @dataclass
 class Progress:
@@ -121,6 +124,13 @@ class Loop:
         load_model_tensors(self.task.model, checkpoint.weights(), checkpoint.path)
         tensors = checkpoint.training()
         load_optimiser_tensors(self.optimiser, tensors)
+        self.task.load(
+            {
+                name.removeprefix(_TASK): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(_TASK)
+            }
+        )
         if checkpoint.state["scaler"]:
             self.scaler.load_state_dict(checkpoint.state["scaler"])
         torch.set_rng_state(tensors["random.cpu"])
@@ -205,13 +215,15 @@ class Loop:
     def _count_operations(self, batch: Any) -> float:
         """Floating-point operations a token, forward and backward, counted on one batch.
 
-        The random generator is put back, so that counting changes nothing.
+        The random generator and what the task remembers are put back: counting changes nothing.
         """
+        kept = {name: tensor.clone() for name, tensor in self.task.tensors().items()}
         devices = [self.device] if self.device.type == "cuda" else []
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.random.fork_rng(devices), FlopCounterMode(display=False) as counter:
             total = self.task.loss(batch).total
             torch.autograd.backward(total)
+        self.task.load(kept)
         self.optimiser.zero_grad(set_to_none=True)
         operations: float = counter.get_total_flops() / batch.weight
         return operations
@@ -268,6 +280,7 @@ class Loop:
     def _save(self, validation: dict[str, float]) -> None:
         progress = self.progress
         training = optimiser_tensors(self.optimiser)
+        training |= {_TASK + name: tensor for name, tensor in self.task.tensors().items()}
         training["random.cpu"] = torch.get_rng_state()
         if self.device.type == "cuda":
             training["random.cuda"] = torch.cuda.get_rng_state(self.device)

@@ -1,0 +1,49 @@
+"""Terms of a loss beside the cross-entropy, from attention that is watched while it is trained.
+
+Shapes: B batch, H heads, S source tokens, T target tokens.
+"""
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from heedful.attention.watching import Seen
+from heedful.data.batching import Batch
+from heedful.tasks.protocol import Loss
+
+
+class Forced(NamedTuple):
+    """What teacher forcing a batch has given."""
+
+    batch: Batch
+    seen: Seen
+    """The watched modules' weights, in the graph."""
+    surprise: Tensor
+    """``−log p`` of each target token in nats, detached ``[B, T]``; zero at padding."""
+
+
+class Term(Protocol):
+    """A part of the loss of a batch."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of the attention modules that it watches."""
+        ...
+
+    def loss(self, forced: Forced) -> Loss:
+        """A sum over the batch's target tokens, and its named parts."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What it remembers from batch to batch, by name; a checkpoint keeps it."""
+        ...
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
+        ...
+
+
+def all_steps(calls: list[Tensor]) -> Tensor:
+    """``[B, H, T, S]`` of a module that was called once (a Transformer's) or once a step."""
+    return calls[0] if len(calls) == 1 else torch.cat(calls, dim=2)
