@@ -8,7 +8,6 @@ import pkgutil
 import re
 import shlex
 import textwrap
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
@@ -27,7 +26,7 @@ from heedful.models import build_model
 from heedful.models.recurrent import RecurrentSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.choosing import choose_recipe
-from heedful.runs.recipe import Recipe, TrainingSettings, check_recipe
+from heedful.runs.recipe import Recipe, TrainingSettings, check_recipe, read_recipe
 from heedful.training.going_on import CHANGEABLE
 from heedful.training.optimisers import learning_rate
 
@@ -352,9 +351,11 @@ def test_python_examples_run_or_compile(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=named)
-def test_toml_examples_are_recipes(page: Path) -> None:
-    for block in fenced(page, "toml"):
-        tables = tomllib.loads(block)
+def test_toml_examples_are_recipes(page: Path, tmp_path: Path) -> None:
+    for number, block in enumerate(fenced(page, "toml")):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(block, encoding="utf-8")
+        tables = read_recipe(path)
         recipe = check_recipe({"data": {"train": "pairs.tsv"}} | tables, named(page))
         with torch.device("meta"):
             build_model(recipe.model, 1000, 1000)

@@ -109,3 +109,39 @@ def test_every_recipe_that_ships_is_right() -> None:
     assert found
     for path in found:
         check_recipe(read_recipe(path), str(path))
+
+
+def test_a_recipe_is_put_over_its_base(tmp_path: Path) -> None:
+    (tmp_path / "low.toml").write_text(
+        'seed = 3\n[data]\ntrain = "p.tsv"\n'
+        '[model]\nkind = "recurrent"\ncell = "lstm"\nhidden = 8\n'
+    )
+    (tmp_path / "middle.toml").write_text('base = "low.toml"\n[model]\nhidden = 16\n')
+    (tmp_path / "high.toml").write_text('base = "middle.toml"\nseed = 4\n[model]\ndropout = 0.3\n')
+    assert read_recipe(tmp_path / "high.toml") == {
+        "seed": 4,
+        "data": {"train": "p.tsv"},
+        "model": {"kind": "recurrent", "cell": "lstm", "hidden": 16, "dropout": 0.3},
+    }
+    (tmp_path / "other.toml").write_text('base = "low.toml"\n[model]\nkind = "transformer"\n')
+    assert read_recipe(tmp_path / "other.toml")["model"] == {"kind": "transformer"}
+    (tmp_path / "named.toml").write_text('base = "multi30k-transformer-tiny"\nseed = 9\n')
+    assert check_recipe(read_recipe(tmp_path / "named.toml"), "it").seed == 9
+
+
+@pytest.mark.parametrize(
+    ("base", "message"),
+    [
+        ('"a.toml"', "comes back to itself"),
+        ('"absent.toml"', "no recipe at"),
+        ('"no-such-recipe"', "no recipe 'no-such-recipe'"),
+        ("3", "base = 3: expected a recipe's name or path"),
+    ],
+)
+def test_a_base_that_cannot_be_is_refused(tmp_path: Path, base: str, message: str) -> None:
+    path = tmp_path / "a.toml"
+    path.write_text(f"base = {base}\n")
+    with pytest.raises(UserError) as caught:
+        read_recipe(path)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)

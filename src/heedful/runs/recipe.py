@@ -57,6 +57,8 @@ class TrainingSettings(Settings):
     """How the weights are learnt."""
 
     max_steps: int = Field(10_000, ge=1)
+    max_minutes: float | None = Field(None, gt=0)
+    """Of computing steps; validating and saving do not count."""
     batch_tokens: int = Field(4096, ge=1)
     """Rows × longest side of a batch at most, padding included."""
     accumulate: int = Field(1, ge=1)
@@ -151,11 +153,46 @@ class Recipe(Settings):
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file.
+    """The tables of a TOML file, put over those of its ``base``, if it names one.
+
+    A base is a recipe's name, or a path from the folder of the file that names it.
 
     Raises:
-        UserError: the file is missing, no UTF-8, or no TOML (with the line).
+        UserError: the file or a base is missing, no UTF-8, or no TOML (with the line), or recipes
+            are each other's base.
     """
+    tables = _read_toml(path)
+    seen = [path.resolve()]
+    while (base := tables.pop("base", None)) is not None:
+        where = _find_base(base, seen[-1])
+        if where in seen:
+            raise UserError(f"{path}: its base {where} comes back to itself; leave one 'base' out")
+        seen.append(where)
+        tables = _over(_read_toml(where), tables)
+    return tables
+
+
+def _find_base(base: Any, below: Path) -> Path:
+    if not isinstance(base, str):
+        raise UserError(f"{below}: base = {base!r}: expected a recipe's name or path")
+    beside = below.parent / base
+    return find_recipe(beside if beside.suffix == ".toml" else base).resolve()
+
+
+def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Both tables' keys; where both have one, that of ``above``. Another kind is another table."""
+    if "kind" in above and above["kind"] != below.get("kind", above["kind"]):
+        return dict(above)
+    joined = dict(below)
+    for key, value in above.items():
+        known = joined.get(key)
+        if isinstance(known, Mapping) and isinstance(value, Mapping):
+            value = _over(known, value)
+        joined[key] = value
+    return joined
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             return tomllib.load(file)
