@@ -23,6 +23,7 @@ import heedful.cli
 import heedful.cli.main
 from heedful.basics.settings import Settings
 from heedful.models import build_model
+from heedful.models.convolutional import ConvolutionalSettings
 from heedful.models.recurrent import RecurrentSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.choosing import choose_recipe
@@ -219,6 +220,7 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
         else:
             shown = "not set" if default is None else f"`{toml(default)}`"
         yield Setting(before + name, values_of(field), shown)
+            yield from settings(ConvolutionalSettings, "convolutional: model.")
 
 
 def documented() -> Iterator[Setting]:

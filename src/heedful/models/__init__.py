@@ -1,10 +1,11 @@
 """Models: one file an architecture, built from layers and attention; no I/O."""
 
+from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
 from heedful.models.pairs import AlignmentSource, PairModel, Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.transformer import Transformer, TransformerSettings
 
-ModelSettings = TransformerSettings | RecurrentSettings
+ModelSettings = TransformerSettings | RecurrentSettings | ConvolutionalSettings
 
 
 def build_model(
@@ -17,6 +18,8 @@ def build_model(
     """
     if isinstance(settings, TransformerSettings):
         return Transformer(settings, source_vocabulary, target_vocabulary)
+    if isinstance(settings, ConvolutionalSettings):
+        return ConvolutionalEncoderDecoder(settings, source_vocabulary, target_vocabulary)
     return RecurrentEncoderDecoder(settings, source_vocabulary, target_vocabulary)
 
 

@@ -1,0 +1,202 @@
+"""Gated convolutions over sequences, and attention from each of them.
+
+Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", sections 3.2 to 3.5. A
+convolution of width k is a linear map of the k positions in a window, side by side.
+Shapes: B batch, L positions, S source positions, E embedding, D hidden, k kernel.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.attention import Attention, Memory, scores
+from heedful.layers.dropout import Dropout
+
+_HALF = math.sqrt(0.5)
+
+
+class Sizes(NamedTuple):
+    """What all blocks of a network have in common."""
+
+    embedding: int
+    hidden: int
+    kernel: int
+    dropout: float
+    """On the input of each convolution."""
+    weight_norm: bool
+
+
+class Affine(NamedTuple):
+    """``W x + b`` with the weights as they are now."""
+
+    weight: Tensor
+    bias: Tensor
+
+    def __call__(self, inputs: Tensor) -> Tensor:
+        """``[.., in] -> [.., out]``"""
+        return F.linear(inputs, self.weight, self.bias)
+
+
+class NormalisedLinear(nn.Module):
+    """A linear map, each row of whose matrix is a length and a direction: ``g v / ‖v‖``.
+
+    Salimans and Kingma 2016, "Weight Normalization", equation 2. The first weights are normal with
+    the given variance, so ``g`` starts as ``‖v‖``.
+
+    Args:
+        input_dim: width of the input.
+        output_dim: width of the output.
+        variance: of the first weights, times ``input_dim`` (section 3.5 of Gehring et al.).
+        weight_norm: whether lengths are apart; else it is a linear map like any other.
+    """
+
+    def __init__(
+        self, input_dim: int, output_dim: int, *, variance: float, weight_norm: bool
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(output_dim, input_dim))
+        nn.init.normal_(self.weight, std=math.sqrt(variance / input_dim))
+        self.bias = nn.Parameter(torch.zeros(output_dim))
+        self.gain = nn.Parameter(self.weight.detach().norm(dim=1)) if weight_norm else None
+
+    def now(self) -> Affine:
+        """The map; who applies it at many steps norms its weights once."""
+        if self.gain is None:
+            return Affine(self.weight, self.bias)
+        lengths = torch.linalg.vector_norm(self.weight, dim=1, keepdim=True)
+        return Affine(self.weight * (self.gain.unsqueeze(1) / lengths), self.bias)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[.., input_dim] -> [.., output_dim]``"""
+        return self.now()(inputs)
+
+
+def convolve(padded: Tensor, width: int, kernel: Affine) -> Tensor:
+    """``[B, L + k − 1, D] -> [B, L, out]``: the kernel over each window of ``width`` positions."""
+    length = padded.shape[1] - width + 1
+    # Side by side, so that one large product does it: forward and backward, that is faster on the
+    # CPU than a convolution of channels that stand last.
+    windows = [padded[:, first : first + length] for first in range(width)]
+    return kernel(torch.cat(windows, dim=-1))
+
+
+def convolution(sizes: Sizes) -> NormalisedLinear:
+    """The kernel ``[2 D, k D]`` of a convolution before a gated linear unit.
+
+    A gate that is half open on average quarters the variance, hence the factor 4; dropout before
+    it, which keeps a share p, raises it by 1/p.
+    """
+    return NormalisedLinear(
+        sizes.kernel * sizes.hidden,
+        2 * sizes.hidden,
+        variance=4 * (1 - sizes.dropout),
+        weight_norm=sizes.weight_norm,
+    )
+
+
+class ConvolutionalEncoderLayer(nn.Module):
+    """``√½ (x + GLU(W [x_{i−k/2} … x_{i+k/2}] + b))``; beyond the ends there are zeros."""
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.kernel = sizes.kernel
+        self.convolution = convolution(sizes)
+        self.drop = Dropout(sizes.dropout)
+
+    def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
+        """``[B, L, D] -> [B, L, D]``; ``real [B, L, 1]`` is 0 at padding, which reads as zero."""
+        left = (self.kernel - 1) // 2
+        padded = F.pad(self.drop(hidden) * real, (0, 0, left, self.kernel - 1 - left))
+        gated = F.glu(convolve(padded, self.kernel, self.convolution.now()))
+        return (hidden + gated) * _HALF
+
+
+class SourceMemory(NamedTuple):
+    """What every decoder layer reads of the source."""
+
+    memory: Memory
+    """Keys z and values √½ (z + e) ``[B, S, E]``."""
+    allowed: Tensor
+    """Which positions may be read ``[B, 1, S]``."""
+    scale: Tensor
+    """√m of each row's length m ``[B, 1, 1]``: undoes what a mean of m does to the variance."""
+
+
+class DecoderMaps(NamedTuple):
+    """A decoder layer's maps with the weights as they are now."""
+
+    convolution: Affine
+    query: Affine
+    context: Affine
+
+
+class ConvolutionalDecoderLayer(nn.Module):
+    """A causal gated convolution, attention from it, and the residual connection around both.
+
+    h = GLU(W [x_{i−k+1} … x_i] + b)     d = √½ (W_d h + b_d + g)
+    c = √m Σ_j α(d, z_j) √½ (z_j + e_j)     x′ = √½ (x + √½ (h + W_c c + b_c))
+    """
+
+    def __init__(self, sizes: Sizes) -> None:
+        super().__init__()
+        self.kernel = sizes.kernel
+        self.convolution = convolution(sizes)
+        self.drop = Dropout(sizes.dropout)
+        self.query = NormalisedLinear(
+            sizes.hidden, sizes.embedding, variance=1, weight_norm=sizes.weight_norm
+        )
+        self.attention = Attention(scores.Dot())
+        self.context = NormalisedLinear(
+            sizes.embedding, sizes.hidden, variance=1, weight_norm=sizes.weight_norm
+        )
+
+    def now(self) -> DecoderMaps:
+        """The layer's maps, for one call of it or many."""
+        return DecoderMaps(self.convolution.now(), self.query.now(), self.context.now())
+
+    def forward(
+        self,
+        hidden: Tensor,
+        embedded: Tensor,
+        past: Tensor,
+        source: SourceMemory,
+        maps: DecoderMaps,
+    ) -> tuple[Tensor, Tensor]:
+        """One position or many.
+
+        Args:
+            hidden: the layer's input x at the new positions ``[B, L, D]``.
+            embedded: their embeddings g ``[B, L, E]``.
+            past: what the convolution has read at the k − 1 positions before ``[B, k − 1, D]``.
+            source: what may be attended to.
+            maps: what :meth:`now` gives.
+
+        Returns:
+            The layer's output ``[B, L, D]`` and the past of the positions after these.
+        """
+        padded = torch.cat([past.to(hidden.dtype), self.drop(hidden)], dim=1)
+        gated = F.glu(convolve(padded, self.kernel, maps.convolution))
+        query = (maps.query(gated) + embedded) * _HALF
+        context = self.attention.read(query, source.memory, source.allowed) * source.scale
+        attentive = (gated + maps.context(context)) * _HALF
+        return (hidden + attentive) * _HALF, padded[:, hidden.shape[1] :]
+
+
+class _ScaledGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, factor: float) -> Tensor:
+        ctx.factor = factor
+        return inputs.view_as(inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0] * ctx.factor, None
+
+
+def scale_gradient(inputs: Tensor, factor: float) -> Tensor:
+    """``inputs``, whose gradient is multiplied by ``factor`` on its way back."""
+    result: Tensor = _ScaledGradient.apply(inputs, factor)
+    return result

@@ -1,0 +1,244 @@
+"""Convolutional sequence-to-sequence: gated convolutions, attention from every decoder layer.
+
+Gehring et al. 2017, "Convolutional Sequence to Sequence Learning".
+Shapes: B batch, N rows of search, S source tokens, T target tokens, E embedding, D hidden,
+k kernel, V vocabulary.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from heedful.attention import Memory
+from heedful.attention.masks import padding
+from heedful.attention.positions import Learned
+from heedful.basics.settings import Settings
+from heedful.basics.symbols import PAD
+from heedful.layers.convolutional import (
+    Affine,
+    ConvolutionalDecoderLayer,
+    ConvolutionalEncoderLayer,
+    DecoderMaps,
+    NormalisedLinear,
+    Sizes,
+    SourceMemory,
+    scale_gradient,
+)
+from heedful.layers.dropout import Dropout
+from heedful.layers.embeddings import token_embedding
+from heedful.models.pairs import AlignmentSource, PairModel, Source, State
+
+_FIRST_STD = 0.1
+"""Of all embeddings (section 3.5)."""
+_HALF = 0.5**0.5
+
+
+class ConvolutionalSettings(Settings):
+    """The shape of a convolutional encoder–decoder."""
+
+    kind: Literal["convolutional"] = "convolutional"
+    embedding: int = Field(256, ge=1)
+    """Width of tokens and positions, of what is attended to, and of what is predicted from."""
+    hidden: int = Field(256, ge=1)
+    """Width of the convolutions' inputs and outputs."""
+    encoder_layers: int = Field(4, ge=1)
+    decoder_layers: int = Field(3, ge=1)
+    kernel: int = Field(3, ge=1)
+    """Positions that a convolution reads: in the decoder, this one and those before."""
+    dropout: float = Field(0.2, ge=0.0, lt=1.0)
+    """On the embeddings, the input of each convolution, and the decoder's output."""
+    weight_norm: bool = True
+    """Whether each row of a matrix is trained as a length and a direction; never embeddings."""
+    tied: Literal["all", "output", "none"] = "none"
+    """Which matrices are one: source embedding, target embedding and output ("all"), the last two
+    ("output"), or none."""
+    max_length: int = Field(512, ge=2)
+    """Longest sequence in tokens, END included, on either side."""
+
+
+@dataclass(frozen=True)
+class ConvolutionalState:
+    """What decoding carries for N rows, and the decoder's weights with all done to them once."""
+
+    past: tuple[Tensor, ...]
+    """Each layer's inputs at the last k − 1 positions ``[N, k − 1, D]``."""
+    length: int
+    """Number of positions so far."""
+    source: SourceMemory
+    sources: Tensor
+    """Number of each row's source ``[N]``."""
+    enter: Affine
+    layers: tuple[DecoderMaps, ...]
+    leave: Affine
+
+    def select(self, rows: Tensor) -> "ConvolutionalState":
+        """The state of ``rows [M]`` in that order; a row may be repeated or left out."""
+        sources = self.sources.index_select(0, rows)
+        source = self.source
+        # Rows that change places among those of one source, as beams do, keep the memory.
+        if sources.shape != self.sources.shape or not torch.equal(sources, self.sources):
+            memory = Memory(*(part.index_select(0, rows) for part in source.memory))
+            source = SourceMemory(
+                memory, source.allowed.index_select(0, rows), source.scale.index_select(0, rows)
+            )
+        past = tuple(part.index_select(0, rows) for part in self.past)
+        return replace(self, past=past, source=source, sources=sources)
+
+
+class ConvolutionalEncoderDecoder(PairModel):
+    """Convolutional encoder and decoder with learned positions.
+
+    Every matrix but tables and output is weight-normalised unless ``settings.weight_norm`` is false. The
+    output has no bias, as everywhere in this library.
+
+    Args:
+        settings: the model's shape.
+        source_vocabulary: number of symbols of the source.
+        target_vocabulary: number of symbols of the target.
+
+    Raises:
+        ValueError: all embeddings are to be one table, but the vocabularies differ in size.
+
+    Example:
+        >>> settings = ConvolutionalSettings(embedding=8, hidden=8)
+        >>> model = ConvolutionalEncoderDecoder(settings, 50, 60)
+        >>> source = Source(torch.tensor([[7, 9, 3]]), torch.tensor([3]))
+        >>> model.teacher_force(source, torch.tensor([[2, 8]])).shape
+        torch.Size([1, 2, 60])
+    """
+
+    def __init__(
+        self, settings: ConvolutionalSettings, source_vocabulary: int, target_vocabulary: int
+    ) -> None:
+        super().__init__()
+        if settings.tied == "all" and source_vocabulary != target_vocabulary:
+            raise ValueError(
+                "model.tied = 'all' needs one vocabulary for both sides (tokeniser.joint = true); "
+                "use model.tied = 'output' or 'none'"
+            )
+        self.settings, self.max_length = settings, settings.max_length
+        self.target_embedding = _tokens(target_vocabulary, settings)
+        self.source_embedding = (
+            self.target_embedding
+            if settings.tied == "all"
+            else _tokens(source_vocabulary, settings)
+        )
+        self.source_positions, self.target_positions = _positions(settings), _positions(settings)
+        self.drop = Dropout(settings.dropout)
+        sizes = Sizes(
+            settings.embedding,
+            settings.hidden,
+            settings.kernel,
+            settings.dropout,
+            settings.weight_norm,
+        )
+        narrow, wide = settings.embedding, settings.hidden
+        self.encoder_enter = _map(narrow, wide, settings, kept=1 - settings.dropout)
+        self.encoder = nn.ModuleList(
+            ConvolutionalEncoderLayer(sizes) for _ in range(settings.encoder_layers)
+        )
+        self.encoder_leave = _map(wide, narrow, settings)
+        self.decoder_enter = _map(narrow, wide, settings, kept=1 - settings.dropout)
+        self.decoder = nn.ModuleList(
+            ConvolutionalDecoderLayer(sizes) for _ in range(settings.decoder_layers)
+        )
+        self.decoder_leave = _map(wide, narrow, settings)
+        self.output = None
+        if settings.tied == "none":
+            self.output = nn.Linear(narrow, target_vocabulary, bias=False)
+            nn.init.normal_(
+                self.output.weight, std=((1 - settings.dropout) / settings.embedding) ** 0.5
+            )
+
+    def encode(self, source: Source) -> SourceMemory:
+        """What the decoder's layers attend to."""
+        embedded = self.drop(self.source_positions(self.source_embedding(source.tokens)))
+        batch, length = source.tokens.shape
+        allowed = padding(source.lengths).dense((batch, 1, length), embedded.device)
+        hidden = self.encoder_enter(embedded)
+        real = allowed.transpose(1, 2).to(hidden.dtype)
+        for layer in self.encoder:
+            hidden = layer(hidden, real)
+        # Each attention sends a gradient back; the convolutions receive their mean (section 3.4).
+        keys = scale_gradient(self.encoder_leave(hidden), 1 / len(self.decoder))
+        values = ((keys + embedded) * _HALF).to(keys.dtype)
+        scale = source.lengths.to(embedded.dtype).sqrt().view(-1, 1, 1)
+        return SourceMemory(Memory(keys, values), allowed, scale)
+
+    def start(self, source: Source) -> ConvolutionalState:
+        memory = self.encode(source)
+        key, settings = memory.memory.key, self.settings
+        nothing = key.new_zeros(len(key), settings.kernel - 1, settings.hidden)
+        return ConvolutionalState(
+            past=(nothing,) * len(self.decoder),
+            length=0,
+            source=memory,
+            sources=torch.arange(len(key), device=key.device),
+            enter=self.decoder_enter.now(),
+            layers=tuple(layer.now() for layer in self._decoder_layers()),
+            leave=self.decoder_leave.now(),
+        )
+
+    def _decoder_layers(self) -> list[ConvolutionalDecoderLayer]:
+        return [layer for layer in self.decoder if isinstance(layer, ConvolutionalDecoderLayer)]
+
+    def _advance(
+        self, tokens: Tensor, state: ConvolutionalState
+    ) -> tuple[Tensor, ConvolutionalState]:
+        """States ``[N, L, E]`` of the next ``tokens [N, L]``, and what decoding carries then."""
+        embedded = self.target_embedding(tokens)
+        embedded = self.drop(self.target_positions(embedded, state.length))
+        hidden, past = state.enter(embedded), []
+        for layer, before, maps in zip(
+            self._decoder_layers(), state.past, state.layers, strict=True
+        ):
+            hidden, after = layer(hidden, embedded, before, state.source, maps)
+            past.append(after)
+        length = state.length + tokens.shape[1]
+        return self.drop(state.leave(hidden)), replace(state, past=tuple(past), length=length)
+
+    def states(self, source: Source, target_in: Tensor) -> Tensor:
+        return self._advance(target_in, self.start(source))[0]
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, ConvolutionalState]:
+        if not isinstance(state, ConvolutionalState):
+            raise TypeError(f"state must be what start or step gave, not {type(state).__name__}")
+        states, after = self._advance(tokens.unsqueeze(1), state)
+        return self.logits(states.squeeze(1)), after
+
+    @property
+    def output_table(self) -> Tensor:
+        return self.target_embedding.weight if self.output is None else self.output.weight
+
+    @property
+    def alignment(self) -> AlignmentSource:
+        """The last layer, in the row that predicts the word."""
+        return AlignmentSource(f"decoder.{len(self.decoder) - 1}.attention", heads=None, shift=0)
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        return {
+            f"decoder.{layer}.attention": ("target", "source") for layer in range(len(self.decoder))
+        }
+
+
+def _tokens(vocabulary: int, settings: ConvolutionalSettings) -> nn.Embedding:
+    table = token_embedding(vocabulary, settings.embedding)
+    nn.init.normal_(table.weight, std=_FIRST_STD)
+    nn.init.zeros_(table.weight[PAD].detach())
+    return table
+
+
+def _positions(settings: ConvolutionalSettings) -> Learned:
+    positions = Learned(settings.embedding, settings.max_length)
+    nn.init.normal_(positions.table.weight, std=_FIRST_STD)
+    return positions
+
+
+def _map(
+    input_dim: int, output_dim: int, settings: ConvolutionalSettings, *, kept: float = 1.0
+) -> NormalisedLinear:
+    """A map before which dropout keeps a share ``kept``."""
+    return NormalisedLinear(input_dim, output_dim, variance=kept, weight_norm=settings.weight_norm)
