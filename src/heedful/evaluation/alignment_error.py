@@ -159,9 +159,11 @@ def read_gold(
             "pairs; give one line for each pair, in the same order"
         )
     first = _first_word(rows, indexing, where)
+    _check_counting(rows, first, where)
+    if lengths is not None:
+        _check_range(rows, first, lengths, where)
     gold = []
-    for number, row in enumerate(rows, start=1):
-        _check_range(row, first, lengths[number - 1] if lengths else None, where, number)
+    for row in rows:
         moved = [(i - first, j - first, kind) for i, j, kind in row]
         gold.append(
             GoldLinks(
@@ -222,22 +224,83 @@ def _first_word(rows: list[list[tuple[int, int, str]]], indexing: str, where: st
     return 1
 
 
+def _check_counting(rows: list[list[tuple[int, int, str]]], first: int, where: str) -> None:
+    for number, row in enumerate(rows, start=1):
+        for i, j, kind in row:
+            if min(i, j) < first:
+                raise UserError(
+                    f"{where}, sentence {number}: word 0 in '{i}{kind}{j}' although words are "
+                    "counted from 1; say --indexing 0"
+                )
+
+
 def _check_range(
-    row: list[tuple[int, int, str]],
+    rows: list[list[tuple[int, int, str]]],
     first: int,
-    lengths: tuple[int, int] | None,
+    lengths: Sequence[tuple[int, int]],
     where: str,
-    number: int,
 ) -> None:
-    for i, j, kind in row:
-        if min(i, j) < first:
+    links = [{(i, j) for i, j, _ in row} for row in rows]
+    number = first_out_of_range(links, lengths, first)
+    if number is None:
+        return
+    sizes = lengths[number - 1]
+    for place, side in enumerate(("source", "target")):
+        if all(not both[place] for both in lengths):
+            raise UserError(f"{where} has links, but no sentence pair has any {side} words")
+        if not sizes[place]:
             raise UserError(
-                f"{where}, sentence {number}: word 0 in '{i}{kind}{j}' although words are counted "
-                "from 1; say --indexing 0"
+                f"{where}, sentence {number} has links, but its {side} is empty; check that the "
+                "lines belong together"
             )
-        if lengths and (i - first >= lengths[0] or j - first >= lengths[1]):
-            raise UserError(
-                f"{where}, sentence {number}: link '{i}{kind}{j}' is out of range for "
-                f"{lengths[0]} source and {lengths[1]} target words counted from {first}; "
-                "check --indexing, the order of the sides, and that the lines belong together"
-            )
+    wrong = next(item for item in rows[number - 1] if not _fits(item[:2], sizes, first))
+    raise UserError(
+        f"{where}, sentence {number}: link '{wrong[0]}{wrong[2]}{wrong[1]}' is out of range for "
+        f"{sizes[0]} source and {sizes[1]} target words counted from {first}; "
+        + explain_range(links, lengths, first, "say --indexing {}")
+    )
+
+
+def first_out_of_range(
+    links: Sequence[Iterable[Link]], lengths: Sequence[tuple[int, int]], first: int
+) -> int | None:
+    """The number, from 1, of the first sentence with a link to a word that is not there."""
+    for number, (row, sizes) in enumerate(zip(links, lengths, strict=True), start=1):
+        if not all(_fits(link, sizes, first) for link in row):
+            return number
+    return None
+
+
+def explain_range(
+    links: Sequence[Iterable[Link]],
+    lengths: Sequence[tuple[int, int]],
+    first: int,
+    counting: str,
+) -> str:
+    """What is wrong with links out of range: counting, sides, or something else.
+
+    Args:
+        links: of each sentence pair, as written.
+        lengths: each sentence's number of source and target words.
+        first: how the first word was numbered.
+        counting: what to do about the other counting, with its first number for ``{}``.
+    """
+    swapped = [(target, source) for source, target in lengths]
+    exchange = (
+        "source and target are exchanged in the links or in the texts: give both in the same order"
+    )
+    other = 1 - first
+    if first_out_of_range(links, lengths, other) is None:
+        return f"all links are in range counted from {other}: {counting.format(other)}"
+    if first_out_of_range(links, swapped, first) is None:
+        return f"all links are in range the other way round: {exchange}"
+    if first_out_of_range(links, swapped, other) is None:
+        return (
+            f"all links are in range the other way round and counted from {other}: {exchange}, "
+            f"and {counting.format(other)}"
+        )
+    return "check that the lines of links and texts belong together"
+
+
+def _fits(link: Link, sizes: tuple[int, int], first: int) -> bool:
+    return all(0 <= word - first < size for word, size in zip(link, sizes, strict=True))

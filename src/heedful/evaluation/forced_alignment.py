@@ -1,17 +1,25 @@
 """Word alignments of given translations: what a model attends to when made to write them."""
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
+from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.evaluation.statistics import check_parallel
 from heedful.inference import Translator, WordAlignment
-from heedful.inference.batches import Item, source_of, token_batches
+from heedful.inference.alignment import cross_modules, head_weights, rows_of, word_weights
+from heedful.inference.batches import Item, source_of, target_in_of, token_batches
+from heedful.models.pairs import AlignmentSource
+
+TOO_LONG = "longer than the model's limit"
 
 # Teacher forcing keeps logits of all steps, so that batches are filled as for a beam of this width.
 _WIDTH = 4
+
+Advance = Callable[[int], None]
 
 
 def align_translations(
@@ -19,7 +27,8 @@ def align_translations(
     sources: Sequence[str],
     targets: Sequence[str],
     *,
-    advance: Callable[[int], None] | None = None,
+    advance: Advance | None = None,
+    left_out: Counter[str] | None = None,
 ) -> list[WordAlignment]:
     """Align each source with its given translation by teacher forcing.
 
@@ -31,6 +40,7 @@ def align_translations(
         sources: texts.
         targets: a translation of each.
         advance: told how many pairs were finished.
+        left_out: pairs without links are counted here by reason; without it, said in a notice.
 
     Returns:
         One alignment a pair, over words as ``str.split`` gives them.
@@ -39,37 +49,116 @@ def align_translations(
         UserError: the counts differ, or no model of the translator attends to its source.
     """
     check_parallel(targets, sources)
-    if all(model.alignment is None for model in translator.models):
-        raise UserError("this model has no attention to its source, so there are no alignments")
-    tokenisers = translator.tokenisers
-    source_tokens = [tokenisers.source.encode(text) for text in sources]
-    target_tokens = [tokenisers.target.encode(text) for text in targets]
-    found: list[WordAlignment] = [
-        WordAlignment(torch.zeros(len(target.split()), len(source.split())))
+    translator.require_alignments()
+    counts: Counter[str] = Counter() if left_out is None else left_out
+    threshold = translator.link_threshold
+    found = [
+        WordAlignment(torch.zeros(len(target.split()), len(source.split())), threshold)
         for source, target in zip(sources, targets, strict=True)
     ]
-    filled = [line for line, alignment in enumerate(found) if alignment.soft.numel()]
-    fitting = [
-        line
-        for line in filled
-        if max(len(source_tokens[line]), len(target_tokens[line])) < translator.max_length
-    ]
-    if len(fitting) < len(filled):
+    done = advance or (lambda count: None)
+    with translator.ready():
+        for lines, own, written in _batches(translator, sources, targets, counts):
+            soft = translator.align(source_of(own, translator.device), own, written)
+            for line, weights in zip(lines, soft, strict=True):
+                found[line] = WordAlignment(weights, threshold)
+            done(len(lines))
+    if left_out is None and counts[TOO_LONG]:
         notice(
-            f"{len(filled) - len(fitting)} of {len(found)} pairs are longer than the model's "
+            f"{counts[TOO_LONG]:,} of {len(found):,} pairs are longer than the model's "
             f"{translator.max_length:,} tokens: left without links"
         )
-    items = [Item(line, 0, source_tokens[line]) for line in fitting]
-    if advance is not None:
-        advance(len(found) - len(items))
-    with translator.ready():
-        for batch in token_batches(items, _WIDTH, translator.batch_tokens):
-            own = [item.tokens for item in batch]
-            written = [target_tokens[item.line] for item in batch]
-            source = source_of(own, translator.device)
-            soft = translator.align(source, own, written)
-            for item, weights in zip(batch, soft, strict=True):
-                found[item.line] = WordAlignment(weights)
-            if advance is not None:
-                advance(len(batch))
     return found
+
+
+def candidate_weights(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str]
+) -> dict[AlignmentSource, list[Tensor]]:
+    """The weights between words of every place where an alignment might be read.
+
+    These are all modules that attend from the target to the source, each head of them and all
+    heads together, where a word is predicted and where it is fed in. Each batch goes through the
+    model once.
+
+    Args:
+        translator: of one model.
+        sources: texts.
+        targets: a translation of each.
+
+    Returns:
+        Place → weights ``[target words, source words]`` of each pair.
+
+    Raises:
+        UserError: there are several models, or the model does not attend to its source.
+    """
+    if len(translator.models) > 1:
+        raise UserError("a rule belongs to one run: choose it for each run of an ensemble alone")
+    (model,) = translator.models
+    modules = cross_modules(model)
+    if not modules:
+        translator.require_alignments()
+    check_parallel(targets, sources)
+    tokenisers = translator.tokenisers
+    found: dict[AlignmentSource, list[Tensor]] = {}
+    with translator.ready():
+        for lines, own, written in _batches(translator, sources, targets, Counter()):
+            source = source_of(own, translator.device)
+            target_in = target_in_of(written, translator.device)
+            seen = head_weights(model, modules, source, target_in)
+            source_words = [tokenisers.source.word_indices(tokens) for tokens in own]
+            target_words = [tokenisers.target.word_indices(tokens) for tokens in written]
+            for module, weights in seen.items():
+                for shift in (0, 1):
+                    rows = rows_of(weights, AlignmentSource(module, None, shift))
+                    for row, line in enumerate(lines):
+                        soft = word_weights(rows[row], source_words[row], target_words[row])
+                        for heads, matrix in _head_choices(soft):
+                            where = AlignmentSource(module, heads, shift)
+                            of_pairs = found.setdefault(where, _nothing(sources, targets))
+                            of_pairs[line] = matrix
+    return found
+
+
+def _head_choices(soft: Tensor) -> Iterator[tuple[tuple[int, ...] | None, Tensor]]:
+    """All heads ``[H, words, words]`` together, then each alone where there are several."""
+    yield None, soft.mean(0)
+    if len(soft) > 1:
+        for head, matrix in enumerate(soft):
+            yield (head,), matrix
+
+
+def _nothing(sources: Sequence[str], targets: Sequence[str]) -> list[Tensor]:
+    return [
+        torch.zeros(len(target.split()), len(source.split()))
+        for source, target in zip(sources, targets, strict=True)
+    ]
+
+
+def _batches(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    left_out: Counter[str],
+) -> Iterator[tuple[list[int], list[list[int]], list[list[int]]]]:
+    """Lines with words on both sides, and their source and target tokens, batch by batch."""
+    filled = [
+        line
+        for line, both in enumerate(zip(sources, targets, strict=True))
+        if all(text.strip() for text in both)
+    ]
+    own = translator.tokenisers.source.encode_batch([sources[line] for line in filled])
+    written = translator.tokenisers.target.encode_batch([targets[line] for line in filled])
+    # A batch is as long as its longest side, so that is what batches are made by.
+    items = [
+        Item(place, 0, max(both, key=len))
+        for place, both in enumerate(zip(own, written, strict=True))
+        if max(map(len, both)) < translator.max_length
+    ]
+    left_out[TOO_LONG] += len(filled) - len(items)
+    for batch in token_batches(items, _WIDTH, translator.batch_tokens):
+        places = [item.line for item in batch]
+        yield (
+            [filled[place] for place in places],
+            [own[place] for place in places],
+            [written[place] for place in places],
+        )

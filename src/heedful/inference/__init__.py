@@ -1,7 +1,8 @@
 """Inference: text in, result out, given models and tokenisers."""
 
+from heedful.inference.alignment import AlignmentRule
 from heedful.inference.trace import AttentionMap, Trace
 from heedful.inference.translation import Translation, WordAlignment
 from heedful.inference.translator import Translator
 
-__all__ = ["AttentionMap", "Trace", "Translation", "Translator", "WordAlignment"]
+__all__ = ["AlignmentRule", "AttentionMap", "Trace", "Translation", "Translator", "WordAlignment"]

@@ -4,25 +4,87 @@ Shapes: B batch, H heads, S source tokens with END, T target tokens with BEGIN.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from heedful.attention import watch
+from heedful.basics.errors import UserError
 from heedful.models.pairs import AlignmentSource, PairModel, Source
+
+
+class AlignmentRule(NamedTuple):
+    """How word links are had from a model's attention."""
+
+    where: AlignmentSource
+    """The module, its heads, and the row of a target token."""
+    threshold: float | None = None
+    """A word is linked to every source word of at least this weight; to the heaviest if None."""
+
+    def describe(self) -> str:
+        """The rule in words."""
+        module, heads, shift = self.where
+        chosen = (
+            "all heads"
+            if heads is None
+            else f"head{'s' * (len(heads) > 1)} " + " and ".join(str(head + 1) for head in heads)
+        )
+        row = "fed in" if shift else "predicted"
+        links = "heaviest word" if self.threshold is None else f"weight ≥ {self.threshold:g}"
+        return f"{module}, {chosen}, where a word is {row}, {links}"
+
+
+def usual_rule(model: PairModel) -> AlignmentRule | None:
+    """The model's own rule; None for one that does not attend to its source."""
+    where = model.alignment
+    return None if where is None else AlignmentRule(where)
+
+
+def cross_modules(model: PairModel) -> list[str]:
+    """The names of the attention modules whose queries are the target's and keys the source's."""
+    axes = model.attention_axes()
+    return [name for name, of in axes.items() if of == ("target", "source")]
 
 
 def token_weights(
     model: PairModel, where: AlignmentSource, source: Source, target_in: Tensor
 ) -> Tensor:
-    """Weights ``[B, T, S]`` of the watched module, averaged over its heads, on the CPU."""
-    with watch(model, [where.module]) as seen:
+    """Weights ``[B, T - 1, S]`` of each target token, averaged over the heads, on the CPU.
+
+    Raises:
+        UserError: the module has no such head.
+    """
+    weights = head_weights(model, [where.module], source, target_in)[where.module]
+    return rows_of(weights, where).mean(1)
+
+
+def head_weights(
+    model: PairModel, modules: Sequence[str], source: Source, target_in: Tensor
+) -> dict[str, Tensor]:
+    """Weights ``[B, H, T, S]`` of each module, from one pass, on the CPU."""
+    with watch(model, modules) as seen:
         model.states(source, target_in)
     # A Transformer reads all positions in one call, a recurrent decoder one in a call.
-    weights = torch.cat(seen[where.module], dim=2).float()  # [B, H, T, S]
+    return {name: torch.cat(seen[name], dim=2).float().cpu() for name in modules}
+
+
+def rows_of(weights: Tensor, where: AlignmentSource) -> Tensor:
+    """The chosen heads' rows ``[B, h, T - 1, S]`` of the target tokens, from ``[B, H, T, S]``.
+
+    Raises:
+        UserError: there is no such head.
+    """
+    heads = weights.shape[1]
     if where.heads is not None:
+        if max(where.heads) >= heads:
+            raise UserError(
+                f"{where.module} has {heads} head{'s' * (heads > 1)}, so none with the index "
+                f"{max(where.heads)}, which the alignment rule names"
+            )
         weights = weights[:, list(where.heads)]
-    return weights.mean(1).cpu()
+    # One row more than target tokens: BEGIN's at first, or at last that which writes END.
+    return weights[:, :, where.shift : weights.shape[2] - 1 + where.shift]
 
 
 def word_weights(
@@ -31,14 +93,15 @@ def word_weights(
     """Weights between words: summed over a source word's tokens, averaged over a target word's.
 
     Args:
-        weights: between tokens ``[T, S]``; rows and columns beyond the words' tokens are dropped.
+        weights: between tokens ``[.., T, S]``; rows and columns beyond the words' tokens are
+            dropped.
         source_words: for each source token the index of its word, -1 if it has none.
         target_words: the same for target tokens.
 
     Returns:
-        Weights ``[target words, source words]``. What went to END is missing from a row's sum.
+        Weights ``[.., target words, source words]``. What went to END is missing from a row's sum.
     """
-    weights = weights[: len(target_words), : len(source_words)]
+    weights = weights[..., : len(target_words), : len(source_words)]
     to_source = _membership(source_words)  # [source words, S]
     to_target = _membership(target_words)  # [target words, T]
     counts = to_target.sum(1, keepdim=True).clamp(min=1)

@@ -28,11 +28,12 @@ def assemble(
     found: Sequence[Found],
     tokeniser: Tokeniser,
     exponent: float,
+    threshold: float | None = None,
 ) -> Translation:
     """The translation of ``source`` from those of its parts, and its alternatives.
 
     The i-th hypothesis of a text in parts is made of its parts' i-th ones (the last where a part
-    has fewer); ``exponent`` is the length penalty's.
+    has fewer); ``exponent`` is the length penalty's, ``threshold`` that of the alignment's links.
     """
     ranks = range(max(len(one.hypotheses) for one in found))
     ranked = [_joined(source, parts, found, rank, tokeniser, exponent) for rank in ranks]
@@ -42,7 +43,7 @@ def assemble(
     if len(soft) == len(found):
         source_starts = _word_starts([part.before for part in parts], [part.text for part in parts])
         target_starts = _word_starts([part.before for part in parts], texts)
-        alignment = WordAlignment(join(soft, source_starts, target_starts))
+        alignment = WordAlignment(join(soft, source_starts, target_starts), threshold)
     return replace(
         best,
         alignment=alignment,

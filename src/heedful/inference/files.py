@@ -69,7 +69,7 @@ def translate_lines(
     Raises:
         UserError: the input cannot be read or the output cannot be written.
     """
-    wanted = alignments is not None or (line_format.json and can_align(translator))
+    wanted = alignments is not None or (line_format.json and translator.aligns)
     blocks = windows(source_blocks(path, tsv=tsv, wary=wary), more_waits=_more_waits(path))
     found = translator.translate_windows(
         blocks, options=options, alignments=wanted, advance=advance
@@ -122,11 +122,6 @@ def translate_document(
         document.write(beside)
         sys.stdout.buffer.write(beside.read_bytes())
         sys.stdout.buffer.flush()
-
-
-def can_align(translator: Translator) -> bool:
-    """Whether a model of the translator attends to its source."""
-    return any(model.alignment is not None for model in translator.models)
 
 
 def check_output(path: Path | None) -> None:

@@ -12,12 +12,17 @@ class WordAlignment:
 
     soft: Tensor
     """Weights ``[target words, source words]``, float32 on the CPU; a row sums to at most 1."""
+    threshold: float | None = None
+    """What a weight must reach to make a link; the heaviest source word is linked if None."""
 
     @property
     def links(self) -> list[tuple[int, int]]:
-        """``(source word, target word)``: the heaviest source word of each target word."""
+        """``(source word, target word)``, by target word: the heaviest, or all heavy enough."""
         if not self.soft.numel():
             return []
+        if self.threshold is not None:
+            heavy = (self.soft >= self.threshold) & (self.soft > 0)
+            return [(source, target) for target, source in heavy.nonzero().tolist()]
         best = self.soft.max(dim=1)
         found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
         return [(source, target) for target, (source, weight) in enumerate(found) if weight > 0]

@@ -17,7 +17,12 @@ from heedful.basics.notices import notice
 from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
-from heedful.inference.alignment import token_weights, word_weights
+from heedful.inference.alignment import (
+    AlignmentRule,
+    token_weights,
+    usual_rule,
+    word_weights,
+)
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
 from heedful.inference.splitting import Part, split_text
@@ -46,6 +51,7 @@ class Translator:
         options: how to search where a call does not say it.
         source_language: what is translated from, where it is known.
         target_language: what is translated into, where it is known.
+        rules: how each model's attention is read as an alignment; the models' own unless given.
         say: takes notices (of texts that were split, or ended by the limit): standard error's.
 
     The models are in evaluation mode while they translate and as they were before, afterwards.
@@ -62,6 +68,7 @@ class Translator:
         options: SearchOptions | None = None,
         source_language: str | None = None,
         target_language: str | None = None,
+        rules: Sequence[AlignmentRule | None] | None = None,
         say: Callable[[str], None] = notice,
     ) -> None:
         self.models = tuple(models)
@@ -72,6 +79,9 @@ class Translator:
         self.options = options or SearchOptions()
         self.source_language = source_language
         self.target_language = target_language
+        self.rules = tuple(map(usual_rule, self.models) if rules is None else rules)
+        if len(self.rules) != len(self.models):
+            raise ValueError(f"{len(self.rules)} rules for {len(self.models)} models")
         self.say = say
         self._said_left_out = False
         self.max_length = min(model.max_length for model in self.models)
@@ -131,8 +141,8 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         """As `translate`, window by window: the texts of one are sorted and batched together."""
         options = options or self.options
-        if alignments and all(model.alignment is None for model in self.models):
-            raise UserError("this model has no attention to its source, so there are no alignments")
+        if alignments:
+            self.require_alignments()
         counts: Counter[str] = Counter()
         start = 0
         for block in blocks:
@@ -232,6 +242,21 @@ class Translator:
         ]
         return source, found, at_limit
 
+    @property
+    def aligns(self) -> bool:
+        """Whether a model attends to its source, so that there are alignments."""
+        return any(rule is not None for rule in self.rules)
+
+    def require_alignments(self) -> None:
+        """Raise UserError unless there are alignments."""
+        if not self.aligns:
+            raise UserError("this model has no attention to its source, so there are no alignments")
+
+    @property
+    def link_threshold(self) -> float | None:
+        """What weights must reach to make links; an ensemble's is that of its first aligner."""
+        return next((rule.threshold for rule in self.rules if rule is not None), None)
+
     def align(
         self,
         source: Source,
@@ -243,12 +268,11 @@ class Translator:
         An ensemble's are the mean of its members'.
         """
         target_in = target_in_of(targets, self.device)
-        members = []
-        for model in self.models:
-            where = model.alignment
-            if where is not None:
-                weights = token_weights(model, where, source, target_in)  # [B, T, S]
-                members.append(weights[:, where.shift : target_in.shape[1] - 1 + where.shift])
+        members = [
+            token_weights(model, rule.where, source, target_in)  # [B, T, S]
+            for model, rule in zip(self.models, self.rules, strict=True)
+            if rule is not None
+        ]
         mean = torch.stack(members).mean(0)
         words_of = self.tokenisers
         return [
@@ -335,4 +359,5 @@ class _Window:
         parts = self.parts[line]
         found = [self.found[line, part] for part in range(len(parts))]
         tokeniser, exponent = self.translator.tokenisers.target, self.options.length_penalty
-        return assemble(text, parts, found, tokeniser, exponent)
+        threshold = self.translator.link_threshold
+        return assemble(text, parts, found, tokeniser, exponent, threshold)

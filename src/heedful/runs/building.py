@@ -15,6 +15,7 @@ from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
 from heedful.runs.checkpoints import load_model_tensors
 from heedful.runs.recipe import EvaluationSettings, TrainingSettings
+from heedful.runs.rules import rule_of
 from heedful.runs.run import Run, open_run
 from heedful.tasks.translation import TranslationTask
 
@@ -104,12 +105,14 @@ def load_translator(
     tokenisers = runs[0].tokenisers()
     for run in runs[1:]:
         require_same_vocabulary(runs[0], run)
-    models = []
+    models, rules = [], []
     for run in runs:
         model = build_run_model(run)
         point = run.chosen(checkpoint)
         load_model_tensors(model, point.weights(), point.path)
         models.append(model.to(chosen_device).eval())
+        known = rule_of(run, model)
+        rules.append(None if known is None else known.rule)
     return Translator(
         models,
         tokenisers,
@@ -118,6 +121,7 @@ def load_translator(
         options=search_options(runs[0].recipe.evaluation),
         source_language=runs[0].recipe.data.source,
         target_language=runs[0].recipe.data.target,
+        rules=rules,
     )
 
 
