@@ -264,6 +264,7 @@ def _texts_of_runs(
             }
         )
         if len(found) == 1 and right is not None:
+            used[0]["alignment_rule"] = _say_rule(path, translator)
             alignment = _score_references(translator, sources, references, right)
     return _Texts(
         system=str(run),
@@ -321,6 +322,15 @@ def _score_references(
     with progress("aligning references", len(sources), "sentences") as advance:
         alignments = align_translations(translator, sources, references, advance=advance)
     return alignment_error_rate(gold, [alignment.links for alignment in alignments])
+
+
+def _say_rule(run: Path, translator: Any) -> dict[str, Any]:
+    """Say where the alignments are read; as a part of the JSON object too."""
+    from heedful.runs.aligners import say_rule
+    from heedful.runs.rules import describe_rule
+
+    say_rule(_open(run), translator)
+    return describe_rule(translator.rules[0])
 
 
 def _score_links(gold: str, links: str, indexing: str) -> "AlignmentScore":

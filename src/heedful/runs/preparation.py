@@ -148,13 +148,18 @@ class _Corpus:
 
     def read(self, part: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
         settings = self.settings
-        return read_pairs(
+        # The languages are those of the model; the files may have them the other way round.
+        first, second = settings.source, settings.target
+        if settings.reversed:
+            first, second = second, first
+        pairs = read_pairs(
             self.files[part],
-            source=settings.source,
-            target=settings.target,
+            source=first,
+            target=second,
             encoding=settings.encoding,
             left_out=left_out,
         )
+        return (Pair(pair.target, pair.source) for pair in pairs) if settings.reversed else pairs
 
     def training(self, left_out: Counter[str] | None = None) -> Iterator[Pair]:
         """The training pairs, filtered, without those held out."""

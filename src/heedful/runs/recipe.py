@@ -28,6 +28,8 @@ class DataSettings(Settings):
     source: str | None = None
     """Language of the source side, matched by prefix; needed for TMX, PO and XLIFF."""
     target: str | None = None
+    reversed: bool = False
+    """The files have the target first: learn from their second side to their first."""
     encoding: str | None = None
     validation_share: float = Field(0.0, ge=0, le=0.5)
     """Share of the training corpus held out for validation, where no files are named."""

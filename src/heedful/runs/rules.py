@@ -111,15 +111,19 @@ def chosen_on(run: Run, gold: str, pairs: int, checkpoint: str | None) -> Chosen
     return ChosenOn(gold, content_hash(Path(gold)), pairs, run.chosen(checkpoint).path.name)
 
 
-def _table(rule: AlignmentRule, score: AlignmentScore) -> dict[str, Any]:
+def describe_rule(rule: AlignmentRule) -> dict[str, Any]:
+    """A rule as plain values; heads are counted from 0."""
     where = rule.where
     return {
         "module": where.module,
         "heads": None if where.heads is None else list(where.heads),
         "shift": where.shift,
         "threshold": rule.threshold,
-        "figures": asdict(score),
     }
+
+
+def _table(rule: AlignmentRule, score: AlignmentScore) -> dict[str, Any]:
+    return {**describe_rule(rule), "figures": asdict(score)}
 
 
 def _rule(values: Mapping[str, Any], which: str, model: PairModel, path: Path) -> AlignmentRule:

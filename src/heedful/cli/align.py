@@ -1,0 +1,231 @@
+"""``heedful align``: the words of a parallel corpus linked by one run, or by two joined."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.cli.options import Checkpoint, Device, Precision, Threads, use_threads
+
+if TYPE_CHECKING:
+    from heedful.data.examples import Pair
+    from heedful.runs.aligners import RunDirection
+
+
+def align(
+    places: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN [RUN_REVERSE] FILE...",
+            help="A run, or two of opposite directions, whose links are joined; then the corpus: "
+            "TSV, TMX, PO or XLIFF, or two aligned text files; - is standard input.",
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
+    ] = None,
+    join: Annotated[
+        str | None,
+        typer.Option(
+            "--join",
+            help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and. "
+            "Default: what --choose-rule chose, else the last.",
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a pair: its texts, links and weights.")
+    ] = False,
+    source: Annotated[
+        str | None, typer.Option("--from", help="Language of the corpus's first side.")
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Of its second side. Where the run translates the other way, links are turned.",
+        ),
+    ] = None,
+    encoding: Annotated[str | None, typer.Option(help="Of text files, if not UTF-8.")] = None,
+    choose_rule: Annotated[
+        str | None,
+        typer.Option(
+            "--choose-rule",
+            metavar="GOLD",
+            help="Align nothing: choose where the runs' attention is read, by these gold links "
+            "(i-j sure, ipj possible) of the corpus, and keep the rule in the runs.",
+        ),
+    ] = None,
+    pairs: Annotated[
+        int | None, typer.Option("--pairs", help="Choose on the first so many pairs only.")
+    ] = None,
+    indexing: Annotated[
+        str, typer.Option(help="Whether the gold's first word is 0 or 1; auto looks.")
+    ] = "auto",
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    precision: Precision = "float32",
+) -> None:
+    """Link the words of pairs: N pairs in, N lines of Pharaoh links (0-0 2-1) out, in order.
+
+    Words are what white space separates, counted from 0. A pair with an empty side has an empty
+    line.
+
+    Examples:
+
+        heedful align runs/en-es runs/es-en corpus.tsv --output links.txt
+
+        heedful align runs/en-es corpus.en corpus.es --json
+
+        heedful align runs/en-es runs/es-en dev.en dev.es --choose-rule dev.gold
+    """
+    from heedful.evaluation.symmetrising import check_join
+    from heedful.inference.files import check_output
+    from heedful.runs.aligners import build_aligner, load_directions
+
+    runs, files = _parted(places)
+    how = None if join is None else check_join(join)
+    if join is not None and len(runs) == 1:
+        raise UserError("--join needs two runs; give the run of the other direction behind the one")
+    _check_choice(choose_rule, pairs, indexing, output, as_json, join)
+    check_output(output)
+    use_threads(threads)
+    directions = load_directions(
+        runs,
+        languages=(source, target),
+        device=device,
+        precision=precision,
+        checkpoint=checkpoint,
+    )
+    corpus = _Corpus(files, directions, (source, target), encoding)
+    if choose_rule is not None:
+        _choose(directions, corpus, (choose_rule, indexing, pairs), checkpoint)
+        return
+    aligner = build_aligner(directions, how)
+    _write(aligner, corpus, output, as_json)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(align)
+
+
+def _parted(places: list[Path]) -> tuple[list[Path], list[str]]:
+    """Runs, which are folders, and the corpus's files behind them."""
+    runs = [place for place in places[:2] if place.is_dir()] if places[0].is_dir() else places[:1]
+    files = [str(place) for place in places[len(runs) :]]
+    folders = [file for file in files if Path(file).is_dir()]
+    if folders:
+        raise UserError(f"{folders[0]} is a folder; one or two runs come first, then files")
+    if not files:
+        raise UserError("no corpus to align: give a TSV, TMX, PO or XLIFF file, two texts, or -")
+    if len(files) > 2:
+        raise UserError(f"{len(files)} files given; give one of pairs, or two aligned texts")
+    return runs, files
+
+
+def _check_choice(
+    gold: str | None,
+    pairs: int | None,
+    indexing: str,
+    output: Path | None,
+    as_json: bool,
+    join: str | None,
+) -> None:
+    if indexing not in ("auto", "0", "1"):
+        raise UserError(f"--indexing {indexing}: use auto, 0 or 1")
+    if gold is None:
+        if pairs is not None or indexing != "auto":
+            raise UserError("--pairs and --indexing are for choosing a rule: --choose-rule GOLD")
+        return
+    if pairs is not None and pairs < 1:
+        raise UserError(f"--pairs {pairs}: at least 1 is needed")
+    if output is not None or as_json or join is not None:
+        raise UserError(
+            "--choose-rule aligns nothing, and chooses how to join: leave out --output, --json and "
+            "--join"
+        )
+
+
+class _Corpus:
+    """The pairs to align, as the command names them."""
+
+    def __init__(
+        self,
+        files: list[str],
+        directions: "list[RunDirection]",
+        languages: tuple[str | None, str | None],
+        encoding: str | None,
+    ) -> None:
+        known = directions[0].run.recipe.data
+        own = (known.target, known.source) if directions[0].turned else (known.source, known.target)
+        self.files, self.encoding = files, encoding
+        self.languages = (languages[0] or own[0], languages[1] or own[1])
+
+    def read(self) -> "Iterator[Pair]":
+        from heedful.data.readers import read_pairs
+
+        source, target = self.languages
+        return read_pairs(self.files, source=source, target=target, encoding=self.encoding)
+
+    def count(self) -> int | None:
+        """How many pairs there are, for progress; None where they can be read only once."""
+        import sys
+
+        from heedful.data.readers import read_pairs
+
+        if not sys.stderr.isatty() or any(not Path(file).is_file() for file in self.files):
+            return None
+        source, target = self.languages
+        silent: Counter[str] = Counter()
+        read = read_pairs(
+            self.files, source=source, target=target, encoding=self.encoding, left_out=silent
+        )
+        return sum(1 for _ in read)
+
+
+def _write(aligner: Any, corpus: _Corpus, output: Path | None, as_json: bool) -> None:
+    from heedful.basics.notices import notice
+    from heedful.basics.progress import progress
+    from heedful.evaluation.aligning import align_corpus
+
+    left_out: Counter[str] = Counter()
+    with progress("aligning", corpus.count(), "pairs") as advance:
+        total = align_corpus(
+            aligner,
+            corpus.read(),
+            output,
+            as_json=as_json,
+            advance=advance,
+            left_out=left_out,
+        )
+    for reason, count in left_out.items():
+        if count:
+            notice(f"{count:,} of {total:,} pairs are {reason}: left without links")
+
+
+def _choose(
+    directions: "list[RunDirection]",
+    corpus: _Corpus,
+    how: tuple[str, str, int | None],
+    checkpoint: str | None,
+) -> None:
+    from itertools import islice
+
+    from heedful.cli.drawing import draw
+    from heedful.data.readers import read_lines
+    from heedful.evaluation.aligning import require_two_sides
+    from heedful.evaluation.alignment_error import read_gold
+    from heedful.runs.choosing_rules import choose_rules
+
+    gold, indexing, first = how
+    pairs = list(corpus.read())
+    require_two_sides(pairs)
+    lengths = [(len(pair.source.split()), len(pair.target.split())) for pair in pairs]
+    right = read_gold(list(read_lines(gold)), where=gold, indexing=indexing, lengths=lengths)
+    if first is not None:
+        pairs, right = list(islice(pairs, first)), right[:first]
+    draw(choose_rules(directions, pairs, right, gold, checkpoint))

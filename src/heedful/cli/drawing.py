@@ -1,0 +1,29 @@
+"""Tables on a terminal, or as plain text for pipes and files."""
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from heedful.evaluation.report import ReportTable
+
+
+def draw(tables: "Sequence[ReportTable]") -> None:
+    """Write tables to standard output: drawn on a terminal, TAB-separated elsewhere."""
+    if not sys.stdout.isatty():
+        print("\n\n".join(table.plain() for table in tables))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    for table in tables:
+        drawn = Table(title=Text(table.title), box=SIMPLE_HEAD, title_justify="left")
+        for name in table.header:
+            drawn.add_column(Text(name), overflow="fold")
+        for row in table.rows:
+            # Text, not str: what a sentence says must not be read as markup.
+            drawn.add_row(*(Text(cell) for cell in row))
+        console.print(drawn)

@@ -1,0 +1,179 @@
+"""A word aligner: pairs in, links out, from one direction's translator or from both."""
+
+import contextlib
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file
+from heedful.data.examples import Pair
+from heedful.evaluation.forced_alignment import Advance, align_translations
+from heedful.evaluation.symmetrising import DEFAULT_JOIN, Join, symmetrise
+from heedful.inference import Translator, WordAlignment
+from heedful.inference.windows import WINDOW
+
+Weighted = dict[tuple[int, int], float]
+
+
+class Direction(NamedTuple):
+    """A translator that aligns, and which side of a pair it reads."""
+
+    translator: Translator
+    turned: bool = False
+    """It reads the pair's target and writes the pair's source."""
+
+
+@dataclass(frozen=True)
+class AlignedPair:
+    """A pair and its word links."""
+
+    pair: Pair
+    weights: Weighted
+    """(source word, target word) → weight; of both directions, the mean of theirs."""
+
+    @property
+    def links(self) -> list[tuple[int, int]]:
+        """(source word, target word) by target word, then source word."""
+        return sorted(self.weights, key=lambda link: link[::-1])
+
+    def pharaoh(self) -> str:
+        """The links as ``source-target``: ``0-0 2-1``."""
+        return " ".join(f"{source}-{target}" for source, target in self.links)
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; docs/aligning.md says what its fields are."""
+        links = [[*link, round(self.weights[link], 4)] for link in self.links]
+        return {"source": self.pair.source, "target": self.pair.target, "links": links}
+
+
+class Aligner:
+    """Aligns the words of pairs.
+
+    Args:
+        directions: one, or two of which one is turned and the other is not.
+        join: how two directions' links are joined.
+    """
+
+    def __init__(self, directions: Sequence[Direction], join: Join = DEFAULT_JOIN) -> None:
+        turned = sorted(direction.turned for direction in directions)
+        if turned not in ([False], [True], [False, True]):
+            raise ValueError("give one direction, or two of which one is turned")
+        # The forward direction first: the last steps of joining look at it before the other.
+        self.directions = sorted(directions, key=lambda direction: direction.turned)
+        self.join = join
+
+    def align(
+        self,
+        pairs: Sequence[Pair],
+        *,
+        advance: Advance | None = None,
+        left_out: Counter[str] | None = None,
+    ) -> list[AlignedPair]:
+        """The links of each pair, in order; none where a side is empty or too long.
+
+        Args:
+            pairs: words are what ``str.split`` gives.
+            advance: told how many pairs were finished.
+            left_out: pairs without links are counted here by reason; without it, said in a notice.
+
+        Raises:
+            UserError: a translator does not attend to its source.
+        """
+        found = []
+        for number, (translator, turned) in enumerate(self.directions, start=1):
+            sides = [pair[::-1] if turned else (pair.source, pair.target) for pair in pairs]
+            alignments = align_translations(
+                translator,
+                [source for source, _ in sides],
+                [target for _, target in sides],
+                advance=advance if number == len(self.directions) else None,
+                left_out=left_out if number == 1 or left_out is None else Counter(),
+            )
+            found.append([_weighted(alignment, turned) for alignment in alignments])
+        return [
+            AlignedPair(pair, self._joined(*weights))
+            for pair, *weights in zip(pairs, *found, strict=True)
+        ]
+
+    def _joined(self, first: Weighted, second: Weighted | None = None) -> Weighted:
+        if second is None:
+            return first
+        return {
+            link: (first.get(link, 0.0) + second.get(link, 0.0)) / 2
+            for link in symmetrise(first, second, self.join)
+        }
+
+
+def _weighted(alignment: WordAlignment, turned: bool) -> Weighted:
+    found = {}
+    for own, written in alignment.links:
+        link = (written, own) if turned else (own, written)
+        found[link] = float(alignment.soft[written, own])
+    return found
+
+
+def align_corpus(
+    aligner: Aligner,
+    pairs: Iterable[Pair],
+    output: Path | None,
+    *,
+    as_json: bool = False,
+    advance: Advance | None = None,
+    left_out: Counter[str] | None = None,
+) -> int:
+    """Write the links of a corpus, one line a pair, in order.
+
+    Args:
+        aligner: what aligns.
+        pairs: read as a stream; windows of 10,000 are sorted by length together.
+        output: a file, made whole or not at all; standard output if None.
+        as_json: a JSON object a line in place of Pharaoh links.
+        advance: told how many pairs were finished.
+        left_out: pairs without links are counted here by reason.
+
+    Returns:
+        How many pairs there were.
+
+    Raises:
+        UserError: the corpus cannot be read, has one empty side, or the output cannot be written.
+    """
+    remaining = iter(pairs)
+    done = 0
+    with _opened(output) as file:
+        while window := list(islice(remaining, WINDOW)):
+            if not done:
+                require_two_sides(window)
+            for found in aligner.align(window, advance=advance, left_out=left_out):
+                line = (
+                    json.dumps(found.to_json(), ensure_ascii=False) if as_json else found.pharaoh()
+                )
+                file.write(line.encode() + b"\n")
+            file.flush()
+            done += len(window)
+    return done
+
+
+def require_two_sides(pairs: Sequence[Pair]) -> None:
+    """Raise UserError if one side of all pairs is empty and the other is not."""
+    there = [any(text.strip() for text in side) for side in zip(*pairs, strict=True)]
+    if any(there) and not all(there):
+        side = "target" if there[0] else "source"
+        raise UserError(
+            f"the {side} side of the corpus is empty in all of its first {len(pairs):,} pairs, so "
+            "there is nothing to align; check the files"
+        )
+
+
+@contextlib.contextmanager
+def _opened(output: Path | None) -> Iterator[IO[bytes]]:
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    with atomic_file(output) as file:
+        yield file
