@@ -28,6 +28,7 @@ from heedful.models.recurrent import RecurrentSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.choosing import choose_recipe
 from heedful.runs.recipe import Recipe, TrainingSettings, check_recipe, read_recipe
+from heedful.runs.searched import Searched
 from heedful.training.going_on import CHANGEABLE
 from heedful.training.optimisers import learning_rate
 
@@ -173,11 +174,14 @@ def values_of(field: FieldInfo) -> str:
     """What a setting may be, in the words of docs/recipes.md."""
     kind = field.annotation
     if get_origin(kind) in (Union, UnionType):
-        (kind,) = (part for part in get_args(kind) if part is not type(None))
+        kinds = [part for part in get_args(kind) if part is not type(None)]
+        kind = float if set(kinds) == {int, float} else kinds[0]
     if get_origin(kind) is Literal:
         return " · ".join(f"`{toml(value)}`" for value in get_args(kind))
     if get_origin(kind) is list:
         shortest, longest = limits(field, "min_length"), limits(field, "max_length")
+        if longest is None:
+            return "list"
         return f"{shortest or 0} to {longest} files"
     if get_origin(kind) is tuple:
         return f"{len(get_args(kind))} numbers"
@@ -210,9 +214,13 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
         if isinstance(inner, type) and issubclass(inner, Settings):
             yield from settings(inner, f"{before}{name}.")
             continue
+        if before + name == "tune":
+            yield from settings(Searched, "tune.KEY.")
+            continue
         if before + name == "model":
             yield from settings(TransformerSettings, "transformer: model.")
             yield from settings(RecurrentSettings, "recurrent: model.")
+            yield from settings(ConvolutionalSettings, "convolutional: model.")
             continue
         default = field.default
         if default is PydanticUndefined:
@@ -220,7 +228,6 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
         else:
             shown = "not set" if default is None else f"`{toml(default)}`"
         yield Setting(before + name, values_of(field), shown)
-            yield from settings(ConvolutionalSettings, "convolutional: model.")
 
 
 def documented() -> Iterator[Setting]:

@@ -2,7 +2,7 @@
 
 import difflib
 from types import NoneType
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -92,16 +92,22 @@ def _resolve(kind: type[BaseModel], path: list[str]) -> tuple[str, list[str]]:
     names: list[str] = []
     table: type[BaseModel] | None = kind
     choices: list[type[BaseModel]] = []
+    entries: type[BaseModel] | None = None
     known: list[str] = []
     for part in path:
         chosen = [choice for choice in choices if choice.model_fields["kind"].default == part]
         if chosen:
             table, choices = chosen[0], []
             continue
-        known = list(table.model_fields) if table else []
         names.append(part)
+        if entries is not None:  # the key of a table of tables: any name
+            table, entries = entries, None
+            continue
+        known = list(table.model_fields) if table else []
         field = table.model_fields.get(part) if table else None
         inner = field.annotation if field else None
+        if get_origin(inner) is dict:
+            entries = get_args(inner)[1]
         table = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
         choices = [
             choice

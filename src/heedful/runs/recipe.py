@@ -16,6 +16,7 @@ from heedful.data.filters import FilterSettings
 from heedful.data.tokeniser import TokeniserSettings
 from heedful.models import ModelSettings
 from heedful.models.transformer import TransformerSettings
+from heedful.runs.searched import Searched, refuse_unsearchable, whole_keys
 
 
 class DataSettings(Settings):
@@ -134,11 +135,25 @@ class Recipe(Settings):
     )
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    tune: dict[str, Searched] = Field(default_factory=dict)
+    """What ``heedful tune`` searches, by key; a run has no such table."""
+
+    @field_validator("tune", mode="before")
+    @classmethod
+    def _keys_are_whole(cls, given: Any) -> Any:
+        return whole_keys(given) if isinstance(given, dict) else given
 
     @field_validator("model", mode="before")
     @classmethod
     def _kind_is_transformer_unless_said(cls, given: Any) -> Any:
         return {"kind": "transformer", **given} if isinstance(given, dict) else given
+
+    def as_tables(self) -> dict[str, Any]:
+        """As TOML can write them; without ``tune`` where nothing is searched."""
+        tables = super().as_tables()
+        del tables["tune"]
+        searched = {key: searched.as_tables() for key, searched in self.tune.items()}
+        return tables | ({"tune": searched} if searched else {})
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "Recipe":
@@ -238,13 +253,24 @@ def with_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[
             value = tomllib.loads(f"value = {text}")["value"]
         except tomllib.TOMLDecodeError:
             value = text
-        table = result
-        *tables_of_key, last = key.strip().split(".")
-        for part in tables_of_key:
-            table = table.setdefault(part, {})
-            if not isinstance(table, dict):
-                raise UserError(f"--set {override}: '{part}' is no table")
-        table[last] = value
+        result = with_setting(result, key.strip(), value, f"--set {override}")
+    return result
+
+
+def with_setting(tables: Mapping[str, Any], key: str, value: Any, where: str) -> dict[str, Any]:
+    """``tables`` with one setting put in, by its dotted key.
+
+    Raises:
+        UserError: the key goes through something that is no table; ``where`` is named.
+    """
+    result: dict[str, Any] = _copy(tables)
+    table = result
+    *tables_of_key, last = key.split(".")
+    for part in tables_of_key:
+        table = table.setdefault(part, {})
+        if not isinstance(table, dict):
+            raise UserError(f"{where}: '{part}' is no table")
+    table[last] = value
     return result
 
 
@@ -256,9 +282,17 @@ def check_recipe(tables: Mapping[str, Any], where: str) -> Recipe:
     """The recipe of ``tables``; an error names ``where`` and the key.
 
     Raises:
-        UserError: a key is unknown (with the nearest right one), missing, or of a wrong value.
+        UserError: a key is unknown (with the nearest right one), missing, or of a wrong value; so
+            too for a key that is searched, and each end of its range.
     """
-    return check(Recipe, dict(tables), where)
+    recipe = check(Recipe, dict(tables), where)
+    plain = {key: table for key, table in tables.items() if key != "tune"}
+    for key, searched in recipe.tune.items():
+        place = f"{where}, [tune]"
+        refuse_unsearchable(key, place)
+        for value in searched.ends():
+            check(Recipe, with_setting(plain, key, value, place), place)
+    return recipe
 
 
 def write_toml(recipe: Recipe) -> str:

@@ -1,5 +1,6 @@
 """What a run that goes on may change, and what not."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from heedful.runs.run import Run
 CHANGEABLE = frozenset(
     {
         "training.max_steps",
+        "training.max_minutes",
         "training.device",
         "training.threads",
         "training.log_every",
@@ -37,7 +39,7 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
 
     Data files are compared by content, not by name.
     """
-    old, new = _flat(run.recipe.model_dump(mode="json")), _flat(recipe.model_dump(mode="json"))
+    old, new = flat(run.recipe.model_dump(mode="json")), flat(recipe.model_dump(mode="json"))
     fixed = CHANGEABLE | _PATHS
     if recipe.training.schedule in ("linear", "cosine"):
         # The schedule ends at the last step: another last step is another schedule.
@@ -59,11 +61,12 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
             )
 
 
-def _flat(tables: dict[str, Any], before: str = "") -> dict[str, Any]:
+def flat(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Settings by dotted key."""
     result: dict[str, Any] = {}
     for key, value in tables.items():
-        if isinstance(value, dict):
-            result |= _flat(value, f"{before}{key}.")
+        if isinstance(value, Mapping):
+            result |= flat(value, f"{before}{key}.")
         else:
             result[before + key] = value
     return result

@@ -4,7 +4,7 @@ import math
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -37,8 +37,15 @@ from heedful.training.optimisers import (
 from heedful.training.record import Record
 from heedful.training.report import Report
 
+Stop = Callable[[int, dict[str, float]], str | None]
+"""Asked after each validation, with its step and figures: why training should end now, or None."""
+
 _TASK = "task."
 """Before the names of a task's own tensors in a checkpoint."""
+
+
+class DivergedError(UserError):
+    """A loss or gradient is not finite."""
 
 
 @dataclass
@@ -62,6 +69,8 @@ class Progress:
     worse: int = 0
     """Validations since the best one."""
     stopped: bool = False
+    given_up: bool = False
+    """Whether it was ended from outside: see ``Stop``."""
 
 
 class Loop:
@@ -75,6 +84,7 @@ class Loop:
         device: where the model is.
         precision: ``float16`` scales the loss.
         report: what people see.
+        stop: may end the training after any validation.
     """
 
     def __init__(
@@ -87,9 +97,10 @@ class Loop:
         device: torch.device,
         precision: str,
         report: Report,
+        stop: Stop | None = None,
     ) -> None:
         self.task, self.settings, self.folder = task, settings, folder
-        self.device, self.report = device, report
+        self.device, self.report, self.stop = device, report, stop
         self.checkpoints = folder / "checkpoints"
         parameters = [p for p in task.model.parameters() if p.requires_grad]
         self.parameters = parameters
@@ -146,14 +157,14 @@ class Loop:
         with self._interruptible():
             while not self.finished and not self.interrupted:
                 self._step(batches)
-                self.report.step(progress.step)
-                last = progress.step == settings.max_steps
+                self.report.step(progress.step, self._seconds)
+                last = self._at_end()
                 if progress.step % settings.log_every == 0 or last:
                     self._log()
                 validation = {}
                 if progress.step % settings.validate_every == 0 or last:
                     validation = self._validate()
-                    if progress.stopped and progress.weight:  # early, between two logs
+                    if self.finished and progress.weight:  # early, between two logs
                         self._log()
                 if validation or last or progress.step % settings.checkpoint_every == 0:
                     self._save(validation)
@@ -165,7 +176,18 @@ class Loop:
     @property
     def finished(self) -> bool:
         """Whether there is nothing left to train."""
-        return self.progress.stopped or self.progress.step >= self.settings.max_steps
+        return self.progress.stopped or self.progress.given_up or self._at_end()
+
+    @property
+    def _seconds(self) -> float:
+        """Spent on steps since the very beginning: neither on validating nor on saving."""
+        return self.progress.total_seconds + self.progress.seconds
+
+    def _at_end(self) -> bool:
+        minutes = self.settings.max_minutes
+        if minutes is not None and self._seconds >= 60 * minutes:
+            return True
+        return self.progress.step >= self.settings.max_steps
 
     def _step(self, batches: Iterator[tuple[Position, Any]]) -> None:
         progress = self.progress
@@ -205,7 +227,7 @@ class Loop:
     def _require_finite(self, values: dict[str, float]) -> None:
         for name, value in values.items():
             if not math.isfinite(value):
-                raise UserError(
+                raise DivergedError(
                     f"the {name} is {value} after step {self.progress.step}: training stopped, "
                     f"the last checkpoint in {self.checkpoints} is sound; try a lower "
                     "training.learning_rate, more training.warmup_steps, a lower "
@@ -269,6 +291,10 @@ class Loop:
                     f"stopped: {self.settings.choose_by} is no better than at step "
                     f"{progress.best_step:,} since {patience} validations"
                 )
+        why = self.stop(progress.step, figures) if self.stop and not self.finished else None
+        if why:
+            progress.given_up = True
+            self.report.say(f"stopped: {why}")
         return figures
 
     def rank(self, figures: dict[str, float]) -> list[float]:

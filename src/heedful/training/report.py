@@ -1,5 +1,6 @@
 """What a person sees of a training: a live bar on a terminal, lines elsewhere."""
 
+import math
 import sys
 import time
 import unicodedata
@@ -15,8 +16,11 @@ from heedful.tasks.protocol import Sample
 class Report:
     """Shows step, epoch, loss, tokens/s, operations spent and the time left, on standard error."""
 
-    def __init__(self, max_steps: int, weight_name: str = "tokens") -> None:
+    def __init__(
+        self, max_steps: int, weight_name: str = "tokens", max_minutes: float | None = None
+    ) -> None:
         self.max_steps = max_steps
+        self.max_seconds = math.inf if max_minutes is None else 60 * max_minutes
         self.weight_name = weight_name
         self.console = Console(stderr=True, highlight=False, soft_wrap=True)
         self.live = sys.stderr.isatty()
@@ -48,17 +52,21 @@ class Report:
         """Print a line."""
         self.console.print(text, markup=False)
 
-    def step(self, step: int) -> None:
-        """Move the bar."""
+    def step(self, step: int, seconds: float) -> None:
+        """Move the bar: so many steps are done, which took so many seconds."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, step)
         began, first = self._first
         if self.live:
-            left = (self.max_steps - step) * (now - began) / max(1, step - first)
+            left = self._left(step, seconds, (now - began) / max(1, step - first))
             self._bar.update(
                 self._task, completed=step, left=f"{_duration(left)} left" if step > first else ""
             )
+
+    def _left(self, step: int, seconds: float, a_step: float) -> float:
+        """Seconds until the last step, or until the time for training is over."""
+        return min((self.max_steps - step) * a_step, max(0.0, self.max_seconds - seconds))
 
     def logged(self, step: int, epoch: int, figures: dict[str, float | int]) -> None:
         """Show figures of training."""
@@ -72,7 +80,7 @@ class Report:
             return
         now = time.monotonic()
         began, first = self._first or (now, step)
-        left = (self.max_steps - step) * (now - began) / max(1, step - first)
+        left = self._left(step, figures["seconds"], (now - began) / max(1, step - first))
         self.say(f"step {step:,}/{self.max_steps:,} · {facts} · {_duration(left)} left")
 
     def validated(self, step: int, figures: dict[str, float], samples: list[Sample]) -> None:

@@ -34,7 +34,7 @@ from heedful.runs.recipe import (
 )
 from heedful.runs.run import Run, open_run
 from heedful.training.going_on import require_same
-from heedful.training.loop import Loop
+from heedful.training.loop import Loop, Stop
 from heedful.training.report import Report
 from heedful.training.starting import find_start, load_start, open_start, with_start
 
@@ -45,6 +45,7 @@ def train(
     *,
     data: str | Path | None = None,
     start_from: str | Path | None = None,
+    stop: Stop | None = None,
 ) -> bool:
     """Train a recipe into a run folder, or go on exactly where the run there stopped.
 
@@ -54,6 +55,8 @@ def train(
         data: the folder where relative data paths start.
         start_from: a run whose weights and vocabulary a new run starts with; one that goes on
             remembers it.
+        stop: asked after each validation, with its step and figures, for a reason to end the
+            training there; a run that was ended so stays ended.
 
     Returns:
         True when training has ended, False when it was interrupted (the same call goes on).
@@ -62,7 +65,7 @@ def train(
         UserError: settings or data cannot be used, or the run cannot go on with them.
     """
     folder = Path(out)
-    recipe = _checked(recipe, find_start(folder, start_from))
+    recipe = _checked(recipe, find_start(folder, start_from)).model_copy(update={"tune": {}})
     device = choose_device(recipe.training.device)
     precision = choose_precision(recipe.training.precision, device)
     _require_scorable(recipe)
@@ -75,7 +78,7 @@ def train(
             remove_leftovers(place)
         data_folder = None if data is None else Path(data)
         run = _open_or_prepare(folder, recipe, data_folder, start_from)
-        return _train(run, recipe, device, precision)
+        return _train(run, recipe, device, precision, stop)
 
 
 def _checked(recipe: str | Path | Recipe | Mapping[str, Any], start: Path | None) -> Recipe:
@@ -127,7 +130,9 @@ def _require_free(folder: Path) -> None:
         )
 
 
-def _train(run: Run, recipe: Recipe, device: torch.device, precision: str) -> bool:
+def _train(
+    run: Run, recipe: Recipe, device: torch.device, precision: str, stop: Stop | None
+) -> bool:
     settings = recipe.training
     model = build_run_model(run)
     model.to(device)
@@ -135,7 +140,7 @@ def _train(run: Run, recipe: Recipe, device: torch.device, precision: str) -> bo
         compile_states(model)
     task = build_task(run, model, settings, device, precision)
     parameters = sum(p.numel() for p in model.parameters())
-    with Report(settings.max_steps) as report:
+    with Report(settings.max_steps, max_minutes=settings.max_minutes) as report:
         loop = Loop(
             task,
             settings,
@@ -144,6 +149,7 @@ def _train(run: Run, recipe: Recipe, device: torch.device, precision: str) -> bo
             device=device,
             precision=precision,
             report=report,
+            stop=stop,
         )
         if not loop.progress.step:
             load_start(run, model)
@@ -208,11 +214,13 @@ def _choose(run: Run, loop: Loop, model: PairModel) -> dict[str, Any]:
         "chosen": folder_of(best),
         "step": progress.step,
         "chosen_by": by if progress.best is not None else None,
+        **({"given_up": True} if progress.given_up else {}),
     }
     for point in found:
         if point.step == best:
             result["validation"] = point.state["validation"]
-    if settings.average > 1 and len(found) > 1 and progress.best is not None:
+    tried = settings.average > 1 and not progress.given_up
+    if tried and len(found) > 1 and progress.best is not None:
         last = found[-settings.average :]
         weights = mean_weights(last)
         load_model_tensors(model, weights, loop.checkpoints)

@@ -1,0 +1,40 @@
+"""One preparation for several runs that differ in other things than their data."""
+
+import os
+import shutil
+from pathlib import Path
+
+from heedful.basics.files import atomic_folder, write_json, write_text
+from heedful.runs.recipe import Recipe, write_toml
+from heedful.runs.run import Run
+
+_SHARED = ("task", "data", "tokeniser")
+
+
+def can_share(run: Run, recipe: Recipe) -> bool:
+    """Whether a run's held-out pairs, tokeniser and encoded corpus are what a recipe asks for.
+
+    The seed may differ: the run's own has then chosen the held-out pairs for both.
+    """
+    return all(getattr(run.recipe, table) == getattr(recipe, table) for table in _SHARED)
+
+
+def share_preparation(run: Run, folder: Path, recipe: Recipe) -> None:
+    """Make a new run with the prepared data of another, as links to the same files if it can be.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    with atomic_folder(folder) as made:
+        for name in ("data", "tokeniser"):
+            shutil.copytree(run.path / name, made / name, copy_function=_link)
+        write_text(made / "recipe.toml", write_toml(recipe))
+        write_json(made / "run.json", run.facts)
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)
+    return target

@@ -1,0 +1,136 @@
+"""Optuna as a function: from the trials there have been to the next one, or to giving one up.
+
+Its study is made anew from our own record each time, so there is no second store that could
+disagree with it after a crash, and a search that goes on draws what it would have drawn.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.runs.searched import Searched
+from heedful.training.tuning_record import Trial
+
+try:
+    import optuna
+except ImportError as error:
+    raise UserError("heedful tune needs Optuna: pip install 'heedful[tune]'") from error
+
+RANDOM_TRIALS = 2
+"""Drawn at random, after the recipe itself, before the sampler looks at results."""
+GRACE = 3
+"""No trial is given up before this part (a third) of the first trial's steps."""
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+_STATES = {
+    "complete": optuna.trial.TrialState.COMPLETE,
+    "pruned": optuna.trial.TrialState.PRUNED,
+    # Optuna leaves failed trials out; one given up without figures counts as the worst.
+    "diverged": optuna.trial.TrialState.PRUNED,
+}
+
+
+def propose(
+    space: Mapping[str, Searched],
+    trials: Sequence[Trial],
+    *,
+    higher: bool,
+    seed: int,
+    attempt: int,
+) -> dict[str, Any]:
+    """Settings for the next trial, by the tree-structured Parzen estimator (Bergstra et al. 2011).
+
+    Args:
+        space: what is searched.
+        trials: those that have ended.
+        higher: whether a greater figure is better.
+        seed: of the search.
+        attempt: 0; more where what was proposed before cannot be used.
+    """
+    # One stream a trial: what is drawn depends on the record, not on where the search went on.
+    sampler = optuna.samplers.TPESampler(
+        n_startup_trials=1 + RANDOM_TRIALS, seed=_seed(seed, len(trials), attempt)
+    )
+    study = _study(space, trials, higher, sampler=sampler)
+    drawn = study.ask({key: _distribution(searched) for key, searched in space.items()})
+    return {key: _chosen(space[key], value) for key, value in drawn.params.items()}
+
+
+def is_hopeless(
+    validations: Sequence[tuple[int, float]], trials: Sequence[Trial], *, higher: bool
+) -> bool:
+    """Whether a trial's best figure so far is worse than the median of others at the same step.
+
+    The median stopping rule (Golovin et al. 2017) over the trials that ran to their end, after a
+    third of the first trial's steps.
+    """
+    whole = [trial for trial in trials if trial.state == "complete"]
+    if not whole:
+        return False
+    pruner = optuna.pruners.MedianPruner(
+        n_startup_trials=1, n_warmup_steps=math.ceil(whole[0].step / GRACE)
+    )
+    study = _study({}, whole, higher, pruner=pruner)
+    trial = study.ask()
+    for step, value in validations:
+        trial.report(value, step)
+    return trial.should_prune()
+
+
+def _study(
+    space: Mapping[str, Searched], trials: Sequence[Trial], higher: bool, **parts: Any
+) -> optuna.Study:
+    study = optuna.create_study(direction="maximize" if higher else "minimize", **parts)
+    for trial in trials:
+        # The recipe itself may lie outside the ranges, where the sampler has no use for it.
+        inside = {key: trial.settings.get(key) for key in space}
+        inside = {key: value for key, value in inside.items() if space[key].has(value)}
+        study.add_trial(
+            optuna.trial.create_trial(
+                state=_STATES[trial.state],
+                value=trial.value if trial.state == "complete" else None,
+                params={key: _shown(space[key], value) for key, value in inside.items()},
+                distributions={key: _distribution(space[key]) for key in inside},
+                intermediate_values=dict(trial.validations),
+            )
+        )
+    return study
+
+
+def _distribution(searched: Searched) -> Any:
+    distributions = optuna.distributions
+    if searched.choices is not None:
+        return distributions.CategoricalDistribution(list(range(len(searched.choices))))
+    low, high = searched.low, searched.high
+    assert low is not None
+    assert high is not None
+    if searched.whole:
+        step = int(searched.step or 1)
+        high = low + (high - low) // step * step
+        return distributions.IntDistribution(int(low), int(high), log=searched.log, step=step)
+    if searched.step is not None:
+        high = low + math.floor((high - low) / searched.step + 1e-9) * searched.step
+    return distributions.FloatDistribution(
+        float(low), float(high), log=searched.log, step=searched.step
+    )
+
+
+def _shown(searched: Searched, value: Any) -> Any:
+    """A value as the sampler knows it: choices by place, so that they may be of any kind."""
+    return value if searched.choices is None else searched.choices.index(value)
+
+
+def _chosen(searched: Searched, value: Any) -> Any:
+    if searched.choices is not None:
+        return searched.choices[value]
+    if not isinstance(value, float):
+        return value
+    assert searched.low is not None
+    assert searched.high is not None
+    # Three digits say as much as a search can know, and can be read.
+    return min(max(float(f"{value:.3g}"), float(searched.low)), float(searched.high))
+
+
+def _seed(seed: int, trial: int, attempt: int) -> int:
+    return (seed * 1_000_003 + trial * 1_009 + attempt) % 2**32

@@ -1,0 +1,324 @@
+"""``heedful tune``: the settings of a recipe that are best on validation, within a budget.
+
+Every trial is an ordinary run, made by :func:`heedful.training.train`; ``tuning.json`` is written
+before and after each, so that the same call goes on wherever a search stopped.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import cannot_write, remove_leftovers, write_text
+from heedful.basics.locking import locked
+from heedful.basics.notices import notice
+from heedful.runs.building import build_run_model
+from heedful.runs.recipe import (
+    Recipe,
+    check_recipe,
+    find_recipe,
+    read_recipe,
+    with_setting,
+    write_toml,
+)
+from heedful.runs.run import Run, open_run
+from heedful.runs.searched import Searched
+from heedful.runs.sharing import can_share, share_preparation
+from heedful.training.going_on import flat
+from heedful.training.loop import DivergedError
+from heedful.training.train import train
+from heedful.training.tuning_record import Trial, Tuning, read_figures, read_tuning, write_tuning
+
+BEST = "best.toml"
+_ATTEMPTS = 100
+_HARMLESS = frozenset(
+    {
+        *("training.device", "training.threads", "training.log_every", "training.tensorboard"),
+        *("training.checkpoint_every", "evaluation.samples"),
+        *("data.train", "data.validation", "data.test"),  # known by content, as training checks
+    }
+)
+"""Settings of the recipe that may change while a search goes on."""
+
+
+def tune(
+    recipe: str | Path | Recipe | Mapping[str, Any],
+    out: str | Path,
+    *,
+    trials: int = 4,
+    minutes: float | None = None,
+    seeds: int = 0,
+    data: str | Path | None = None,
+    pruning: bool = True,
+) -> bool:
+    """Search a recipe's settings, or go on with a search; the test set is never looked at.
+
+    Args:
+        recipe: a TOML file, a checked recipe, or its tables; its ``[tune]`` says what is searched.
+        out: the search's folder: runs ``trial-00`` (the recipe itself), ``trial-01``, …,
+            ``tuning.json`` and, at the end, ``best.toml``.
+        trials: how many runs, the recipe itself among them.
+        minutes: of computing steps that a trial gets at most; by default the recipe's own limit.
+        seeds: with how many further seeds the winner is trained.
+        data: the folder where relative data paths start.
+        pruning: whether trials are given up that are worse than the median at the same step.
+
+    Returns:
+        True when all is done, False when it was interrupted (the same call goes on).
+
+    Raises:
+        UserError: the recipe, what is searched or the data cannot be used, or the search in
+            ``out`` was begun with something else.
+    """
+    if trials < 1 or seeds < 0:
+        raise UserError(f"{trials} trials and {seeds} further seeds: give at least 1 and 0")
+    search = _Search(recipe, Path(out), minutes, pruning, data)
+    try:
+        search.folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(search.folder, error) from error
+    with locked(search.folder, doing="searched"):
+        remove_leftovers(search.folder)
+        search.open()
+        return search.run(trials) and search.finish(seeds)
+
+
+def default_space(recipe: Recipe) -> dict[str, Searched]:
+    """What is searched where a recipe has no ``[tune]``: learning rate and dropout.
+
+    The rate from a third to three times the recipe's; dropout up to a tenth below and above.
+    """
+    rate = recipe.training.learning_rate
+    space = {"training.learning_rate": Searched(low=rate / 3, high=rate * 3, log=True)}
+    dropout = getattr(recipe.model, "dropout", None)
+    if dropout is not None:
+        low, high = max(0.0, round(dropout - 0.1, 4)), min(0.9, round(dropout + 0.1, 4))
+        space["model.dropout"] = Searched(low=low, high=high, step=0.05)
+    return space
+
+
+class _Search:
+    """One search and its folder."""
+
+    def __init__(
+        self,
+        recipe: str | Path | Recipe | Mapping[str, Any],
+        folder: Path,
+        minutes: float | None,
+        pruning: bool,
+        data: str | Path | None,
+    ) -> None:
+        self.folder, self.data, self.pruning = folder, data, pruning
+        tables, self.where = _tables(recipe)
+        if minutes is not None:
+            tables = with_setting(tables, "training.max_minutes", minutes, "--minutes")
+        self.recipe = check_recipe(tables, self.where)
+        self.space = dict(self.recipe.tune) or default_space(self.recipe)
+        self.tables = {key: table for key, table in tables.items() if key != "tune"}
+        if not (self.recipe.data.validation or self.recipe.data.validation_share):
+            raise UserError(
+                f"{self.where}: a search chooses by validation, and there are no validation pairs "
+                "(data.validation names some, data.validation_share holds some out)"
+            )
+        self.tuning = Tuning({}, "", True)
+
+    def open(self) -> None:
+        """Take up the search that is in the folder, or begin one."""
+        compared_by = self.recipe.training.choose_by
+        begun_with = {
+            "recipe": {
+                key: value
+                for key, value in flat(self.recipe.as_tables()).items()
+                if key not in _HARMLESS and not key.startswith("tune.")
+            },
+            "space": {key: searched.as_tables() for key, searched in self.space.items()},
+            "pruning": self.pruning,
+        }
+        known = read_tuning(self.folder)
+        if known is not None:
+            _require_same(self.folder, known.begun_with, begun_with)
+            self.tuning = known
+            return
+        other = [path.name for path in self.folder.iterdir() if not path.name.startswith(".")]
+        if other:
+            raise UserError(
+                f"{self.folder} holds other files ({sorted(other)[0]}); --out names a new folder "
+                "or a search"
+            )
+        self.tuning = Tuning(begun_with, compared_by, higher=compared_by != "loss")
+
+    def run(self, trials: int) -> bool:
+        """Train until there are so many trials; False if interrupted."""
+        tuning = self.tuning
+        unended = [trial for trial in tuning.trials if not trial.ended]
+        if len(tuning.trials) < trials and tuning.further:
+            raise UserError(
+                f"{self.folder}: the winner of {len(tuning.trials)} trials was trained with "
+                "further seeds already; for more trials use another --out"
+            )
+        if not self.recipe.tune and (unended or len(tuning.trials) < trials):
+            ranges = ", ".join(f"{k} {s.low:.3g} to {s.high:.3g}" for k, s in self.space.items())
+            notice(f"{self.where} has no [tune]: searching {ranges}")
+        for trial in unended:
+            if not self._train(trial, f"trial {tuning.trials.index(trial) + 1} of {trials}"):
+                return False
+        while len(tuning.trials) < trials:
+            settings = self._draw()
+            if settings is None:
+                notice(f"all {len(tuning.trials)} points of [tune] have been tried")
+                break
+            number = len(tuning.trials)
+            trial = Trial(f"trial-{number:02d}", self.recipe.seed, settings)
+            tuning.trials.append(trial)
+            if not self._train(trial, f"trial {number + 1} of {trials}"):
+                return False
+        return True
+
+    def finish(self, seeds: int) -> bool:
+        """Write the winner's recipe and train it with further seeds; False if interrupted."""
+        tuning = self.tuning
+        winner = tuning.winner
+        if winner is None:
+            raise UserError(
+                f"{self.folder}: no trial ran to its end; lower the learning rates of [tune]"
+            )
+        best = tuning.trials[winner]
+        if not tuning.parameters:
+            model = build_run_model(open_run(self.folder / best.folder))
+            tuning.parameters = sum(p.numel() for p in model.parameters())
+            write_tuning(self.folder, tuning)
+        text = write_toml(self._recipe(best)).partition("\n")[2]
+        about = f"# The winner of {len(tuning.trials)} trials; heedful tune wrote it."
+        write_text(self.folder / BEST, f"{about}\n{text}")
+        for number in range(1, seeds + 1):
+            seed = self.recipe.seed + number
+            if number > len(tuning.further):
+                tuning.further.append(Trial(f"seed-{seed}", seed, best.settings))
+            trial = tuning.further[number - 1]
+            if not trial.ended and not self._train(trial, f"further seed {number} of {seeds}"):
+                return False
+        return True
+
+    def _draw(self) -> dict[str, Any] | None:
+        """Settings that have not been tried; None if there are none left."""
+        from heedful.training.proposing import propose
+
+        tried = [trial.settings for trial in self.tuning.trials]
+        if not tried:
+            return self._own()
+        misfit: UserError | None = None
+        for attempt in range(_ATTEMPTS):
+            settings = propose(
+                self.space,
+                self.tuning.trials,
+                higher=self.tuning.higher,
+                seed=self.recipe.seed,
+                attempt=attempt,
+            )
+            if settings in tried:
+                continue
+            try:
+                self._recipe(Trial("", self.recipe.seed, settings))
+            except UserError as error:  # two settings that do not go together
+                misfit = error
+                continue
+            return settings
+        if misfit is not None:
+            raise UserError(f"of {_ATTEMPTS} draws none could be used; the last: {misfit}")
+        return None
+
+    def _own(self) -> dict[str, Any]:
+        """The recipe's own values of what is searched; those not set are left out."""
+        values = flat(self.recipe.as_tables()) | flat(self.tables)
+        return {key: values[key] for key in self.space if key in values}
+
+    def _recipe(self, trial: Trial) -> Recipe:
+        tables = self.tables | {"seed": trial.seed}
+        for key, value in trial.settings.items():
+            tables = with_setting(tables, key, value, self.where)
+        return check_recipe(tables, f"{self.where}, [tune]")
+
+    def _train(self, trial: Trial, name: str) -> bool:
+        """Train one run to its end; False if interrupted."""
+        write_tuning(self.folder, self.tuning)
+        folder = self.folder / trial.folder
+        said = ", ".join(f"{key} {value}" for key, value in trial.settings.items())
+        notice(f"{name}: {folder}, {said}, seed {trial.seed}")
+        recipe = self._recipe(trial)
+        self._share(folder, recipe)
+        searched = trial in self.tuning.trials and self.pruning
+
+        def stop(step: int, figures: dict[str, float]) -> str | None:
+            if not searched or not self._is_hopeless(open_run(folder)):
+                return None
+            return f"{self.tuning.compared_by} is worse than the median of the trials at this step"
+
+        try:
+            if not train(recipe, folder, data=self.data, stop=stop):
+                return False
+        except DivergedError as error:
+            notice(f"{name} is out of the search: {error}")
+            trial.state = "diverged"
+        self._take(trial, open_run(folder))
+        write_tuning(self.folder, self.tuning)
+        return True
+
+    def _is_hopeless(self, run: Run) -> bool:
+        from heedful.training.proposing import is_hopeless
+
+        validations, _ = read_figures(run, self.tuning.compared_by)
+        ended = [trial for trial in self.tuning.trials if trial.ended]
+        return is_hopeless(validations, ended, higher=self.tuning.higher)
+
+    def _share(self, folder: Path, recipe: Recipe) -> None:
+        """Take the data of a run that has them prepared; else training will prepare them."""
+        if (folder / "run.json").exists():
+            return
+        for trial in self.tuning.trials:
+            path = self.folder / trial.folder
+            if (path / "run.json").exists() and can_share(open_run(path), recipe):
+                share_preparation(open_run(path), folder, recipe)
+                return
+
+    def _take(self, trial: Trial, run: Run) -> None:
+        """Note what came of a run."""
+        trial.validations, last = read_figures(run, self.tuning.compared_by)
+        trial.step = int(last.get("step", 0))
+        trial.minutes, trial.operations = last.get("seconds", 0) / 60, last.get("operations", 0)
+        result = run.result
+        if result is None:
+            return
+        trial.chosen, trial.validation = result["chosen"], result["validation"]
+        trial.value = trial.validation[self.tuning.compared_by]
+        if result.get("given_up"):
+            trial.state = "pruned"
+            return
+        trial.state = "complete"
+        settings = run.recipe.training
+        if trial.step < settings.max_steps and settings.schedule in ("linear", "cosine"):
+            notice(
+                f"{run.path} ended at step {trial.step:,}; its {settings.schedule} schedule goes "
+                f"to {settings.max_steps:,}: with training.max_steps near what the time allows it "
+                "would end at low learning rates"
+            )
+
+
+def _tables(recipe: str | Path | Recipe | Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    if isinstance(recipe, Recipe):
+        return recipe.as_tables(), "the recipe"
+    if isinstance(recipe, str | Path):
+        path = find_recipe(recipe)
+        return read_recipe(path), str(path)
+    return recipe, "the recipe"
+
+
+def _require_same(folder: Path, known: dict[str, Any], now: dict[str, Any]) -> None:
+    """Raise UserError if a search that goes on would be another one."""
+    old, new = flat(known), flat(now)
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) != new.get(key):
+            name = key.removeprefix("recipe.").replace("space.", "[tune] ")
+            raise UserError(
+                f"{folder} was begun with {name} = {old.get(key)!r}, now it is {new.get(key)!r}: "
+                "a search that goes on cannot change this; use another --out"
+            )

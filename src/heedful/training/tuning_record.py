@@ -1,0 +1,158 @@
+"""What a search has found: ``tuning.json``, and the table of it."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import read_json, write_json
+from heedful.evaluation.report import ReportTable
+from heedful.runs.run import Run
+
+FORMAT = 1
+RECORD = "tuning.json"
+
+
+@dataclass
+class Trial:
+    """One run of a search."""
+
+    folder: str
+    """Within the search's folder."""
+    seed: int
+    settings: dict[str, Any]
+    """The searched ones, by key."""
+    state: str = "running"
+    """``running``, ``complete``, ``pruned`` (given up as hopeless) or ``diverged``."""
+    value: float | None = None
+    """The figure that is compared, of the checkpoint that the run is used at."""
+    validation: dict[str, float] = field(default_factory=dict)
+    """All of that checkpoint's figures."""
+    chosen: str | None = None
+    step: int = 0
+    minutes: float = 0.0
+    """Spent on steps; validating and saving do not count."""
+    operations: float = 0.0
+    validations: list[tuple[int, float]] = field(default_factory=list)
+    """Each validation's step and figure."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.state != "running"
+
+
+@dataclass
+class Tuning:
+    """A search: what was asked for and what came of it."""
+
+    begun_with: dict[str, Any]
+    """What must stay the same while it goes on: recipe, space, minutes, pruning."""
+    compared_by: str
+    higher: bool
+    trials: list[Trial] = field(default_factory=list)
+    further: list[Trial] = field(default_factory=list)
+    """The winner's settings with other seeds."""
+    parameters: int = 0
+    """Of the winner."""
+
+    @property
+    def winner(self) -> int | None:
+        """The number of the best trial that ran to its end; the first of equals."""
+        whole = [
+            (place, trial.value)
+            for place, trial in enumerate(self.trials)
+            if trial.state == "complete" and trial.value is not None
+        ]
+        if not whole:
+            return None
+        sign = -1 if self.higher else 1
+        return min(whole, key=lambda each: sign * each[1])[0]
+
+    def as_json(self) -> dict[str, Any]:
+        """What ``tuning.json`` says."""
+        return {"format": FORMAT, "winner": self.winner, **asdict(self)}
+
+
+def read_tuning(folder: Path) -> Tuning | None:
+    """The search in a folder; None if there is none.
+
+    Raises:
+        UserError: ``tuning.json`` is damaged or of another version.
+    """
+    path = folder / RECORD
+    if not path.exists():
+        return None
+    values = read_json(path)
+    if values.get("format") != FORMAT:
+        raise UserError(
+            f"{path} is of format {values.get('format')}, this version reads {FORMAT}; use another "
+            "--out"
+        )
+    try:
+        lists = {
+            name: [
+                Trial(**{**trial, "validations": [(s, v) for s, v in trial["validations"]]})
+                for trial in values[name]
+            ]
+            for name in ("trials", "further")
+        }
+        known = ("begun_with", "compared_by", "higher", "parameters")
+        return Tuning(**{name: values[name] for name in known}, **lists)
+    except (KeyError, TypeError, ValueError) as error:
+        raise UserError(f"{path}: something is missing; the file is damaged") from error
+
+
+def write_tuning(folder: Path, tuning: Tuning) -> None:
+    """Write ``tuning.json``, whole or not at all."""
+    write_json(folder / RECORD, tuning.as_json())
+
+
+def read_figures(run: Run, compared_by: str) -> tuple[list[tuple[int, float]], dict[str, Any]]:
+    """A run's validations (step, figure) and its last line of training figures."""
+    validations: list[tuple[int, float]] = []
+    last: dict[str, Any] = {}
+    if run.metrics_file.exists():
+        for line in run.metrics_file.read_text(encoding="utf-8").splitlines():
+            record = json.loads(line)
+            if record["kind"] == "train":
+                last = record
+            else:
+                validations.append((record["step"], record[compared_by]))
+    return validations, last
+
+
+def tables_of(tuning: Tuning) -> list[ReportTable]:
+    """The search for people."""
+    space: Mapping[str, Any] = tuning.begun_with["space"]
+    names = [tuning.compared_by] + [name for name in ("bleu", "loss") if name != tuning.compared_by]
+    header = ("trial", *space, *names, "steps", "minutes", "PFLOP", "")
+    rows = []
+    for place, trial in enumerate(tuning.trials):
+        remark = "winner" if place == tuning.winner else trial.state
+        rows.append(
+            _row(str(place), [trial.settings.get(key) for key in space], trial, names, remark)
+        )
+    tables = [ReportTable(f"{len(rows)} trials", header, rows)]
+    if tuning.further:
+        rows = [_row(str(trial.seed), [], trial, names, trial.state) for trial in tuning.further]
+        header = ("seed", *names, "steps", "minutes", "PFLOP", "")
+        tables.append(ReportTable("the winner with further seeds", header, rows))
+    return tables
+
+
+def _row(
+    name: str, settings: list[Any], trial: Trial, names: list[str], remark: str
+) -> tuple[str, ...]:
+    figures = [trial.validation.get(name) for name in names]
+    return (
+        name,
+        *("not set" if value is None else str(value) for value in settings),
+        *("" if value is None else f"{value:.3f}" for value in figures),
+        f"{trial.step:,}",
+        f"{trial.minutes:.1f}",
+        f"{trial.operations / 1e15:.3f}",
+        remark,
+    )
