@@ -72,7 +72,9 @@ class Searched(Settings):
         if self.choices is not None:
             return value in self.choices
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and self.low <= value <= self.high  # type: ignore[operator, no-any-return]
+        assert self.low is not None
+        assert self.high is not None
+        return number and self.low <= value <= self.high
 
 
 def whole_keys(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:

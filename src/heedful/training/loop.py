@@ -164,7 +164,8 @@ class Loop:
                 validation = {}
                 if progress.step % settings.validate_every == 0 or last:
                     validation = self._validate()
-                    if self.finished and progress.weight:  # early, between two logs
+                    early = progress.stopped or progress.given_up
+                    if early and progress.weight:  # between two logs
                         self._log()
                 if validation or last or progress.step % settings.checkpoint_every == 0:
                     self._save(validation)

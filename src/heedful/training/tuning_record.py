@@ -92,17 +92,21 @@ def read_tuning(folder: Path) -> Tuning | None:
             "--out"
         )
     try:
-        lists = {
-            name: [
-                Trial(**{**trial, "validations": [(s, v) for s, v in trial["validations"]]})
-                for trial in values[name]
-            ]
-            for name in ("trials", "further")
-        }
-        known = ("begun_with", "compared_by", "higher", "parameters")
-        return Tuning(**{name: values[name] for name in known}, **lists)
+        return Tuning(
+            begun_with=values["begun_with"],
+            compared_by=values["compared_by"],
+            higher=values["higher"],
+            trials=[_trial(trial) for trial in values["trials"]],
+            further=[_trial(trial) for trial in values["further"]],
+            parameters=values["parameters"],
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path}: something is missing; the file is damaged") from error
+
+
+def _trial(values: dict[str, Any]) -> Trial:
+    pairs = [(step, value) for step, value in values["validations"]]
+    return Trial(**{**values, "validations": pairs})
 
 
 def write_tuning(folder: Path, tuning: Tuning) -> None:
