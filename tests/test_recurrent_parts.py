@@ -1,5 +1,7 @@
 """Recurrent layers against torch's own cells, decoders against the papers' equations, settings."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -14,6 +16,7 @@ from heedful.layers.recurrent import (
     RecurrentStack,
     recurrent_network,
 )
+from heedful.layers.stepwise import Stepwise
 from heedful.models.pairs import Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 
@@ -38,19 +41,43 @@ def test_a_step_at_a_time_equals_torchs_network(cell: str, layers: int) -> None:
     weights = torch.randn(3, 7, 5, dtype=torch.float64)
     wanted = [inputs, *stack.parameters()]
 
-    fused = stack(inputs, hidden)
+    fused, final = stack(inputs, hidden)
     fused_gradients = torch.autograd.grad((fused * weights).sum(), wanted)
     # The input comes in two parts, the second of them a step at a time.
-    known, late = stack.project(inputs[..., :4]), inputs[..., 4:]
-    tops = []
-    for position in range(7):
-        gates = known[:, position] + stack.project(late[:, position], first=4)
-        hidden = stack.step(gates, hidden)
+    steps, tops = stack.steps(inputs[..., :4]), []
+    for late in inputs[..., 4:].unbind(1):
+        hidden = steps(late, hidden)
         tops.append(hidden[-1][0])
+    torch.testing.assert_close(hidden, final, rtol=1e-10, atol=1e-12)
     stepped = torch.stack(tops, 1)
     torch.testing.assert_close(stepped, fused, rtol=1e-10, atol=1e-12)
     gradients = torch.autograd.grad((stepped * weights).sum(), wanted)
     torch.testing.assert_close(gradients, fused_gradients, rtol=1e-9, atol=1e-12)
+
+
+def test_a_stepwise_map_learns_what_a_linear_one_does() -> None:
+    weight = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
+    base = torch.randn(5, 2, 4, dtype=torch.float64, requires_grad=True)
+    first = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    leaves = [weight, base, first]
+
+    def run(map_of_step: Callable[[int, Tensor], Tensor], steps: int) -> Tensor:
+        x, total = first, first.new_zeros(())
+        for step in range(steps):
+            y = map_of_step(step, x)
+            x, total = torch.tanh(y[:, 1:]), total + y.square().sum()
+        return total
+
+    for steps in (5, 3):  # all steps, and fewer than there are
+        stepwise = Stepwise(weight, base)
+        found = run(lambda step, x, stepwise=stepwise: stepwise(x), steps)
+        expected = run(lambda step, x: base[step] + x @ weight.T, steps)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(
+            torch.autograd.grad(found, leaves), torch.autograd.grad(expected, leaves)
+        )
+    with torch.no_grad():
+        assert not Stepwise(weight, base)(first).requires_grad
 
 
 @pytest.mark.parametrize("both", [False, True])

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.layers.dropout import Dropout
+from heedful.layers.stepwise import Stepwise
 
 Cell = Literal["rnn", "gru", "lstm"]
 
@@ -82,7 +83,7 @@ class RecurrentStack(nn.Module):
     """L layers in one direction, with two ways through the same weights.
 
     :meth:`forward` runs a whole sequence in one fused call, where all inputs are known beforehand;
-    :meth:`step` runs one position, where an input depends on the step before.
+    :meth:`steps` goes position by position, where an input depends on the step before.
     """
 
     def __init__(
@@ -94,40 +95,67 @@ class RecurrentStack(nn.Module):
             cell, input_dim, hidden, layers, bidirectional=False, dropout=dropout
         )
 
-    def forward(self, inputs: Tensor, hidden: Hidden) -> Tensor:
-        """The top layer's states ``[B, T, H]`` for ``inputs [B, T, E]``, from ``hidden`` on."""
+    def forward(self, inputs: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
+        """From ``hidden`` on, the top layer's states ``[B, T, H]`` for ``inputs [B, T, E]``.
+
+        Returns:
+            These states; and all layers' states after the last input.
+        """
         parts = [torch.stack(part) for part in zip(*hidden, strict=True)]  # each [L, B, H]
         kind = inputs.device.type
         if torch.is_autocast_enabled(kind):
             # oneDNN's LSTM takes weights and inputs of one kind; autocast changes weights alone.
             inputs = inputs.to(torch.get_autocast_dtype(kind))
-        outputs: Tensor = self.network(inputs, tuple(parts) if len(parts) > 1 else parts[0])[0]
-        return outputs
+        outputs, final = self.network(inputs, tuple(parts) if len(parts) > 1 else parts[0])
+        after = final if isinstance(final, tuple) else (final,)
+        return outputs, tuple(zip(*after, strict=True))
 
-    def project(self, inputs: Tensor, first: int = 0) -> Tensor:
-        """The lowest layer's gates ``[.., G·H]`` from a part ``[.., E']`` of its input.
+    def steps(self, known: Tensor) -> "StackSteps":
+        """The stack a step at a time.
 
-        The part stands at column ``first`` of the input; the bias comes with column 0. Parts that
-        are known for all steps go through at once, the others a step at a time, and add up.
+        Args:
+            known: the first part ``[B, T, E']`` of the input at all steps; what is left of the
+                input is given at each step. This part goes through its weights at once.
         """
-        weight, bias = self._weights("ih", 0)
-        columns = weight[:, first : first + inputs.shape[-1]]
-        return F.linear(inputs, columns, None if first else bias)
+        return StackSteps(self, known)
 
-    def step(self, gates: Tensor, hidden: Hidden) -> Hidden:
-        """All layers' states after one step, given the lowest layer's ``gates [N, G·H]``."""
-        after: list[LayerState] = []
-        for layer, before in enumerate(hidden):
-            if layer:
-                gates = F.linear(self.drop(after[-1][0]), *self._weights("ih", layer))
-            recurrent = F.linear(before[0], *self._weights("hh", layer))
-            after.append(cell_step(self.cell, gates, recurrent, before))
-        return tuple(after)
-
-    def _weights(self, kind: str, layer: int) -> tuple[Tensor, Tensor]:
+    def weights(self, kind: Literal["ih", "hh"], layer: int) -> tuple[Tensor, Tensor]:
+        """Weight and bias of a layer's input ("ih") or of its state before ("hh")."""
         weight: Tensor = getattr(self.network, f"weight_{kind}_l{layer}")
         bias: Tensor = getattr(self.network, f"bias_{kind}_l{layer}")
         return weight, bias
+
+
+class StackSteps:
+    """T steps of a :class:`RecurrentStack`, one after the other."""
+
+    def __init__(self, stack: RecurrentStack, known: Tensor) -> None:
+        rows, count, width = known.shape
+        self.cell, self.drop = stack.cell, stack.drop
+        weight, bias = stack.weights("ih", 0)
+        gates = F.linear(known.transpose(0, 1), weight[:, :width], bias)
+        self.late = Stepwise(weight[:, width:], gates)
+
+        def constant(kind: Literal["ih", "hh"], layer: int) -> Stepwise:
+            weight, bias = stack.weights(kind, layer)
+            return Stepwise(weight, bias.expand(count, rows, -1))
+
+        layers = range(stack.network.num_layers)
+        self.upper = [constant("ih", layer) for layer in layers[1:]]
+        self.recurrent = [constant("hh", layer) for layer in layers]
+
+    def __call__(self, late: Tensor | None, hidden: Hidden) -> Hidden:
+        """All layers' states after the next step.
+
+        Args:
+            late: the rest of the input ``[B, E - E']``; None if nothing is left.
+            hidden: all layers' states before it.
+        """
+        after: list[LayerState] = []
+        for layer, before in enumerate(hidden):
+            gates = self.upper[layer - 1](self.drop(after[-1][0])) if layer else self.late(late)
+            after.append(cell_step(self.cell, gates, self.recurrent[layer](before[0]), before))
+        return tuple(after)
 
 
 class RecurrentEncoder(nn.Module):

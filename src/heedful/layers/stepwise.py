@@ -1,0 +1,72 @@
+"""Linear maps that are applied a step at a time and learn from all steps at once.
+
+Where step t's input depends on step t − 1, its product with W must wait; the gradient of W need
+not: ∂L/∂W = Σ_t g_tᵀ x_t is one product of all steps' inputs with all steps' gradients. Left to
+itself, automatic differentiation makes as many small products as there are steps, and adds up as
+many matrices of W's size.
+
+Shapes: B batch, T steps, I and O widths of input and output.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+class Stepwise:
+    """``y_t = base_t + W x_t`` for t = 0, 1, …, one call a step.
+
+    Args:
+        weight: W ``[O, I]``.
+        base: what is known of the outputs before the first step ``[T, B, O]``: a bias, or what
+            other inputs have contributed.
+
+    Example:
+        >>> map = Stepwise(torch.ones(1, 2), torch.tensor([[[0.0]], [[10.0]]]))
+        >>> map(torch.tensor([[1.0, 2.0]])), map(torch.tensor([[1.0, 2.0]]))
+        (tensor([[3.]]), tensor([[13.]]))
+    """
+
+    def __init__(self, weight: Tensor, base: Tensor) -> None:
+        kind = base.device.type
+        if torch.is_autocast_enabled(kind):  # Once, not at every step.
+            weight, base = (part.to(torch.get_autocast_dtype(kind)) for part in (weight, base))
+        self.inputs: list[Tensor] = []
+        self.weight = weight
+        # A compiler takes the loop apart itself, and cannot follow a list that fills behind it.
+        self.gathers = torch.is_grad_enabled() and weight.requires_grad
+        self.gathers = self.gathers and not torch.compiler.is_compiling()
+        if self.gathers:
+            base = _Gathered.apply(base, weight, self.inputs)  # type: ignore[no-untyped-call]
+            self.weight = weight.detach()
+        self.bases = iter(base.unbind())
+
+    def __call__(self, x: Tensor | None) -> Tensor:
+        """``y_t [B, O]`` of the next step, for ``x [B, I]``; None where I is 0."""
+        base = next(self.bases)
+        if x is None:
+            return base
+        if self.gathers:
+            self.inputs.append(x.detach())
+        return torch.addmm(base, x, self.weight.t())
+
+
+class _Gathered(torch.autograd.Function):
+    """``base`` itself; backwards, its gradient is all steps' g, and W's follows in one product."""
+
+    @staticmethod
+    def forward(ctx: Any, base: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
+        ctx.inputs, ctx.dtype, ctx.width = inputs, weight.dtype, weight.shape[1]
+        return base.view_as(base)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        inputs = ctx.inputs
+        if not inputs:  # The map has no input.
+            return grad, grad.new_zeros(grad.shape[-1], ctx.width), None
+        done = grad[: len(inputs)].flatten(0, 1)
+        by_weight = done.t() @ torch.cat(inputs).to(grad.dtype)
+        return grad, by_weight.to(ctx.dtype), None

@@ -1,0 +1,68 @@
+"""The settings of the recurrent encoder–decoder."""
+
+from typing import Literal
+
+from pydantic import Field, ValidationInfo, field_validator
+
+from heedful.basics.settings import Settings
+
+AttentionName = Literal["none", "bahdanau", "luong-dot", "luong-general", "luong-concat"]
+
+
+class RecurrentSettings(Settings):
+    """The shape of a recurrent encoder–decoder."""
+
+    kind: Literal["recurrent"] = "recurrent"
+    cell: Literal["rnn", "gru", "lstm"] = "gru"
+    embedding: int = Field(256, ge=1)
+    """Width of the embeddings, on both sides."""
+    hidden: int = Field(256, ge=1)
+    """Width of a layer's state, in each direction, of encoder and decoder."""
+    encoder_layers: int = Field(1, ge=1)
+    decoder_layers: int = Field(1, ge=1)
+    bidirectional: bool = True
+    """Whether the encoder reads in both directions."""
+    attention: AttentionName = "bahdanau"
+    input_feeding: bool | None = None
+    """Luong only: whether an attentional vector is part of the next step's input; so unless said.
+    None with attention of any other kind."""
+    dropout: float = Field(0.2, ge=0.0, lt=1.0)
+    tied: Literal["all", "output", "none"] = "none"
+    """Which matrices are one: source embedding, target embedding and output ("all"), the last two
+    ("output"), or none."""
+    max_length: int = Field(512, ge=2)
+    """Longest sequence in tokens, END included, on either side."""
+
+    @field_validator("attention")
+    @classmethod
+    def _comparable(cls, attention: str, info: ValidationInfo) -> str:
+        if attention == "luong-dot" and info.data.get("bidirectional"):
+            raise ValueError(
+                "a dot product needs equal widths, and two directions joined are twice as wide as "
+                "the decoder; use luong-general, or bidirectional = false"
+            )
+        return attention
+
+    @field_validator("input_feeding")
+    @classmethod
+    def _feedable(cls, input_feeding: bool | None, info: ValidationInfo) -> bool | None:
+        attention = info.data.get("attention", "luong")
+        if attention.startswith("luong"):
+            return input_feeding is not False
+        if input_feeding is not None:
+            raise ValueError(
+                f"input feeding is a part of Luong's attention alone; with attention = "
+                f"'{attention}', leave the key out"
+            )
+        return None
+
+    @field_validator("tied")
+    @classmethod
+    def _tieable(cls, tied: str, info: ValidationInfo) -> str:
+        embedding, hidden = info.data.get("embedding"), info.data.get("hidden")
+        if tied != "none" and embedding != hidden:
+            raise ValueError(
+                f"embeddings and output can be one only if embedding and hidden are equal, not "
+                f"{embedding} and {hidden}; make them equal, or tied = 'none'"
+            )
+        return tied
