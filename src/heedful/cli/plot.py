@@ -138,7 +138,8 @@ def _plot_tokens(
         print("\n".join(each.name for each in seen.maps))
         return
     across = cross_maps(seen)
-    usual = translator.models[0].alignment
+    rule = translator.rules[0]
+    usual = None if rule is None else rule.where
     if name is None and layer is None:
         if usual is None:
             raise UserError(
