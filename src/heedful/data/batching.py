@@ -18,8 +18,10 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
+from heedful.data.link_files import Links
+from heedful.data.mapped import Integers, ranges
 from heedful.data.positions import Position
-from heedful.data.shards import EncodedCorpus, Integers, Tokens, ranges
+from heedful.data.shards import EncodedCorpus, Tokens
 
 POOL = 1 << 16
 _ROUNDS = 6
@@ -38,6 +40,7 @@ class Batch:
         target_out: [B, T] tokens, END, then PAD.
         target_lengths: [B] number of tokens with END.
         weight: number of tokens in ``target_out`` that are not PAD.
+        links: [links, 3] row, target token, source token; None where the corpus has no links.
     """
 
     source: Tensor
@@ -46,6 +49,7 @@ class Batch:
     target_out: Tensor
     target_lengths: Tensor
     weight: int
+    links: Tensor | None = None
 
     def to(self, device: torch.device | str) -> "Batch":
         """The same batch on ``device``."""
@@ -56,6 +60,7 @@ class Batch:
             self.target_out.to(device, non_blocking=True),
             self.target_lengths.to(device, non_blocking=True),
             self.weight,
+            None if self.links is None else self.links.to(device, non_blocking=True),
         )
 
 
@@ -143,12 +148,20 @@ class _Pool:
         self.tokens, self.lengths = corpus.gather(indices)
         self.sizes = self.lengths.sum(axis=1)
         self.starts = np.cumsum(self.sizes) - self.sizes
+        self.links = corpus.links(indices)
         self.batches = _fill(self.lengths + 1, batch_tokens, tie)
 
     def batch(self, rows: Integers) -> Batch:
         """The pairs at ``rows`` [B] of the pool."""
         tokens = self.tokens[ranges(self.starts[rows], self.sizes[rows])]
-        return collate(tokens, self.lengths[rows])
+        return collate(tokens, self.lengths[rows], self._links(rows))
+
+    def _links(self, rows: Integers) -> Links | None:
+        if self.links is None:
+            return None
+        counts = self.links.counts
+        starts = np.cumsum(counts) - counts
+        return Links(self.links.tokens[ranges(starts[rows], counts[rows])], counts[rows])
 
 
 def _fill(lengths: Integers, batch_tokens: int, tie: Integers | Words) -> list[Integers]:
@@ -168,12 +181,13 @@ def _fill(lengths: Integers, batch_tokens: int, tie: Integers | Words) -> list[I
     return np.split(order, cuts)
 
 
-def collate(tokens: Tokens, lengths: Integers) -> Batch:
+def collate(tokens: Tokens, lengths: Integers, links: Links | None = None) -> Batch:
     """Pairs as one batch.
 
     Args:
         tokens: [all] source and target tokens of the first pair, then of the next.
         lengths: [B, 2] number of tokens of each side.
+        links: the pairs' links, if they have some.
     """
     rows = np.arange(len(lengths))
     of_source = np.repeat(np.tile([True, False], len(lengths)), lengths.ravel())
@@ -195,7 +209,14 @@ def collate(tokens: Tokens, lengths: Integers) -> Batch:
         torch.from_numpy(target_out),
         torch.from_numpy(target_lengths + 1),
         int(target_lengths.sum()) + len(rows),
+        None if links is None else _placed(links),
     )
+
+
+def _placed(links: Links) -> Tensor:
+    """Links [links, 3] with the row of each in front: row, target token, source token."""
+    rows = np.repeat(np.arange(len(links.counts)), links.counts)
+    return torch.from_numpy(np.column_stack([rows, links.tokens[:, ::-1]]))
 
 
 def permute(ranks: Integers, size: int, key: str) -> Integers:

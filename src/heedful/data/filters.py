@@ -8,11 +8,15 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 from pydantic import Field
 
 from heedful.basics.settings import Settings
 from heedful.data.examples import Pair
+from heedful.data.links import LinkedPair
+
+P = TypeVar("P", Pair, LinkedPair)
 
 # Characters of scripts that put no spaces between words, with how many make about one word: Han,
 # kana and bopomofo two; Thai, Lao, Burmese, Khmer and their neighbours four.
@@ -45,12 +49,13 @@ NO_FILTERS = FilterSettings(
 
 
 def filter_pairs(
-    pairs: Iterable[Pair], settings: FilterSettings, left_out: Counter[str]
-) -> Iterator[Pair]:
+    pairs: Iterable[P], settings: FilterSettings, left_out: Counter[str]
+) -> Iterator[P]:
     """The pairs that pass every filter; the first filter that one fails is counted.
 
     Equal pairs are known by 8 bytes of a hash, in a table of at most about 27 bytes a kept pair:
-    among five million pairs, the chance that any is lost to a collision is one in a million.
+    among five million pairs, the chance that any is lost to a collision is one in a million. A
+    pair's links go with it; pairs that differ in their links only are equal.
     """
     seen = HashSet()
     for pair in pairs:
@@ -63,7 +68,7 @@ def filter_pairs(
             left_out[reason] += 1
 
 
-def why_left_out(pair: Pair, settings: FilterSettings) -> str | None:
+def why_left_out(pair: Pair | LinkedPair, settings: FilterSettings) -> str | None:
     """The first filter that a pair fails, in words, or None; duplicates are not looked at."""
     if settings.empty and not (pair.source.strip() and pair.target.strip()):
         return "empty"
@@ -95,10 +100,11 @@ def count_words(text: str) -> float:
     return len(rest.split()) + twos / 2 + fours / 4 if twos or fours else len(rest.split())
 
 
-def hash_pair(pair: Pair) -> int:
+def hash_pair(pair: Pair | LinkedPair) -> int:
     """Eight bytes that stand for a pair."""
+    texts = (pair.source, pair.target)
     # No text holds a 0xFF byte in UTF-8, so no two pairs are joined to the same bytes.
-    return hash_bytes(b"\xff".join(text.encode("utf-8", "surrogatepass") for text in pair))
+    return hash_bytes(b"\xff".join(text.encode("utf-8", "surrogatepass") for text in texts))
 
 
 def hash_bytes(data: bytes) -> int:

@@ -13,10 +13,8 @@ from dataclasses import dataclass
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.data.links import Link, RangeCheck, pharaoh_items
 
-Link = tuple[int, int]
-
-_PHARAOH = re.compile(r"(\d+)([-p])(\d+)")
 _NUMBERED = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SPsp]))?(?:\s+[\d.]+)?")
 
 
@@ -119,7 +117,7 @@ def read_links(
     """
     found = []
     for number, line in enumerate(lines, start=1):
-        links = {(i, j) for i, j, _ in _pharaoh_items(line, where, number)}
+        links = {(i, j) for i, j, _ in pharaoh_items(line, where, number)}
         found.append({(j, i) for i, j in links} if swap else links)
     return found
 
@@ -152,7 +150,7 @@ def read_gold(
     if _is_numbered(lines):
         rows = _numbered_rows(lines, where, len(lengths) if lengths is not None else None)
     else:
-        rows = [_pharaoh_items(line, where, number) for number, line in enumerate(lines, start=1)]
+        rows = [pharaoh_items(line, where, number) for number, line in enumerate(lines, start=1)]
     if lengths is not None and len(lengths) != len(rows):
         raise UserError(
             f"{where} has links for {len(rows)} sentences but there are {len(lengths)} sentence "
@@ -172,19 +170,6 @@ def read_gold(
             )
         )
     return gold
-
-
-def _pharaoh_items(line: str, where: str, number: int) -> list[tuple[int, int, str]]:
-    items = []
-    for item in line.split():
-        match = _PHARAOH.fullmatch(item)
-        if match is None:
-            raise UserError(
-                f"{where}, line {number}: '{item}' is not a link; "
-                "write i-j (or ipj for a possible one)"
-            )
-        items.append((int(match[1]), int(match[3]), match[2]))
-    return items
 
 
 def _is_numbered(lines: Sequence[str]) -> bool:
@@ -240,11 +225,12 @@ def _check_range(
     lengths: Sequence[tuple[int, int]],
     where: str,
 ) -> None:
-    links = [{(i, j) for i, j, _ in row} for row in rows]
-    number = first_out_of_range(links, lengths, first)
-    if number is None:
+    check = RangeCheck(first)
+    for row, sizes in zip(rows, lengths, strict=True):
+        check.see([(i, j) for i, j, _ in row], sizes)
+    if check.wrong is None:
         return
-    sizes = lengths[number - 1]
+    number, (i, j), sizes = check.wrong
     for place, side in enumerate(("source", "target")):
         if all(not both[place] for both in lengths):
             raise UserError(f"{where} has links, but no sentence pair has any {side} words")
@@ -253,54 +239,9 @@ def _check_range(
                 f"{where}, sentence {number} has links, but its {side} is empty; check that the "
                 "lines belong together"
             )
-    wrong = next(item for item in rows[number - 1] if not _fits(item[:2], sizes, first))
+    kind = next(kind for a, b, kind in rows[number - 1] if (a, b) == (i, j))
     raise UserError(
-        f"{where}, sentence {number}: link '{wrong[0]}{wrong[2]}{wrong[1]}' is out of range for "
-        f"{sizes[0]} source and {sizes[1]} target words counted from {first}; "
-        + explain_range(links, lengths, first, "say --indexing {}")
+        f"{where}, sentence {number}: link '{i}{kind}{j}' is out of range for {sizes[0]} source "
+        f"and {sizes[1]} target words counted from {first}; "
+        + check.explain(f"say --indexing {1 - first}")
     )
-
-
-def first_out_of_range(
-    links: Sequence[Iterable[Link]], lengths: Sequence[tuple[int, int]], first: int
-) -> int | None:
-    """The number, from 1, of the first sentence with a link to a word that is not there."""
-    for number, (row, sizes) in enumerate(zip(links, lengths, strict=True), start=1):
-        if not all(_fits(link, sizes, first) for link in row):
-            return number
-    return None
-
-
-def explain_range(
-    links: Sequence[Iterable[Link]],
-    lengths: Sequence[tuple[int, int]],
-    first: int,
-    counting: str,
-) -> str:
-    """What is wrong with links out of range: counting, sides, or something else.
-
-    Args:
-        links: of each sentence pair, as written.
-        lengths: each sentence's number of source and target words.
-        first: how the first word was numbered.
-        counting: what to do about the other counting, with its first number for ``{}``.
-    """
-    swapped = [(target, source) for source, target in lengths]
-    exchange = (
-        "source and target are exchanged in the links or in the texts: give both in the same order"
-    )
-    other = 1 - first
-    if first_out_of_range(links, lengths, other) is None:
-        return f"all links are in range counted from {other}: {counting.format(other)}"
-    if first_out_of_range(links, swapped, first) is None:
-        return f"all links are in range the other way round: {exchange}"
-    if first_out_of_range(links, swapped, other) is None:
-        return (
-            f"all links are in range the other way round and counted from {other}: {exchange}, "
-            f"and {counting.format(other)}"
-        )
-    return "check that the lines of links and texts belong together"
-
-
-def _fits(link: Link, sizes: tuple[int, int], first: int) -> bool:
-    return all(0 <= word - first < size for word, size in zip(link, sizes, strict=True))

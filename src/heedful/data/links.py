@@ -1,0 +1,180 @@
+"""Word links beside a corpus: read in Pharaoh form, held together with their pairs, checked.
+
+A line for each pair, ``0-0 1-2``: source word, target word, counted from 0. Words are what
+``str.split`` gives.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product, zip_longest
+from typing import NamedTuple
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.data.examples import Pair
+from heedful.data.readers import read_lines
+
+Link = tuple[int, int]
+Sizes = tuple[int, int]
+
+EXCHANGE = (
+    "source and target are exchanged in the links or in the texts: give both in the same order"
+)
+_ITEM = re.compile(r"(\d+)([-p])(\d+)")
+
+
+class LinkedPair(NamedTuple):
+    """A text, its translation, and the links of their words."""
+
+    source: str
+    target: str
+    links: tuple[Link, ...]
+
+    def turned(self) -> "LinkedPair":
+        """Source and target exchanged."""
+        return LinkedPair(self.target, self.source, tuple((j, i) for i, j in self.links))
+
+
+def pharaoh_items(line: str, where: str, number: int) -> list[tuple[int, int, str]]:
+    """The links of a line, with ``-`` for sure and ``p`` for possible ones.
+
+    Raises:
+        UserError: an item is no link; ``where`` and the line's number are named.
+    """
+    items = []
+    for item in line.split():
+        match = _ITEM.fullmatch(item)
+        if match is None:
+            raise UserError(
+                f"{where}, line {number}: '{item}' is not a link; "
+                "write i-j (or ipj for a possible one)"
+            )
+        items.append((int(match[1]), int(match[3]), match[2]))
+    return items
+
+
+class RangeCheck:
+    """Sees the links of pair after pair, and finds what is wrong if some are out of range.
+
+    Args:
+        first: the number of the first word.
+    """
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.wrong: tuple[int, Link, Sizes] | None = None
+        """Number of the first pair with a link out of range, that link, and the pair's words."""
+        self.has_word_zero = False
+        self.links = 0
+        self._pairs = 0
+        self._fits = {(start, turn): True for start in (0, 1) for turn in (False, True)}
+
+    def see(self, links: Iterable[Link], sizes: Sizes) -> None:
+        """Look at the next pair, with so many source and target words."""
+        self._pairs += 1
+        for link in links:
+            self.links += 1
+            self.has_word_zero |= 0 in link
+            for (start, turn), fits in self._fits.items():
+                if fits or (start, turn) == (self.first, False):
+                    there = _in_range(link, sizes[::-1] if turn else sizes, start)
+                    self._fits[start, turn] = fits and there
+                    if not there and (start, turn) == (self.first, False) and self.wrong is None:
+                        self.wrong = (self._pairs, link, sizes)
+
+    def explain(self, counting: str) -> str:
+        """What is wrong: counting, sides, or something else.
+
+        Args:
+            counting: what to do about the other counting.
+        """
+        other = 1 - self.first
+        if self._fits[other, False]:
+            return f"all links are in range counted from {other}: {counting}"
+        if self._fits[self.first, True]:
+            return f"all links are in range the other way round: {EXCHANGE}"
+        if self._fits[other, True]:
+            return (
+                f"all links are in range the other way round and counted from {other}: {EXCHANGE}, "
+                f"and {counting}"
+            )
+        return "check that the lines of links and texts belong together"
+
+
+def _in_range(link: Link, sizes: Sizes, first: int) -> bool:
+    return all(0 <= word - first < size for word, size in zip(link, sizes, strict=True))
+
+
+def read_linked(pairs: Iterable[Pair], path: str) -> Iterator[LinkedPair]:
+    """Each pair with its line of links.
+
+    Args:
+        pairs: the corpus as it is read, before anything is left out of it.
+        path: the file of links, plain or gzip.
+
+    Raises:
+        UserError: a line is no links, or the file has more or fewer lines than there are pairs.
+    """
+    counts = [0, 0]
+    for pair, line in zip_longest(pairs, read_lines(path)):
+        counts[0] += pair is not None
+        counts[1] += line is not None
+        if pair is not None and line is not None:
+            items = pharaoh_items(line, path, counts[1])
+            links = dict.fromkeys((i, j) for i, j, _ in items)
+            yield LinkedPair(pair.source, pair.target, tuple(links))
+    if counts[0] != counts[1]:
+        raise UserError(
+            f"{path} has {counts[1]:,} lines of links but the corpus has {counts[0]:,} pairs; give "
+            "one line for each pair, in the same order"
+        )
+
+
+def check_links(pairs: Iterable[LinkedPair], path: str) -> None:
+    """Go through all pairs once and see that every link is between words that are there.
+
+    Raises:
+        UserError: a link is out of range (counted from 1, the wrong way round, or of another
+            corpus: what is found out is said), or there is no link at all.
+    """
+    check = RangeCheck(first=0)
+    for pair in pairs:
+        check.see(pair.links, (len(pair.source.split()), len(pair.target.split())))
+    if check.wrong is not None:
+        number, (i, j), (source, target) = check.wrong
+        raise UserError(
+            f"{path}, line {number}: link '{i}-{j}' is out of range for {source} source and "
+            f"{target} target words counted from 0; "
+            + check.explain("take 1 off every number, links for training are counted from 0")
+        )
+    if not check.links:
+        raise UserError(f"{path} has no links; leave it out, or give what heedful align writes")
+    if not check.has_word_zero:
+        notice(f"{path} has no word 0: taken as counted from 0 all the same, as nothing else fits")
+
+
+def token_links(
+    links: Sequence[Link], source_words: Sequence[int], target_words: Sequence[int]
+) -> list[Link]:
+    """Links between tokens: those of every pair of linked words.
+
+    Args:
+        links: between words.
+        source_words: for each source token the index of its word, -1 if it has none.
+        target_words: the same for target tokens.
+
+    Example:
+        >>> token_links([(0, 1)], [0, 0, 1], [0, 1])
+        [(0, 1), (1, 1)]
+    """
+    sources, targets = _tokens_of(source_words), _tokens_of(target_words)
+    found = [link for i, j in links for link in product(sources[i], targets[j])]
+    return sorted(found)
+
+
+def _tokens_of(words: Sequence[int]) -> dict[int, list[int]]:
+    tokens: dict[int, list[int]] = defaultdict(list)
+    for token, word in enumerate(words):
+        tokens[word].append(token)
+    return tokens

@@ -1,0 +1,65 @@
+"""Flat arrays on disk, mapped into memory."""
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.basics.errors import UserError
+
+OFFSET = np.dtype("<i8")
+
+Integers = NDArray[np.int64]
+
+
+def ranges(starts: Integers, sizes: Integers) -> Integers:
+    """The numbers ``starts[i] … starts[i] + sizes[i] - 1`` for all ``i``, one after the other."""
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    places: Integers = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+    return places
+
+
+class Mapped:
+    """A flat array in a file.
+
+    Args:
+        path: the file.
+        kind: of a number.
+        count: how many numbers there must be.
+
+    Raises:
+        UserError: the file is missing, or of another size.
+    """
+
+    def __init__(self, path: Path, kind: np.dtype[Any], count: int) -> None:
+        self.path = path
+        self._map: mmap.mmap | None = None
+        self.array: NDArray[Any] = np.empty(0, kind)
+        try:
+            size = path.stat().st_size
+            if size != count * kind.itemsize:
+                raise damaged(path, f": {size:,} bytes instead of {count * kind.itemsize:,}")
+            if not count:  # an empty file cannot be mapped
+                return
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+        self.array = np.frombuffer(self._map, kind)
+
+    def release(self) -> None:
+        """Unmap the pages read so far; they stay in the system's cache, which processes share.
+
+        Without this (where the system has no such call) they count as the process's own until the
+        system needs the room.
+        """
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self._map.madvise(mmap.MADV_DONTNEED)
+
+
+def damaged(path: Path, how: str = "") -> UserError:
+    """The user's error for a file that does not hold what it should."""
+    return UserError(f"{path}: the file is damaged{how}; encode the corpus again")
