@@ -1,10 +1,10 @@
-# Targets: demo, test, lint, bench, clean. The environment is made in .venv and used by all of them.
+# Targets: demo, test, lint, bench, results, clean. The environment is made in .venv and used by all of them.
 PYTHON ?= python3
 BIN := .venv/bin
 # CI and these targets install exactly what constraints.txt pins.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench results clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/installed
@@ -22,6 +22,15 @@ lint: .venv/installed-lint
 bench: .venv/installed
 	$(BIN)/python benchmarks/run.py
 
+# The table "What attention buys" of docs/results.md; goes on where it stopped.
+# make results DATA=FOLDER [ONLY="RECIPE …"] [JOBS=2] [THREADS=1] [OUT=runs/results]
+JOBS ?= 1
+THREADS ?= 1
+OUT ?= runs/results
+results: .venv/installed-tune
+	$(BIN)/python benchmarks/results_table.py --out "$(OUT)" --jobs $(JOBS) --threads $(THREADS) \
+		$(if $(DATA),--data "$(DATA)") $(if $(ONLY),--only $(ONLY))
+
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
 
@@ -33,6 +42,10 @@ bench: .venv/installed
 
 .venv/installed: pyproject.toml .venv/torch
 	$(PIP) --editable .
+	@touch $@
+
+.venv/installed-tune: .venv/installed
+	$(PIP) --editable '.[tune]'
 	@touch $@
 
 .venv/installed-test: .venv/installed

@@ -1,0 +1,234 @@
+"""The table of "What attention buys": ``make results DATA=FOLDER``.
+
+    python benchmarks/results_table.py --data FOLDER [--only RECIPE …] [--jobs 2] [--threads 1]
+
+Each row of ``results_table.toml`` is a search by ``heedful tune``, whose winner and further seeds
+are then scored once on the test set. All of it is kept under ``--out``: the same command goes on
+where it stopped, and what was scored is not scored again. At the end ``results.json`` and
+``results.md`` there have the tables of what is done; ``--collect`` makes them of what there is.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import write_json, write_text
+from heedful.runs import open_run
+from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
+from results_collect import collect, markdown
+
+HERE = Path(__file__).resolve().parent
+INTERRUPTED = 130
+"""The exit code of a command that was interrupted."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: a recipe and what it may cost."""
+
+    table: str
+    title: str
+    name: str
+    recipe: str
+    data: str
+    against: str | None
+    trials: int
+    minutes: float
+    seeds: int
+
+    @property
+    def key(self) -> str:
+        """Its folder's name."""
+        return Path(self.recipe).stem
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a table file.
+
+    Raises:
+        UserError: a row has a key that is not known, or lacks one, or two have one recipe.
+    """
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    rows = []
+    for name, table in tables["tables"].items():
+        about = {key: value for key, value in table.items() if key != "rows"}
+        for row in table["rows"]:
+            values = {"against": None, **tables["budget"], **about, **row, "table": name}
+            try:
+                rows.append(Row(**values))
+            except TypeError as error:
+                what = str(error).replace("Row.__init__() ", "")
+                raise UserError(f"{path}: row {row.get('name', row)}: {what}") from error
+    keys = [row.key for row in rows]
+    for key in keys:
+        if keys.count(key) > 1:
+            raise UserError(f"{path}: two rows have the recipe {key}")
+    return rows
+
+
+def choose(rows: Sequence[Row], only: Sequence[str] | None) -> list[Row]:
+    """The rows asked for, by recipe."""
+    known = {row.key: row for row in rows}
+    for name in only or []:
+        if name not in known:
+            raise UserError(f"--only {name}: no such row; there are {', '.join(known)}")
+    return [row for row in rows if not only or row.key in only]
+
+
+def find_folder(row: Row, places: Sequence[Path]) -> Path:
+    """Where a row's data are.
+
+    Raises:
+        UserError: in none of the places, or a file of the recipe is missing there.
+    """
+    recipe = check_recipe(read_recipe(find_recipe(row.recipe)), row.recipe)
+    files = [*recipe.data.train, *recipe.data.validation, *recipe.data.test]
+    for folder in [place / row.data for place in places]:
+        missing = [file for file in files if not (folder / file).is_file()]
+        if not missing:
+            return folder
+        if folder.is_dir():
+            raise UserError(f"{row.recipe}: {folder} has no {missing[0]}")
+    raise UserError(
+        f"{row.recipe}: no folder {row.data} in {' or '.join(map(str, places))}; it holds "
+        f"{', '.join(files)}"
+    )
+
+
+def heedful(*arguments: object, into: Path | None = None) -> None:
+    """Run a command; what it prints goes to a file, whole or not at all.
+
+    Raises:
+        UserError: it ended with anything but success; its own words are above.
+        KeyboardInterrupt: it was interrupted.
+    """
+    command = list(map(str, arguments))
+    code, printed = run_command(command)
+    if code == INTERRUPTED:
+        raise KeyboardInterrupt
+    if code:
+        raise UserError(f"heedful {' '.join(command)} ended with code {code}")
+    if into is not None:
+        write_text(into, printed)
+
+
+def run_command(arguments: list[str]) -> tuple[int, str]:
+    """Run ``heedful`` in a process of its own; its exit code and what it printed."""
+    command = [sys.executable, "-m", "heedful", *arguments]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=False)
+    return done.returncode, done.stdout
+
+
+def make_row(row: Row, folder: Path, out: Path, threads: int) -> None:
+    """Search, then score the winner and its further seeds, as far as that is not done."""
+    search = out / row.key
+    budget = ["--trials", row.trials, "--minutes", row.minutes, "--seeds", row.seeds]
+    places = ["--data", folder, "--out", search, "--threads", threads]
+    heedful("tune", row.recipe, *budget, *places, "--json", into=out / f"{row.key}.tuning.json")
+    found = json.loads((search / "tuning.json").read_text(encoding="utf-8"))
+    winner = found["trials"][found["winner"]]
+    for trial in [winner, *found["further"][: row.seeds]]:
+        score(search / trial["folder"], threads)
+
+
+def score(run: Path, threads: int) -> None:
+    """Score a run on its test set, if that was never done.
+
+    Raises:
+        UserError: the run was scored at another checkpoint than it is used at now.
+    """
+    path = run / "test.json"
+    chosen = open_run(run).chosen().path.name
+    if path.exists():
+        scored = json.loads(path.read_text(encoding="utf-8"))["checkpoint"]
+        if scored != chosen:
+            raise UserError(
+                f"{run} was scored at {scored} and is used at {chosen} now: its test set has been "
+                f"looked at; delete {path} to score it again"
+            )
+        return
+    how = ["--by-length", "--sentences", 0, "--metrics", "bleu,chrf", "--json"]
+    heedful("evaluate", run, *how, "--threads", threads, "--output", run / "test.txt", into=path)
+
+
+def make_rows(rows: Sequence[Row], places: Sequence[Path], out: Path, options: Any) -> list[str]:
+    """Make all rows, so many side by side; the errors of those that failed."""
+    folders = [find_folder(row, places) for row in rows]  # before the first hours are spent
+    errors: list[str] = []
+    stopped = False
+
+    def one(row: Row, folder: Path) -> None:
+        nonlocal stopped
+        if stopped:
+            return
+        print(f"== {row.name}: {row.recipe}", file=sys.stderr, flush=True)
+        try:
+            make_row(row, folder, out, options.threads)
+        except UserError as error:
+            errors.append(f"{row.recipe}: {error}")
+        except KeyboardInterrupt:
+            stopped = True
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        try:
+            list(pool.map(one, rows, folders))
+        except KeyboardInterrupt:
+            stopped = True  # the commands were interrupted too: they save, and are waited for
+    if stopped:
+        raise KeyboardInterrupt
+    return errors
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make the rows, then the tables; 1 if a row failed, 130 if interrupted."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, help="a folder with a folder for each table's data")
+    parser.add_argument("--out", type=Path, default=Path("runs/results"))
+    parser.add_argument("--table", type=Path, default=HERE / "results_table.toml")
+    parser.add_argument("--only", nargs="+", metavar="RECIPE", help="some rows")
+    parser.add_argument("--jobs", type=int, default=1, help="rows made side by side; default 1")
+    parser.add_argument("--threads", type=int, default=1, help="of each row; default 1")
+    parser.add_argument("--collect", action="store_true", help="make the tables only")
+    options = parser.parse_args(arguments)
+    # Where a library computes outside PyTorch, it should not take the other row's core.
+    os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
+    errors: list[str] = []
+    try:
+        rows = read_rows(options.table)
+        if not options.collect:
+            if options.data is None:
+                raise UserError(
+                    "--data FOLDER is missing (make results DATA=FOLDER): it holds "
+                    f"{', '.join(sorted({row.data for row in rows}))}"
+                )
+            places = [options.data, options.out / "data"]
+            errors = make_rows(choose(rows, options.only), places, options.out, options)
+        found = collect(rows, options.out, options.threads)
+        text = markdown(found)
+        write_json(options.out / "results.json", found)
+        write_text(options.out / "results.md", text)
+    except UserError as error:
+        errors.append(str(error))
+    except KeyboardInterrupt:
+        print("interrupted: the same command goes on from here", file=sys.stderr)
+        return INTERRUPTED
+    else:
+        print(text)
+    for error in errors:
+        print(f"results: {error}", file=sys.stderr)
+    return int(bool(errors))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
