@@ -15,8 +15,10 @@ from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
 from heedful.runs.checkpoints import load_model_tensors
 from heedful.runs.recipe import EvaluationSettings, TrainingSettings
-from heedful.runs.rules import rule_of
+from heedful.runs.rules import guided_source, rule_of
 from heedful.runs.run import Run, open_run
+from heedful.tasks.guided import GuidedAlignment
+from heedful.tasks.terms import Term
 from heedful.tasks.translation import TranslationTask
 
 
@@ -55,11 +57,19 @@ def build_task(
         options=search_options(evaluation),
         device=device,
         label_smoothing=training.label_smoothing,
+        terms=_terms(run, model),
         precision=precision,
         tokenise=evaluation.tokenise,
         validation_pairs=evaluation.validation_pairs,
         samples=evaluation.samples,
     )
+
+
+def _terms(run: Run, model: PairModel) -> list[Term]:
+    """What the loss has beside the cross-entropy."""
+    guided = guided_source(run.recipe, model)
+    weight = run.recipe.training.guided_alignment.weight
+    return [] if guided is None else [GuidedAlignment(guided, weight)]
 
 
 def search_options(evaluation: EvaluationSettings) -> SearchOptions:

@@ -18,6 +18,7 @@ from heedful.basics.files import atomic_file, content_hash, write_json, write_te
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
 from heedful.data.filters import filter_pairs
+from heedful.data.links import LinkedPair, check_links, read_linked
 from heedful.data.overlap import count_overlap
 from heedful.data.readers import read_pairs
 from heedful.data.shards import write_shards
@@ -54,6 +55,9 @@ def prepare_run(
     hashes = {
         part: [content_hash(Path(file)) for file in corpus.files[part]] for part in corpus.files
     }
+    if corpus.linked:
+        # Now, in one pass: a mistake in the links should not cost a tokeniser's training.
+        check_links(corpus.read_linked(Counter()), corpus.files["links"][0])
     held_out = {part: corpus.held_out(part) for part in ("validation", "test")}
     tokenisers = (
         Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
@@ -63,9 +67,16 @@ def prepare_run(
     left_out: Counter[str] = Counter()
     train_folder = path / "data" / "train"
     shutil.rmtree(train_folder, ignore_errors=True)
-    count = _Counted(corpus.training(left_out))
+    count = _Counted(
+        corpus.training_linked(left_out) if corpus.linked else corpus.training(left_out)
+    )
     write_shards(
-        count, tokenisers, train_folder, max_tokens=recipe.data.max_tokens, left_out=left_out
+        count,
+        tokenisers,
+        train_folder,
+        max_tokens=recipe.data.max_tokens,
+        left_out=left_out,
+        linked=corpus.linked,
     )
     long = sum(n for reason, n in left_out.items() if "tokens" in reason)
     if count.pairs - long <= 0:
@@ -122,6 +133,8 @@ def data_hashes(recipe: Recipe, data_folder: Path | None) -> dict[str, list[str]
     """Each part's content hashes, for a run that goes on to be compared with."""
     named = {"train": recipe.data.train, "validation": recipe.data.validation}
     named["test"] = recipe.data.test
+    if recipe.data.links is not None:
+        named["links"] = [recipe.data.links]
     return {
         part: [content_hash(Path(file)) for file in find_data(files, data_folder)]
         for part, files in named.items()
@@ -139,6 +152,11 @@ class _Corpus:
             "validation": find_data(self.settings.validation, data_folder),
             "test": find_data(self.settings.test, data_folder),
         }
+        self.linked = self.settings.links is not None
+        if self.settings.links is not None:
+            if self.settings.links == "-":
+                raise UserError("data.links: links are read more than once, so not from a pipe")
+            self.files["links"] = find_data([self.settings.links], data_folder)
         if "-" in self.files["train"]:
             # A pipe can be read once, and training reads its corpus more often.
             spooled = path / "data" / "standard-input"
@@ -147,25 +165,41 @@ class _Corpus:
             self.files["train"] = [str(spooled)]
 
     def read(self, part: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
+        pairs = self._as_filed(part, left_out)
+        if self.settings.reversed:
+            return (Pair(pair.target, pair.source) for pair in pairs)
+        return pairs
+
+    def read_linked(self, left_out: Counter[str]) -> Iterator[LinkedPair]:
+        """The training pairs, each with its links."""
+        pairs = read_linked(self._as_filed("train", left_out), self.files["links"][0])
+        return (pair.turned() for pair in pairs) if self.settings.reversed else pairs
+
+    def _as_filed(self, part: str, left_out: Counter[str] | None) -> Iterator[Pair]:
+        """The pairs as the files have them."""
         settings = self.settings
         # The languages are those of the model; the files may have them the other way round.
         first, second = settings.source, settings.target
         if settings.reversed:
             first, second = second, first
-        pairs = read_pairs(
+        return read_pairs(
             self.files[part],
             source=first,
             target=second,
             encoding=settings.encoding,
             left_out=left_out,
         )
-        return (Pair(pair.target, pair.source) for pair in pairs) if settings.reversed else pairs
 
     def training(self, left_out: Counter[str] | None = None) -> Iterator[Pair]:
         """The training pairs, filtered, without those held out."""
         counted: Counter[str] = Counter() if left_out is None else left_out
         kept = (pair for pair in self.read("train", counted) if self._part(pair) == "train")
         return filter_pairs(kept, self.settings.filters, counted)
+
+    def training_linked(self, left_out: Counter[str]) -> Iterator[LinkedPair]:
+        """As `training`, each pair with its links."""
+        kept = (pair for pair in self.read_linked(left_out) if self._part(pair) == "train")
+        return filter_pairs(kept, self.settings.filters, left_out)
 
     def held_out(self, part: str) -> list[Pair]:
         """The validation or test pairs: from their own files, or a share of the training corpus."""
@@ -184,7 +218,7 @@ class _Corpus:
             notice(f"left out of {part}: {_counts(left_out)}")
         return pairs
 
-    def _part(self, pair: Pair) -> str:
+    def _part(self, pair: Pair | LinkedPair) -> str:
         """Which part a pair of the training corpus goes to: pairs of one source to the same."""
         shares = {
             "validation": 0.0 if self.files["validation"] else self.settings.validation_share,
@@ -202,11 +236,11 @@ class _Corpus:
 class _Counted:
     """Iterates once over pairs and counts them."""
 
-    def __init__(self, pairs: Iterator[Pair]) -> None:
+    def __init__(self, pairs: Iterator[Pair] | Iterator[LinkedPair]) -> None:
         self._iterator = pairs
         self.pairs = 0
 
-    def __iter__(self) -> Iterator[Pair]:
+    def __iter__(self) -> Iterator[Any]:
         for pair in self._iterator:
             self.pairs += 1
             yield pair

@@ -31,6 +31,8 @@ class DataSettings(Settings):
     target: str | None = None
     reversed: bool = False
     """The files have the target first: learn from their second side to their first."""
+    links: str | None = None
+    """Word links of the training pairs (0-0 1-2), one line a pair, in the files' order."""
     encoding: str | None = None
     validation_share: float = Field(0.0, ge=0, le=0.5)
     """Share of the training corpus held out for validation, where no files are named."""
@@ -56,6 +58,19 @@ class DataSettings(Settings):
         return self
 
 
+class GuidedSettings(Settings):
+    """How attention learns from ``data.links``, where they are given."""
+
+    weight: float = Field(0.05, ge=0)
+    """Of the term beside the cross-entropy."""
+    module: str | None = None
+    """The attention module; that of the model's own alignments unless set."""
+    head: int | None = Field(None, ge=1)
+    """The head, from 1; the mean of all unless set."""
+    shift: int | None = Field(None, ge=0, le=1)
+    """Row of a target token: 0 where it is predicted, 1 where it is fed in; the model's own."""
+
+
 class TrainingSettings(Settings):
     """How the weights are learnt."""
 
@@ -75,6 +90,7 @@ class TrainingSettings(Settings):
     warmup_steps: int = Field(1000, ge=0)
     clip_norm: float | None = Field(1.0, gt=0)
     label_smoothing: float = Field(0.1, ge=0, lt=1)
+    guided_alignment: GuidedSettings = GuidedSettings()
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     threads: int | None = Field(None, ge=1)
@@ -165,6 +181,10 @@ class Recipe(Settings):
             raise ValueError(
                 f"data.max_tokens {self.data.max_tokens} must be less than model.max_length "
                 f"{self.model.max_length}"
+            )
+        if self.data.links is None and self.training.guided_alignment != GuidedSettings():
+            raise ValueError(
+                "training.guided_alignment needs data.links, the word links to learn from"
             )
         return self
 

@@ -12,6 +12,7 @@ from heedful.evaluation.choosing_rule import JoinedRules, ScoredRule
 from heedful.evaluation.symmetrising import Join, check_join
 from heedful.inference.alignment import AlignmentRule, cross_modules, usual_rule
 from heedful.models.pairs import AlignmentSource, PairModel
+from heedful.runs.recipe import Recipe
 from heedful.runs.run import Run
 
 FILE = "alignment.json"
@@ -57,8 +58,36 @@ def rule_of(run: Run, model: PairModel) -> KnownRule | None:
     if path.exists():
         values = read_json(path)
         return KnownRule(_rule(values, "alone", model, path), _origin(values, "alone", path))
+    guided = guided_source(run.recipe, model)
+    if guided is not None:
+        return KnownRule(AlignmentRule(guided), "guided by links in training")
     usual = usual_rule(model)
     return None if usual is None else KnownRule(usual, "the model's own, chosen on nothing")
+
+
+def guided_source(recipe: Recipe, model: PairModel) -> AlignmentSource | None:
+    """Where a recipe's links guide the attention of its model; None if they do not.
+
+    Raises:
+        UserError: the model does not attend to its source, or has no such module.
+    """
+    guided = recipe.training.guided_alignment
+    if recipe.data.links is None or not guided.weight:
+        return None
+    usual, modules = model.alignment, cross_modules(model)
+    if usual is None or not modules:
+        raise UserError(
+            "data.links: this model has no attention to its source that links could guide; leave "
+            "them out, or train another model"
+        )
+    module = guided.module or usual.module
+    if module not in modules:
+        raise UserError(
+            f"training.guided_alignment.module = {module!r}: these attend to the source: "
+            f"{', '.join(modules)}"
+        )
+    heads = None if guided.head is None else (guided.head - 1,)
+    return AlignmentSource(module, heads, usual.shift if guided.shift is None else guided.shift)
 
 
 def joined_rule_of(run: Run, model: PairModel) -> JoinedRule | None:

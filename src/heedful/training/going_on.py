@@ -31,7 +31,7 @@ CHANGEABLE = frozenset(
 )
 """Settings of an existing run that may change; docs/training.md gives the list with reasons."""
 
-_PATHS = frozenset({"data.train", "data.validation", "data.test"})
+_PATHS = frozenset({"data.train", "data.validation", "data.test", "data.links"})
 
 
 def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
@@ -52,9 +52,14 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
             )
     if "-" in recipe.data.train:
         return
+    if (run.recipe.data.links is None) != (recipe.data.links is None):
+        raise UserError(
+            f"{run.path} was begun {'with' if run.recipe.data.links else 'without'} data.links: a "
+            "run that goes on cannot change this; use another --out"
+        )
     known = run.facts["data"]["hashes"]
     for part, hashes in data_hashes(recipe, data_folder).items():
-        if hashes != known[part]:
+        if hashes != known.get(part):
             raise UserError(
                 f"data.{part} is not what {run.path} was begun with (its content differs); use "
                 "another --out, and --start-from to go on from this run with new data"
