@@ -1,7 +1,6 @@
 """``heedful evaluate``: how good a run's translations are, or those of any system in files."""
 
 import json
-import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.cli.attention_scores import (
+    measure_heads,
+    read_gold_of,
+    say_rule,
+    score_links,
+    score_references,
+)
+from heedful.cli.drawing import draw
 from heedful.cli.options import (
     Beam,
     Checkpoint,
@@ -20,8 +27,9 @@ from heedful.cli.options import (
 )
 
 if TYPE_CHECKING:
-    from heedful.evaluation.alignment_error import AlignmentScore, GoldLinks
-    from heedful.evaluation.report import Report, ReportSettings, ReportTable
+    from heedful.evaluation.alignment_error import AlignmentScore
+    from heedful.evaluation.attention_statistics import HeadStatistics
+    from heedful.evaluation.report import Report, ReportSettings
     from heedful.runs import Run
 
 
@@ -36,6 +44,7 @@ class _Texts:
     against: str | None = None
     against_outputs: list[str] | None = None
     alignment: "AlignmentScore | None" = None
+    attention: "list[HeadStatistics]" = field(default_factory=list)
     facts: dict[str, Any] = field(default_factory=dict)
 
 
@@ -80,6 +89,12 @@ def evaluate(
     by_length: Annotated[
         bool, typer.Option("--by-length", help="Scores by source length.")
     ] = False,
+    attention: Annotated[
+        bool,
+        typer.Option(
+            "--attention", help="Entropy, sharpness and coverage of every attention head."
+        ),
+    ] = False,
     metrics: Annotated[str, typer.Option(help="Of bleu, chrf, ter.")] = "bleu,chrf,ter",
     tokenise: Annotated[
         str | None, typer.Option(help="sacreBLEU's tokeniser; default: the recipe's, or 13a.")
@@ -120,6 +135,8 @@ def evaluate(
         "--links": links,
     }
     _check_choice(run, files, gold)
+    if attention and run is None:
+        raise UserError("--attention needs a run: files of outputs have no attention")
     if output is not None and run is None:
         raise UserError("--output is for a run's translations; these stand in a file already")
     check_output(output)
@@ -134,7 +151,9 @@ def evaluate(
     else:
         chosen = {"device": device, "precision": precision, "checkpoint": checkpoint}
         use_threads(threads)
-        texts = _texts_of_runs(run, against, (data, source, target), beam, gold, indexing, chosen)
+        texts = _texts_of_runs(
+            run, against, (data, source, target), beam, gold, indexing, attention, chosen
+        )
     if output is not None:
         _write_outputs(output, texts.outputs)
     report = _show(texts, settings, as_json)
@@ -215,7 +234,7 @@ def _texts_of_files(files: dict[str, str | None], gold: str | None, indexing: st
 
     alignment = None
     if gold is not None and files["--links"] is not None:
-        alignment = _score_links(gold, files["--links"], indexing)
+        alignment = score_links(gold, files["--links"], indexing)
     return _Texts(
         system=str(files["--hypotheses"]),
         outputs=lines("--hypotheses") or [],
@@ -234,6 +253,7 @@ def _texts_of_runs(
     beam: int | None,
     gold: str | None,
     indexing: str,
+    attention: bool,
     chosen: dict[str, Any],
 ) -> _Texts:
     from heedful.basics.progress import progress
@@ -243,10 +263,10 @@ def _texts_of_runs(
     sources = [pair.source for pair in pairs]
     references = [pair.target for pair in pairs]
     # The gold is read first: a mistake in it should not cost the time of translating.
-    right = None if gold is None else _read_gold(gold, indexing, sources, references)
+    right = None if gold is None else read_gold_of(gold, indexing, sources, references)
     found: list[list[str]] = []
     used: list[dict[str, Any]] = []
-    alignment = None
+    alignment, heads = None, []
     for path in [run] if against is None else [run, against]:
         options = search_of(path, beam, "heedful evaluate")
         point = _open(path).chosen(chosen["checkpoint"]).path.name
@@ -264,8 +284,10 @@ def _texts_of_runs(
             }
         )
         if len(found) == 1 and right is not None:
-            used[0]["alignment_rule"] = _say_rule(path, translator)
-            alignment = _score_references(translator, sources, references, right)
+            used[0]["alignment_rule"] = say_rule(path, translator)
+            alignment = score_references(translator, sources, references, right)
+        if len(found) == 1 and attention:
+            heads = measure_heads(translator, sources, references)
     return _Texts(
         system=str(run),
         outputs=found[0],
@@ -274,6 +296,7 @@ def _texts_of_runs(
         against=None if against is None else str(against),
         against_outputs=found[1] if against is not None else None,
         alignment=alignment,
+        attention=heads,
         facts={
             "data": corpus[0] or "test set of the run",
             **used[0],
@@ -299,57 +322,15 @@ def _test_pairs(
     return pairs
 
 
-def _read_gold(
-    gold: str, indexing: str, sources: list[str], references: list[str]
-) -> "list[GoldLinks]":
-    from heedful.data.readers import read_lines
-    from heedful.evaluation.alignment_error import read_gold
-
-    lengths = [
-        (len(source.split()), len(reference.split()))
-        for source, reference in zip(sources, references, strict=True)
-    ]
-    return read_gold(list(read_lines(gold)), where=gold, indexing=indexing, lengths=lengths)
-
-
-def _score_references(
-    translator: Any, sources: list[str], references: list[str], gold: "list[GoldLinks]"
-) -> "AlignmentScore":
-    from heedful.basics.progress import progress
-    from heedful.evaluation.alignment_error import alignment_error_rate
-    from heedful.evaluation.forced_alignment import align_translations
-
-    with progress("aligning references", len(sources), "sentences") as advance:
-        alignments = align_translations(translator, sources, references, advance=advance)
-    return alignment_error_rate(gold, [alignment.links for alignment in alignments])
-
-
-def _say_rule(run: Path, translator: Any) -> dict[str, Any]:
-    """Say where the alignments are read; as a part of the JSON object too."""
-    from heedful.runs.aligners import say_rule
-    from heedful.runs.rules import describe_rule
-
-    say_rule(_open(run), translator)
-    return describe_rule(translator.rules[0])
-
-
-def _score_links(gold: str, links: str, indexing: str) -> "AlignmentScore":
-    from heedful.data.readers import read_lines
-    from heedful.evaluation.alignment_error import alignment_error_rate, read_gold, read_links
-
-    right = read_gold(list(read_lines(gold)), where=gold, indexing=indexing)
-    return alignment_error_rate(right, read_links(list(read_lines(links)), where=links))
-
-
 def _show_links(gold: str, links: str, indexing: str, as_json: bool) -> None:
     from heedful.evaluation.report import Report
 
-    score = _score_links(gold, links, indexing)
+    score = score_links(gold, links, indexing)
     if as_json:
         print(json.dumps(asdict(score), indent=1))
         return
     report = Report(system=links, count=0, alignment=score)
-    _draw(report.tables())
+    draw(report.tables())
 
 
 def _show(texts: _Texts, settings: "ReportSettings", as_json: bool) -> "Report":
@@ -368,33 +349,14 @@ def _show(texts: _Texts, settings: "ReportSettings", as_json: bool) -> "Report":
         against=texts.against,
         against_hypotheses=texts.against_outputs,
         alignment=texts.alignment,
+        attention=texts.attention,
     )
     if as_json:
         facts = {"version": __version__, "settings": asdict(settings), **texts.facts}
         print(json.dumps({**facts, **report.as_json()}, indent=1, ensure_ascii=False))
     else:
-        _draw(report.tables())
+        draw(report.tables())
     return report
-
-
-def _draw(tables: "list[ReportTable]") -> None:
-    if not sys.stdout.isatty():
-        print("\n\n".join(table.plain() for table in tables))
-        return
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console()
-    for table in tables:
-        drawn = Table(title=Text(table.title), box=SIMPLE_HEAD, title_justify="left")
-        for name in table.header:
-            drawn.add_column(Text(name), overflow="fold")
-        for row in table.rows:
-            # Text, not str: what a sentence says must not be read as markup.
-            drawn.add_row(*(Text(cell) for cell in row))
-        console.print(drawn)
 
 
 def _write_outputs(path: Path, outputs: list[str]) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heedful.evaluation.alignment_error import AlignmentScore
+from heedful.evaluation.attention_statistics import COVERED, HeadStatistics
 from heedful.evaluation.breakdown import (
     Faults,
     LengthBucket,
@@ -75,6 +76,7 @@ class Report:
     worst: list[Example] = field(default_factory=list)
     best: list[Example] = field(default_factory=list)
     alignment: AlignmentScore | None = None
+    attention: list[HeadStatistics] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """The report as what :mod:`json` can write; sentences of faults count from 1."""
@@ -98,6 +100,7 @@ class Report:
             self._alignment_table,
             self._fault_table,
             self._length_table,
+            self._attention_table,
         )
         tables = [table for make in makers if (table := make()) is not None]
         for title, examples in (("worst sentences", self.worst), ("best sentences", self.best)):
@@ -195,6 +198,32 @@ class Report:
             "by source length", (f"source {self.by_length[0].unit}", "sentences", *names), rows
         )
 
+    def _attention_table(self) -> "ReportTable | None":
+        if not self.attention:
+            return None
+
+        def share(value: float | None) -> str:
+            return "" if value is None else f"{100 * value:.1f} %"
+
+        rows = [
+            (
+                each.module,
+                str(each.head),
+                f"{each.query_axis} to {each.key_axis}",
+                f"{each.entropy:.3f}",
+                share(each.relative_entropy),
+                f"{each.sharpness:.3f}",
+                share(each.covered),
+                "" if each.coverage_error is None else f"{each.coverage_error:.3f}",
+            )
+            for each in self.attention
+        ]
+        header = (
+            *("module", "head", "from", "entropy", "of its greatest", "largest weight"),
+            *(f"source covered (≥ {COVERED:g})", "mean |Σ − 1|"),
+        )
+        return ReportTable("attention while writing the references", header, rows)
+
 
 @dataclass(frozen=True)
 class ReportTable:
@@ -221,6 +250,7 @@ def build_report(
     against: str | None = None,
     against_hypotheses: Sequence[str] | None = None,
     alignment: AlignmentScore | None = None,
+    attention: Sequence[HeadStatistics] = (),
 ) -> Report:
     """Measure one output.
 
@@ -233,6 +263,7 @@ def build_report(
         against: what to call the other system.
         against_hypotheses: the other system's sentences for the same sources.
         alignment: its alignment score, where links were scored.
+        attention: statistics of its heads, where they were measured.
 
     Raises:
         UserError: counts differ, or there is nothing to score.
@@ -287,6 +318,7 @@ def build_report(
         worst=[example(each) for each in ranked[:shown]],
         best=[example(each) for each in reversed(ranked[shown:][-shown:])] if shown else [],
         alignment=alignment,
+        attention=list(attention),
     )
 
 

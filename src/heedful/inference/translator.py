@@ -196,11 +196,11 @@ class Translator:
                 part.training = True
 
     def encoded_batches(
-        self, pairs: Sequence[Pair]
+        self, pairs: Sequence[Pair], use: str = "the loss"
     ) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
-        """Source and target tokens of given pairs, in batches: for a loss over all of them.
+        """Source and target tokens of given pairs, in batches, for what is taken over all of them.
 
-        Pairs longer than the model's limit are left out; that is said once.
+        Pairs longer than the model's limit are left out; that is said once, with the ``use``.
         """
         sources = self.tokenisers.source.encode_batch([pair.source for pair in pairs])
         targets = self.tokenisers.target.encode_batch([pair.target for pair in pairs])
@@ -210,7 +210,7 @@ class Translator:
             self._said_left_out = True
             self.say(
                 f"{len(pairs) - len(fitting):,} of {len(pairs):,} pairs are longer than the "
-                f"model's {self.max_length:,} tokens: left out of the loss"
+                f"model's {self.max_length:,} tokens: left out of {use}"
             )
         # A batch is as long as its longest side, so that is what batches are made by.
         items = [Item(line, 0, max(sources[line], targets[line], key=len)) for line in fitting]
