@@ -206,3 +206,20 @@ def test_a_worker_measures_time_and_memory(benchmark: Any) -> None:
     assert again["seconds"] > 0
     if first["peak"] is not None:
         assert first["peak"] > 4 * 1024 * 1024 * 4  # the weights of four heads
+
+
+def test_ibm_model_1_finds_the_words_that_go_together(benchmark: Any) -> None:
+    alignment = benchmark("alignment")
+    words = {"a": "x", "b": "y", "c": "z"}
+    sources = [list(text) for text in ("ab", "bc", "ca", "a", "abc", "cb")]
+    targets = [[words[word] for word in reversed(source)] for source in sources]
+    model = alignment.IbmModel1(sources, targets)
+    found = model.align(sources, targets)
+    for links, source in zip(found, sources, strict=True):
+        assert links == {(place, len(source) - 1 - place) for place in range(len(source))}
+    assert model.align([["new"]], [["x"]]) == [set()]  # NULL is as good as a word never seen
+    gold = [alignment.GoldLinks(frozenset(links), frozenset(links)) for links in found]
+    assert alignment.interval(gold, found, 50, 1) == (1.0, 1.0)
+    ways = alignment.joined(found, [set() for _ in found])
+    assert ways["intersection"] == [set() for _ in found]
+    assert ways["union"] == ways["en→es"] == found
