@@ -18,7 +18,7 @@ from heedful.attention.checking import (
 from heedful.attention.kernels.additive import additive_context
 from heedful.attention.kernels.dot import added_form, dot_context
 from heedful.attention.masks import Grid, Mask, split_mask
-from heedful.attention.normalizers import Normalizer, Queries, Softmax
+from heedful.attention.normalizers import Draw, Normalizer, Queries, Softmax
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.base import require_same_width
@@ -268,13 +268,14 @@ def _fused(
 
 def projected_weights(
     mechanism: Mechanism, asked: Asked, key: Tensor, mask: Mask | Tensor | None
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, Draw | None]:
     """:func:`attention_weights` for queries and keys that are projected already.
 
     Half-precision inputs are compared and normalized in float32: so they are in the fused kernels.
 
     Returns:
-        Weights ``[.., Q, K]``; the log-probability ``[.., Q]`` of having drawn them, or None.
+        Weights ``[.., Q, K]``; what is known of having drawn them, or None if they were not, or
+        need no reward.
     """
     query = asked.projected
     if query.dtype in _HALVES:
@@ -285,7 +286,7 @@ def projected_weights(
 
 def _weights(
     mechanism: Mechanism, asked: Asked, query: Tensor, key: Tensor, mask: Mask | Tensor | None
-) -> tuple[Tensor, Tensor | None]:
+) -> tuple[Tensor, Draw | None]:
     if mechanism.positions is None:
         scores = mechanism.score.compare(query, key)
     else:
@@ -298,7 +299,10 @@ def _weights(
     if mechanism.normalize.softmax_scale() is None:
         queries = Queries(asked.vectors, asked.places(asked.first or 0))
     weights: Tensor = mechanism.normalize(scores, allowed, queries)
-    return weights, mechanism.normalize.log_probability(scores, allowed, weights)
+    log_probability = mechanism.normalize.log_probability(scores, allowed, weights)
+    if log_probability is None:
+        return weights, None
+    return weights, Draw(log_probability, mechanism.normalize.entropy(scores, allowed))
 
 
 def aggregate(

@@ -13,7 +13,7 @@ from heedful.attention.functional import (
     projected_weights,
 )
 from heedful.attention.masks import Mask
-from heedful.attention.normalizers import Normalizer, Softmax
+from heedful.attention.normalizers import Draw, Normalizer, Softmax
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.watching import Watchable
@@ -32,6 +32,11 @@ class Memory(NamedTuple):
     """Projected keys ``[.., K, D]``."""
     value: Tensor
     """Projected values ``[.., K, dv]``."""
+
+
+def _one_head(draw: Draw) -> Draw:
+    entropy = None if draw.entropy is None else draw.entropy.unsqueeze(-2)
+    return Draw(draw.log_probability.unsqueeze(-2), entropy)
 
 
 class Attentive(Watchable):
@@ -74,10 +79,11 @@ class Attentive(Watchable):
         if not self._watchers:
             return attend_projected(parts, asked, key, value, mask, dropout)
         if self.watched:
-            weights, log_probability = projected_weights(parts, asked, key, mask)
-            if not heads and log_probability is not None:
-                log_probability = log_probability.unsqueeze(-2)
-            self.show(weights if heads else weights.unsqueeze(-3), log_probability)
+            weights, draw = projected_weights(parts, asked, key, mask)
+            if heads:
+                self.show(weights, draw)
+            else:
+                self.show(weights.unsqueeze(-3), None if draw is None else _one_head(draw))
             context = aggregate(parts, asked, weights, value, dropout)
         else:
             context = attend_projected(parts, asked, key, value, mask, dropout)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from heedful.attention.normalizers.base import Draw
+
 _MOST_AT_ONCE = 1 << 22  # weights made at a time for the largest of each row
 
 
@@ -32,17 +34,21 @@ class _Watcher:
         self.weights: list[Tensor] = []
         self.largest: list[TopWeights] = []
         self.log_probability: list[Tensor] = []
+        self.entropy: list[Tensor] = []
 
     @property
     def wants_all(self) -> bool:
         return self.rows is None and self.top is None
 
-    def see(self, weights: Tensor, log_probability: Tensor | None) -> None:
-        self.weights.append(weights if self.keep_gradients else weights.detach())
-        if log_probability is not None:
-            self.log_probability.append(
-                log_probability if self.keep_gradients else log_probability.detach()
-            )
+    def see(self, weights: Tensor, draw: Draw | None) -> None:
+        self._keep(self.weights, weights)
+        if draw is not None:
+            self._keep(self.log_probability, draw.log_probability)
+            if draw.entropy is not None:
+                self._keep(self.entropy, draw.entropy)
+
+    def _keep(self, calls: list[Tensor], seen: Tensor) -> None:
+        calls.append(seen if self.keep_gradients else seen.detach())
 
     def see_some(self, rows_of: Callable[[Tensor], Tensor], like: Tensor, keys: int) -> None:
         queries = like.shape[-2]
@@ -98,16 +104,16 @@ class Watchable(nn.Module):
         # A copy made while somebody watches is not what they watch.
         return {**self.__dict__, "_watchers": []}
 
-    def show(self, weights: Tensor, log_probability: Tensor | None = None) -> None:
+    def show(self, weights: Tensor, draw: Draw | None = None) -> None:
         """Hand ``weights [B, H, Q, K]``, before dropout, to those who want all of them.
 
         Args:
             weights: the weights.
-            log_probability: ``[B, H, Q]``, of having drawn them, where they are drawn.
+            draw: log-probability and entropy of the draw ``[B, H, Q]``, where they are drawn.
         """
         for watcher in self._watchers:
             if watcher.wants_all:
-                watcher.see(weights, log_probability)
+                watcher.see(weights, draw)
 
     def show_some(self, rows_of: Callable[[Tensor], Tensor], like: Tensor, keys: int) -> None:
         """Serve those who want rows, or the largest of each, without making the whole matrix.
@@ -153,6 +159,15 @@ class Seen(Mapping[str, list[Tensor]]):
         :class:`heedful.attention.normalizers.SampledHard`.
         """
         return {name: watcher.log_probability for name, watcher in self._watchers.items()}
+
+    @property
+    def entropy(self) -> dict[str, list[Tensor]]:
+        """Module name → entropies ``[B, H, Q]``, in nats, of what the weights were drawn from.
+
+        One a call, where there is a log-probability. In a loss it keeps draws from settling on one
+        key too early (Xu et al. 2015, section 4.2).
+        """
+        return {name: watcher.entropy for name, watcher in self._watchers.items()}
 
 
 @contextmanager

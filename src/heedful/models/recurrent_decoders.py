@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from heedful.attention import Attention, Memory, masks, scores
+from heedful.attention import Attention, Memory, masks, normalizers, scores
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
 from heedful.layers.stepwise import Stepwise
 from heedful.models.recurrent_settings import RecurrentSettings
@@ -121,7 +121,9 @@ class _Bahdanau(_AttentiveDecoder):
     def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
         super().__init__(settings, more=annotation_dim)
         hidden = settings.hidden
-        self.attention = Attention(scores.Additive(hidden, annotation_dim, hidden))
+        self.attention = Attention(
+            scores.Additive(hidden, annotation_dim, hidden), _normalizer(settings)
+        )
         self.readout = Maxout([hidden, settings.embedding, annotation_dim], hidden)
 
     def unroll(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
@@ -148,7 +150,7 @@ class _Luong(_AttentiveDecoder):
         feeding = bool(settings.input_feeding)
         super().__init__(settings, more=hidden if feeding else 0)
         self.feeding = feeding
-        self.attention = Attention(_luong_score(settings, annotation_dim))
+        self.attention = Attention(_luong_score(settings, annotation_dim), _normalizer(settings))
         self.combine = glorot_linear(annotation_dim + hidden, hidden, bias=False)
 
     def unroll(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
@@ -173,12 +175,25 @@ class _Luong(_AttentiveDecoder):
 def _luong_score(settings: RecurrentSettings, annotation_dim: int) -> scores.Score:
     if settings.attention == "luong-dot":
         return scores.Dot()
-    if settings.attention == "luong-general":
+    if settings.attention in ("luong-general", "luong-local-p"):
         return scores.General(settings.hidden, annotation_dim)
     return scores.Concat(settings.hidden, annotation_dim, settings.hidden)
 
 
+def _normalizer(settings: RecurrentSettings) -> normalizers.Normalizer:
+    if settings.window is not None:
+        return normalizers.LocalPredictive(settings.hidden, settings.hidden, settings.window)
+    if settings.temperature is not None:
+        return normalizers.GumbelStraightThrough(settings.temperature)
+    if settings.attention == "hard-reinforce":
+        return normalizers.SampledHard()
+    return normalizers.Softmax()
+
+
 def recurrent_decoder(settings: RecurrentSettings, annotation_dim: int) -> RecurrentDecoder:
     """The decoder of the settings, for annotations of the given width."""
-    kinds = {"none": _FixedVector, "bahdanau": _Bahdanau}
-    return kinds.get(settings.attention, _Luong)(settings, annotation_dim)
+    if settings.attention == "none":
+        return _FixedVector(settings, annotation_dim)
+    if settings.attention.startswith("luong"):
+        return _Luong(settings, annotation_dim)
+    return _Bahdanau(settings, annotation_dim)

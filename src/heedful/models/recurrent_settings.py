@@ -1,12 +1,21 @@
 """The settings of the recurrent encoder–decoder."""
 
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from heedful.basics.settings import Settings
 
-AttentionName = Literal["none", "bahdanau", "luong-dot", "luong-general", "luong-concat"]
+AttentionName = Literal[
+    "none",
+    "bahdanau",
+    "luong-dot",
+    "luong-general",
+    "luong-concat",
+    "luong-local-p",
+    "hard-reinforce",
+    "hard-gumbel",
+]
 
 
 class RecurrentSettings(Settings):
@@ -26,6 +35,10 @@ class RecurrentSettings(Settings):
     input_feeding: bool | None = None
     """Luong only: whether an attentional vector is part of the next step's input; so unless said.
     None with attention of any other kind."""
+    window: int | None = Field(None, ge=1)
+    """Luong's local-p only: D, words read on either side of the predicted place; 10 unless said."""
+    temperature: float | None = Field(None, gt=0)
+    """Hard by Gumbel only: of the softmax that gives the gradient; 1 unless said."""
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
     tied: Literal["all", "output", "none"] = "none"
     """Which matrices are one: source embedding, target embedding and output ("all"), the last two
@@ -56,6 +69,16 @@ class RecurrentSettings(Settings):
             )
         return None
 
+    @field_validator("window")
+    @classmethod
+    def _has_window(cls, window: int | None, info: ValidationInfo) -> int | None:
+        return _part_of("luong-local-p", "a window", window, 10, info)
+
+    @field_validator("temperature")
+    @classmethod
+    def _has_temperature(cls, temperature: float | None, info: ValidationInfo) -> float | None:
+        return _part_of("hard-gumbel", "a temperature", temperature, 1.0, info)
+
     @field_validator("tied")
     @classmethod
     def _tieable(cls, tied: str, info: ValidationInfo) -> str:
@@ -66,3 +89,21 @@ class RecurrentSettings(Settings):
                 f"{embedding} and {hidden}; make them equal, or tied = 'none'"
             )
         return tied
+
+
+Number = TypeVar("Number", int, float)
+
+
+def _part_of(
+    owner: str, what: str, given: Number | None, default: Number, info: ValidationInfo
+) -> Number | None:
+    """A setting of one kind of attention: its default there, None or refused with any other."""
+    attention = info.data.get("attention", owner)
+    if attention == owner:
+        return default if given is None else given
+    if given is not None:
+        raise ValueError(
+            f"{what} is a part of '{owner}' alone; with attention = '{attention}', leave the key "
+            "out"
+        )
+    return None

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -13,11 +14,14 @@ from heedful.data.shards import EncodedCorpus
 from heedful.decoding import SearchOptions
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
+from heedful.models.aligner import WordAligner
 from heedful.runs.checkpoints import load_model_tensors
 from heedful.runs.recipe import EvaluationSettings, TrainingSettings
 from heedful.runs.rules import guided_source, rule_of
 from heedful.runs.run import Run, open_run
+from heedful.tasks.aligning import AlignmentTask
 from heedful.tasks.guided import GuidedAlignment
+from heedful.tasks.reinforce import Reinforce, rewarded_modules
 from heedful.tasks.terms import Term
 from heedful.tasks.translation import TranslationTask
 
@@ -38,7 +42,7 @@ def build_run_model(run: Run) -> PairModel:
 
 def build_task(
     run: Run, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
-) -> TranslationTask:
+) -> TranslationTask | AlignmentTask:
     """The run's task, ready for the loop.
 
     Args:
@@ -48,16 +52,28 @@ def build_task(
         device: where to compute.
         precision: of matrix products in training.
     """
-    tokenisers, evaluation = run.tokenisers(), run.recipe.evaluation
+    evaluation = run.recipe.evaluation
+    batches = TokenBatches(EncodedCorpus.open(run.train_folder), training.batch_tokens)
+    translator = Translator([model], run.tokenisers(), device=device, say=once())
+    if run.recipe.task == "alignment":
+        return AlignmentTask(
+            cast(WordAligner, model),  # the recipe has seen to it
+            batches,
+            run.pairs("validation"),
+            translator,
+            device=device,
+            terms=_terms(run, model, training),
+            precision=precision,
+        )
     return TranslationTask(
         model,
-        TokenBatches(EncodedCorpus.open(run.train_folder), training.batch_tokens),
+        batches,
         run.pairs("validation"),
-        Translator([model], tokenisers, device=device, say=once()),
+        translator,
         options=search_options(evaluation),
         device=device,
         label_smoothing=training.label_smoothing,
-        terms=_terms(run, model),
+        terms=_terms(run, model, training),
         precision=precision,
         tokenise=evaluation.tokenise,
         validation_pairs=evaluation.validation_pairs,
@@ -65,11 +81,16 @@ def build_task(
     )
 
 
-def _terms(run: Run, model: PairModel) -> list[Term]:
+def _terms(run: Run, model: PairModel, training: TrainingSettings) -> list[Term]:
     """What the loss has beside the cross-entropy."""
+    terms: list[Term] = []
     guided = guided_source(run.recipe, model)
-    weight = run.recipe.training.guided_alignment.weight
-    return [] if guided is None else [GuidedAlignment(guided, weight)]
+    if guided is not None:
+        terms.append(GuidedAlignment(guided, run.recipe.training.guided_alignment.weight))
+    rewarded = rewarded_modules(model)
+    if rewarded:
+        terms.append(Reinforce(rewarded, training.reinforce))
+    return terms
 
 
 def search_options(evaluation: EvaluationSettings) -> SearchOptions:

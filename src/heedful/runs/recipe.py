@@ -14,9 +14,10 @@ from heedful.basics.errors import UserError
 from heedful.basics.settings import Settings, check
 from heedful.data.filters import FilterSettings
 from heedful.data.tokeniser import TokeniserSettings
-from heedful.models import ModelSettings
+from heedful.models import ModelSettings, learns_by_reward
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.searched import Searched, refuse_unsearchable, whole_keys
+from heedful.tasks.reinforce import ReinforceSettings
 
 
 class DataSettings(Settings):
@@ -91,6 +92,7 @@ class TrainingSettings(Settings):
     clip_norm: float | None = Field(1.0, gt=0)
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     guided_alignment: GuidedSettings = GuidedSettings()
+    reinforce: ReinforceSettings = ReinforceSettings()
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     threads: int | None = Field(None, ge=1)
@@ -141,7 +143,7 @@ class EvaluationSettings(Settings):
 class Recipe(Settings):
     """All settings of a run."""
 
-    task: Literal["translation"] = "translation"
+    task: Literal["translation", "alignment"] = "translation"
     seed: int = Field(1, ge=0, lt=2**31)
     data: DataSettings
     tokeniser: TokeniserSettings = TokeniserSettings()
@@ -182,9 +184,22 @@ class Recipe(Settings):
                 f"data.max_tokens {self.data.max_tokens} must be less than model.max_length "
                 f"{self.model.max_length}"
             )
+        if (self.task == "alignment") != (self.model.kind == "aligner"):
+            raise ValueError(
+                "task = 'alignment' and model.kind = 'aligner' go together: the aligner does not "
+                "translate, and translators are aligned with as they are"
+            )
+        if self.task == "alignment" and self.training.choose_by != "loss":
+            raise ValueError("task = 'alignment' has no translations: training.choose_by = 'loss'")
         if self.data.links is None and self.training.guided_alignment != GuidedSettings():
             raise ValueError(
                 "training.guided_alignment needs data.links, the word links to learn from"
+            )
+        rewarded = learns_by_reward(self.model)
+        if not rewarded and self.training.reinforce != ReinforceSettings():
+            raise ValueError(
+                "training.reinforce is for attention that learns by reward, as with "
+                "model.attention = 'hard-reinforce'; with this model, leave it out"
             )
         return self
 

@@ -1,6 +1,6 @@
 """Normalizers: scores to weights. One mechanism a file."""
 
-from heedful.attention.normalizers.base import Normalizer, Queries
+from heedful.attention.normalizers.base import Draw, Normalizer, Queries
 from heedful.attention.normalizers.entmax import Entmax, entmax_bisect
 from heedful.attention.normalizers.entmax15 import Entmax15, entmax15
 from heedful.attention.normalizers.gumbel import GumbelStraightThrough
@@ -14,6 +14,7 @@ from heedful.attention.normalizers.softmax_off_by_one import SoftmaxOffByOne
 from heedful.attention.normalizers.sparsemax import Sparsemax, sparsemax
 
 __all__ = [
+    "Draw",
     "Entmax",
     "Entmax15",
     "GumbelStraightThrough",

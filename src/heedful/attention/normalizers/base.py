@@ -20,6 +20,21 @@ class Queries(NamedTuple):
     """Where each query stands, counted from 0: integers ``[Q]``."""
 
 
+class Draw(NamedTuple):
+    """What is known of weights that were drawn, beside the weights.
+
+    Example:
+        >>> import torch
+        >>> Draw(log_probability=torch.tensor([-0.5]), entropy=None).log_probability
+        tensor([-0.5000])
+    """
+
+    log_probability: Tensor
+    """Of having drawn them: ``[.., Q]``."""
+    entropy: Tensor | None
+    """Of what they were drawn from, in nats ``[.., Q]``; None if the normalizer does not say."""
+
+
 class Normalizer(nn.Module):
     """Scores ``[.., Q, K]`` to weights of the same shape; a masked weight is exactly zero.
 
@@ -64,6 +79,18 @@ class Normalizer(nn.Module):
         None if nothing is drawn, or if the gradient comes through the weights themselves.
         """
         return None
+
+    def entropy(self, scores: Tensor, allowed: Tensor | None) -> Tensor | None:
+        """``[.., Q]``: the entropy, in nats, of what each row's key is drawn from.
+
+        None where :meth:`log_probability` is.
+        """
+        return None
+
+    @property
+    def learns_by_reward(self) -> bool:
+        """Whether no gradient comes through its draws, so that scores learn by reward alone."""
+        return False
 
     @property
     def draws(self) -> bool:

@@ -65,11 +65,36 @@ def log_probability_of(weights: Tensor, scores: Tensor, allowed: Tensor | None =
     return logs.masked_fill(weights == 0, 0.0).sum(-1)
 
 
+def entropy_of(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
+    """Entropy of the softmax of ``scores [.., Q, K]``, in nats: ``[.., Q]``, at least float32.
+
+    Args:
+        scores: ``[.., Q, K]``.
+        allowed: boolean, broadcastable to the scores; true = may attend. A row that allows no key
+            has none: 0, with no gradient.
+
+    Raises:
+        TypeError: scores are not of floating point, or ``allowed`` is not boolean.
+        ValueError: ``allowed`` does not broadcast to the scores.
+
+    Example:
+        >>> entropy_of(torch.zeros(1, 4)).exp()
+        tensor([4.])
+    """
+    check_scores(scores, allowed)
+    logs = torch.log_softmax(filled(widened(scores), allowed), dim=-1)
+    parts = -logs.exp() * logs
+    if allowed is not None:
+        parts = parts.masked_fill(~allowed, 0.0)
+    return parts.sum(-1)
+
+
 class SampledHard(Normalizer):
     """Draws one key a row in training, and takes the best in evaluation.
 
     Its loss is ``-(reward.detach() - baseline) * log_probability``, beside whatever the context
-    brings: the log-probability of what was drawn is what :func:`heedful.attention.watch` hands out.
+    brings: the log-probability of what was drawn is what :func:`heedful.attention.watch` hands out,
+    with the entropy of what it was drawn from.
 
     Example:
         >>> SampledHard().eval()(torch.tensor([[0.1, 0.3]]))
@@ -85,6 +110,13 @@ class SampledHard(Normalizer):
         self, scores: Tensor, allowed: Tensor | None, weights: Tensor
     ) -> Tensor | None:
         return log_probability_of(weights, scores, allowed) if self.draws else None
+
+    def entropy(self, scores: Tensor, allowed: Tensor | None) -> Tensor | None:
+        return entropy_of(scores, allowed) if self.draws else None
+
+    @property
+    def learns_by_reward(self) -> bool:
+        return True
 
     @property
     def draws(self) -> bool:
