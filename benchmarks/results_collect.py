@@ -64,7 +64,7 @@ def _row(row: Any, out: Path) -> dict[str, Any]:
         "validation": best.validation,
         "scores": {score["name"]: score for score in test["scores"]},
         "by_length": test["by_length"],
-        "attention": test.get("attention"),
+        "attention": test["attention"],
         "seeds_scored": [first, *further],
         "steps": best.step,
         "minutes_trained": best.minutes,
@@ -174,6 +174,8 @@ def markdown(found: dict[str, Any]) -> str:
             _score_table(rows),
             "BLEU by source length in words, 95 % intervals:",
             _length_table(rows),
+            "Attention to the source while writing the references, mean over heads:",
+            _attention_table(rows),
             "Cost to an equal validation loss (nats a token; linear between validations):",
             _cost_table(rows),
             "Searches:",
@@ -232,6 +234,31 @@ def _length_table(rows: list[dict[str, Any]]) -> str:
         cells = [scores[each["name"]] for each in buckets]
         lines.append([row["name"], *(f"{cell['value']:.1f} {_interval(cell)}" for cell in cells)])
     return _table(header, lines)
+
+
+def _attention_table(rows: list[dict[str, Any]]) -> str:
+    header = ["system", "heads", "entropy", "of its greatest", "largest weight", "source covered"]
+    lines = []
+    for row in rows:
+        heads = [each for each in row["attention"] if each["covered"] is not None]
+        if not heads:
+            continue
+
+        def average(name: str, heads: list[dict[str, Any]] = heads) -> float:
+            return mean(each[name] for each in heads)
+
+        lines.append(
+            [
+                row["name"],
+                str(len(heads)),
+                f"{average('entropy'):.2f}",
+                f"{100 * average('relative_entropy'):.0f} %",
+                f"{average('sharpness'):.2f}",
+                f"{100 * average('covered'):.0f} %",
+                f"{average('coverage_error'):.2f}",
+            ]
+        )
+    return _table([*header, "mean \\|Σ − 1\\|"], lines)
 
 
 def _words(bucket: dict[str, Any]) -> str:

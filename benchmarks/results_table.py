@@ -9,6 +9,7 @@ where it stopped, and what was scored is not scored again. At the end ``results.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -18,8 +19,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import tatoeba_joined
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json, write_text
 from heedful.runs import open_run
@@ -40,6 +41,7 @@ class Row:
     name: str
     recipe: str
     data: str
+    made_from: str | None
     against: str | None
     trials: int
     minutes: float
@@ -62,7 +64,14 @@ def read_rows(path: Path) -> list[Row]:
     for name, table in tables["tables"].items():
         about = {key: value for key, value in table.items() if key != "rows"}
         for row in table["rows"]:
-            values = {"against": None, **tables["budget"], **about, **row, "table": name}
+            values = {
+                "against": None,
+                "made_from": None,
+                **tables["budget"],
+                **about,
+                **row,
+                "table": name,
+            }
             try:
                 rows.append(Row(**values))
             except TypeError as error:
@@ -102,6 +111,22 @@ def find_folder(row: Row, places: Sequence[Path]) -> Path:
         f"{row.recipe}: no folder {row.data} in {' or '.join(map(str, places))}; it holds "
         f"{', '.join(files)}"
     )
+
+
+def make_data(row: Row, data: Path, out: Path) -> None:
+    """Make a row's data from the corpus they are made from, if they are nowhere yet.
+
+    Raises:
+        UserError: they could not be made.
+    """
+    source, made = data / (row.made_from or ""), out / "data" / row.data
+    if row.made_from is None or (data / row.data).exists() or not source.exists():
+        return
+    if not (made / "ATTRIBUTION.txt").exists():  # the last file to be written
+        print(f"== making {made} of {source}", file=sys.stderr, flush=True)
+        with contextlib.redirect_stdout(sys.stderr):
+            if tatoeba_joined.main([str(source), "--out", str(made)]):
+                raise UserError(f"{made} could not be made")
 
 
 def heedful(*arguments: object, into: Path | None = None) -> None:
@@ -156,12 +181,16 @@ def score(run: Path, threads: int) -> None:
                 f"looked at; delete {path} to score it again"
             )
         return
-    how = ["--by-length", "--sentences", 0, "--metrics", "bleu,chrf", "--json"]
+    how = ["--by-length", "--attention", "--sentences", 0, "--metrics", "bleu,chrf", "--json"]
     heedful("evaluate", run, *how, "--threads", threads, "--output", run / "test.txt", into=path)
 
 
-def make_rows(rows: Sequence[Row], places: Sequence[Path], out: Path, options: Any) -> list[str]:
+def make_rows(rows: Sequence[Row], options: argparse.Namespace) -> list[str]:
     """Make all rows, so many side by side; the errors of those that failed."""
+    out: Path = options.out
+    for row in rows:
+        make_data(row, options.data, out)
+    places = [options.data, out / "data"]
     folders = [find_folder(row, places) for row in rows]  # before the first hours are spent
     errors: list[str] = []
     stopped = False
@@ -210,10 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if options.data is None:
                 raise UserError(
                     "--data FOLDER is missing (make results DATA=FOLDER): it holds "
-                    f"{', '.join(sorted({row.data for row in rows}))}"
+                    f"{', '.join(sorted({row.made_from or row.data for row in rows}))}"
                 )
-            places = [options.data, options.out / "data"]
-            errors = make_rows(choose(rows, options.only), places, options.out, options)
+            errors = make_rows(choose(rows, options.only), options)
         found = collect(rows, options.out, options.threads)
         text = markdown(found)
         write_json(options.out / "results.json", found)

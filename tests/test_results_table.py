@@ -97,6 +97,7 @@ def test_the_table_is_made_row_by_row_and_nothing_is_scored_twice(
     assert fast["against"]["difference"] == pytest.approx(gained)
     assert slow["against"] is None
     assert sum(bucket["count"] for bucket in fast["by_length"]) == 20
+    assert {head["module"] for head in fast["attention"]} >= {"decoder.0.cross_attention"}
     # All reach the worst one's best loss; the better one sooner.
     worst = fast["cost"][0]
     assert worst["loss"] == slow["best_loss"] > fast["best_loss"]
@@ -141,6 +142,22 @@ def test_it_runs_as_a_program_with_its_own_table(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "--data FOLDER is missing" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_data_that_are_made_of_others_are_made_once(driver: Any, tmp_path: Path) -> None:
+    lines = "".join(f"English {n}.\tDeutsch {n}.\n" for n in range(16_000))
+    (tmp_path / "deu.txt").write_text(lines)
+    table = tmp_path / "table.toml"
+    row = {"name": "one", "recipe": "multi30k-budget", "made_from": "deu.txt"}
+    budget = {"trials": 1, "minutes": 1, "seeds": 0}
+    tables = {"joined": {"title": "Joined", "data": "joined", "rows": [row]}}
+    table.write_text(tomlkit.dumps({"budget": budget, "tables": tables}))
+    (found,) = driver.read_rows(table)
+    out = tmp_path / "out"
+    driver.make_data(found, tmp_path, out)
+    made = (out / "data" / "joined" / "train.en").stat().st_mtime_ns
+    driver.make_data(found, tmp_path, out)
+    assert (out / "data" / "joined" / "train.en").stat().st_mtime_ns == made
 
 
 def test_what_was_spent_is_linear_between_validations(driver: Any, tmp_path: Path) -> None:
