@@ -183,7 +183,7 @@ class Papers:
             logits.append(self.g(s[-1], y, self.c))
         return torch.stack(logits)
 
-    def bahdanau(self, target: Tensor) -> Tensor:
+    def bahdanau(self, target: Tensor, hard: bool = False) -> Tensor:
         score = self.part.attention.score
         s, logits = self.s0, []
         for y in self.model.target_embedding(target):
@@ -192,26 +192,47 @@ class Papers:
                 for U_h in self.h @ score.key_projection.weight.T
             ]
             alpha = torch.softmax(torch.stack(energies), 0)
+            if hard:
+                alpha = (alpha == alpha.max()).to(alpha)
             c = sum(weight * annotation for weight, annotation in zip(alpha, self.h, strict=True))
             s = self.f(y, c, s=s)
             logits.append(self.g(s[-1], y, c))
         return torch.stack(logits)
 
-    def luong(self, target: Tensor, feeding: bool) -> Tensor:
+    def luong(self, target: Tensor, feeding: bool, D: int | None = None) -> Tensor:
         W_a, W_c = self.part.attention.score.weight, self.part.combine.weight
         s, vector, logits = self.s0, torch.zeros_like(self.s0[-1]), []
         for y in self.model.target_embedding(target):
             s = self.f(y, vector, s=s) if feeding else self.f(y, s=s)
-            a = torch.softmax(torch.stack([s[-1] @ W_a @ h for h in self.h]), 0)
+            e = torch.stack([s[-1] @ W_a @ h for h in self.h])
+            a = torch.softmax(e, 0) if D is None else self.local(e, s[-1], D)
             vector = torch.tanh(W_c @ torch.cat([a @ self.h, s[-1]]))
             logits.append(self.model.output_table @ vector)
         return torch.stack(logits)
+
+    def local(self, e: Tensor, s: Tensor, D: int) -> Tensor:
+        normalize = self.part.attention.normalize
+        v, W = normalize.position_projection.weight[0], normalize.query_projection.weight
+        p = len(e) * torch.sigmoid(v @ torch.tanh(W @ s))
+        there = [i for i in range(len(e)) if abs(i - p) <= D]
+        share = torch.exp(e) / sum(torch.exp(e[i]) for i in there)
+        a = [share[i] * torch.exp(-((i - p) ** 2) / (2 * (D / 2) ** 2)) for i in range(len(e))]
+        return torch.stack([x if i in there else x * 0 for i, x in enumerate(a)])
 
 
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize(
     ("attention", "feeding"),
-    [("none", None), ("bahdanau", None), ("luong-general", True), ("luong-general", False)],
+    [
+        ("none", None),
+        ("bahdanau", None),
+        ("luong-general", True),
+        ("luong-general", False),
+        ("luong-local-p", True),
+        ("luong-local-p", False),
+        ("hard-reinforce", None),
+        ("hard-gumbel", None),
+    ],
 )
 def test_the_decoders_are_the_papers_equations(
     attention: str, feeding: bool | None, layers: int
@@ -223,9 +244,10 @@ def test_the_decoders_are_the_papers_equations(
         decoder_layers=layers,
         attention=attention,
         input_feeding=feeding,
+        window=2 if attention == "luong-local-p" else None,
         dropout=0.0,
     )
-    model = RecurrentEncoderDecoder(settings, 12, 15).double()
+    model = RecurrentEncoderDecoder(settings, 12, 15).double().eval()
     source, target = torch.tensor([5, 9, 4, 11, 3]), torch.tensor([2, 7, 14, 5])
     found = model.teacher_force(Source(source[None], torch.tensor([5])), target[None])[0]
     papers = Papers(model, source)
@@ -233,6 +255,9 @@ def test_the_decoders_are_the_papers_equations(
         "none": papers.fixed_vector,
         "bahdanau": papers.bahdanau,
         "luong-general": lambda tokens: papers.luong(tokens, feeding),
+        "luong-local-p": lambda tokens: papers.luong(tokens, feeding, 2),
+        "hard-reinforce": lambda tokens: papers.bahdanau(tokens, hard=True),
+        "hard-gumbel": lambda tokens: papers.bahdanau(tokens, hard=True),
     }[attention](target)
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
 
@@ -273,6 +298,9 @@ def test_the_number_of_parameters_is_the_formulas() -> None:
         ({"attention": "luong-dot"}, r"model: 'attention' = 'luong-dot': a dot product needs"),
         ({"input_feeding": False}, r"model: 'input_feeding' = False: input feeding is a part"),
         ({"input_feeding": True}, r"model: 'input_feeding' = True: input feeding is a part"),
+        ({"window": 5}, r"model: 'window' = 5: a window is a part of 'luong-local-p' alone"),
+        ({"temperature": 0.5}, r"model: 'temperature' = 0.5: a temperature is a part of"),
+        ({"attention": "luong-local-p", "window": 0}, r"model: 'window' = 0"),
         ({"embedding": 8, "tied": "output"}, r"model: 'tied' = 'output': .* not 8 and 256"),
         ({"cell": "gruu"}, r"model: 'cell' = 'gruu'"),
         ({"hiden": 8}, r"unknown key 'hiden'; did you mean 'hidden'\?"),
