@@ -23,6 +23,7 @@ import heedful.cli
 import heedful.cli.main
 from heedful.basics.settings import Settings
 from heedful.models import build_model
+from heedful.models.aligner import AlignerSettings
 from heedful.models.convolutional import ConvolutionalSettings
 from heedful.models.recurrent import RecurrentSettings
 from heedful.models.transformer import TransformerSettings
@@ -221,6 +222,7 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
             yield from settings(TransformerSettings, "transformer: model.")
             yield from settings(RecurrentSettings, "recurrent: model.")
             yield from settings(ConvolutionalSettings, "convolutional: model.")
+            yield from settings(AlignerSettings, "aligner: model.")
             continue
         default = field.default
         if default is PydanticUndefined:

@@ -20,8 +20,9 @@ def align(
         list[Path],
         typer.Argument(
             metavar="RUN [RUN_REVERSE] FILE...",
-            help="A run, or two of opposite directions, whose links are joined; then the corpus: "
-            "TSV, TMX, PO or XLIFF, or two aligned text files; - is standard input.",
+            help="A run, or two of opposite directions, whose links are joined (or the folder of "
+            "two that heedful train --task align made); then the corpus: TSV, TMX, PO or XLIFF, "
+            "or two aligned text files; - is standard input.",
         ),
     ],
     output: Annotated[
@@ -78,15 +79,19 @@ def align(
 
         heedful align runs/en-es runs/es-en corpus.tsv --output links.txt
 
+        heedful align runs/aligner corpus.tsv --output links.txt
+
         heedful align runs/en-es corpus.en corpus.es --json
 
         heedful align runs/en-es runs/es-en dev.en dev.es --choose-rule dev.gold
     """
     from heedful.evaluation.symmetrising import check_join
     from heedful.inference.files import check_output
-    from heedful.runs.aligners import build_aligner, load_directions
+    from heedful.runs.aligners import build_aligner, load_directions, runs_of
 
     runs, files = _parted(places)
+    if len(runs) == 1:
+        runs = runs_of(runs[0])
     how = None if join is None else check_join(join)
     if join is not None and len(runs) == 1:
         raise UserError("--join needs two runs; give the run of the other direction behind the one")

@@ -1,11 +1,20 @@
 """``heedful train``: from a recipe, or straight from a corpus, to a run."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from heedful.basics.errors import UserError
+
+
+class Task(StrEnum):
+    """What to train for."""
+
+    TRANSLATE = "translate"
+    ALIGN = "align"
+
 
 RECIPE = Annotated[
     str | None,
@@ -42,6 +51,14 @@ def train(
             help="Begin with this run's weights and vocabulary, to adapt it to new data.",
         ),
     ] = None,
+    task: Annotated[
+        Task,
+        typer.Option(
+            "--task",
+            help="Without a recipe: what to train for. align makes a folder of two runs, one a "
+            "direction, for heedful align.",
+        ),
+    ] = Task.TRANSLATE,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Processor threads.")] = None,
     precision: Annotated[
@@ -61,20 +78,35 @@ def train(
         heedful train multi30k-transformer-tiny --data multi30k --out runs/multi30k
 
         heedful train recipe.toml --out runs/small --set training.max_steps=2000
+
+        heedful train --task align --data corpus.tsv --from en --to es --out runs/aligner
     """
-    from heedful.training.commands import train_from_command
+    from heedful.training.commands import train_aligner_from_command, train_from_command
 
     if out is None:
         raise UserError("--out RUN is missing: the folder to train into")
     given = {"device": device, "threads": threads, "precision": precision}
     settings = [f"training.{name}={value}" for name, value in given.items() if value is not None]
+    changes = [*(overrides or []), *settings]
+    if task is Task.ALIGN:
+        if recipe is not None or start_from is not None:
+            raise UserError(
+                "--task align chooses its own recipe and begins anew: leave out "
+                + ("the recipe, or set its task" if recipe is not None else "--start-from")
+            )
+        finished = train_aligner_from_command(
+            out, data or [], source=source, target=target, overrides=changes
+        )
+        if not finished:
+            raise typer.Exit(130)
+        return
     finished = train_from_command(
         recipe,
         out,
         data or [],
         source=source,
         target=target,
-        overrides=[*(overrides or []), *settings],
+        overrides=changes,
         start_from=start_from,
     )
     if not finished:

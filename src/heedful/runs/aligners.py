@@ -15,6 +15,9 @@ from heedful.runs.run import Run, open_run
 
 Languages = tuple[str | None, str | None]
 
+DIRECTIONS = {"forward": False, "reverse": True}
+"""The runs in a folder that ``heedful train --task align`` makes, and whether they are turned."""
+
 
 @dataclass(frozen=True)
 class RunDirection:
@@ -23,6 +26,14 @@ class RunDirection:
     run: Run
     translator: Translator
     turned: bool
+
+
+def runs_of(path: Path) -> list[Path]:
+    """A run itself, or the two runs of an aligner's folder."""
+    both = [path / name for name in DIRECTIONS]
+    if not (path / "run.json").exists() and all((run / "run.json").exists() for run in both):
+        return both
+    return [path]
 
 
 def load_directions(

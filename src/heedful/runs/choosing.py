@@ -104,3 +104,60 @@ def choose_recipe(
             "patience": 10,
         },
     }
+
+
+def choose_aligning_recipe(
+    paths: list[str],
+    *,
+    source: str | None,
+    target: str | None,
+    encoding: str | None,
+    folder: Path | None = None,
+    reversed: bool = False,
+) -> dict[str, Any]:
+    """The tables of a recipe for aligning the words of a corpus.
+
+    The whole corpus is trained on: what is wanted are its own links. The rules are in
+    docs/aligning.md.
+
+    Args:
+        paths: the corpus.
+        source: language of what the model reads.
+        target: language of what the model's queries are.
+        encoding: of text files.
+        folder: where relative paths start.
+        reversed: the files have the target first.
+    """
+    if "-" in paths:
+        raise UserError("a corpus from standard input cannot be measured first; save it to a file")
+    size = measure(find_data(paths, folder), source, target, encoding)
+    small = size.pairs < 20_000
+    passes = 8 if small else 4 if size.pairs < 200_000 else 2
+    batch_tokens = 1024 if small else 4096
+    steps = max(300, round(passes * size.words * TOKENS_PER_WORD / batch_tokens))
+    vocabulary = 4000 if small else 8000 if size.pairs < 200_000 else 16_000
+    return {
+        "task": "alignment",
+        "seed": 1,
+        "data": {
+            "train": paths,
+            **({"source": source} if source else {}),
+            **({"target": target} if target else {}),
+            **({"encoding": encoding} if encoding else {}),
+            "reversed": reversed,
+            # A pair that occurs twice says the same twice; one that is far too long says little.
+            "filters": {"duplicates": True, "max_words": 100},
+        },
+        "tokeniser": {"vocabulary": max(400, min(vocabulary, size.word_types))},
+        "model": {"kind": "aligner"},
+        "training": {
+            "max_steps": steps,
+            "batch_tokens": batch_tokens,
+            "learning_rate": 5e-3,
+            "schedule": "linear",
+            "warmup_steps": min(200, steps // 10),
+            "checkpoint_every": max(100, steps // 5),
+            "keep_last": 1,
+            "choose_by": "loss",
+        },
+    }

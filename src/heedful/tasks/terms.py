@@ -3,6 +3,7 @@
 Shapes: B batch, H heads, S source tokens, T target tokens.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 import torch
@@ -47,3 +48,25 @@ class Term(Protocol):
 def all_steps(calls: list[Tensor]) -> Tensor:
     """``[B, H, T, S]`` of a module that was called once (a Transformer's) or once a step."""
     return calls[0] if len(calls) == 1 else torch.cat(calls, dim=2)
+
+
+def tensors_of(terms: Sequence[Term]) -> dict[str, Tensor]:
+    """What all terms remember, under their numbers."""
+    return {
+        f"{number}.{name}": tensor
+        for number, term in enumerate(terms)
+        for name, tensor in term.tensors().items()
+    }
+
+
+def load_terms(terms: Sequence[Term], tensors: dict[str, Tensor]) -> None:
+    """Give each term back what :func:`tensors_of` had of it."""
+    for number, term in enumerate(terms):
+        begin = f"{number}."
+        term.load(
+            {
+                name.removeprefix(begin): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(begin)
+            }
+        )

@@ -22,7 +22,7 @@ from heedful.inference.translator import Translator
 from heedful.layers.losses import cross_entropy
 from heedful.models import PairModel, Source
 from heedful.tasks.protocol import Loss, Sample, Validation
-from heedful.tasks.terms import Forced, Term
+from heedful.tasks.terms import Forced, Term, load_terms, tensors_of
 
 
 class TranslationTask:
@@ -108,23 +108,11 @@ class TranslationTask:
 
     def tensors(self) -> dict[str, Tensor]:
         """What the terms remember from batch to batch."""
-        return {
-            f"{number}.{name}": tensor
-            for number, term in enumerate(self.terms)
-            for name, tensor in term.tensors().items()
-        }
+        return tensors_of(self.terms)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`tensors` gave."""
-        for number, term in enumerate(self.terms):
-            begin = f"{number}."
-            term.load(
-                {
-                    name.removeprefix(begin): tensor
-                    for name, tensor in tensors.items()
-                    if name.startswith(begin)
-                }
-            )
+        load_terms(self.terms, tensors)
 
     def validate(self) -> Validation:
         """``loss`` a token (nats) and ``perplexity`` over all, BLEU and chrF of translations."""

@@ -1,16 +1,21 @@
 """What ``heedful train`` is asked for, as tables of a recipe."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.subwords import VocabularyTooLargeError
-from heedful.runs.choosing import choose_recipe
+from heedful.runs.aligners import DIRECTIONS
+from heedful.runs.choosing import choose_aligning_recipe, choose_recipe
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
 from heedful.runs.run import open_run
 from heedful.training.starting import find_start, with_start
 from heedful.training.train import train
+
+Choose = Callable[..., dict[str, Any]]
 
 _STARTED = ("model", "tokeniser")
 """What a run that starts from another takes from it."""
@@ -25,14 +30,17 @@ def train_from_command(
     target: str | None,
     overrides: list[str],
     start_from: Path | None,
+    choose: Choose = choose_recipe,
 ) -> bool:
     """Train from a recipe or from a corpus alone; True when training has ended.
+
+    ``choose`` makes the recipe where none is given.
 
     Raises:
         UserError: neither a recipe nor data are given, or they cannot be used.
     """
     start = find_start(out, start_from)  # a wrong one is said before the corpus is read
-    tables, where, folder = _tables(recipe, out, data, source, target)
+    tables, where, folder = _tables(recipe, out, data, source, target, choose)
     if start is not None:
         if recipe is None:
             tables = {key: table for key, table in tables.items() if key not in _STARTED}
@@ -53,8 +61,49 @@ def train_from_command(
         return train(checked, out, data=folder, start_from=start_from)
 
 
+def train_aligner_from_command(
+    out: Path,
+    data: list[str],
+    *,
+    source: str | None,
+    target: str | None,
+    overrides: list[str],
+) -> bool:
+    """Train aligners of both directions into ``out/forward`` and ``out/reverse``.
+
+    The same again goes on where it stopped.
+
+    Raises:
+        UserError: no corpus is given, ``out`` is a run, or the corpus cannot be used.
+    """
+    if (out / "run.json").exists():
+        raise UserError(f"{out} is a run; --task align makes a folder of two: use another --out")
+    for (name, is_reversed), languages in zip(
+        DIRECTIONS.items(), ((source, target), (target, source)), strict=True
+    ):
+        finished = train_from_command(
+            None,
+            out / name,
+            data,
+            source=languages[0],
+            target=languages[1],
+            overrides=overrides,
+            start_from=None,
+            choose=partial(choose_aligning_recipe, reversed=is_reversed),
+        )
+        if not finished:
+            return False
+    notice(f"trained: heedful align {out} FILE links words by both directions")
+    return True
+
+
 def _tables(
-    recipe: str | None, out: Path, data: list[str], source: str | None, target: str | None
+    recipe: str | None,
+    out: Path,
+    data: list[str],
+    source: str | None,
+    target: str | None,
+    choose: Choose,
 ) -> tuple[dict[str, Any], str, Path | None]:
     """The recipe's tables, where they are from, and the folder of relative data paths."""
     if recipe is not None:
@@ -83,7 +132,7 @@ def _tables(
             )
     if not data:
         raise UserError("give a recipe, or a corpus with --data FILE --from LANGUAGE --to LANGUAGE")
-    tables = choose_recipe(data, source=source, target=target, encoding=None)
+    tables = choose(data, source=source, target=target, encoding=None)
     return tables, f"the recipe chosen for {', '.join(data)}", None
 
 

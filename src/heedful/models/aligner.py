@@ -1,0 +1,114 @@
+"""A word aligner: attention from each target word, which is known, to the source word it is from.
+
+    score[t, s] = w_{y_t} · h_s + b_{y_t} − log Σ_y exp(w_y · h_s + b_y) = log p(y_t | x_s)
+
+The query is the target word's own vector, the key a source word's, and each key spreads a
+probability of 1 over the vocabulary. The weights are those of
+:class:`~heedful.attention.hidden_markov.HiddenMarkovAttention`, and what is learnt is the
+likelihood of the target summed over all alignments (Deng et al. 2018, "Latent alignment and
+variational attention", section 3: exact, where that can be had). It is the HMM aligner of Vogel et
+al. 1996 with a translation table of vectors, so that subwords share what they learn. It does not
+translate: no target word sees another.
+
+Shapes: B batch, S source tokens with END, T target tokens with BEGIN, D width, V vocabulary.
+"""
+
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import Field
+from torch import Tensor, nn
+
+from heedful.attention.hidden_markov import HiddenMarkovAttention, key_normaliser
+from heedful.basics.errors import UserError
+from heedful.basics.settings import Settings
+from heedful.basics.symbols import PAD
+from heedful.models.pairs import AlignmentSource, PairModel, Source, State
+
+
+class AlignerSettings(Settings):
+    """The recipe's table ``[model]`` with ``kind = "aligner"``."""
+
+    kind: Literal["aligner"] = "aligner"
+    dim: int = Field(64, ge=1)
+    """Width of the vectors of words."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """On source vectors."""
+    reach: int = Field(20, ge=1)
+    """The farthest jump, in tokens, that has a probability of its own."""
+    max_length: int = Field(512, ge=2)
+    tied: ClassVar[str] = "none"
+
+
+class WordAligner(PairModel):
+    """An HMM aligner with vectors.
+
+    Args:
+        settings: sizes.
+        source_vocabulary: symbols of the source.
+        target_vocabulary: symbols of the target.
+    """
+
+    def __init__(
+        self, settings: AlignerSettings, source_vocabulary: int, target_vocabulary: int
+    ) -> None:
+        super().__init__()
+        self.max_length = settings.max_length
+        self.source_embedding = nn.Embedding(source_vocabulary, settings.dim, padding_idx=PAD)
+        self.hidden = nn.Linear(settings.dim, settings.dim)
+        self.output = nn.Linear(settings.dim, target_vocabulary)
+        self.drop = nn.Dropout(settings.dropout)
+        self.attention = HiddenMarkovAttention(settings.reach)
+        nn.init.normal_(self.source_embedding.weight, std=0.3)
+        nn.init.zeros_(self.output.bias)
+
+    def log_likelihood(self, source: Source, target_in: Tensor) -> Tensor:
+        """``log p(y)`` of each target ``[B]``, its END not counted, over all alignments.
+
+        Args:
+            source: the batch.
+            target_in: BEGIN and the target's tokens ``[B, T]``.
+        """
+        return self._attend(source, target_in)[0]
+
+    def states(self, source: Source, target_in: Tensor) -> Tensor:
+        """The source vectors that each target token looks at, summed by its weights ``[B, T, D]``.
+
+        Row t is that of the token fed in: what is known, and not what comes next.
+        """
+        _, weights, keys = self._attend(source, target_in)
+        return (
+            keys.new_zeros(*target_in.shape, keys.shape[2]) if weights is None else weights @ keys
+        )
+
+    def _attend(self, source: Source, target_in: Tensor) -> tuple[Tensor, Tensor | None, Tensor]:
+        embedded = self.drop(self.source_embedding(source.tokens))
+        keys = embedded + torch.tanh(self.hidden(embedded))  # [B, S, D]
+        table, bias = self.output.weight, self.output.bias
+        queries = F.embedding(target_in, table)  # [B, T, D]
+        scores = queries @ keys.transpose(1, 2) + bias[target_in][:, :, None]
+        scores = scores.float() - key_normaliser(keys, table, bias)[:, None]
+        lengths = (target_in != PAD).sum(1)
+        likelihood, weights = self.attention(scores, source.lengths, lengths)
+        return likelihood, weights, keys
+
+    @property
+    def output_table(self) -> Tensor:
+        return self.output.weight
+
+    def start(self, source: Source) -> State:
+        """Raise UserError: there is no search for what is known."""
+        raise UserError("this run aligns words and does not translate; give it both texts")
+
+    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        """Raise UserError, as `start`."""
+        raise UserError("this run aligns words and does not translate; give it both texts")
+
+    @property
+    def alignment(self) -> AlignmentSource:
+        """Its one attention, where a word is fed in: there it is known."""
+        return AlignmentSource("attention", heads=None, shift=1)
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        return {"attention": ("target", "source")}
