@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.flop_counter import FlopCounterMode
 
 from heedful.basics.errors import UserError
 from heedful.data.positions import Position
@@ -28,6 +27,7 @@ from heedful.runs.checkpoints import (
 )
 from heedful.runs.recipe import TrainingSettings
 from heedful.tasks.protocol import Task
+from heedful.training.operations import operation_counter
 from heedful.training.optimisers import (
     build_optimiser,
     learning_rate,
@@ -243,7 +243,7 @@ class Loop:
         kept = {name: tensor.clone() for name, tensor in self.task.tensors().items()}
         devices = [self.device] if self.device.type == "cuda" else []
         eager = torch.compiler.set_stance("force_eager")
-        with eager, torch.random.fork_rng(devices), FlopCounterMode(display=False) as counter:
+        with eager, torch.random.fork_rng(devices), operation_counter() as counter:
             total = self.task.loss(batch).total
             torch.autograd.backward(total)
         self.task.load(kept)

@@ -1,0 +1,75 @@
+"""Counting floating-point operations: those of matrix products, a multiplication and an addition.
+
+PyTorch's counter knows products by themselves. What it does not know is what a library computes in
+one call: oneDNN's LSTM, all of cuDNN's recurrent networks, and the processor's flash attention. It
+would count nothing there, and one system would seem cheaper than another.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import (
+    FlopCounterMode,
+    sdpa_backward_flop_count,
+    sdpa_flop_count,
+)
+
+Shape = Sequence[int]
+
+
+def operation_counter() -> FlopCounterMode:
+    """A counter of what runs under it, backward passes included.
+
+    Example:
+        >>> lstm = torch.nn.LSTM(2, 3)
+        >>> with operation_counter() as counter:
+        ...     _ = lstm(torch.zeros(5, 1, 2))
+        >>> counter.get_total_flops() == 5 * 2 * (12 * 2 + 12 * 3)
+        True
+    """
+    aten = torch.ops.aten
+    formulas: dict[Any, Any] = {
+        aten.mv: _matrix_by_vector,
+        aten.mkldnn_rnn_layer: _onednn,
+        aten.mkldnn_rnn_layer_backward: _onednn_backward,
+        aten._cudnn_rnn: _cudnn,
+        aten._cudnn_rnn_backward: _cudnn_backward,
+        aten._scaled_dot_product_flash_attention_for_cpu: _attention,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+    }
+    return FlopCounterMode(display=False, custom_mapping=formulas)
+
+
+def _matrix_by_vector(matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
+    return 2 * math.prod(matrix)
+
+
+def _onednn(inputs: Shape, input_weight: Shape, state_weight: Shape, *_: Any, **__: Any) -> int:
+    """One layer in one direction: ``inputs [T, B, E]`` through ``[4H, E]``, states ``[4H, H]``."""
+    return 2 * math.prod(inputs[:-1]) * (math.prod(input_weight) + math.prod(state_weight))
+
+
+def _onednn_backward(*shapes: Any, **others: Any) -> int:
+    return 2 * _onednn(*shapes, **others)
+
+
+def _cudnn(inputs: Shape, weights: Sequence[Shape], *_: Any, **__: Any) -> int:
+    """All layers and directions: ``inputs [.., E]``, of which each goes through every matrix."""
+    matrices = sum(math.prod(weight) for weight in weights if len(weight) == 2)
+    return 2 * math.prod(inputs[:-1]) * matrices
+
+
+def _cudnn_backward(*shapes: Any, **others: Any) -> int:
+    return 2 * _cudnn(*shapes, **others)
+
+
+def _attention(query: Shape, key: Shape, value: Shape, *_: Any, **__: Any) -> int:
+    return int(sdpa_flop_count(query, key, value))
+
+
+def _attention_backward(
+    grad: Shape, query: Shape, key: Shape, value: Shape, *_: Any, **__: Any
+) -> int:
+    return int(sdpa_backward_flop_count(grad, query, key, value))
