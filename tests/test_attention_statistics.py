@@ -139,12 +139,17 @@ def test_empty_and_too_long_pairs_are_left_out(capsys: pytest.CaptureFixture[str
 
 def test_the_command_has_it_in_json_and_as_a_table(tmp_path: Path) -> None:
     for seed, part in enumerate(("train", "validation", "test")):
-        write_corpus(tmp_path / f"{part}.tsv", 60 if part == "train" else 5, seed)
+        write_corpus(tmp_path / f"{part}.tsv", 60 if part == "train" else 3, seed)
     names = ("train", "validation", "test")
     tables: dict[str, Any] = {
         "data": {name: f"{name}.tsv" for name in names} | {"filters": {"duplicates": False}},
         "tokeniser": {"vocabulary": 360},
-        "training": {"max_steps": 1, "batch_tokens": 100, "average": 0},
+        "training": {
+            "max_steps": 30,
+            "batch_tokens": 200,
+            "warmup_steps": 2,
+            "learning_rate": 0.01,
+        },
         "evaluation": {"beam": 1, "samples": 0, "validation_pairs": 1},
     }
     models = {

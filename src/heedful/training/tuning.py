@@ -26,8 +26,16 @@ from heedful.runs.searched import Searched
 from heedful.runs.sharing import can_share, share_preparation
 from heedful.training.going_on import flat
 from heedful.training.loop import DivergedError
+from heedful.training.proposing import is_hopeless, propose
 from heedful.training.train import train
-from heedful.training.tuning_record import Trial, Tuning, read_figures, read_tuning, write_tuning
+from heedful.training.tuning_record import (
+    RECORD,
+    Trial,
+    Tuning,
+    read_figures,
+    read_tuning,
+    write_tuning,
+)
 
 BEST = "best.toml"
 _ATTEMPTS = 100
@@ -126,17 +134,14 @@ class _Search:
         """Take up the search that is in the folder, or begin one."""
         compared_by = self.recipe.training.choose_by
         begun_with = {
-            "recipe": {
-                key: value
-                for key, value in flat(self.recipe.as_tables()).items()
-                if key not in _HARMLESS and not key.startswith("tune.")
-            },
+            "recipe": _compared(self.recipe),
             "space": {key: searched.as_tables() for key, searched in self.space.items()},
             "pruning": self.pruning,
         }
         known = read_tuning(self.folder)
         if known is not None:
-            _require_same(self.folder, known.begun_with, begun_with)
+            before = {**known.begun_with, "recipe": self._as_of_now(known.begun_with["recipe"])}
+            _require_same(self.folder, before, begun_with)
             self.tuning = known
             return
         other = [path.name for path in self.folder.iterdir() if not path.name.startswith(".")]
@@ -146,6 +151,14 @@ class _Search:
                 "or a search"
             )
         self.tuning = Tuning(begun_with, compared_by, higher=compared_by != "loss")
+
+    def _as_of_now(self, known: dict[str, Any]) -> dict[str, Any]:
+        """Settings of a search begun before, with those that were added to heedful since."""
+        tables: Mapping[str, Any] = {}
+        own = flat(self.recipe.as_tables())
+        for key, value in {**{key: own[key] for key in _HARMLESS & own.keys()}, **known}.items():
+            tables = with_setting(tables, key, value, str(self.folder))
+        return _compared(check_recipe(tables, str(self.folder / RECORD)))
 
     def run(self, trials: int) -> bool:
         """Train until there are so many trials; False if interrupted."""
@@ -201,8 +214,6 @@ class _Search:
 
     def _draw(self) -> dict[str, Any] | None:
         """Settings that have not been tried; None if there are none left."""
-        from heedful.training.proposing import propose
-
         tried = [trial.settings for trial in self.tuning.trials]
         if not tried:
             return self._own()
@@ -264,8 +275,6 @@ class _Search:
         return True
 
     def _is_hopeless(self, run: Run) -> bool:
-        from heedful.training.proposing import is_hopeless
-
         validations, _ = read_figures(run, self.tuning.compared_by)
         ended = [trial for trial in self.tuning.trials if trial.ended]
         return is_hopeless(validations, ended, higher=self.tuning.higher)
@@ -310,6 +319,15 @@ def _tables(recipe: str | Path | Recipe | Mapping[str, Any]) -> tuple[Mapping[st
         path = find_recipe(recipe)
         return read_recipe(path), str(path)
     return recipe, "the recipe"
+
+
+def _compared(recipe: Recipe) -> dict[str, Any]:
+    """What must stay as it is, by dotted key."""
+    return {
+        key: value
+        for key, value in flat(recipe.as_tables()).items()
+        if key not in _HARMLESS and not key.startswith("tune.")
+    }
 
 
 def _require_same(folder: Path, known: dict[str, Any], now: dict[str, Any]) -> None:
