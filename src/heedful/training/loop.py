@@ -330,6 +330,8 @@ class Loop:
         ranked = sorted((step for step in steps if step in self.ranks), key=self.ranks.__getitem__)
         by_value = ranked[::-1]
         kept = {*steps[-self.settings.keep_last :], *by_value[: self.settings.keep_best]}
+        # Of equal ones the first is the best, which the run is used at.
+        kept.add(self.progress.best_step or 0)
         for step in steps:
             if step not in kept:
                 remove_checkpoint(self.checkpoints / folder_of(step))

@@ -1,0 +1,73 @@
+"""The loop by itself, with a task of a few numbers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from heedful.data.positions import Position
+from heedful.runs.checkpoints import whole_checkpoints
+from heedful.runs.recipe import TrainingSettings
+from heedful.tasks.protocol import Loss, Validation
+from heedful.training.loop import Loop
+from heedful.training.report import Report
+
+
+class Points(NamedTuple):
+    """A batch: a line's points."""
+
+    x: Tensor
+    weight: int
+
+    def to(self, device: torch.device) -> "Points":
+        return self
+
+
+class Line:
+    """Learns y = 2x; its validation finds what the test says."""
+
+    def __init__(self, losses: list[float]) -> None:
+        self.model = nn.Linear(1, 1)
+        self.losses = iter(losses)
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, Any]]:
+        while True:
+            position = Position(position.seed, position.epoch, position.index + 1)
+            yield position, Points(torch.full((4, 1), position.index / 10), 4)
+
+    def loss(self, batch: Points) -> Loss:
+        total = (self.model(batch.x) - 2 * batch.x).square().sum()
+        return Loss(total, {"loss": total.detach()})
+
+    def validate(self) -> Validation:
+        return Validation({"loss": next(self.losses)}, [])
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        assert not tensors
+
+    def higher_is_better(self, figure: str) -> bool:
+        return False
+
+
+def test_of_equal_validations_the_first_is_the_best_and_is_kept(tmp_path: Path) -> None:
+    settings = TrainingSettings(
+        max_steps=4, validate_every=1, keep_last=1, keep_best=1, choose_by="loss", warmup_steps=0
+    )
+    with Report(4) as report:
+        loop = Loop(
+            Line([3.0, 1.0, 1.0, 2.0]),
+            settings,
+            tmp_path,
+            seed=1,
+            device=torch.device("cpu"),
+            precision="float32",
+            report=report,
+        )
+        assert loop.run()
+    assert loop.progress.best_step == 2
+    assert {point.step for point in whole_checkpoints(tmp_path / "checkpoints")} >= {2, 4}
