@@ -44,7 +44,7 @@ class Row:
     made_from: str | None
     against: str | None
     trials: int
-    minutes: float
+    minutes: float | None
     seeds: int
 
     @property
@@ -67,6 +67,7 @@ def read_rows(path: Path) -> list[Row]:
             values = {
                 "against": None,
                 "made_from": None,
+                "minutes": None,
                 **tables["budget"],
                 **about,
                 **row,
@@ -156,7 +157,8 @@ def run_command(arguments: list[str]) -> tuple[int, str]:
 def make_row(row: Row, folder: Path, out: Path, threads: int) -> None:
     """Search, then score the winner and its further seeds, as far as that is not done."""
     search = out / row.key
-    budget = ["--trials", row.trials, "--minutes", row.minutes, "--seeds", row.seeds]
+    budget = ["--trials", row.trials, "--seeds", row.seeds]
+    budget += [] if row.minutes is None else ["--minutes", row.minutes]
     places = ["--data", folder, "--out", search, "--threads", threads]
     heedful("tune", row.recipe, *budget, *places, "--json", into=out / f"{row.key}.tuning.json")
     found = json.loads((search / "tuning.json").read_text(encoding="utf-8"))

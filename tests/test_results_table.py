@@ -15,6 +15,7 @@ import typer
 
 import heedful.cli.evaluate
 import heedful.cli.tune
+from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
 from test_training import write_corpus
 from test_tuning import RECIPE
 
@@ -158,6 +159,15 @@ def test_data_that_are_made_of_others_are_made_once(driver: Any, tmp_path: Path)
     made = (out / "data" / "joined" / "train.en").stat().st_mtime_ns
     driver.make_data(found, tmp_path, out)
     assert (out / "data" / "joined" / "train.en").stat().st_mtime_ns == made
+
+
+def test_every_row_is_a_recipe_that_comes_with_heedful(driver: Any) -> None:
+    rows = driver.read_rows(BENCHMARKS / "results_table.toml")
+    for row in rows:
+        recipe = check_recipe(read_recipe(find_recipe(row.recipe)), row.recipe)
+        assert recipe.data.test
+        assert recipe.tune, "all rows say what is searched"
+        assert row.against in {other.key for other in rows}
 
 
 def test_what_was_spent_is_linear_between_validations(driver: Any, tmp_path: Path) -> None:

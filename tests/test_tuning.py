@@ -272,8 +272,10 @@ def test_a_wrong_table_is_one_clear_line(table: dict[str, Any], message: str) ->
 def test_what_a_search_cannot_go_on_with_is_said(searched: Path, data: Path) -> None:
     with pytest.raises(UserError, match=r"was begun with training.batch_tokens = 200, now it is 9"):
         tune(recipe_with("training.batch_tokens=9"), searched, trials=3, data=data)
-    with pytest.raises(UserError, match=r"begun with training.max_minutes = None, now it is 3"):
-        tune(RECIPE, searched, trials=3, minutes=3, data=data)
+    with pytest.raises(UserError, match=r"begun with training.max_minutes = None, now it is 1e-06"):
+        tune(RECIPE, searched, trials=3, minutes=1e-6, data=data)
+    assert tune(RECIPE, searched, trials=3, minutes=9, data=data)  # none has come so far
+    assert tune(RECIPE, searched, trials=3, data=data)
     with pytest.raises(UserError, match=r"\[tune\] model.dropout.choices"):
         tune(recipe_with("tune={}"), searched, trials=3, data=data)
     with pytest.raises(UserError, match=r"begun with pruning"):

@@ -133,7 +133,7 @@ class _Search:
     def open(self) -> None:
         """Take up the search that is in the folder, or begin one."""
         compared_by = self.recipe.training.choose_by
-        begun_with = {
+        begun_with: dict[str, Any] = {
             "recipe": _compared(self.recipe),
             "space": {key: searched.as_tables() for key, searched in self.space.items()},
             "pruning": self.pruning,
@@ -141,7 +141,9 @@ class _Search:
         known = read_tuning(self.folder)
         if known is not None:
             before = {**known.begun_with, "recipe": self._as_of_now(known.begun_with["recipe"])}
+            _free_idle_limits(known, before["recipe"], begun_with["recipe"])
             _require_same(self.folder, before, begun_with)
+            known.begun_with = begun_with
             self.tuning = known
             return
         other = [path.name for path in self.folder.iterdir() if not path.name.startswith(".")]
@@ -328,6 +330,16 @@ def _compared(recipe: Recipe) -> dict[str, Any]:
         for key, value in flat(recipe.as_tables()).items()
         if key not in _HARMLESS and not key.startswith("tune.")
     }
+
+
+def _free_idle_limits(known: Tuning, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Let the time limit change where no trial has come to either limit: it has decided nothing."""
+    key = "training.max_minutes"
+    limits = [limit for limit in (before.get(key), now.get(key)) if limit is not None]
+    ended = [trial for trial in known.trials + known.further if trial.ended]
+    if ended and all(trial.minutes < limit for trial in ended for limit in limits):
+        before.pop(key, None)
+        before |= {key: now[key]} if key in now else {}
 
 
 def _require_same(folder: Path, known: dict[str, Any], now: dict[str, Any]) -> None:
