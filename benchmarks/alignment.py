@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.data.links import Link
 from heedful.evaluation.alignment_error import (
     AlignmentScore,
     GoldLinks,
-    Link,
     alignment_error_rate,
     read_gold,
     read_links,

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.basics.errors import UserError
-from heedful.evaluation.alignment_error import Link, read_links
+from heedful.data.links import Link
+from heedful.evaluation.alignment_error import read_links
 from heedful.evaluation.symmetrising import JOINS, Join, check_join, symmetrise
 
 HANSARDS = Path(__file__).parents[1] / "../shared/data/align-enfr"

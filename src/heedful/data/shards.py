@@ -64,7 +64,7 @@ def write_shards(
         UserError: a text is not valid Unicode, or the folder cannot be written.
     """
     sizes = (tokenisers.source.size, tokenisers.target.size)
-    remaining = iter(pairs)
+    remaining: Iterator[Pair | LinkedPair] = iter(pairs)
     with (
         atomic_folder(folder) as beside,
         ShardWriter(

@@ -13,12 +13,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.evaluation.alignment_error import (
-    AlignmentScore,
-    GoldLinks,
-    Link,
-    alignment_error_rate,
-)
+from heedful.data.links import Link
+from heedful.evaluation.alignment_error import AlignmentScore, GoldLinks, alignment_error_rate
 from heedful.evaluation.forced_alignment import candidate_weights
 from heedful.evaluation.symmetrising import DEFAULT_JOIN, JOINS, Join, symmetrise
 from heedful.inference import AlignmentRule, Translator, WordAlignment

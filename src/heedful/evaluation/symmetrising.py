@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Literal, get_args
 
 from heedful.basics.errors import UserError
-from heedful.evaluation.alignment_error import Link
+from heedful.data.links import Link
 
 Join = Literal["intersection", "union", "grow-diag", "grow-diag-final", "grow-diag-final-and"]
 JOINS: tuple[Join, ...] = get_args(Join)

@@ -38,7 +38,7 @@ class AlignmentRule(NamedTuple):
 def usual_rule(model: PairModel) -> AlignmentRule | None:
     """The model's own rule; None for one that does not attend to its source."""
     where = model.alignment
-    return None if where is None else AlignmentRule(where)
+    return None if where is None else AlignmentRule(where, model.link_threshold)
 
 
 def cross_modules(model: PairModel) -> list[str]:

@@ -110,5 +110,10 @@ class WordAligner(PairModel):
         """Its one attention, where a word is fed in: there it is known."""
         return AlignmentSource("attention", heads=None, shift=1)
 
+    @property
+    def link_threshold(self) -> float:
+        """A link is drawn where it is more probable than not."""
+        return 0.5
+
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         return {"attention": ("target", "source")}

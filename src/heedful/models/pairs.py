@@ -73,6 +73,11 @@ class PairModel(nn.Module):
         """Where a word alignment is read; None for a model without cross-attention."""
         raise NotImplementedError
 
+    @property
+    def link_threshold(self) -> float | None:
+        """The weight that makes a link, where weights are probabilities of links; else None."""
+        return None
+
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         """Attention module name → the axes ("source", "target") of its queries and its keys."""
         raise NotImplementedError

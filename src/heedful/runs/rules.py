@@ -60,7 +60,7 @@ def rule_of(run: Run, model: PairModel) -> KnownRule | None:
         return KnownRule(_rule(values, "alone", model, path), _origin(values, "alone", path))
     guided = guided_source(run.recipe, model)
     if guided is not None:
-        return KnownRule(AlignmentRule(guided), "guided by links in training")
+        return KnownRule(AlignmentRule(guided, model.link_threshold), "guided by links in training")
     usual = usual_rule(model)
     return None if usual is None else KnownRule(usual, "the model's own, chosen on nothing")
 
