@@ -198,5 +198,5 @@ class _ScaledGradient(torch.autograd.Function):
 
 def scale_gradient(inputs: Tensor, factor: float) -> Tensor:
     """``inputs``, whose gradient is multiplied by ``factor`` on its way back."""
-    result: Tensor = _ScaledGradient.apply(inputs, factor)
+    result: Tensor = _ScaledGradient.apply(inputs, factor)  # type: ignore[no-untyped-call]
     return result

@@ -91,8 +91,8 @@ class ConvolutionalState:
 class ConvolutionalEncoderDecoder(PairModel):
     """Convolutional encoder and decoder with learned positions.
 
-    Every matrix but tables and output is weight-normalised unless ``settings.weight_norm`` is false. The
-    output has no bias, as everywhere in this library.
+    Every matrix but tables and output is weight-normalised unless ``settings.weight_norm`` is
+    false. The output has no bias, as everywhere in this library.
 
     Args:
         settings: the model's shape.
