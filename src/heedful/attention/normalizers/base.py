@@ -21,7 +21,7 @@ class Queries(NamedTuple):
 
 
 class Draw(NamedTuple):
-    """What is known of weights that were drawn, beside the weights.
+    """What is known of weights that were drawn, beside the weights (Williams 1992, REINFORCE).
 
     Example:
         >>> import torch
