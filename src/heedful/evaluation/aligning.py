@@ -1,21 +1,19 @@
 """A word aligner: pairs in, links out, from one direction's translator or from both."""
 
-import contextlib
 import json
-import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file
 from heedful.data.examples import Pair
 from heedful.evaluation.forced_alignment import Advance, align_translations
 from heedful.evaluation.symmetrising import DEFAULT_JOIN, Join, symmetrise
 from heedful.inference import Translator, WordAlignment
+from heedful.inference.files import opened_output
 from heedful.inference.windows import WINDOW
 
 Weighted = dict[tuple[int, int], float]
@@ -145,7 +143,7 @@ def align_corpus(
     """
     remaining = iter(pairs)
     done = 0
-    with _opened(output) as file:
+    with opened_output(output) as file:
         while window := list(islice(remaining, WINDOW)):
             if not done:
                 require_two_sides(window)
@@ -168,12 +166,3 @@ def require_two_sides(pairs: Sequence[Pair]) -> None:
             f"the {side} side of the corpus is empty in all of its first {len(pairs):,} pairs, so "
             "there is nothing to align; check the files"
         )
-
-
-@contextlib.contextmanager
-def _opened(output: Path | None) -> Iterator[IO[bytes]]:
-    if output is None:
-        yield sys.stdout.buffer
-        return
-    with atomic_file(output) as file:
-        yield file

@@ -75,7 +75,7 @@ def translate_lines(
         blocks, options=options, alignments=wanted, advance=advance
     )
     breaks = 0
-    with _opened(output) as lines, _opened_alignments(alignments) as links:
+    with opened_output(output) as lines, _opened_alignments(alignments) as links:
         for window in found:
             for one in window:
                 line = _line(one, line_format)
@@ -153,7 +153,8 @@ def _line(one: Translation, line_format: LineFormat) -> str:
 
 
 @contextlib.contextmanager
-def _opened(output: Path | None) -> Iterator[IO[bytes]]:
+def opened_output(output: Path | None) -> Iterator[IO[bytes]]:
+    """A file that is whole or absent after the block; standard output if None."""
     if output is None:
         yield sys.stdout.buffer
         return

@@ -29,7 +29,7 @@ from heedful.layers.convolutional import (
 )
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
-from heedful.models.pairs import AlignmentSource, PairModel, Source, State
+from heedful.models.pairs import AlignmentSource, PairModel, Source, State, require_one_vocabulary
 
 _FIRST_STD = 0.1
 """Of all embeddings (section 3.5)."""
@@ -114,11 +114,7 @@ class ConvolutionalEncoderDecoder(PairModel):
         self, settings: ConvolutionalSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
         super().__init__()
-        if settings.tied == "all" and source_vocabulary != target_vocabulary:
-            raise ValueError(
-                "model.tied = 'all' needs one vocabulary for both sides (tokeniser.joint = true); "
-                "use model.tied = 'output' or 'none'"
-            )
+        require_one_vocabulary(settings.tied, source_vocabulary, target_vocabulary)
         self.settings, self.max_length = settings, settings.max_length
         self.target_embedding = _tokens(target_vocabulary, settings)
         self.source_embedding = (

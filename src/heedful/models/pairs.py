@@ -81,3 +81,12 @@ class PairModel(nn.Module):
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         """Attention module name → the axes ("source", "target") of its queries and its keys."""
         raise NotImplementedError
+
+
+def require_one_vocabulary(tied: str, source: int, target: int) -> None:
+    """Raise ValueError where all embeddings are to be one table of vocabularies that differ."""
+    if tied == "all" and source != target:
+        raise ValueError(
+            "model.tied = 'all' needs one vocabulary for both sides (tokeniser.joint = true); "
+            "use model.tied = 'output' or 'none'"
+        )

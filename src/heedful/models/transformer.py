@@ -22,7 +22,7 @@ from heedful.layers.caches import KeyValueCache
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.transformer import BlockOptions, DecoderLayer, EncoderLayer
-from heedful.models.pairs import AlignmentSource, PairModel, Source
+from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"layers": 4, "dim": 128, "inner": 256, "heads": 4},
@@ -118,11 +118,7 @@ class Transformer(PairModel):
         self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
         super().__init__()
-        if settings.tied == "all" and source_vocabulary != target_vocabulary:
-            raise ValueError(
-                "model.tied = 'all' needs one vocabulary for both sides (tokeniser.joint = true); "
-                "use model.tied = 'output' or 'none'"
-            )
+        require_one_vocabulary(settings.tied, source_vocabulary, target_vocabulary)
         self.settings = settings
         self.max_length = settings.max_length
         dim = settings.dim

@@ -19,7 +19,7 @@ from heedful.inference.translator import Translator
 from heedful.models.aligner import WordAligner
 from heedful.models.pairs import Source
 from heedful.tasks.protocol import Loss, Validation
-from heedful.tasks.terms import Forced, Term, load_terms, tensors_of
+from heedful.tasks.terms import Forced, Term, load_terms, modules_of, tensors_of, with_terms
 
 
 class AlignmentTask:
@@ -60,20 +60,14 @@ class AlignmentTask:
 
     def loss(self, batch: Batch) -> Loss:
         """``−log p`` of the batch's targets, their ends not counted; the terms stand beside."""
-        names = sorted({name for term in self.terms for name in term.modules})
-        watching = watch(self.model, names, keep_gradients=True)
+        watching = watch(self.model, modules_of(self.terms), keep_gradients=True)
         with autocast(self.device, self.precision), watching as seen:
             source = Source(batch.source, batch.source_lengths)
             total = -self.model.log_likelihood(source, batch.target_in).sum()
-            parts = {"loss": total.detach()}
-            if self.terms:
-                # What a single token costs is not known: the alignments are summed over.
-                surprise = total.new_zeros(batch.target_out.shape)
-                for term in self.terms:
-                    more = term.loss(Forced(batch, seen, surprise))
-                    total = total + more.total
-                    parts |= more.parts
-        return Loss(total, parts)
+            # What a single token costs is not known: the alignments are summed over.
+            surprise = total.new_zeros(batch.target_out.shape)
+            loss = Loss(total, {"loss": total.detach()})
+            return with_terms(loss, self.terms, Forced(batch, seen, surprise))
 
     def validate(self) -> Validation:
         """``loss`` a token (nats) and ``perplexity``."""

@@ -50,6 +50,20 @@ def all_steps(calls: list[Tensor]) -> Tensor:
     return calls[0] if len(calls) == 1 else torch.cat(calls, dim=2)
 
 
+def modules_of(terms: Sequence[Term]) -> list[str]:
+    """Names of all modules that the terms watch."""
+    return sorted({name for term in terms for name in term.modules})
+
+
+def with_terms(loss: Loss, terms: Sequence[Term], forced: Forced) -> Loss:
+    """A loss and all the terms, their parts beside its own."""
+    total, parts = loss
+    for term in terms:
+        more = term.loss(forced)
+        total, parts = total + more.total, parts | more.parts
+    return Loss(total, parts)
+
+
 def tensors_of(terms: Sequence[Term]) -> dict[str, Tensor]:
     """What all terms remember, under their numbers."""
     return {

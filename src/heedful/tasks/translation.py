@@ -22,7 +22,7 @@ from heedful.inference.translator import Translator
 from heedful.layers.losses import cross_entropy
 from heedful.models import PairModel, Source
 from heedful.tasks.protocol import Loss, Sample, Validation
-from heedful.tasks.terms import Forced, Term, load_terms, tensors_of
+from heedful.tasks.terms import Forced, Term, load_terms, modules_of, tensors_of, with_terms
 
 
 class TranslationTask:
@@ -81,22 +81,18 @@ class TranslationTask:
         The terms are added to it, and their parts stand beside.
         """
         source = Source(batch.source, batch.source_lengths)
-        names = sorted({name for term in self.terms for name in term.modules})
         # To watch nothing is to compute as ever, by the fast path.
-        watching = watch(self.model, names, keep_gradients=True)
+        watching = watch(self.model, modules_of(self.terms), keep_gradients=True)
         with autocast(self.device, self.precision), watching as seen:
             total, exact = self._cross_entropy(
                 source, batch.target_in, batch.target_out, self.label_smoothing
             )
-            parts = {"loss": exact.sum()}
-            if self.terms:
-                surprise = exact.new_zeros(batch.target_out.shape)
-                surprise[batch.target_out != PAD] = exact
-                for term in self.terms:
-                    more = term.loss(Forced(batch, seen, surprise))
-                    total = total + more.total
-                    parts |= more.parts
-        return Loss(total, parts)
+            loss = Loss(total, {"loss": exact.sum()})
+            if not self.terms:
+                return loss
+            surprise = exact.new_zeros(batch.target_out.shape)
+            surprise[batch.target_out != PAD] = exact
+            return with_terms(loss, self.terms, Forced(batch, seen, surprise))
 
     def _cross_entropy(
         self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float
