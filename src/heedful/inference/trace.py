@@ -4,9 +4,10 @@ Shapes: H heads, Q queries, K keys.
 """
 
 import json
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
+from heedful.models.pairs import AlignmentSource
 
 _FORMAT = "heedful-trace-1"
 
@@ -29,6 +31,9 @@ class AttentionMap:
     key_axis: str
     weights: Tensor
     """``[H, Q, K]``, float32 on the CPU."""
+    kind: str = "weights"
+    """``weights``; or, made from them, ``rollout`` or ``gradient``
+    (see :mod:`heedful.inference.relevance`)."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +47,59 @@ class Trace:
     """What was written at each step: by the i-th query of a target axis, the i-th token."""
     log_probabilities: list[float]
     """Natural logarithm of each decided token's probability."""
+
+    title: str = ""
+    """What it is of, for people."""
+    words: dict[str, list[int]] = field(default_factory=dict)
+    """Axis name → the index of each token's word, -1 for none. Axes of whole words need none."""
+    alignment: AlignmentSource | None = None
+    """Where the model's word alignment is read, where it has one."""
+
+    viewer: ClassVar[Callable[["Trace"], Any] | None] = None
+    """What :meth:`view` shows a trace with; set by the rooms above."""
+
+    @classmethod
+    def of(
+        cls,
+        axes: Mapping[str, Sequence[str]],
+        maps: Mapping[str, tuple[str, str, Tensor]],
+        *,
+        title: str = "",
+    ) -> "Trace":
+        """The trace of any model's weights.
+
+        Args:
+            axes: axis name → its tokens.
+            maps: name → axis of the queries, axis of the keys, weights ``[H, Q, K]``.
+            title: what it is of.
+
+        Raises:
+            ValueError: weights do not fit their axes, or are not finite.
+
+        Example:
+            >>> weights = torch.full((2, 3, 3), 1 / 3)
+            >>> Trace.of({"tokens": ["a", "b", "c"]}, {"layer 1": ("tokens", "tokens", weights)})[
+            ...     "layer 1"
+            ... ].weights.shape
+            torch.Size([2, 3, 3])
+        """
+        made = [
+            AttentionMap(name, queries, keys, weights.detach().float().cpu())
+            for name, (queries, keys, weights) in maps.items()
+        ]
+        trace = cls({name: list(tokens) for name, tokens in axes.items()}, made, [], [], title)
+        trace._check()
+        return trace
+
+    def view(self) -> Any:
+        """Show it: a widget in a notebook (see docs/viewing.md).
+
+        Raises:
+            UserError: nothing to show it with has been loaded.
+        """
+        if Trace.viewer is None:
+            raise UserError("nothing shows traces here; import heedful.api first")
+        return Trace.viewer(self)
 
     def __getitem__(self, name: str) -> AttentionMap:
         """The map of the module ``name``.
@@ -65,8 +123,11 @@ class Trace:
         tensors["log_probabilities"] = torch.tensor(self.log_probabilities, dtype=torch.float64)
         header = {
             "axes": self.axes,
-            "maps": [[one.name, one.query_axis, one.key_axis] for one in self.maps],
+            "maps": [[one.name, one.query_axis, one.key_axis, one.kind] for one in self.maps],
             "decided": self.decided,
+            "title": self.title,
+            "words": self.words,
+            "alignment": self.alignment,
         }
         metadata = {"format": _FORMAT, "trace": json.dumps(header, ensure_ascii=False)}
         with atomic_file(path) as file:
@@ -95,11 +156,31 @@ class Trace:
     @classmethod
     def _of(cls, header: dict[str, Any], tensors: dict[str, Tensor]) -> "Trace":
         axes = {str(name): [str(token) for token in axis] for name, axis in header["axes"].items()}
-        maps = []
-        for i, (name, query_axis, key_axis) in enumerate(header["maps"]):
-            weights = tensors[f"map.{i}"]
-            if weights.shape[1:] != (len(axes[query_axis]), len(axes[key_axis])):
-                raise ValueError(f"map {name} does not fit its axes")
-            maps.append(AttentionMap(str(name), query_axis, key_axis, weights))
+        maps = [
+            AttentionMap(str(name), query_axis, key_axis, tensors[f"map.{i}"], *map(str, kind))
+            for i, (name, query_axis, key_axis, *kind) in enumerate(header["maps"])
+        ]
+        words = {axis: list(map(int, own)) for axis, own in header.get("words", {}).items()}
+        where = header.get("alignment")
+        if where is not None:
+            module, heads, shift = where
+            heads = None if heads is None else tuple(map(int, heads))
+            where = AlignmentSource(str(module), heads, int(shift))
         decided = [str(token) for token in header["decided"]]
-        return cls(axes, maps, decided, tensors["log_probabilities"].tolist())
+        surprise = tensors["log_probabilities"].tolist()
+        trace = cls(axes, maps, decided, surprise, str(header.get("title", "")), words, where)
+        trace._check()
+        return trace
+
+    def _check(self) -> None:
+        for one in self.maps:
+            shape = (len(self.axes[one.query_axis]), len(self.axes[one.key_axis]))
+            if one.weights.ndim != 3 or one.weights.shape[1:] != shape:
+                raise ValueError(
+                    f"map {one.name}: weights {list(one.weights.shape)} do not fit its axes "
+                    f"({one.query_axis}: {shape[0]:,}, {one.key_axis}: {shape[1]:,})"
+                )
+            if not bool(one.weights.isfinite().all()):
+                raise ValueError(f"map {one.name}: weights are not finite")
+        if len(self.decided) != len(self.log_probabilities):
+            raise ValueError("not as many decided tokens as their probabilities")

@@ -4,6 +4,7 @@ Shapes: B = 1, H heads, Q queries, K keys, T target tokens with BEGIN.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -13,6 +14,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.decoding import SearchOptions
 from heedful.inference.batches import source_of, target_in_of
+from heedful.inference.relevance import attention_times_gradient, rollout
 from heedful.inference.trace import AttentionMap, Trace
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ def make_trace(
     target_text: str | None = None,
     *,
     options: SearchOptions | None = None,
+    relevance: bool = False,
 ) -> Trace:
     """What the translator's model attends to while it writes one output.
 
@@ -36,6 +39,8 @@ def make_trace(
         source_text: what is translated.
         target_text: the output; what the translator writes, unless given.
         options: how to search for the output.
+        relevance: whether to add what is made from the weights: rollout, and attention times
+            gradient (:mod:`heedful.inference.relevance`).
 
     Returns:
         Axes "source" (its tokens and the end symbol) and "target" (the begin symbol and its
@@ -67,7 +72,8 @@ def make_trace(
             for name, axes in axes_of.items()
         ]
     pieces = tokenisers.target.pieces(target_tokens)
-    return Trace(
+    rule = translator.rules[0]
+    trace = Trace(
         axes={
             "source": [*tokenisers.source.pieces(source_tokens), END_LABEL],
             "target": [BEGIN_LABEL, *pieces],
@@ -75,7 +81,17 @@ def make_trace(
         maps=maps,
         decided=[*pieces, END_LABEL],
         log_probabilities=log_probs.tolist(),
+        title=source_text,
+        words={
+            "source": [*tokenisers.source.word_indices(source_tokens), -1],
+            "target": [-1, *tokenisers.target.word_indices(target_tokens)],
+        },
+        alignment=None if rule is None else rule.where,
     )
+    if not relevance:
+        return trace
+    gradients = attention_times_gradient(translator, source_tokens, target_tokens)
+    return replace(trace, maps=[*trace.maps, *rollout(trace), *gradients])
 
 
 def _check(tokens: Sequence[int], side: str, limit: int) -> None:

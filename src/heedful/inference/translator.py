@@ -160,15 +160,17 @@ class Translator:
         target_text: str | None = None,
         *,
         options: SearchOptions | None = None,
+        relevance: bool = False,
     ) -> Trace:
         """What the model attends to while it writes ``target_text``, or its own translation.
 
-        Of an ensemble the first model is watched.
+        Of an ensemble the first model is watched. With ``relevance``, attention rollout and
+        attention times gradient are further maps.
 
         Raises:
             UserError: a text is empty or longer than the model's limit.
         """
-        return make_trace(self, source_text, target_text, options=options)
+        return make_trace(self, source_text, target_text, options=options, relevance=relevance)
 
     def _say(self, counts: Counter[str]) -> None:
         if counts["split"]:

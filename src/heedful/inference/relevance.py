@@ -1,0 +1,123 @@
+"""What attention weights lead to: rollout through layers, and weights times their gradients.
+
+Shapes: H heads, Q queries, K keys, L layers, T target tokens with BEGIN.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from heedful.attention import watch
+from heedful.basics.symbols import END
+from heedful.inference.batches import source_of, target_in_of
+from heedful.inference.trace import AttentionMap, Trace
+
+if TYPE_CHECKING:
+    from heedful.inference.translator import Translator
+
+
+def rollout(trace: Trace) -> list[AttentionMap]:
+    """Attention rollout (Abnar and Zuidema 2020, section 3): weights followed through all layers.
+
+    Of each axis whose tokens attend to one another, one map ``[L, Q, K]``: "head" l holds the
+    product of layers 1 … l, each ½ (mean of its heads + identity), rows made to sum to 1. Of
+    attention from one axis to another, one map: "head" l holds layer l's mean weights, followed
+    through the keys' whole rollout. A model without self-attention has none.
+
+    Args:
+        trace: what was watched; maps of the kind ``weights`` are used, in their order.
+    """
+    own: dict[str, list[Tensor]] = {}
+    between: dict[tuple[str, str], list[Tensor]] = {}
+    for one in trace.maps:
+        if one.kind == "weights":
+            mean = one.weights.mean(0)
+            if one.query_axis == one.key_axis:
+                own.setdefault(one.key_axis, []).append(mean)
+            else:
+                between.setdefault((one.query_axis, one.key_axis), []).append(mean)
+    found, whole = [], {}
+    for axis, layers in own.items():
+        followed = _products(layers)
+        whole[axis] = followed[-1]
+        found.append(AttentionMap(f"rollout of {axis}", axis, axis, followed, "rollout"))
+    for (queries, keys), layers in between.items():
+        if keys in whole:
+            through = torch.stack([layer @ whole[keys] for layer in layers])
+            name = f"rollout of {queries} to {keys}"
+            found.append(AttentionMap(name, queries, keys, through, "rollout"))
+    return found
+
+
+def _products(layers: Sequence[Tensor]) -> Tensor:
+    """``[L, K, K]``: the product of the first l layers with their residual connections."""
+    product = torch.eye(len(layers[0]))
+    products = []
+    for layer in layers:
+        mixed = layer + torch.eye(len(layer))
+        product = mixed / mixed.sum(1, keepdim=True) @ product
+        products.append(product)
+    return torch.stack(products)
+
+
+def attention_times_gradient(
+    translator: "Translator", source: Sequence[int], target: Sequence[int]
+) -> list[AttentionMap]:
+    """Weights times how much the output's log-probability grows with them, negative ones as 0.
+
+    ``(A ⊙ ∂ log p(target | source) / ∂A)₊`` for each head (as in Chefer, Gur and Wolf 2021,
+    equation 5, but with the log-probability of the whole output and heads kept apart). In float32.
+
+    Args:
+        translator: its first model is watched.
+        source: tokens without END.
+        target: tokens without BEGIN and END.
+
+    Returns:
+        A map of the kind ``gradient`` for each attention module, its name followed by
+        " × gradient".
+    """
+    model = translator.models[0]
+    axes_of = model.attention_axes()
+    with _differentiable(translator), watch(model, axes_of, keep_gradients=True) as seen:
+        states = source_of([source], translator.device), target_in_of([target], translator.device)
+        log_probabilities = model.teacher_force(*states)[0].float().log_softmax(1)  # [T, V]
+        decided = torch.tensor([*target, END], device=log_probabilities.device)
+        total = log_probabilities.gather(1, decided.unsqueeze(1)).sum()
+        calls = [weights for name in axes_of for weights in seen[name]]
+        gradients = iter(torch.autograd.grad(total, calls, allow_unused=True))
+        maps = []
+        for name, axes in axes_of.items():
+            # A Transformer reads all positions in one call, a recurrent decoder one in a call.
+            steps = [_times(weights, next(gradients)) for weights in seen[name]]
+            joined = torch.cat(steps, dim=2)[0].float().cpu()
+            maps.append(AttentionMap(f"{name} × gradient", *axes, joined, "gradient"))
+    return maps
+
+
+def _times(weights: Tensor, gradient: Tensor | None) -> Tensor:
+    """What is not used for the output has no part."""
+    weights = weights.detach()
+    return torch.zeros_like(weights) if gradient is None else (weights * gradient).clamp(min=0)
+
+
+@contextmanager
+def _differentiable(translator: "Translator") -> Iterator[None]:
+    """Evaluation mode, but with gradients, as far as to the weights of attention."""
+    model = translator.models[0]
+    training = [part for part in model.modules() if part.training]
+    frozen = [one for one in model.parameters() if not one.requires_grad]
+    model.eval()
+    for one in frozen:
+        one.requires_grad_(True)
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
+    finally:
+        for one in frozen:
+            one.requires_grad_(False)
+        for part in training:
+            part.training = True
