@@ -80,10 +80,10 @@ class Attentive(Watchable):
             return attend_projected(parts, asked, key, value, mask, dropout)
         if self.watched:
             weights, draw = projected_weights(parts, asked, key, mask)
-            if heads:
-                self.show(weights, draw)
-            else:
-                self.show(weights.unsqueeze(-3), None if draw is None else _one_head(draw))
+            # What is shown is what the context is made from, so that gradients reach it.
+            shown = weights if heads else weights.unsqueeze(-3)
+            self.show(shown, draw if heads or draw is None else _one_head(draw))
+            weights = shown if heads else shown.squeeze(-3)
             context = aggregate(parts, asked, weights, value, dropout)
         else:
             context = attend_projected(parts, asked, key, value, mask, dropout)

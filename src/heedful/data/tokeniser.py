@@ -168,6 +168,10 @@ class Tokeniser:
         names = [self._processor.id_to_piece(int(token)) for token in tokens]
         return [unescape(name) for name in names]
 
+    def word_starts(self) -> list[int]:
+        """The tokens that begin with a space, as the first token of each word does."""
+        return [token for token, surface in enumerate(self._bytes) if surface.startswith(b" ")]
+
     def word_indices(self, tokens: Sequence[int]) -> list[int]:
         """The index of the word that each token belongs to, in ``decode(tokens).split()``.
 

@@ -88,20 +88,14 @@ def attention_times_gradient(
         decided = torch.tensor([*target, END], device=log_probabilities.device)
         total = log_probabilities.gather(1, decided.unsqueeze(1)).sum()
         calls = [weights for name in axes_of for weights in seen[name]]
-        gradients = iter(torch.autograd.grad(total, calls, allow_unused=True))
+        gradients = iter(torch.autograd.grad(total, calls))
         maps = []
         for name, axes in axes_of.items():
             # A Transformer reads all positions in one call, a recurrent decoder one in a call.
-            steps = [_times(weights, next(gradients)) for weights in seen[name]]
+            steps = [(one.detach() * next(gradients)).clamp(min=0) for one in seen[name]]
             joined = torch.cat(steps, dim=2)[0].float().cpu()
             maps.append(AttentionMap(f"{name} × gradient", *axes, joined, "gradient"))
     return maps
-
-
-def _times(weights: Tensor, gradient: Tensor | None) -> Tensor:
-    """What is not used for the output has no part."""
-    weights = weights.detach()
-    return torch.zeros_like(weights) if gradient is None else (weights * gradient).clamp(min=0)
 
 
 @contextmanager

@@ -25,6 +25,7 @@ from heedful.inference.alignment import (
 )
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
+from heedful.inference.continuing import Alternative, alternatives, continue_from
 from heedful.inference.splitting import Part, split_text
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import make_trace
@@ -85,7 +86,7 @@ class Translator:
         self.say = say
         self._said_left_out = False
         self.max_length = min(model.max_length for model in self.models)
-        self._decodable: Decodable[Source, Any] = (
+        self.decodable: Decodable[Source, Any] = (
             self.models[0] if len(self.models) == 1 else Ensemble(self.models)
         )
 
@@ -172,6 +173,43 @@ class Translator:
         """
         return make_trace(self, source_text, target_text, options=options, relevance=relevance)
 
+    def continue_from(
+        self,
+        text: str,
+        prefix: str,
+        *,
+        options: SearchOptions | None = None,
+        alignments: bool = False,
+    ) -> Translation:
+        """The best translation of ``text`` that begins with ``prefix``.
+
+        Args:
+            text: what is translated; not empty.
+            prefix: how the translation begins. After white space at its end a new word begins;
+                without it the last word may go on.
+            options: how to search, not by sampling; the translator's own unless given.
+            alignments: whether to find which source words each target word came from.
+
+        Raises:
+            UserError: the text is empty, or it or the prefix is longer than the model's limit.
+        """
+        return continue_from(
+            self, text, prefix, options=options or self.options, alignments=alignments
+        )
+
+    def alternatives(self, text: str, prefix: str, count: int = 5) -> list[Alternative]:
+        """The likeliest words after ``prefix``, each with the translation that goes on with it.
+
+        Args:
+            text: what is translated; not empty.
+            prefix: the translation before the word; empty for its first word.
+            count: at most so many, the likeliest first; all different.
+
+        Raises:
+            UserError: the text is empty, or it or the prefix is longer than the model's limit.
+        """
+        return alternatives(self, text, prefix, count)
+
     def _say(self, counts: Counter[str]) -> None:
         if counts["split"]:
             self.say(
@@ -220,6 +258,10 @@ class Translator:
             lines = [item.line for item in batch]
             yield [sources[line] for line in lines], [targets[line] for line in lines]
 
+    def output_limits(self, source: Source) -> Tensor:
+        """The longest output of each source in tokens, END included: integers ``[B]``."""
+        return (2 * source.lengths + _LONGER_BY).clamp(max=self.max_length)
+
     def search(
         self, sequences: Sequence[Sequence[int]], options: SearchOptions, keys: Sequence[int]
     ) -> tuple[Source, list[list[Hypothesis]], list[bool]]:
@@ -229,9 +271,9 @@ class Translator:
         limit. ``keys`` tell the sequences' samples apart.
         """
         source = source_of(sequences, self.device)
-        limits = (2 * source.lengths + _LONGER_BY).clamp(max=self.max_length)
+        limits = self.output_limits(source)
         found = search(
-            self._decodable,
+            self.decodable,
             source,
             rows=len(sequences),
             options=options,

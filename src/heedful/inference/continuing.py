@@ -1,0 +1,163 @@
+"""Translations that begin as somebody wants: a given beginning, or another word at a place.
+
+Shapes: B sources, P tokens of the beginning, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.decoding import Continued, Hypothesis, SearchOptions, search
+from heedful.inference.assembling import Found, assemble
+from heedful.inference.batches import source_of
+from heedful.inference.splitting import Part
+from heedful.inference.translation import Translation
+from heedful.models.pairs import Source
+
+if TYPE_CHECKING:
+    from heedful.inference.translator import Translator
+
+# Different tokens may begin the same word, so more are tried than words are wanted.
+_TRIED = 2
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """A word that might stand at a place of a translation."""
+
+    word: str
+    """The word, as `str.split` gives it; empty where the translation ends instead."""
+    text: str
+    """The best translation that has it there."""
+    log_probability: float
+    """Natural logarithm of that translation's probability."""
+    probability: float
+    """Of the word's first token after what stands before it, in [0, 1]."""
+
+
+def continue_from(
+    translator: "Translator", text: str, prefix: str, *, options: SearchOptions, alignments: bool
+) -> Translation:
+    """See :meth:`heedful.inference.Translator.continue_from`."""
+    if options.sample:
+        raise UserError("a translation with a given beginning is searched for, not sampled")
+    if alignments:
+        translator.require_alignments()
+    begun = _Begun(translator, text, prefix)
+    allowed = begun.word_starts if prefix[-1:].isspace() else None
+    with translator.ready():
+        source, found = begun.search([begun.prefix], options, allowed)
+        soft = None
+        if alignments:
+            soft = translator.align(source, [begun.source], [found[0][0].tokens])[0]
+    return begun.translation(found[0], soft, options)
+
+
+def alternatives(translator: "Translator", text: str, prefix: str, count: int) -> list[Alternative]:
+    """See :meth:`heedful.inference.Translator.alternatives`."""
+    if count < 1:
+        raise UserError(f"count: at least 1 alternative, not {count}")
+    begun = _Begun(translator, text, prefix)
+    options = translator.options.model_copy(
+        update={"nbest": 1, "sample": False, "temperature": 1.0, "top_k": None, "top_p": 1.0}
+    )
+    before = len(prefix.split())
+    with translator.ready():
+        tokens, probabilities = begun.likeliest(_TRIED * count)
+        _, found = begun.search([[*begun.prefix, token] for token in tokens], options)
+    words: dict[str, Alternative] = {}
+    for hypotheses, probability in zip(found, probabilities, strict=True):
+        one = begun.translation(hypotheses, None, options)
+        following = one.text.split()[before:]
+        word = following[0] if following else ""
+        if word not in words:
+            words[word] = Alternative(word, one.text, one.log_probability, probability)
+    return list(words.values())[:count]
+
+
+class _Begun:
+    """A text and the beginning of its translation, as tokens."""
+
+    def __init__(self, translator: "Translator", text: str, prefix: str) -> None:
+        self.translator, self.text = translator, text
+        self.source = translator.tokenisers.source.encode(text)
+        self.prefix = translator.tokenisers.target.encode(prefix.rstrip())
+        if not text.strip():
+            raise UserError("the text is empty; give one to translate")
+        limit = translator.max_length
+        if len(self.source) >= limit:
+            raise UserError(
+                f"the text has {len(self.source):,} tokens, more than the model's {limit - 1:,}; "
+                "with a given beginning it is not split: give a shorter text"
+            )
+        longest = int(translator.output_limits(source_of([self.source], translator.device))[0])
+        # One token more than the beginning, and END.
+        if len(self.prefix) + 2 > longest:
+            raise UserError(
+                f"the beginning has {len(self.prefix):,} tokens; a translation of this text may "
+                f"have {longest - 1:,}: give a shorter one"
+            )
+
+    @property
+    def word_starts(self) -> Tensor:
+        """Which tokens begin a word ``[V]``."""
+        tokeniser = self.translator.tokenisers.target
+        allowed = torch.zeros(tokeniser.size, dtype=torch.bool, device=self.translator.device)
+        allowed[tokeniser.word_starts()] = True
+        return allowed
+
+    def likeliest(self, count: int) -> tuple[list[int], list[float]]:
+        """The likeliest tokens that begin a word after the beginning, and their probabilities."""
+        model, device = self.translator.decodable, self.translator.device
+        prefix = torch.tensor([self.prefix], dtype=torch.long, device=device)
+        begun = Continued(model, prefix)
+        logits, _ = begun.step(prefix[:, :0], begun.start(source_of([self.source], device)))
+        probabilities = logits.float().softmax(1)[0].masked_fill(~self.word_starts, 0.0)
+        best = probabilities.topk(min(count, int(self.word_starts.sum())))
+        return best.indices.tolist(), best.values.tolist()
+
+    def search(
+        self,
+        beginnings: Sequence[Sequence[int]],
+        options: SearchOptions,
+        allowed: Tensor | None = None,
+    ) -> tuple[Source, list[list[Hypothesis]]]:
+        """The hypotheses that go on from each beginning (all equally long), these included."""
+        device = self.translator.device
+        source = source_of([self.source] * len(beginnings), device)
+        given = torch.tensor(beginnings, dtype=torch.long, device=device)
+        continued = Continued(self.translator.decodable, given, allowed)
+        limits = self.translator.output_limits(source) - given.shape[1]
+        found = search(continued, source, rows=len(beginnings), options=options, max_lengths=limits)
+        whole = []
+        for row, hypotheses in enumerate(found):
+            before = continued.log_probabilities[row].tolist()
+            share = float(continued.allowed_log_probability[row])
+            joined = [
+                Hypothesis.finished(
+                    [*beginnings[row], *one.tokens],
+                    [*before, first + share, *rest],
+                    options.length_penalty,
+                )
+                for one in hypotheses
+                for first, *rest in [one.token_log_probabilities]
+            ]
+            whole.append(sorted(joined, key=lambda one: -one.score))
+        return source, whole
+
+    def translation(
+        self, hypotheses: list[Hypothesis], soft: Tensor | None, options: SearchOptions
+    ) -> Translation:
+        """The translation that the best hypothesis is, the others being its alternatives."""
+        return assemble(
+            self.text,
+            [Part("", self.text)],
+            [Found(hypotheses, soft, at_limit=False)],
+            self.translator.tokenisers.target,
+            options.length_penalty,
+            self.translator.link_threshold,
+        )
