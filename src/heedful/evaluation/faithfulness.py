@@ -1,0 +1,162 @@
+"""Whether attention says what mattered: the most attended source words dropped, then random ones.
+
+Attention is a part of how an output comes about, not an explanation of it (Jain and Wallace 2019;
+Wiegreffe and Pinter 2019). What can be measured for one sentence is how much less probable the
+output is without the words that it attended to most (comprehensiveness, DeYoung et al. 2020,
+section 4), beside the same with words drawn at random.
+
+Shapes: B versions of a source, S source tokens, T target tokens.
+"""
+
+import random
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from math import comb
+
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.symbols import END
+from heedful.inference import Translator
+from heedful.inference.batches import source_of, target_in_of
+
+SHARE = 0.2
+"""So much of the source's words is dropped, and at least one."""
+DRAWS = 20
+
+
+@dataclass(frozen=True)
+class Faithfulness:
+    """By how much the output's log-probability falls when source words are dropped, in nats."""
+
+    dropped: tuple[str, ...]
+    """The most attended words, the first in the text first."""
+    attended: float
+    """log p(output | source) − log p(output | source without them)."""
+    random: float
+    """The mean of the same over random choices of as many words."""
+    random_spread: float
+    """Their standard deviation; 0 of a single draw."""
+    draws: int
+    """How many random choices; all that there are, where they are few."""
+    higher: int
+    """How many of them made it fall by at least as much as the most attended words."""
+
+
+def faithfulness(
+    translator: Translator,
+    source: str,
+    target: str | None = None,
+    *,
+    share: float = SHARE,
+    draws: int = DRAWS,
+    seed: int = 1,
+) -> Faithfulness:
+    """Measure one sentence.
+
+    Args:
+        translator: a model with attention to its source; of an ensemble all members count.
+        source: at least two words (as `str.split` gives them).
+        target: the output; what the translator writes, unless given.
+        share: of the words that is dropped, in (0, 1).
+        draws: how many random choices at most.
+        seed: of the random choices.
+
+    Raises:
+        UserError: the source has fewer than two words or is too long, the output is empty or too
+            long, or the model does not attend to its source.
+    """
+    translator.require_alignments()
+    words = source.split()
+    if len(words) < 2:
+        raise UserError("faithfulness needs a source of at least two words, to leave some out")
+    if target is None:
+        options = translator.options.model_copy(update={"nbest": 1})
+        target = translator.translate([source], options=options)[0].text
+    if not target.strip():
+        raise UserError("faithfulness needs an output, and this one is empty")
+    count = max(1, round(share * len(words)))
+    attended = _most_attended(translator, source, target, len(words), count)
+    choices = _choices(len(words), count, draws, seed)
+    falls = _falls(translator, words, target, [attended, *choices])
+    return Faithfulness(
+        dropped=tuple(words[i] for i in attended),
+        attended=falls[0],
+        random=statistics.fmean(falls[1:]),
+        random_spread=statistics.stdev(falls[1:]) if len(choices) > 1 else 0.0,
+        draws=len(choices),
+        higher=sum(fall >= falls[0] for fall in falls[1:]),
+    )
+
+
+def _most_attended(
+    translator: Translator, source: str, target: str, words: int, count: int
+) -> tuple[int, ...]:
+    """The words with the largest sums of weights over all words of the output, in their order."""
+    own, written = _encoded(translator, source, target)
+    with translator.ready():
+        batch = source_of([own], translator.device)
+        weights = translator.align(batch, [own], [written])[0]  # [target words, source words]
+    sums = torch.zeros(words)
+    sums[: weights.shape[1]] = weights.sum(0)
+    return tuple(sorted(sums.topk(count).indices.tolist()))
+
+
+def _choices(words: int, count: int, draws: int, seed: int) -> list[tuple[int, ...]]:
+    """Different choices of ``count`` words: all of them, or ``draws`` at random."""
+    if comb(words, count) <= draws:
+        return list(combinations(range(words), count))
+    generator, found = random.Random(seed), set[tuple[int, ...]]()
+    while len(found) < draws:
+        found.add(tuple(sorted(generator.sample(range(words), count))))
+    return sorted(found)
+
+
+def _falls(
+    translator: Translator, words: Sequence[str], target: str, choices: Sequence[Sequence[int]]
+) -> list[float]:
+    """How much the output's log-probability falls without each choice of words."""
+    written = translator.tokenisers.target.encode(target)
+    versions = [
+        " ".join(word for i, word in enumerate(words) if i not in set(left_out))
+        for left_out in choices
+    ]
+    encoded = translator.tokenisers.source.encode_batch([" ".join(words), *versions])
+    # Words are joined by single spaces in all versions, so that only words make the difference.
+    with translator.ready():
+        total = _log_probabilities(translator, encoded, written)
+    return (total[0] - total[1:]).tolist()
+
+
+def _log_probabilities(
+    translator: Translator, sources: Sequence[Sequence[int]], written: Sequence[int]
+) -> Tensor:
+    """log p(output | source) of each source ``[B]``; of an ensemble, of its mean probabilities."""
+    batch = source_of(sources, translator.device)
+    target_in = target_in_of([written] * len(sources), translator.device)
+    members = (
+        torch.stack(
+            [
+                model.teacher_force(batch, target_in).float().log_softmax(-1)
+                for model in translator.models
+            ]
+        ).logsumexp(0)
+        - torch.tensor(float(len(translator.models))).log()
+    )  # [B, T, V]
+    decided = torch.tensor([*written, END], device=members.device)
+    index = decided.expand(len(sources), -1).unsqueeze(2)
+    return members.gather(2, index).squeeze(2).double().sum(1).cpu()
+
+
+def _encoded(translator: Translator, source: str, target: str) -> tuple[list[int], list[int]]:
+    own = translator.tokenisers.source.encode(source)
+    written = translator.tokenisers.target.encode(target)
+    longest, limit = max(len(own), len(written)), translator.max_length
+    if longest >= limit:
+        raise UserError(
+            f"a text has {longest:,} tokens, more than the model takes ({limit - 1:,})"
+        )
+    return own, written
