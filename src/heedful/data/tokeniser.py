@@ -170,7 +170,7 @@ class Tokeniser:
 
     def word_starts(self) -> list[int]:
         """The tokens that begin with a space, as the first token of each word does."""
-        return [token for token, surface in enumerate(self._bytes) if surface.startswith(b" ")]
+        return [token for token in range(END + 1, self.size) if self._bytes[token][:1] == b" "]
 
     def word_indices(self, tokens: Sequence[int]) -> list[int]:
         """The index of the word that each token belongs to, in ``decode(tokens).split()``.

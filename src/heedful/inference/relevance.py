@@ -82,6 +82,8 @@ def attention_times_gradient(
     """
     model = translator.models[0]
     axes_of = model.attention_axes()
+    if not axes_of:
+        return []
     with _differentiable(translator), watch(model, axes_of, keep_gradients=True) as seen:
         states = source_of([source], translator.device), target_in_of([target], translator.device)
         log_probabilities = model.teacher_force(*states)[0].float().log_softmax(1)  # [T, V]
