@@ -2,6 +2,7 @@
 
 heedful.train(recipe, out="run")                train, or go on exactly where a run stopped
 heedful.load("run").translate(["A text."])      use a run
+heedful.load("run").trace("A text.").view()     look at what a run attends to, in a notebook
 heedful.watch(model)                            see attention weights
 """
 
@@ -9,18 +10,19 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heedful.api import load
+    from heedful.api import load, view
     from heedful.attention import watch
     from heedful.basics.errors import UserError
     from heedful.training import train
 
 __version__ = "0.1.0"
-__all__ = ["UserError", "__version__", "load", "train", "watch"]
+__all__ = ["UserError", "__version__", "load", "train", "view", "watch"]
 
 _ROOMS = {
     "UserError": "heedful.basics.errors",
     "load": "heedful.api",
     "train": "heedful.training",
+    "view": "heedful.api",
     "watch": "heedful.attention",
 }
 

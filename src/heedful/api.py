@@ -1,7 +1,10 @@
 """The library's front door."""
 
 from pathlib import Path
+from typing import Any
 
+from heedful.inference.trace import Trace
+from heedful.inference.translation import Translation
 from heedful.inference.translator import Translator
 from heedful.runs import load_translator
 
@@ -26,3 +29,20 @@ def load(
         UserError: a folder is no run of a translator, or the vocabularies differ.
     """
     return load_translator([run, *more], device=device, precision=precision, checkpoint=checkpoint)
+
+
+def view(*results: Trace | Translation) -> Any:
+    """Show what was attended to, in a notebook (``pip install "heedful[notebook]"``).
+
+    Args:
+        results: traces (``translator.trace(text)``, ``Trace.load(path)``, or ``Trace.of(…)`` of any
+            model's weights), or translations made with ``alignments=True``; two or more are shown
+            side by side.
+
+    Raises:
+        UserError: the packages are not there, or a translation has no alignment.
+    """
+    from heedful.viewing.notebook import widget
+
+    traces = [one.trace() if isinstance(one, Translation) else one for one in results]
+    return widget(traces)

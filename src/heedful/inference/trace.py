@@ -4,10 +4,10 @@ Shapes: H heads, Q queries, K keys.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -55,9 +55,6 @@ class Trace:
     alignment: AlignmentSource | None = None
     """Where the model's word alignment is read, where it has one."""
 
-    viewer: ClassVar[Callable[["Trace"], Any] | None] = None
-    """What :meth:`view` shows a trace with; set by the rooms above."""
-
     @classmethod
     def of(
         cls,
@@ -92,14 +89,10 @@ class Trace:
         return trace
 
     def view(self) -> Any:
-        """Show it: a widget in a notebook (see docs/viewing.md).
+        """Show it in a notebook; the same as ``heedful.view(trace)``, which see."""
+        import heedful  # the front door, which knows the rooms above this one
 
-        Raises:
-            UserError: nothing to show it with has been loaded.
-        """
-        if Trace.viewer is None:
-            raise UserError("nothing shows traces here; import heedful.api first")
-        return Trace.viewer(self)
+        return heedful.view(self)
 
     def __getitem__(self, name: str) -> AttentionMap:
         """The map of the module ``name``.

@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.inference.trace import Trace
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,34 @@ class Translation:
     """In how many parts the text was translated, because it was longer than the model's limit."""
     at_limit: bool = False
     """Whether the translation was ended by the limit of its length."""
+
+    def trace(self) -> Trace:
+        """Its word alignment as a trace: axes of words, one map from target to source.
+
+        Raises:
+            UserError: it was made without an alignment, or is empty.
+        """
+        if self.alignment is None:
+            raise UserError("no alignment to show; translate with alignments=True")
+        source, target = self.source.split(), self.text.split()
+        if not source or not target:
+            raise UserError("no alignment to show: the text or its translation is empty")
+        soft = torch.zeros(len(target), len(source))
+        found = self.alignment.soft
+        soft[: found.shape[0], : found.shape[1]] = found
+        return Trace.of(
+            {"source": source, "target": target},
+            {"word alignment": ("target", "source", soft.unsqueeze(0))},
+            title=self.source,
+        )
+
+    def view(self) -> Any:
+        """Show its word alignment in a notebook; see ``heedful.view``.
+
+        Raises:
+            UserError: it was made without an alignment, or is empty.
+        """
+        return self.trace().view()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; docs/translating.md says what its fields are."""
