@@ -41,8 +41,8 @@ def assemble(
     alignment = None
     soft = [one.soft for one in found if one.soft is not None]
     if len(soft) == len(found):
-        source_starts = _word_starts([part.before for part in parts], [part.text for part in parts])
-        target_starts = _word_starts([part.before for part in parts], texts)
+        source_starts = word_starts([part.before for part in parts], [part.text for part in parts])
+        target_starts = word_starts([part.before for part in parts], texts)
         alignment = WordAlignment(join(soft, source_starts, target_starts), threshold)
     return replace(
         best,
@@ -79,7 +79,7 @@ def _joined(
     return translation, texts
 
 
-def _word_starts(before: Sequence[str], texts: Sequence[str]) -> list[int]:
+def word_starts(before: Sequence[str], texts: Sequence[str]) -> list[int]:
     """The index of each text's first word in all of them joined.
 
     Without white space at a join, the last word of one text and the first of the next are one.

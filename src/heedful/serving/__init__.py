@@ -1,1 +1,8 @@
 """The HTTP API and the local page."""
+
+from heedful.serving.application import make_application
+from heedful.serving.limits import Limits
+from heedful.serving.served import Served
+from heedful.serving.server import run_server
+
+__all__ = ["Limits", "Served", "make_application", "run_server"]

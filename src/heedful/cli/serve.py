@@ -1,0 +1,217 @@
+"""``heedful serve``: the translation server and its page."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.cli.options import Device, Precision, Threads, use_threads
+
+if TYPE_CHECKING:
+    from heedful.serving import Served
+
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def _new_key(path: Path | None) -> None:
+    if path is None:
+        return
+    from heedful.serving.keys import new_key
+
+    key = new_key(path)
+    print(key)
+    typer.echo(
+        f"heedful: the key is printed this once; its hash is in {path} "
+        f"(heedful serve RUN --keys {path})",
+        err=True,
+    )
+    raise typer.Exit
+
+
+def serve(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN…", help="Runs that translate, one a language pair.")
+    ],
+    host: Annotated[
+        str, typer.Option(help="Where to listen; 0.0.0.0 is every network.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free port.")] = 5000,
+    languages: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--languages",
+            metavar="RUN=en:de",
+            help="A run's languages, if it does not know them, or under other codes; repeatable.",
+        ),
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="Only who has a key of this file may ask.")
+    ] = None,
+    new_key: Annotated[
+        Path | None,
+        typer.Option(
+            "--new-key",
+            metavar="FILE",
+            callback=_new_key,
+            is_eager=True,
+            help="Print a new API key, add its hash to FILE, and end.",
+        ),
+    ] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN", help="A web site whose pages may ask; * is all; repeatable."
+        ),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allow-host",
+            metavar="NAME",
+            help="A name that clients know this server by, if it listens on this machine only and "
+            "a proxy passes the name on; * is any; repeatable.",
+        ),
+    ] = None,
+    queue: Annotated[
+        int, typer.Option(min=1, help="Requests that may wait; further ones are answered 429.")
+    ] = 256,
+    gather: Annotated[
+        float,
+        typer.Option(min=0, max=1000, help="Milliseconds to wait for requests to go together."),
+    ] = 5.0,
+    max_body: Annotated[
+        int, typer.Option("--max-body", min=1, help="Bytes of a request's body.")
+    ] = 2 << 20,
+    max_characters: Annotated[
+        int, typer.Option("--max-characters", min=1, help="Characters of a request.")
+    ] = 100_000,
+    max_texts: Annotated[
+        int, typer.Option("--max-texts", min=1, help="Texts of a request.")
+    ] = 1_000,
+    timeout: Annotated[
+        float, typer.Option(min=0.001, help="Seconds until a request is given up.")
+    ] = 60.0,
+    grace: Annotated[
+        float, typer.Option(min=0, help="Seconds that requests in hand have when it is stopped.")
+    ] = 30.0,
+    log_requests: Annotated[
+        bool, typer.Option("--log-requests", help="A line a request on standard error, no texts.")
+    ] = False,
+    log_texts: Annotated[bool, typer.Option("--log-texts", help="Texts, too.")] = False,
+    open_page: Annotated[
+        bool, typer.Option("--open", help="Open the page in the browser.")
+    ] = False,
+    device: Device = "auto",
+    threads: Threads = None,
+    precision: Precision = "float32",
+) -> None:
+    """Serve runs over HTTP: LibreTranslate's contract, heedful's own, and a page.
+
+    Examples:
+
+        heedful serve runs/en-de
+
+        heedful serve runs/en-de runs/en-fr --host 0.0.0.0 --port 8080 --keys keys.txt
+
+        heedful serve --new-key keys.txt
+    """
+    from heedful.serving.keys import Keys
+    from heedful.serving.limits import Limits
+    from heedful.serving.server import open_port, run_server
+
+    limits = Limits(
+        queue=queue,
+        gather_ms=gather,
+        body=max_body,
+        characters=max_characters,
+        texts=max_texts,
+        timeout=timeout,
+        grace=grace,
+    )
+    hosts = {*_LOOPBACK, *(allow_host or [])} if host in _LOOPBACK else set[str]()
+    if "*" in hosts:
+        hosts = set()
+    known_keys = None if keys is None else Keys.read(keys)
+    for origin in cors or []:
+        if origin != "*" and not origin.startswith(("http://", "https://")):
+            raise UserError(f"--cors {origin}: an origin is like https://example.org, or *")
+    use_threads(threads)
+    # Before the models are loaded, which takes longer than to say that the port is taken.
+    listening = open_port(host, port)
+    with listening:
+        models = load_served(runs, languages or [], device=device, precision=precision)
+        from heedful.serving import make_application
+
+        application = make_application(
+            models,
+            limits=limits,
+            keys=known_keys,
+            origins=cors or (),
+            hosts=hosts,
+            log_requests=log_requests or log_texts,
+            log_texts=log_texts,
+        )
+        what = ", ".join(f"{model.source} to {model.target}" for model in models)
+        run_server(application, listening=listening, open_page=open_page, what=what)
+
+
+def load_served(
+    runs: list[Path], languages: list[str], *, several: bool = False, **chosen: Any
+) -> "list[Served]":
+    """The models of runs.
+
+    Args:
+        runs: folders of runs.
+        languages: ``RUN=source:target`` for those that do not know them.
+        several: whether runs may have no languages, or the same.
+        chosen: device, precision.
+
+    Raises:
+        UserError: a folder is no run of a translator, its languages are not known, or two runs
+            translate between the same.
+    """
+    from heedful.basics.notices import once
+    from heedful.runs import load_translator
+    from heedful.serving.served import Served, names_of, plain_code
+
+    given = _languages(runs, languages)
+    found: list[Served] = []
+    taken: dict[tuple[str, str], Path] = {}
+    for run, name in zip(runs, names_of(runs), strict=True):
+        translator = load_translator([run], **chosen)
+        translator.say = once()
+        pair = given.get(run, (translator.source_language, translator.target_language))
+        source, target = pair
+        if not several:
+            if source is None or target is None:
+                raise UserError(
+                    f"{run} does not know its languages; give them: --languages {run}=en:de"
+                )
+            same = taken.setdefault((plain_code(source), plain_code(target)), run)
+            if same != run or run in runs[: len(found)]:
+                raise UserError(
+                    f"{same} and {run} both translate {source} to {target}; leave one out, or "
+                    f"give it another code: --languages {run}={source}:{target}-x-2"
+                )
+        found.append(Served(name, translator, source, target))
+    return found
+
+
+def _languages(runs: list[Path], given: list[str]) -> dict[Path, tuple[str, str]]:
+    found: dict[Path, tuple[str, str]] = {}
+    for one in given:
+        run, equals, pair = one.rpartition("=")
+        source, colon, target = pair.partition(":")
+        path = Path(run) if equals else runs[0]
+        if not (colon and source and target and pair.isprintable()):
+            raise UserError(f"--languages {one}: give RUN=source:target, as in {runs[0]}=en:de")
+        if path not in runs or (not equals and len(runs) > 1):
+            raise UserError(f"--languages {one}: say for which of the runs, as {runs[0]}=en:de")
+        found[path] = (source, target)
+    return found
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(serve)

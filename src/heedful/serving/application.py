@@ -1,0 +1,103 @@
+"""The application: both contracts, the page, health and figures, behind the gate."""
+
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from heedful import __version__
+from heedful.inference import Trace
+from heedful.serving import libre, native
+from heedful.serving.asking import Desk
+from heedful.serving.engine import Engine
+from heedful.serving.gate import Gate, State
+from heedful.serving.keys import Keys
+from heedful.serving.limits import Limits
+from heedful.serving.metrics import Metrics
+from heedful.serving.page import add_page
+from heedful.serving.saying import error_answer
+from heedful.serving.served import Served, ServedModels
+from heedful.serving.spec import answers
+
+
+def make_application(
+    models: Sequence[Served] = (),
+    *,
+    traces: Mapping[str, Trace] | None = None,
+    limits: Limits | None = None,
+    keys: Keys | None = None,
+    origins: Collection[str] = (),
+    hosts: Collection[str] = (),
+    log_requests: bool = False,
+    log_texts: bool = False,
+) -> FastAPI:
+    """The application, ready for `heedful.serving.server.run_server`, or any ASGI server.
+
+    Args:
+        models: what is served.
+        traces: opened traces by name.
+        limits: what is taken on.
+        keys: who may ask; everybody if None.
+        origins: of pages elsewhere that may ask (CORS); ``*`` is all. None of them if empty.
+        hosts: names that requests may be meant for; any if empty.
+        log_requests: whether to log a line a request, without its texts.
+        log_texts: whether to log texts.
+    """
+    limits = limits or Limits()
+    metrics, state = Metrics(), State()
+    engine = Engine(queue=limits.queue, gather=limits.gather_ms / 1000, observe=metrics.slice)
+    metrics.show_waiting(lambda: engine.waiting)
+    desk = Desk(ServedModels(models), engine, limits, metrics, keys, log_texts)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        engine.close()
+
+    app = FastAPI(
+        title="heedful",
+        version=__version__,
+        description="Translation: LibreTranslate's HTTP contract, and heedful's own under /api.",
+        openapi_url="/spec",
+        docs_url=None,  # these pages would come from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.state.serving, app.state.limits = state, limits
+    app.include_router(libre.routes(desk))
+    app.include_router(native.routes(desk, traces or {}))
+
+    @app.get("/health", responses=answers(dict[str, str]))
+    async def health() -> Response:
+        """Whether the server takes work."""
+        if not engine.alive:
+            return error_answer(503, "the engine does not run")
+        return JSONResponse({"status": "ok"})
+
+    @app.get("/metrics", include_in_schema=False)
+    async def figures(request: Request) -> Response:
+        await desk.fields(request)
+        return Response(metrics.text(), headers={"Content-Type": metrics.content_type})
+
+    add_page(app)
+
+    @app.exception_handler(HTTPException)
+    async def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return error_answer(error.status_code, error.detail, dict(error.headers or {}))
+
+    app.add_middleware(
+        Gate, state=state, limits=limits, metrics=metrics, hosts=hosts, log_requests=log_requests
+    )
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    return app

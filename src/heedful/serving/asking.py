@@ -1,0 +1,198 @@
+"""Between a request and the engine: keys, limits, waiting for the answer, clients that leave."""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+from starlette.requests import ClientDisconnect, Request
+
+from heedful.basics.errors import UserError
+from heedful.basics.settings import explain
+from heedful.decoding import SearchOptions
+from heedful.inference import Translation
+from heedful.serving.detection import Detector
+from heedful.serving.engine import Engine, QueueFullError
+from heedful.serving.keys import Keys
+from heedful.serving.limits import Limits
+from heedful.serving.metrics import Metrics
+from heedful.serving.reading import read_fields, require_unicode
+from heedful.serving.saying import RefusedError, log, said
+from heedful.serving.served import Served, ServedModels
+from heedful.serving.work import OnPart
+
+T = TypeVar("T")
+
+
+class Desk:
+    """Where handlers of requests ask for what they need.
+
+    Args:
+        models: what is served.
+        engine: what does the work.
+        limits: of a request.
+        metrics: where characters are counted.
+        keys: who may ask; everybody if None.
+        log_texts: whether texts are logged.
+    """
+
+    def __init__(
+        self,
+        models: ServedModels,
+        engine: Engine,
+        limits: Limits,
+        metrics: Metrics,
+        keys: Keys | None = None,
+        log_texts: bool = False,
+    ) -> None:
+        self.models, self.engine, self.limits = models, engine, limits
+        self.metrics, self.keys, self.log_texts = metrics, keys, log_texts
+        self._detector = Detector(models.codes)
+
+    async def fields(self, request: Request) -> dict[str, Any]:
+        """The fields of a request whose key is good.
+
+        Raises:
+            RefusedError: 400, they cannot be read; 403, the key is missing or wrong.
+        """
+        fields = await read_fields(request)
+        given = fields.pop("api_key", None)
+        if self.keys is not None:
+            scheme, _, token = request.headers.get("authorization", "").partition(" ")
+            key = token.strip() if scheme.lower() == "bearer" else given
+            if not self.keys.holds(key):
+                raise RefusedError(403, "a valid API key is needed: api_key, or a bearer token")
+        return fields
+
+    def check_texts(self, texts: Sequence[str]) -> None:
+        """See that texts are not too many, not too long, and text.
+
+        Raises:
+            RefusedError: 400, they are.
+        """
+        if len(texts) > self.limits.texts:
+            most = self.limits.texts
+            raise RefusedError(400, f"{len(texts):,} texts; the most in a request is {most:,}")
+        size = sum(map(len, texts))
+        if size > self.limits.characters:
+            most = self.limits.characters
+            raise RefusedError(400, f"{size:,} characters; the most in a request is {most:,}")
+        require_unicode(texts)
+        self.metrics.characters(size)
+        if self.log_texts:
+            for text in texts:
+                log.info("text: %r", text)
+
+    def options(
+        self,
+        model: Served,
+        nbest: int = 1,
+        beam: int | None = None,
+        length_penalty: float | None = None,
+    ) -> SearchOptions:
+        """A model's own search, with what a request wishes otherwise.
+
+        Raises:
+            RefusedError: 400, that is more than is allowed.
+        """
+        usual = model.translator.options
+        most = max(self.limits.hypotheses, usual.beam)
+        width = max(usual.beam if beam is None else beam, nbest)
+        if width > most:
+            raise RefusedError(400, f"a beam of {width:,}; the most is {most}")
+        changed: dict[str, Any] = {"beam": width, "nbest": nbest}
+        if length_penalty is not None:
+            changed["length_penalty"] = length_penalty
+        try:
+            return SearchOptions(**{**usual.model_dump(), **changed})
+        except ValidationError as error:
+            raise RefusedError(400, explain(error, SearchOptions)) from None
+
+    def translate(
+        self,
+        model: Served,
+        texts: Sequence[str],
+        options: SearchOptions,
+        *,
+        alignments: bool = False,
+        on_part: OnPart | None = None,
+    ) -> "Future[list[Translation]]":
+        """Hand texts to the engine.
+
+        Raises:
+            RefusedError: 429, the queue is full.
+        """
+        with _room():
+            return self.engine.translate(
+                model.translator, texts, options=options, alignments=alignments, on_part=on_part
+            )
+
+    def run(self, job: Callable[[], T]) -> "Future[T]":
+        """Hand the engine other model work.
+
+        Raises:
+            RefusedError: 429, the queue is full.
+        """
+        with _room():
+            return self.engine.run(job)
+
+    async def wait(self, request: Request, future: "Future[T]") -> T:
+        """The engine's answer; what nobody waits for any more is dropped from the queue.
+
+        Raises:
+            RefusedError: 400, the work cannot be done as it was asked for; 504, it took too long.
+            ClientDisconnect: the client has left.
+        """
+        answer = asyncio.wrap_future(future)
+        left = asyncio.create_task(_left(request))
+        either: set[asyncio.Future[Any]] = {answer, left}
+        try:
+            await asyncio.wait(
+                either, timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            if answer.done() and not answer.cancelled():
+                return answer.result()
+            if left.done():
+                raise ClientDisconnect
+            if answer.cancelled():
+                raise RefusedError(503, "the server is stopping", retry_after=5)
+            raise self.too_late()
+        except UserError as error:
+            raise RefusedError(400, str(error)) from None
+        finally:
+            left.cancel()
+            answer.cancel()
+
+    def too_late(self) -> RefusedError:
+        """What a request is told that took too long."""
+        return RefusedError(504, f"not finished within {self.limits.timeout:g} seconds")
+
+    async def detect(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
+        """For each text the served languages and their probabilities, the likeliest first.
+
+        Raises:
+            RefusedError: 400, none of the languages can be told from others.
+        """
+        found = await asyncio.to_thread(lambda: [self._detector.rank(text) for text in texts])
+        if not all(found):
+            served = ", ".join(map(said, self.models.codes)) or "none"
+            raise RefusedError(400, f"no language can be detected among those served ({served})")
+        return found
+
+
+@contextmanager
+def _room() -> Iterator[None]:
+    """Turns a full queue into an answer."""
+    try:
+        yield
+    except QueueFullError as error:
+        message = "too many requests; come again later"
+        raise RefusedError(429, message, error.retry_after) from None
+
+
+async def _left(request: Request) -> None:
+    """Wait until the client goes away; its body has been read."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

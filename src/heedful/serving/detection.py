@@ -1,0 +1,63 @@
+"""Which of the served languages a text is in: py3langid, restricted to them."""
+
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import Any, Protocol, cast
+
+from heedful.serving.served import base_code
+
+# More of a text would not change the answer, only the time.
+_CHARACTERS = 2_000
+
+
+class _Identifier(Protocol):
+    def rank(self, text: str) -> list[tuple[str, float]]: ...
+
+
+class Detector:
+    """Ranks languages for texts, from any thread; its tables are read when it is first asked.
+
+    Args:
+        codes: the languages; of several with the same base language the first is named.
+    """
+
+    def __init__(self, codes: Sequence[str]) -> None:
+        self.codes = list(codes)
+        self._lock = threading.Lock()
+
+    @cached_property
+    def _parts(self) -> tuple[_Identifier | None, dict[str, str]]:
+        langid: Any = import_module("py3langid.langid")  # it has no types
+        whole = langid.LanguageIdentifier.from_model_file(langid.MODEL_FILE, norm_probs=True)
+        known = set(whole.labels)
+        names: dict[str, str] = {}
+        for code in self.codes:
+            base = base_code(code)
+            # Norwegian's two forms have one label or two, as the tables have it.
+            label = base if base in known else {"nb": "no", "nn": "no"}.get(base, "")
+            if label in known:
+                names.setdefault(label, code)
+        if not names:
+            return None, names
+        whole.set_languages(list(names))
+        # Made anew, so that the tables of all other languages can be given back.
+        small = langid.LanguageIdentifier(
+            whole.nb_ptc,
+            whole.nb_pc,
+            whole.nb_classes,
+            whole.tk_nextmove,
+            whole.tk_output,
+            norm_probs=True,
+            tk_row=whole.tk_row,
+        )
+        return cast(_Identifier, small), names
+
+    def rank(self, text: str) -> list[tuple[str, float]]:
+        """Served languages and their probabilities, the likeliest first; none if none is known."""
+        with self._lock:
+            identifier, names = self._parts
+        if identifier is None:
+            return []
+        return [(names[label], share) for label, share in identifier.rank(text[:_CHARACTERS])]

@@ -1,0 +1,242 @@
+"""The engine: one thread does all model work, for all clients, in batches filled by tokens.
+
+A request's texts are cut into items (lines, or parts of long ones). Items of several requests that
+want the same model and the same search go through it together; requests take turns item by item,
+so that a long one does not hold up a short one for longer than one slice of work.
+"""
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from heedful.decoding import SearchOptions
+from heedful.inference import Translation, Translator
+from heedful.serving.saying import log_failure
+from heedful.serving.work import Job, OnPart, Texts
+
+T = TypeVar("T")
+Observe = Callable[[int, int, float], None]
+"""Told of each slice: items, tokens with padding left out, seconds."""
+
+_LONGEST_RETRY = 60
+
+
+class QueueFullError(Exception):
+    """No further request is taken now."""
+
+    def __init__(self, retry_after: int) -> None:
+        super().__init__("the queue is full")
+        self.retry_after = retry_after
+        """Whole seconds after which there may be room."""
+
+
+class Engine:
+    """Takes requests from any thread; answers with futures, which may be cancelled at any time.
+
+    Args:
+        queue: requests that may wait or be worked on; further ones are refused.
+        gather: seconds that the first waiting request waits for others to join it.
+        observe: told of each slice of work, in the engine's thread.
+    """
+
+    def __init__(
+        self, *, queue: int = 256, gather: float = 0.005, observe: Observe | None = None
+    ) -> None:
+        self.queue, self.gather = queue, gather
+        self._observe = observe or (lambda items, tokens, seconds: None)
+        self._works: deque[Texts | Job] = deque()
+        self._more = threading.Condition()
+        self._count_lock = threading.Lock()
+        self._waiting = 0
+        self._pace = 0.1  # seconds a request, a running mean
+        self._closed = False
+        self._thread = threading.Thread(target=self._serve, name="heedful-model", daemon=True)
+        self._thread.start()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait or are worked on."""
+        return self._waiting
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread takes work."""
+        return self._thread.is_alive() and not self._closed
+
+    def translate(
+        self,
+        translator: Translator,
+        texts: Sequence[str],
+        *,
+        options: SearchOptions | None = None,
+        alignments: bool = False,
+        on_part: OnPart | None = None,
+    ) -> "Future[list[Translation]]":
+        """Translate whole texts: line breaks and empty lines stay.
+
+        Args:
+            translator: what translates.
+            texts: each one for itself.
+            options: how to search; the translator's own unless given.
+            alignments: whether to find word alignments.
+            on_part: called in the engine's thread as each part of a text is finished, in order.
+
+        Raises:
+            QueueFullError: too many requests wait.
+        """
+        work = Texts(translator, texts, options or translator.options, alignments, on_part)
+        self._take(work)
+        return work.future
+
+    def run(self, job: Callable[[], T]) -> "Future[T]":
+        """Do other model work, alone.
+
+        Raises:
+            QueueFullError: too many requests wait.
+        """
+        work = Job(job)
+        self._take(work)
+        return work.future
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Drop what waits and end the thread; what it has in hand may take ``seconds``."""
+        with self._more:
+            self._closed = True
+            works = list(self._works)
+            self._more.notify()
+        for work in works:
+            work.future.cancel()
+        self._thread.join(seconds)
+
+    def _take(self, work: Texts | Job) -> None:
+        with self._count_lock:
+            if self._waiting >= self.queue or self._closed:
+                seconds = math.ceil(self._waiting * self._pace)
+                raise QueueFullError(max(1, min(seconds, _LONGEST_RETRY)))
+            self._waiting += 1
+        work.future.add_done_callback(self._leave)
+        with self._more:
+            self._works.append(work)
+            self._more.notify()
+
+    def _leave(self, future: "Future[Any]") -> None:
+        with self._count_lock:
+            self._waiting -= 1
+
+    # The engine's thread
+
+    def _serve(self) -> None:
+        while True:
+            with self._more:
+                while not self._works and not self._closed:
+                    self._more.wait()
+                if self._closed:
+                    return
+                head = self._works[0]
+            if isinstance(head, Texts):
+                time.sleep(max(0.0, head.arrived + self.gather - time.monotonic()))
+            try:
+                self._slice()
+            except Exception as error:  # noqa: BLE001 - the thread has to go on for the others
+                log_failure("a slice of work", error)
+                head.fail(error)
+
+    def _slice(self) -> None:
+        """Take the first work's items, and those of all that may go with it, and do them."""
+        with self._more:
+            self._works = deque(work for work in self._works if not work.future.done())
+            if not self._works:
+                return
+            head = self._works[0]
+            if isinstance(head, Job):
+                self._works.popleft()
+        began, before = time.monotonic(), self._waiting
+        if isinstance(head, Job):
+            _do(head)
+            items = tokens = 0
+        else:
+            taken, tokens = self._items(head)
+            items = len(taken)
+            if taken:
+                _translate(taken)
+        seconds = time.monotonic() - began
+        finished = max(1, before - self._waiting)
+        self._pace += 0.2 * (seconds / finished - self._pace)
+        self._observe(items, tokens, seconds)
+
+    def _items(self, head: Texts) -> tuple[list[tuple[Texts, int]], int]:
+        """Items of all works that go with ``head``, in turns, up to a batch's tokens."""
+        with self._more:
+            turns = deque(w for w in self._works if isinstance(w, Texts) and w.key == head.key)
+        taken: list[tuple[Texts, int]] = []
+        tokens = 0
+        room = head.translator.batch_tokens
+        touched: dict[Texts, None] = {}
+        while turns:
+            work = turns[0]
+            if not _prepared(work):
+                turns.popleft()
+                continue
+            cost = work.next_cost
+            if taken and tokens + cost > room:
+                break
+            turns.popleft()
+            touched[work] = None
+            taken.append((work, work.take()))
+            tokens += cost
+            if work.has_more:
+                turns.append(work)
+        with self._more:
+            # Those that had a turn go behind those that had none.
+            untouched = [work for work in self._works if work not in touched]
+            again = [work for work in touched if work.has_more]
+            self._works = deque([*untouched, *again])
+        return taken, tokens
+
+
+def _prepared(work: Texts) -> bool:
+    """Cut a work's texts when its first turn comes; whether there is something to translate."""
+    if not work.prepared:
+        try:
+            work.prepare()
+        except Exception as error:  # noqa: BLE001 - it belongs to this request alone
+            work.fail(error)
+    return work.has_more
+
+
+def _translate(taken: Sequence[tuple[Texts, int]]) -> None:
+    """Translate items together; if that fails, each alone, so that only the guilty one fails."""
+    taken = [(work, item) for work, item in taken if not work.future.done()]
+    if not taken:
+        return
+    first = taken[0][0]
+    texts = [work.part(item).text for work, item in taken]
+    try:
+        found = first.translator.translate(
+            texts, options=first.options, alignments=first.alignments
+        )
+    except Exception as error:  # noqa: BLE001 - whatever it is, other requests go on
+        if len(taken) == 1:
+            first.fail(error)
+            return
+        for one in taken:
+            _translate([one])
+        return
+    for (work, item), translation in zip(taken, found, strict=True):
+        try:
+            work.finish(item, translation)
+        except Exception as error:  # noqa: BLE001 - as above
+            work.fail(error)
+
+
+def _do(job: Job) -> None:
+    if not job.future.set_running_or_notify_cancel():
+        return
+    try:
+        job.future.set_result(job.call())
+    except Exception as error:  # noqa: BLE001 - it is the caller's
+        job.fail(error)

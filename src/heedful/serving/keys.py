@@ -1,0 +1,88 @@
+"""API keys: made here, kept as salted hashes in a file, compared in constant time."""
+
+import hashlib
+import hmac
+import os
+import secrets
+from pathlib import Path
+
+from heedful.basics.errors import UserError
+
+_LONGEST = 256
+
+
+class Keys:
+    """The keys of a file: ``name:salt:hash`` a line, in hexadecimal; ``#`` begins a comment.
+
+    Keys are 256 random bits, so that one round of SHA-256 keyed by the salt is enough.
+    """
+
+    def __init__(self, entries: list[tuple[bytes, bytes]]) -> None:
+        self._entries = entries
+
+    @classmethod
+    def read(cls, path: Path) -> "Keys":
+        """The keys of a file.
+
+        Raises:
+            UserError: it cannot be read, has a line that is no key, or has none at all.
+        """
+        entries = []
+        for number, line in enumerate(_text(path).splitlines(), start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            try:
+                _, salt, digest = line.strip().split(":")
+                entries.append((bytes.fromhex(salt), bytes.fromhex(digest)))
+            except ValueError:
+                raise UserError(
+                    f"{path}, line {number}: no key; make one with heedful serve --new-key {path}"
+                ) from None
+        if not entries:
+            raise UserError(f"{path} has no key; make one with heedful serve --new-key {path}")
+        return cls(entries)
+
+    def holds(self, key: object) -> bool:
+        """Whether a key is one of them; how long that takes does not depend on the key."""
+        given = key.encode("utf-8", "replace") if isinstance(key, str) else b""
+        given = given[:_LONGEST]
+        found = False
+        for salt, digest in self._entries:
+            found |= hmac.compare_digest(_digest(salt, given), digest)
+        return found
+
+
+def new_key(path: Path, name: str = "key") -> str:
+    """Make a key, add its hash to a file (made if need be, readable by its owner only).
+
+    Returns:
+        The key, which is kept nowhere.
+
+    Raises:
+        UserError: the file cannot be written, or the name has a colon or a line break.
+    """
+    if not name.isprintable() or ":" in name or name.startswith("#"):
+        raise UserError("a key's name is one line without a colon")
+    key = secrets.token_urlsafe(32)
+    salt = secrets.token_bytes(16)
+    line = f"{name}:{salt.hex()}:{_digest(salt, key.encode()).hex()}\n"
+    try:
+        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(file, "wb") as lines:
+            lines.write(line.encode())
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
+    return key
+
+
+def _digest(salt: bytes, key: bytes) -> bytes:
+    return hmac.new(salt, key, hashlib.sha256).digest()
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path} is no file of keys: it is not text") from error

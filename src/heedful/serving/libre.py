@@ -1,0 +1,202 @@
+"""The HTTP contract of LibreTranslate, so that its clients work unchanged."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
+
+from babel import Locale, UnknownLocaleError
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, StrictStr
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from heedful.inference import Translation
+from heedful.serving.asking import Desk
+from heedful.serving.reading import check_fields
+from heedful.serving.saying import RefusedError
+from heedful.serving.served import Served, plain_code
+from heedful.serving.spec import answers, body_of
+
+AUTO = "auto"
+
+
+class TranslateRequest(BaseModel):
+    """``POST /translate``."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: StrictStr | list[StrictStr]
+    source: StrictStr
+    target: StrictStr
+    format: Literal["text", "html"] = "text"
+    alternatives: Annotated[int, Field(ge=0)] = 0
+
+
+class DetectRequest(BaseModel):
+    """``POST /detect``."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    q: StrictStr
+
+
+class Detected(BaseModel):
+    """A language, and how sure that is, in percent."""
+
+    confidence: float
+    language: str
+
+
+class TranslateAnswer(BaseModel):
+    """In the shape of ``q``: strings, or lists of them."""
+
+    translatedText: str | list[str]  # noqa: N815 - the contract's name
+    detectedLanguage: Detected | list[Detected] = Field(default=None)  # type: ignore[assignment]  # noqa: N815 - absent, not null
+    alternatives: list[str] | list[list[str]] = Field(default=None)  # type: ignore[assignment]  # absent, not null
+
+
+class LanguageAnswer(BaseModel):
+    """A language and what it is translated into."""
+
+    code: str
+    name: str
+    targets: list[str]
+
+
+def routes(desk: Desk) -> APIRouter:
+    """``/translate``, ``/detect``, ``/languages`` and ``/frontend/settings``."""
+    router = APIRouter(tags=["LibreTranslate's contract"])
+
+    @router.post(
+        "/translate",
+        openapi_extra=body_of(TranslateRequest, forms=True),
+        responses=answers(TranslateAnswer),
+    )
+    async def translate(request: Request) -> JSONResponse:
+        """Translate a text or a list of texts."""
+        asked = check_fields(TranslateRequest, await desk.fields(request))
+        return JSONResponse(await _translate(desk, request, asked))
+
+    @router.post(
+        "/detect",
+        openapi_extra=body_of(DetectRequest, forms=True),
+        responses=answers(list[Detected]),
+    )
+    async def detect(request: Request) -> JSONResponse:
+        """Which of the served languages a text is in, the likeliest first."""
+        asked = check_fields(DetectRequest, await desk.fields(request))
+        desk.check_texts([asked.q])
+        [ranked] = await desk.detect([asked.q])
+        return JSONResponse([_detected(*one) for one in ranked])
+
+    @router.get("/languages", responses=answers(list[LanguageAnswer]))
+    async def languages() -> JSONResponse:
+        """The languages served, and what each is translated into."""
+        return JSONResponse(
+            [
+                {"code": code, "name": language_name(code), "targets": desk.models.targets(code)}
+                for code in desk.models.codes
+            ]
+        )
+
+    @router.get("/frontend/settings", responses=answers(dict[str, Any]))
+    async def settings() -> JSONResponse:
+        """What a page in front of this server may want to know."""
+        return JSONResponse(_settings(desk))
+
+    return router
+
+
+def language_name(code: str) -> str:
+    """A language's name in English; its code where it has none."""
+    try:
+        return Locale.parse(plain_code(code), sep="-").get_display_name("en") or code
+    except (UnknownLocaleError, ValueError):
+        return code
+
+
+async def _translate(desk: Desk, request: Request, asked: TranslateRequest) -> dict[str, Any]:
+    texts = [asked.q] if isinstance(asked.q, str) else asked.q
+    if asked.format == "html":
+        raise RefusedError(400, "format html is not supported yet: tags would be lost; send text")
+    most = desk.limits.hypotheses - 1
+    if asked.alternatives > most:
+        raise RefusedError(400, f"{asked.alternatives:,} alternatives; the most is {most}")
+    desk.check_texts(texts)
+    target = desk.models.require_code(asked.target)
+    answer: dict[str, Any] = {}
+    if asked.source.strip().lower() == AUTO:
+        detected = [_likeliest(desk, ranked, target) for ranked in await desk.detect(texts)]
+        sources = [language for language, _ in detected]
+        shown = [_detected(*one) for one in detected]
+        answer["detectedLanguage"] = shown[0] if isinstance(asked.q, str) else shown
+    else:
+        sources = [desk.models.require_code(asked.source)] * len(texts)
+    found = await _from_each(desk, request, texts, sources, target, asked.alternatives)
+    results = [one.text for one in found]
+    answer["translatedText"] = results[0] if isinstance(asked.q, str) else results
+    if asked.alternatives:
+        others = [_others(one, asked.alternatives) for one in found]
+        answer["alternatives"] = others[0] if isinstance(asked.q, str) else others
+    return answer
+
+
+async def _from_each(
+    desk: Desk,
+    request: Request,
+    texts: Sequence[str],
+    sources: Sequence[str],
+    target: str,
+    alternatives: int,
+) -> list[Translation]:
+    """Each text from its own language; one that is in the target language stays as it is."""
+    found: dict[int, Translation] = {}
+    for source in dict.fromkeys(sources):
+        own = [i for i, language in enumerate(sources) if language == source]
+        if source == target and (source, target) not in desk.models.pairs:
+            found |= {i: Translation(texts[i], texts[i]) for i in own}
+            continue
+        model = desk.models.of_pair(source, target)
+        options = desk.options(model, nbest=alternatives + 1)
+        future = desk.translate(model, [texts[i] for i in own], options)
+        translations = await desk.wait(request, future)
+        found |= dict(zip(own, translations, strict=True))
+    return [found[i] for i in range(len(texts))]
+
+
+def _likeliest(desk: Desk, ranked: Sequence[tuple[str, float]], target: str) -> tuple[str, float]:
+    """The likeliest language that can be translated, or is the target already."""
+    sources = desk.models.sources(target)
+    possible = [one for one in ranked if one[0] in sources or one[0] == target]
+    if not possible:
+        raise RefusedError(400, f"no language that can be detected is translated to {target}")
+    # Where nothing speaks for any language, it is one that can be translated.
+    return max(possible, key=lambda one: (one[1], one[0] in sources))
+
+
+def _others(one: Translation, count: int) -> list[str]:
+    """At most ``count`` alternatives that read differently."""
+    texts = dict.fromkeys(other.text for other in one.alternatives)
+    texts.pop(one.text, None)
+    return list(texts)[:count]
+
+
+def _detected(language: str, probability: float) -> dict[str, Any]:
+    return {"confidence": round(100 * probability, 1), "language": language}
+
+
+def _settings(desk: Desk) -> dict[str, Any]:
+    def shown(model: Served | None, side: str) -> dict[str, str]:
+        code = AUTO if model is None else str(getattr(model, side))
+        return {"code": code, "name": "Auto Detect" if model is None else language_name(code)}
+
+    pairs = list(desk.models.pairs.values())
+    first = pairs[0] if pairs else None
+    return {
+        "apiKeys": desk.keys is not None,
+        "charLimit": desk.limits.characters,
+        "frontendTimeout": 500,
+        "keyRequired": desk.keys is not None,
+        "language": {"source": shown(first, "source"), "target": shown(first, "target")},
+        "suggestions": False,
+        "supportedFilesFormat": [],
+    }

@@ -1,0 +1,30 @@
+"""What a server takes on."""
+
+from pydantic import Field
+
+from heedful.basics.settings import Settings
+
+
+class Limits(Settings):
+    """Settings that keep a server answering under load.
+
+    Raises:
+        ValueError: one is out of range.
+    """
+
+    queue: int = Field(default=256, ge=1)
+    """Requests that may wait or be worked on; further ones are told to come again (429)."""
+    gather_ms: float = Field(default=5.0, ge=0.0, le=1000.0)
+    """Milliseconds that a request waits for others to go through the model with it."""
+    body: int = Field(default=2 << 20, ge=1)
+    """Bytes of a request's body."""
+    characters: int = Field(default=100_000, ge=1)
+    """Characters of all texts of a request."""
+    texts: int = Field(default=1_000, ge=1)
+    """Texts of a request."""
+    timeout: float = Field(default=60.0, gt=0.0)
+    """Seconds after which a request is given up (504)."""
+    hypotheses: int = Field(default=16, ge=1)
+    """The widest beam, and the most translations of one text."""
+    grace: float = Field(default=30.0, ge=0.0)
+    """Seconds that requests in hand have to finish when the server stops."""

@@ -1,0 +1,80 @@
+"""Figures for Prometheus, in a registry of their own, so that several servers do not mix."""
+
+from collections.abc import Callable
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
+
+_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+_ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+class Metrics:
+    """What a server counts; nothing of any text."""
+
+    content_type = CONTENT_TYPE_LATEST
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        self._requests = Counter(
+            "heedful_requests", "Requests answered", ["path", "status"], registry=self._registry
+        )
+        self._seconds = Histogram(
+            "heedful_request_seconds",
+            "Seconds from a request's first byte to its answer's last",
+            ["path"],
+            registry=self._registry,
+            buckets=_SECONDS,
+        )
+        self._characters = Counter(
+            "heedful_characters", "Characters given to be translated", registry=self._registry
+        )
+        self._items = Histogram(
+            "heedful_slice_items",
+            "Lines, or parts of long ones, that went through a model together",
+            registry=self._registry,
+            buckets=_ITEMS,
+        )
+        self._busy = Counter(
+            "heedful_model_seconds", "Seconds of model work", registry=self._registry
+        )
+        self._tokens = Counter(
+            "heedful_source_tokens", "Source tokens times beam", registry=self._registry
+        )
+
+    def show_waiting(self, waiting: Callable[[], int]) -> None:
+        """Show how many requests wait or are worked on."""
+        gauge = Gauge(
+            "heedful_waiting_requests",
+            "Requests that wait or are worked on",
+            registry=self._registry,
+        )
+        gauge.set_function(waiting)
+
+    def answered(self, path: str, status: int, seconds: float) -> None:
+        """Count an answer; ``path`` is a route's, never a client's."""
+        self._requests.labels(path, str(status)).inc()
+        self._seconds.labels(path).observe(seconds)
+
+    def characters(self, count: int) -> None:
+        """Count characters given to be translated."""
+        self._characters.inc(count)
+
+    def slice(self, items: int, tokens: int, seconds: float) -> None:
+        """Count a slice of the engine's work."""
+        if items:
+            self._items.observe(items)
+        self._tokens.inc(tokens)
+        self._busy.inc(seconds)
+
+    def text(self) -> bytes:
+        """All figures in Prometheus' text form."""
+        return generate_latest(self._registry)

@@ -1,0 +1,271 @@
+"""Our own contract, ``/api/…``: scores, n-best, word alignments, alternatives, attention."""
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictStr
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from heedful.basics.errors import UserError
+from heedful.evaluation.faithfulness import faithfulness
+from heedful.inference import Trace, Translation
+from heedful.inference.texts import Cut
+from heedful.serving.asking import Desk
+from heedful.serving.reading import check_fields
+from heedful.serving.saying import RefusedError, log_failure, said
+from heedful.serving.served import Served
+from heedful.serving.spec import answers, body_of
+from heedful.serving.traces import KeptTraces, WhichTrace
+from heedful.viewing.wire import map_bytes, summary
+
+_BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_LINES = {"application/x-ndjson": {"schema": {"type": "string"}}}
+_LITTLE = 1_000
+
+
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    model: StrictStr | None = None
+
+
+class TranslateRequest(_Request):
+    """``POST /api/translate``."""
+
+    source: StrictStr | None = None
+    target: StrictStr | None = None
+    text: StrictStr | list[StrictStr]
+    nbest: Annotated[int, Field(ge=1)] = 1
+    beam: Annotated[int, Field(ge=1)] | None = None
+    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
+    alignments: StrictBool = True
+    prefix: StrictStr | None = None
+
+
+class StreamRequest(TranslateRequest):
+    """``POST /api/translate/stream``."""
+
+    text: StrictStr
+
+
+class AlternativesRequest(_Request):
+    """``POST /api/alternatives``."""
+
+    source: StrictStr | None = None
+    target: StrictStr | None = None
+    text: StrictStr
+    prefix: StrictStr = ""
+    count: Annotated[int, Field(ge=1)] = 5
+
+
+class TraceRequest(_Request):
+    """``POST /api/trace``: of a text, or one that the server has opened."""
+
+    source: StrictStr | None = None
+    target: StrictStr | None = None
+    gradients: StrictBool = False
+    trace: StrictStr | None = None
+
+
+class AttentionRequest(TraceRequest):
+    """``POST /api/attention``."""
+
+    map: Annotated[int, Field(ge=0)]
+
+
+class FaithfulnessRequest(_Request):
+    """``POST /api/faithfulness``."""
+
+    source: StrictStr
+    target: StrictStr | None = None
+
+
+def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
+    """All of ``/api``."""
+    router = APIRouter(prefix="/api", tags=["heedful's contract"])
+    kept = KeptTraces(desk, traces)
+    anything = answers(dict[str, Any])
+
+    @router.get("/models", responses=anything)
+    async def models(request: Request) -> JSONResponse:
+        """The models with their facts, and the traces that were opened."""
+        await desk.fields(request)
+        return JSONResponse(
+            {"models": [model.facts for model in desk.models.models], "traces": list(traces)}
+        )
+
+    @router.post("/translate", openapi_extra=body_of(TranslateRequest), responses=anything)
+    async def translate(request: Request) -> Response:
+        """Translations with scores, n-best and word alignments."""
+        asked = check_fields(TranslateRequest, await desk.fields(request))
+        return await _translate(desk, request, asked)
+
+    @router.post(
+        "/translate/stream", openapi_extra=body_of(StreamRequest), responses=answers(None, _LINES)
+    )
+    async def stream(request: Request) -> Response:
+        """A long text's parts, a line of JSON as each is finished."""
+        asked = check_fields(StreamRequest, await desk.fields(request))
+        return _stream(desk, asked)
+
+    @router.post("/alternatives", openapi_extra=body_of(AlternativesRequest), responses=anything)
+    async def alternatives(request: Request) -> JSONResponse:
+        """Other words at a place of a translation."""
+        asked = check_fields(AlternativesRequest, await desk.fields(request))
+        model = desk.models.choose(asked.model, asked.source, asked.target)
+        desk.check_texts([asked.text, asked.prefix])
+        if asked.count > desk.limits.hypotheses:
+            raise RefusedError(400, f"{asked.count:,} words; the most is {desk.limits.hypotheses}")
+        found = await desk.wait(
+            request,
+            desk.run(lambda: model.translator.alternatives(asked.text, asked.prefix, asked.count)),
+        )
+        return JSONResponse({"alternatives": [dict(vars(one)) for one in found]})
+
+    @router.post("/trace", openapi_extra=body_of(TraceRequest), responses=anything)
+    async def trace(request: Request) -> Response:
+        """The summary of what a model attends to while it writes an output."""
+        asked = check_fields(TraceRequest, await desk.fields(request))
+        found = await kept.get(request, _which(desk, asked))
+        content = await asyncio.to_thread(lambda: _json(summary(found)))
+        return await _packed(request, content, "application/json")
+
+    @router.post(
+        "/attention",
+        openapi_extra=body_of(AttentionRequest),
+        responses=answers(None, _BINARY),
+    )
+    async def attention(request: Request) -> Response:
+        """The weights of one of its maps, a byte each."""
+        asked = check_fields(AttentionRequest, await desk.fields(request))
+        found = await kept.get(request, _which(desk, asked))
+        if asked.map >= len(found.maps):
+            raise RefusedError(404, f"no map {said(asked.map)}; there are {len(found.maps)}")
+        content = await asyncio.to_thread(map_bytes, found, asked.map)
+        return await _packed(request, content, "application/octet-stream")
+
+    @router.post("/faithfulness", openapi_extra=body_of(FaithfulnessRequest), responses=anything)
+    async def faithful(request: Request) -> JSONResponse:
+        """How an output's probability falls without the source words attended to most."""
+        asked = check_fields(FaithfulnessRequest, await desk.fields(request))
+        model = desk.models.choose(asked.model, None, None)
+        desk.check_texts([asked.source, asked.target or ""])
+        found = await desk.wait(
+            request,
+            desk.run(lambda: faithfulness(model.translator, asked.source, asked.target)),
+        )
+        return JSONResponse({**vars(found), "words": len(found.dropped)})
+
+    return router
+
+
+async def _translate(desk: Desk, request: Request, asked: TranslateRequest) -> Response:
+    model = desk.models.choose(asked.model, asked.source, asked.target)
+    options = desk.options(model, asked.nbest, asked.beam, asked.length_penalty)
+    texts = [asked.text] if isinstance(asked.text, str) else asked.text
+    desk.check_texts([*texts, asked.prefix or ""] if asked.prefix else texts)
+    alignments = asked.alignments and model.translator.aligns
+    if asked.prefix is None:
+        found = await desk.wait(
+            request, desk.translate(model, texts, options, alignments=alignments)
+        )
+    else:
+        if len(texts) != 1:
+            raise RefusedError(400, "prefix is the beginning of one translation; send one text")
+        prefix = asked.prefix
+        one = await desk.wait(
+            request,
+            desk.run(
+                lambda: model.translator.continue_from(
+                    texts[0], prefix, options=options, alignments=alignments
+                )
+            ),
+        )
+        found = [one]
+    content = await asyncio.to_thread(
+        lambda: _json({"model": model.name, "translations": [_shown(one) for one in found]})
+    )
+    return await _packed(request, content, "application/json")
+
+
+def _stream(desk: Desk, asked: StreamRequest) -> Response:
+    """Parts as the engine finishes them; from the first line on an error is a line, too."""
+    if asked.prefix is not None:
+        raise RefusedError(400, "prefix is for /api/translate: a text with one is not split")
+    model = desk.models.choose(asked.model, asked.source, asked.target)
+    options = desk.options(model, asked.nbest, asked.beam, asked.length_penalty)
+    desk.check_texts([asked.text])
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
+
+    def on_part(text: int, part: int, cut: Cut, translation: Translation) -> None:
+        facts = {"part": part, "parts": len(cut.parts), "before": cut.parts[part].before}
+        loop.call_soon_threadsafe(lines.put_nowait, {**facts, **_shown(translation)})
+
+    alignments = asked.alignments and model.translator.aligns
+    future = desk.translate(model, [asked.text], options, alignments=alignments, on_part=on_part)
+    future.add_done_callback(lambda _: loop.call_soon_threadsafe(lines.put_nowait, None))
+
+    async def written() -> AsyncIterator[bytes]:
+        try:
+            async with asyncio.timeout(desk.limits.timeout):
+                while (line := await lines.get()) is not None:
+                    yield _json(line) + b"\n"
+            [whole] = future.result()
+            yield _json({"done": True, "after": _after(asked.text), "score": whole.score}) + b"\n"
+        except TimeoutError:
+            yield _json({"error": desk.too_late().message}) + b"\n"
+        except UserError as error:
+            yield _json({"error": str(error)}) + b"\n"
+        except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
+            log_failure("a stream", error)
+            yield _json({"error": "an error of the server"}) + b"\n"
+        finally:
+            future.cancel()
+
+    return StreamingResponse(written(), media_type="application/x-ndjson")
+
+
+def _after(text: str) -> str:
+    """The white space after the last part."""
+    return text[len(text.rstrip()) :] if text.strip() else text
+
+
+def _which(desk: Desk, asked: TraceRequest) -> WhichTrace:
+    if asked.trace is not None:
+        return WhichTrace(trace=asked.trace)
+    if asked.source is None:
+        raise RefusedError(400, "give source, the text to look at, or trace, an opened one's name")
+    model: Served = desk.models.choose(asked.model, None, None)
+    desk.check_texts([asked.source, asked.target or ""])
+    return WhichTrace(None, model.name, asked.source, asked.target, asked.gradients)
+
+
+def _shown(one: Translation) -> dict[str, Any]:
+    """A translation's fields, its words, and the weights between them."""
+    shown = one.to_json()
+    shown["source_words"], shown["target_words"] = one.source.split(), one.text.split()
+    if one.alignment is not None:
+        shown["soft"] = [
+            [round(weight, 4) for weight in row] for row in one.alignment.soft.tolist()
+        ]
+    shown["parts"], shown["at_limit"] = one.parts, one.at_limit
+    return shown
+
+
+def _json(content: Any) -> bytes:
+    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+async def _packed(request: Request, content: bytes, kind: str) -> Response:
+    """An answer, compressed where the client takes that and it is worth it."""
+    headers = {"Vary": "Accept-Encoding"}
+    if len(content) > _LITTLE and "gzip" in request.headers.get("accept-encoding", "").lower():
+        content = await asyncio.to_thread(gzip.compress, content, 1)
+        headers["Content-Encoding"] = "gzip"
+    return Response(content, media_type=kind, headers=headers)

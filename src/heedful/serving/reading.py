@@ -1,0 +1,133 @@
+"""Requests' fields, from wherever a client put them: JSON, a form, the query string."""
+
+import json
+from collections.abc import Iterable
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from pydantic import BaseModel, ValidationError
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+
+from heedful.serving.saying import RefusedError, said
+
+_MOST_FIELDS = 100
+
+M = TypeVar("M", bound=BaseModel)
+
+
+async def read_fields(request: Request) -> dict[str, Any]:
+    """The fields of a request; what is in its body goes before what is in its query string.
+
+    A body is JSON if its type says so, or if it begins like an object, which no form does.
+
+    Raises:
+        RefusedError: 400, the body is broken, or a field is given twice.
+    """
+    fields = _once(request.query_params.multi_items())
+    body = await request.body()
+    if not body.strip():
+        return fields
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "multipart/form-data":
+        return {**fields, **await _multipart(request, len(body))}
+    if kind.endswith("json") or body.lstrip()[:1] in (b"{", b"["):
+        return {**fields, **_json(body)}
+    return {**fields, **_form(body)}
+
+
+def check_fields(kind: type[M], fields: dict[str, Any]) -> M:
+    """Fields as a request of a kind.
+
+    Raises:
+        RefusedError: 400, one is missing, of the wrong type, out of range or not valid Unicode.
+    """
+    try:
+        found = kind.model_validate(fields)
+    except ValidationError as error:
+        raise RefusedError(400, _explained(error)) from None
+    except RecursionError:
+        raise RefusedError(400, "the request is nested too deeply") from None
+    return found
+
+
+def require_unicode(texts: Iterable[str]) -> None:
+    """See that texts can be written as UTF-8.
+
+    Raises:
+        RefusedError: 400, one has half of a surrogate pair.
+    """
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise RefusedError(
+                400, f"a text is not valid Unicode at character {error.start}"
+            ) from None
+
+
+def _json(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except UnicodeDecodeError:
+        raise RefusedError(400, "the body is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        raise RefusedError(400, f"the body is not JSON: {error.msg}, {where}") from None
+    except RecursionError:
+        raise RefusedError(400, "the body is nested too deeply") from None
+    except ValueError:  # an integer of thousands of digits
+        raise RefusedError(400, "the body has a number that is too long") from None
+    if not isinstance(found, dict):
+        raise RefusedError(400, "the body is not a JSON object")
+    return found
+
+
+def _form(body: bytes) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(
+            body.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS
+        )
+    except UnicodeDecodeError:
+        raise RefusedError(400, "the form is not UTF-8") from None
+    except ValueError:
+        raise RefusedError(400, "the form has too many fields") from None
+    return _once(pairs)
+
+
+async def _multipart(request: Request, size: int) -> dict[str, Any]:
+    from starlette.exceptions import HTTPException
+    from starlette.formparsers import MultiPartException
+
+    try:
+        async with request.form(
+            max_files=0, max_fields=_MOST_FIELDS, max_part_size=size + 1
+        ) as form:
+            pairs = form.multi_items()
+    except (HTTPException, MultiPartException, UnicodeError, LookupError):
+        raise RefusedError(400, "the form is broken, or has a file") from None
+    if any(isinstance(value, UploadFile) for _, value in pairs):
+        raise RefusedError(400, "the form has a file; give texts")
+    return _once((name, str(value)) for name, value in pairs)
+
+
+def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in fields:
+            raise RefusedError(400, f"{said(name)} is given twice; several texts go as JSON")
+        fields[name] = value
+    return fields
+
+
+def _explained(error: ValidationError) -> str:
+    """One line for the first problem; the client's values are not repeated."""
+    problem = error.errors(include_url=False, include_context=False)[0]
+    # Of a union's branches the names are pydantic's own, not a client's.
+    place = ".".join(said(part) for part in problem["loc"][:2]) or "the request"
+    if problem["type"] == "missing":
+        return f"{place} is missing"
+    if problem["type"] == "extra_forbidden":
+        return f"{place} is no field of this request"
+    message = problem["msg"].removeprefix("Value error, ")
+    return f"{place}: {message[:1].lower()}{message[1:]}"

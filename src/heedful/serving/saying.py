@@ -1,0 +1,44 @@
+"""What the server says: refusals with a status, one-line errors, logs without anybody's texts."""
+
+import logging
+import traceback
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+log = logging.getLogger("heedful.serving")
+_LONGEST = 60
+
+
+class RefusedError(Exception):
+    """A request that is not answered as it wished: a status and one line."""
+
+    def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.retry_after = status, message, retry_after
+
+    def answer(self) -> JSONResponse:
+        """The HTTP answer."""
+        headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
+        return error_answer(self.status, self.message, headers)
+
+
+def error_answer(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """``{"error": …}`` with a status."""
+    return JSONResponse({"error": message}, status_code=status, headers=headers)
+
+
+def said(value: Any) -> str:
+    """A client's value for an error or a log: short, one line, printable, valid Unicode."""
+    text = str(value)
+    short = text[:_LONGEST] + ("…" if len(text) > _LONGEST else "")
+    return "".join(
+        one if one.isprintable() else one.encode("unicode_escape", "backslashreplace").decode()
+        for one in short
+    )
+
+
+def log_failure(what: str, error: BaseException) -> None:
+    """Log an error that is ours: its kind and places, not its message, which may hold a text."""
+    places = "".join(traceback.format_tb(error.__traceback__))
+    log.error("%s failed: %s\n%s", what, type(error).__name__, places.rstrip())
