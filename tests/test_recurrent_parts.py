@@ -316,5 +316,5 @@ def test_settings_without_meaning_are_refused(given: dict[str, object], said: st
 
 def test_one_table_needs_one_vocabulary() -> None:
     settings = RecurrentSettings(tied="all")
-    with pytest.raises(UserError, match="20 and 30 symbols"):
+    with pytest.raises(ValueError, match="one vocabulary for both sides"):
         RecurrentEncoderDecoder(settings, 20, 30)

@@ -7,11 +7,16 @@ the readout's width, A an annotation's width (H, or 2·H with two directions), V
 import torch
 from torch import Tensor, nn
 
-from heedful.basics.errors import UserError
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import Bridge, RecurrentEncoder
-from heedful.models.pairs import AlignmentSource, PairModel, Source, State
+from heedful.models.pairs import (
+    AlignmentSource,
+    PairModel,
+    Source,
+    State,
+    require_one_vocabulary,
+)
 from heedful.models.recurrent_decoders import RecurrentState, recurrent_decoder
 from heedful.models.recurrent_settings import RecurrentSettings
 
@@ -31,7 +36,7 @@ class RecurrentEncoderDecoder(PairModel):
         target_vocabulary: number of symbols of the target.
 
     Raises:
-        UserError: embeddings of vocabularies that differ in size are to be one.
+        ValueError: embeddings of vocabularies that differ in size are to be one.
 
     Example:
         >>> settings = RecurrentSettings(embedding=8, hidden=8)
@@ -45,12 +50,7 @@ class RecurrentEncoderDecoder(PairModel):
         self, settings: RecurrentSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
         super().__init__()
-        if settings.tied == "all" and source_vocabulary != target_vocabulary:
-            raise UserError(
-                f"'tied' = 'all' needs one vocabulary for both sides; they have "
-                f"{source_vocabulary} and {target_vocabulary} symbols: use a joint vocabulary or "
-                "tied = 'output'"
-            )
+        require_one_vocabulary(settings.tied, source_vocabulary, target_vocabulary)
         self.settings, self.max_length = settings, settings.max_length
         self.drop = Dropout(settings.dropout)
         self.target_embedding = token_embedding(target_vocabulary, settings.embedding)
