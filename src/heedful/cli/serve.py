@@ -11,8 +11,6 @@ from heedful.cli.options import Device, Precision, Threads, use_threads
 if TYPE_CHECKING:
     from heedful.serving import Served
 
-_LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
 
 def _new_key(path: Path | None) -> None:
     if path is None:
@@ -118,7 +116,7 @@ def serve(
     """
     from heedful.serving.keys import Keys
     from heedful.serving.limits import Limits
-    from heedful.serving.server import open_port, run_server
+    from heedful.serving.server import LOOPBACK, open_port, run_server
 
     limits = Limits(
         queue=queue,
@@ -129,7 +127,7 @@ def serve(
         timeout=timeout,
         grace=grace,
     )
-    hosts = {*_LOOPBACK, *(allow_host or [])} if host in _LOOPBACK else set[str]()
+    hosts = {*LOOPBACK, *(allow_host or [])} if host in LOOPBACK else set[str]()
     if "*" in hosts:
         hosts = set()
     known_keys = None if keys is None else Keys.read(keys)

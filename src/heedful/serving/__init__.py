@@ -3,6 +3,6 @@
 from heedful.serving.application import make_application
 from heedful.serving.limits import Limits
 from heedful.serving.served import Served
-from heedful.serving.server import run_server
+from heedful.serving.server import LOOPBACK, run_server
 
-__all__ = ["Limits", "Served", "make_application", "run_server"]
+__all__ = ["LOOPBACK", "Limits", "Served", "make_application", "run_server"]

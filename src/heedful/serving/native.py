@@ -205,7 +205,7 @@ def _stream(desk: Desk, asked: StreamRequest) -> Response:
 
     def on_part(text: int, part: int, cut: Cut, translation: Translation) -> None:
         facts = {"part": part, "parts": len(cut.parts), "before": cut.parts[part].before}
-        loop.call_soon_threadsafe(lines.put_nowait, {**facts, **_shown(translation)})
+        loop.call_soon_threadsafe(lines.put_nowait, {**_shown(translation), **facts})
 
     alignments = asked.alignments and model.translator.aligns
     future = desk.translate(model, [asked.text], options, alignments=alignments, on_part=on_part)

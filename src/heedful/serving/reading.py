@@ -123,8 +123,9 @@ def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 def _explained(error: ValidationError) -> str:
     """One line for the first problem; the client's values are not repeated."""
     problem = error.errors(include_url=False, include_context=False)[0]
-    # Of a union's branches the names are pydantic's own, not a client's.
-    place = ".".join(said(part) for part in problem["loc"][:2]) or "the request"
+    place = said(problem["loc"][0]) if problem["loc"] else "the request"
+    if len(problem["loc"]) > 1:  # what may be of two kinds is neither
+        return f"{place}: input should be a text or a list of texts"
     if problem["type"] == "missing":
         return f"{place} is missing"
     if problem["type"] == "extra_forbidden":

@@ -9,6 +9,7 @@ import sys
 import threading
 import webbrowser
 from types import FrameType
+from urllib.parse import quote
 
 import uvicorn
 from fastapi import FastAPI
@@ -16,6 +17,8 @@ from fastapi import FastAPI
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+"""Names of this machine for itself."""
 # Where requests have everything in the query string, their head is long.
 _LONGEST_HEAD = 256 << 10
 
@@ -64,6 +67,7 @@ def run_server(
     listening: socket.socket | None = None,
     open_page: bool = False,
     what: str = "",
+    text: str | None = None,
 ) -> None:
     """Serve until a signal: SIGTERM and SIGINT stop it when what is in hand is finished.
 
@@ -74,6 +78,7 @@ def run_server(
         listening: a socket of `open_port`, in place of host and port.
         open_page: whether to open the page in a browser.
         what: what is served, for the line that says where.
+        text: what the page shows at first.
 
     Raises:
         UserError: the port is taken.
@@ -92,7 +97,8 @@ def run_server(
     )
     notice(f"serving {what + ' ' if what else ''}at {address} (Ctrl+C stops)")
     if open_page:
-        threading.Timer(0.5, webbrowser.open, [address]).start()
+        place = "" if text is None else "#text=" + quote(text)
+        threading.Timer(0.5, webbrowser.open, [address + place]).start()
     _Server(config, application).run([one])
 
 
