@@ -1,0 +1,146 @@
+"""The page as one file: modules, style and data inlined, so that it works from disk."""
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import write_text
+from heedful.inference.trace import Trace
+from heedful.viewing.wire import map_bytes, summary
+
+FOLDER = Path(__file__).with_name("page")
+
+# The modules keep to these forms of import and export, so that no bundler is needed.
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w]+)\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
+
+# The browser itself refuses every request of the file.
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body class="heed-page">
+<div id="heedful" class="heedful" data-whole="true"></div>
+<noscript>This page needs JavaScript.</noscript>
+<script type="application/json" id="heedful-data">{data}</script>
+<script type="module">
+{script}</script>
+</body>
+</html>
+"""
+
+
+def export_html(traces: Trace | Sequence[Trace], path: Path) -> None:
+    """Write one HTML file that shows the traces; it asks nothing of any server.
+
+    Args:
+        traces: one, or several, which can be compared side by side.
+        path: where to.
+
+    Raises:
+        UserError: there is no trace, or the file cannot be written; nothing is left behind.
+    """
+    write_text(path, html(traces))
+
+
+def html(traces: Trace | Sequence[Trace]) -> str:
+    """The text of that file."""
+    data = page_data(traces)
+    names = [each["name"] for each in data["traces"]]
+    return _PAGE.format(
+        policy=_POLICY,
+        title=_escaped(" · ".join(dict.fromkeys(["heedful", *names]))[:200]),
+        style=style(),
+        # In JSON "<" stands in strings only; written so, no text can end the script.
+        data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
+        script=bundle("file"),
+    )
+
+
+def page_data(traces: Trace | Sequence[Trace]) -> dict[str, Any]:
+    """What the page's embedded provider takes: names, summaries, deflated weights in base64.
+
+    Raises:
+        UserError: there is no trace.
+    """
+    several = [traces] if isinstance(traces, Trace) else list(traces)
+    if not several:
+        raise UserError("there is no trace to show; give one at least")
+    packed: list[dict[str, Any]] = []
+    for place, trace in enumerate(several):
+        name = trace.title or f"trace {place + 1}"
+        same = sum(each["title"] == name for each in packed)
+        maps = [
+            base64.b64encode(zlib.compress(map_bytes(trace, index))).decode()
+            for index in range(len(trace.maps))
+        ]
+        packed.append(
+            {
+                "title": name,
+                "name": f"{name} ({same + 1})" if same else name,
+                "summary": summary(trace),
+                "maps": maps,
+            }
+        )
+    return {"traces": packed}
+
+
+def style() -> str:
+    """The style sheet."""
+    return (FOLDER / "style.css").read_text(encoding="utf-8")
+
+
+def bundle(entry: str) -> str:
+    """A module and all that it imports as one script, each module a function of its own.
+
+    Args:
+        entry: the module's name, without its ending.
+
+    Raises:
+        ValueError: a module imports or exports in a form that is not foreseen.
+    """
+    parts: list[str] = []
+    _add(entry, parts, set())
+    return "".join(parts)
+
+
+def _add(name: str, parts: list[str], seen: set[str]) -> None:
+    if name in seen:
+        return
+    seen.add(name)
+    text = (FOLDER / f"{name}.js").read_text(encoding="utf-8")
+    for found in _IMPORT.finditer(text):
+        _add(found[2], parts, seen)
+    exported = _EXPORT.findall(text)
+    text = _IMPORT.sub(lambda found: f"const {{{_renamed(found[1])}}} = {found[2]}Module;\n", text)
+    text = _EXPORT.sub("", text).replace("\nexport {};\n", "\n")
+    if re.search(r"^(import|export)\b", text, re.MULTILINE) or "</script" in text.lower():
+        raise ValueError(f"{name}.js has an import, export or end tag in a form that is not known")
+    parts.append(
+        f"const {name}Module = (() => {{\n{text}return {{ {', '.join(exported)} }};\n}})();\n"
+    )
+
+
+def _renamed(names: str) -> str:
+    return re.sub(r"(\w+) as (\w+)", r"\1: \2", names)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("\n", " ")

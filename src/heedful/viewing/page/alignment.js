@@ -1,0 +1,120 @@
+// The alignment panel: which source tokens each written token looked at.
+
+import { element, messageOf, segments } from "./elements.js";
+import { exportButtons } from "./exporting.js";
+import { hardMatrix, rowEntropies } from "./matrices.js";
+import { MatrixView } from "./matrix_view.js";
+
+/** @typedef {import("./types.js").Page} Page */
+/** @typedef {import("./types.js").Panel} Panel */
+/** @typedef {import("./types.js").Picture} Picture */
+/** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
+
+/**
+ * @param {LoadedTrace} trace
+ * @param {{hard: boolean, words: boolean}} how
+ * @returns {Promise<Picture>}
+ */
+export async function alignmentPicture(trace, { hard, words }) {
+  const found = await trace.alignmentMatrix();
+  const taken = words ? await trace.wordAlignment() : found;
+  const surprise = trace.summary.log_probabilities;
+  const bars = [];
+  const confidence = words
+    ? meanOfWords(surprise, /** @type {{rowWords: number[]}} */ (taken).rowWords, taken.matrix.rows)
+    : surprise.slice(0, taken.matrix.rows);
+  if (surprise.length) {
+    bars.push({ title: "confidence", unit: "", values: confidence.map((one) => Math.exp(one)), most: 1 });
+  }
+  const entropies = rowEntropies(taken.matrix);
+  bars.push({ title: "entropy", unit: " bits", values: entropies, most: Math.log2(Math.max(taken.matrix.columns, 2)) });
+  const matrix = hard ? hardMatrix(taken.matrix) : taken.matrix;
+  return {
+    title: `Alignment: ${trace.summary.title}`,
+    layers: [{ name: found.map.name, matrix, colour: null }],
+    rows: taken.rows,
+    columns: taken.columns,
+    rowTitle: trace.summary.decided.length ? "What was written" : found.map.query_axis,
+    columnTitle: found.map.key_axis === "source" ? "what was read" : found.map.key_axis,
+    bars,
+  };
+}
+
+/**
+ * @param {number[]} values
+ * @param {number[]} words
+ * @param {number} count
+ */
+function meanOfWords(values, words, count) {
+  const sums = new Array(count).fill(0);
+  const counts = new Array(count).fill(0);
+  words.forEach((word, i) => {
+    if (word < 0 || i >= values.length) return;
+    sums[word] += values[i];
+    counts[word] += 1;
+  });
+  return sums.map((sum, i) => (counts[i] ? sum / counts[i] : 0));
+}
+
+/**
+ * @param {Page} page
+ * @returns {Panel}
+ */
+export function alignmentPanel(page) {
+  const how = { hard: false, words: false };
+  const view = new MatrixView(page, { label: "Alignment. Arrow keys move from field to field." });
+  const notice = element("p", { class: "heed-notice", role: "status" });
+  const where = element("p", { class: "heed-where" });
+  /** @type {Picture | null} */
+  let picture = null;
+
+  async function show() {
+    try {
+      const trace = await page.session.current();
+      picture = await alignmentPicture(trace, how);
+      notice.textContent = "";
+      where.textContent = `Read from ${picture.layers[0].name}, ${headsOf(trace)}.`;
+      view.body.hidden = false;
+      view.show(picture);
+    } catch (error) {
+      picture = null;
+      view.body.hidden = true;
+      where.textContent = "";
+      notice.textContent = messageOf(error);
+    }
+  }
+
+  const body = element(
+    "div", { class: "heed-panel" },
+    element(
+      "div", { class: "heed-tools" },
+      segments("Weights", [{ value: "soft", text: "Soft" }, { value: "hard", text: "Hard" }], "soft", (value) => {
+        how.hard = value === "hard";
+        show();
+      }),
+      segments("Units", [{ value: "tokens", text: "Tokens" }, { value: "words", text: "Words" }], "tokens", (value) => {
+        how.words = value === "words";
+        show();
+      }),
+      exportButtons(() => picture, () => `alignment-${how.hard ? "hard" : "soft"}`, page.announce),
+    ),
+    notice,
+    view.body,
+    where,
+    element(
+      "p", { class: "heed-hint" },
+      "Confidence is the probability of each written token (of a word: the geometric mean of its tokens’); entropy says over how many "
+        + "places its attention is spread: 0 bits is one place, 1 bit two places, 2 bits four.",
+    ),
+  );
+  return { name: "alignment", title: "Alignment", body, show };
+}
+
+/** @param {LoadedTrace} trace */
+function headsOf(trace) {
+  const heads = trace.alignment?.heads;
+  const all = trace.alignment ? trace.summary.maps[trace.alignment.map].heads : 0;
+  if (all === 1) return "its one head";
+  if (!heads || heads.length === all) return `the mean of its ${all} heads`;
+  return heads.length === 1 ? `head ${heads[0] + 1}` : `the mean of heads ${heads.map((head) => head + 1).join(", ")}`;
+}

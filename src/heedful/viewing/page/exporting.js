@@ -1,0 +1,187 @@
+// A picture as a file: PNG, SVG or CSV.
+
+import { download, element, svgElement } from "./elements.js";
+import { Drawing, layOut } from "./picture.js";
+import { PAPER, colourOf, mixed, painted } from "./painting.js";
+
+/** @typedef {import("./types.js").Picture} Picture */
+
+// More fields than this become one image inside the SVG: no editor opens a million rectangles.
+const MOST_RECTANGLES = 40_000;
+
+/**
+ * The numbers, as RFC 4180 has them: a row a query, a column a key; with several layers, their
+ * names in the first column.
+ * @param {Picture} picture
+ * @returns {string}
+ */
+export function csvOf(picture) {
+  const several = picture.layers.length > 1;
+  const lines = [[...(several ? ["layer"] : []), "", ...picture.columns]];
+  for (const layer of picture.layers) {
+    picture.rows.forEach((row, i) => {
+      const from = i * layer.matrix.columns;
+      const weights = layer.matrix.values.subarray(from, from + layer.matrix.columns);
+      lines.push([...(several ? [layer.name] : []), row, ...Array.from(weights, short)]);
+    });
+  }
+  return lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
+}
+
+/** @param {number} weight */
+function short(weight) {
+  return String(Number(weight.toPrecision(6)));
+}
+
+/** @param {string} field */
+function quoted(field) {
+  return /[",\r\n]/.test(field) || field === "" ? `"${field.replace(/"/g, '""')}"` : field;
+}
+
+/** @param {Picture} picture @param {number} cell */
+function layoutFor(picture, cell) {
+  const context = /** @type {CanvasRenderingContext2D} */ (element("canvas").getContext("2d"));
+  const room = {
+    width: picture.columns.length * cell + 900, height: picture.rows.length * cell + 400,
+    cell, font: 13, family: PAPER.font,
+  };
+  return layOut(context, picture, room);
+}
+
+/** @param {Picture} picture */
+function cellFor(picture) {
+  return Math.min(24, Math.max(1, Math.floor(4000 / Math.max(picture.rows.length, picture.columns.length))));
+}
+
+/**
+ * @param {Picture} picture
+ * @returns {Promise<Blob>}
+ */
+export function pngOf(picture) {
+  const layout = layoutFor(picture, cellFor(picture));
+  const sharp = layout.totalWidth < 2000 ? 2 : 1;
+  const canvas = element("canvas", {
+    width: Math.ceil(layout.totalWidth * sharp), height: Math.ceil(layout.totalHeight * sharp),
+  });
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  context.scale(sharp, sharp);
+  new Drawing(picture, layout, PAPER).draw(context, { zoom: 1, x: 0, y: 0 }, null);
+  return new Promise((done, failed) => {
+    canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("the picture is too large for a PNG"))), "image/png");
+  });
+}
+
+/**
+ * @param {Picture} picture
+ * @returns {string}
+ */
+export function svgOf(picture) {
+  const layout = layoutFor(picture, cellFor(picture));
+  const drawing = new Drawing(picture, layout, PAPER);
+  const view = { zoom: 1, x: 0, y: 0 };
+  const image = svgElement("svg", {
+    xmlns: "http://www.w3.org/2000/svg",
+    viewBox: `0 0 ${Math.ceil(layout.totalWidth)} ${Math.ceil(layout.totalHeight)}`,
+    width: Math.ceil(layout.totalWidth), height: Math.ceil(layout.totalHeight),
+    "font-family": PAPER.font, "font-size": layout.font, fill: PAPER.ink,
+  }, svgElement("title", {}, picture.title));
+  image.append(svgElement("rect", { width: "100%", height: "100%", fill: PAPER.surface }));
+  const many = picture.rows.length * picture.columns.length > MOST_RECTANGLES;
+  image.append(many ? svgImage(picture, layout) : svgFields(picture, drawing));
+  const edge = { "dominant-baseline": "central" };
+  const every = Math.max(1, Math.ceil((layout.font * 1.15) / layout.cellHeight));
+  picture.rows.forEach((text, row) => {
+    if (row % every) return;
+    const y = drawing.rowTop(view, row) + layout.cellHeight / 2;
+    const x = layout.mirrored ? layout.left + layout.width + 7 : layout.left - 7;
+    image.append(svgElement("text", { ...edge, x, y, "text-anchor": layout.mirrored ? "start" : "end" }, text));
+  });
+  picture.columns.forEach((text, column) => {
+    if (column % every) return;
+    const x = drawing.columnLeft(view, column) + layout.cellWidth / 2;
+    const aside = layout.mirrored && !layout.upright;
+    const turn = layout.upright ? -90 : aside ? 50 : -50;
+    image.append(svgElement("text", {
+      ...edge, "text-anchor": aside ? "end" : "start",
+      transform: `translate(${round(x)} ${round(layout.top - 6)}) rotate(${turn})`,
+    }, text));
+  });
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(image)}\n`;
+}
+
+/** @param {Picture} picture @param {Drawing} drawing */
+function svgFields(picture, drawing) {
+  const group = svgElement("g", { "shape-rendering": "crispEdges" });
+  const { layout } = drawing;
+  const colours = picture.layers.map((layer) => colourOf(layer.colour ?? PAPER.accent));
+  const against = colourOf(PAPER.against);
+  picture.rows.forEach((_, row) =>
+    picture.columns.forEach((_, column) => {
+      const place = row * picture.columns.length + column;
+      const shares = picture.layers.map(({ matrix }) => (matrix.peak ? matrix.values[place] / matrix.peak : 0));
+      if (shares.every((share) => share === 0)) return;
+      const below = shares.length === 1 && shares[0] < 0;
+      const pixel = mixed(colourOf(PAPER.surface), below ? [against] : colours, shares.map(Math.abs), false);
+      group.append(svgElement("rect", {
+        x: round(drawing.columnLeft({ zoom: 1, x: 0, y: 0 }, column)),
+        y: round(layout.top + row * layout.cellHeight),
+        width: round(layout.cellWidth), height: round(layout.cellHeight),
+        fill: `rgb(${pixel.map(Math.round).join(",")})`,
+        "data-row": row, "data-column": column,
+        "data-weight": picture.layers.map(({ matrix }) => short(matrix.values[place])).join(" "),
+      }));
+    }),
+  );
+  return group;
+}
+
+/** @param {Picture} picture @param {import("./picture.js").Layout} layout */
+function svgImage(picture, layout) {
+  return svgElement("image", {
+    href: painted(picture.layers, PAPER, { mirrored: layout.mirrored }).toDataURL("image/png"),
+    x: layout.left, y: layout.top, width: layout.width, height: layout.height,
+    preserveAspectRatio: "none", "image-rendering": "pixelated",
+  });
+}
+
+/** @param {number} number */
+function round(number) {
+  return Math.round(number * 100) / 100;
+}
+
+/**
+ * Buttons that write files.
+ * @param {() => Picture | null | Promise<Picture | null>} picture what is to be written, when a button is pressed
+ * @param {() => string} name of the file, without its ending
+ * @param {(text: string) => void} announce
+ * @returns {HTMLElement}
+ */
+export function exportButtons(picture, name, announce) {
+  /** @param {string} ending @param {(picture: Picture) => Blob | Promise<Blob>} make */
+  const button = (ending, make) =>
+    element("button", {
+      type: "button", class: "heed-quiet", "aria-label": `Save as ${ending.toUpperCase()}`,
+      onclick: async () => {
+        const drawn = await picture();
+        if (!drawn) return announce("there is nothing to save yet");
+        try {
+          download(await make(drawn), `${fileName(name())}.${ending}`);
+          announce(`saved as ${ending.toUpperCase()}`);
+        } catch (error) {
+          announce(error instanceof Error ? error.message : String(error));
+        }
+      },
+    }, ending.toUpperCase());
+  return element(
+    "div", { class: "heed-export", role: "group", "aria-label": "Save" },
+    element("span", { class: "heed-label" }, "Save"),
+    button("png", pngOf),
+    button("svg", (drawn) => new Blob([svgOf(drawn)], { type: "image/svg+xml" })),
+    button("csv", (drawn) => new Blob([csvOf(drawn)], { type: "text/csv;charset=utf-8" })),
+  );
+}
+
+/** @param {string} text */
+function fileName(text) {
+  return text.replace(/[^\p{L}\p{N}.-]+/gu, "-").replace(/^[-.]+|[-.]+$/g, "").slice(0, 80) || "attention";
+}

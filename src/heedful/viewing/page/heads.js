@@ -1,0 +1,242 @@
+// The heads panel: all of them small, the chosen ones in full or as lines from one word.
+
+import { choice, element, fillChoice, messageOf, segments, toggle } from "./elements.js";
+import { exportButtons } from "./exporting.js";
+import { LinesView } from "./lines.js";
+import { MatrixView } from "./matrix_view.js";
+import { groupsOf, layerName, markChosen, overview } from "./overview.js";
+import { HEAD_COLOURS } from "./painting.js";
+
+/** @typedef {import("./types.js").Page} Page */
+/** @typedef {import("./types.js").Panel} Panel */
+/** @typedef {import("./types.js").Picture} Picture */
+/** @typedef {import("./overview.js").Head} Head */
+/** @typedef {import("./overview.js").Group} Group */
+/** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
+
+class Heads {
+  /** @param {Page} page */
+  constructor(page) {
+    this.page = page;
+    /** @type {LoadedTrace | null} */
+    this.trace = null;
+    /** @type {Group[]} */
+    this.groups = [];
+    /** @type {Group | null} */
+    this.group = null;
+    /** @type {Head[]} */
+    this.chosen = [];
+    this.overlay = false;
+    this.mode = "matrix";
+    /** @type {Picture | null} */
+    this.picture = null;
+    /** @type {HTMLElement} */
+    this.grid = element("div");
+    this.matrix = new MatrixView(page, {
+      label: "The chosen heads. Arrow keys move from field to field; Enter shows only that word.",
+      chosen: (row) => this.onlyWord(row),
+    });
+    this.lines = new LinesView(page);
+    this.notice = element("p", { class: "heed-notice", role: "status" });
+    this.legend = element("ul", { class: "heed-legend", "aria-label": "Chosen heads" });
+    this.which = choice("Attention of", [], "", (key) => this.setGroup(key));
+    this.gradients = toggle("with attention × gradient and rollout", false, (on) => this.withGradients(on));
+    this.gradients.field.hidden = !page.provider.live;
+    this.modes = element("div");
+    this.body = element(
+      "div", { class: "heed-panel" },
+      element("div", { class: "heed-tools" }, this.which.field, this.gradients.field),
+      this.notice,
+      element("div", { class: "heed-heads" }, this.left(), this.right()),
+    );
+    page.onTheme(() => this.drawGrid());
+  }
+
+  left() {
+    const overlay = toggle("Lay heads over each other", false, (on) => {
+      this.overlay = on;
+      if (!on) this.choose(this.chosen.slice(0, 1));
+    });
+    this.whole = element("button", {
+      type: "button", class: "heed-quiet", onclick: () => this.wholeLayer(),
+    }, "Whole layer");
+    return element(
+      "section", { class: "heed-choose", "aria-label": "All heads" }, this.grid,
+      element("div", { class: "heed-tools" }, overlay.field, this.whole),
+      element("p", { class: "heed-hint" }, "A row a layer, a picture a head. Shift and click lays a further head over the first."),
+    );
+  }
+
+  right() {
+    this.setModes();
+    return element(
+      "section", { class: "heed-chosen", "aria-label": "The chosen heads" },
+      element(
+        "div", { class: "heed-tools" }, this.modes,
+        exportButtons(() => this.picture, () => this.picture?.title ?? "heads", this.page.announce),
+      ),
+      this.legend, this.matrix.body, this.lines.body,
+    );
+  }
+
+  setModes() {
+    this.modes.replaceChildren(segments(
+      "Show as", [{ value: "matrix", text: "Matrix" }, { value: "lines", text: "One word’s lines" }], this.mode,
+      (mode) => {
+        this.mode = mode;
+        this.drawChosen();
+      },
+    ));
+  }
+
+  /** @param {number} row */
+  onlyWord(row) {
+    this.mode = "lines";
+    this.setModes();
+    this.lines.row = row;
+    this.drawChosen();
+    this.lines.choose(row);
+  }
+
+  async show() {
+    try {
+      const trace = await this.page.session.current();
+      if (trace !== this.trace) this.take(trace);
+      else this.matrix.resize();
+      this.notice.textContent = "";
+    } catch (error) {
+      this.notice.textContent = messageOf(error);
+    }
+    this.body.classList.toggle("heed-empty", !this.trace);
+  }
+
+  /** @param {LoadedTrace} trace */
+  take(trace) {
+    const before = this.group?.key;
+    this.trace = trace;
+    this.groups = groupsOf(trace.summary.maps);
+    if (!this.groups.length) throw new Error("this trace has no attention to show");
+    fillChoice(this.which.input, this.groups.map(({ key, title }) => ({ value: key, text: title })), "");
+    const cross = this.groups.find(({ title }) => title === "Cross");
+    this.setGroup((this.groups.find(({ key }) => key === before) ?? cross ?? this.groups[0]).key);
+  }
+
+  /** @param {boolean} on */
+  withGradients(on) {
+    const { subject } = this.page.session;
+    if (!subject || !("model" in subject)) return;
+    const { gradients: _, ...plain } = subject;
+    this.page.session.look(on ? { ...plain, gradients: true } : plain);
+  }
+
+  /** @param {string} key */
+  setGroup(key) {
+    const group = this.groups.find((one) => one.key === key);
+    if (!group || !this.trace) return;
+    const stay = this.group?.key === key && this.chosen.length;
+    this.group = group;
+    this.which.input.value = key;
+    this.drawGrid();
+    const { maps } = this.trace.summary;
+    const kept = stay ? this.chosen.filter(({ map, head }) => group.maps.includes(map) && head < maps[map].heads) : [];
+    this.choose(kept.length ? kept : [{ map: group.maps[group.maps.length - 1], head: 0 }]);
+  }
+
+  drawGrid() {
+    if (!this.trace || !this.group) return;
+    const grid = overview(this.page, this.trace, this.group, (head, add) => this.pick(head, add || this.overlay));
+    this.grid.replaceWith(grid);
+    this.grid = grid;
+    markChosen(this.grid, this.chosen, (place) => this.colour(place));
+  }
+
+  /** @param {number} place */
+  colour(place) {
+    return this.chosen.length > 1 ? HEAD_COLOURS[place % HEAD_COLOURS.length] : null;
+  }
+
+  /** @param {Head} head @param {boolean} add */
+  pick(head, add) {
+    const others = this.chosen.filter((one) => one.map !== head.map || one.head !== head.head);
+    const there = others.length < this.chosen.length;
+    if (!add) return this.choose([head]);
+    if (there && others.length) return this.choose(others);
+    if (others.length >= HEAD_COLOURS.length) {
+      return this.page.announce(`at most ${HEAD_COLOURS.length} heads can be told apart by their colours`);
+    }
+    return this.choose([...others, head]);
+  }
+
+  wholeLayer() {
+    if (!this.trace || !this.chosen.length) return;
+    const { map } = this.chosen[0];
+    const count = Math.min(this.trace.summary.maps[map].heads, HEAD_COLOURS.length);
+    this.choose(Array.from({ length: count }, (_, head) => ({ map, head })));
+  }
+
+  /** @param {Head[]} heads */
+  choose(heads) {
+    this.chosen = heads;
+    markChosen(this.grid, heads, (place) => this.colour(place));
+    this.drawChosen();
+  }
+
+  /** @param {Head} head */
+  nameOf({ map, head }) {
+    const place = this.group?.maps.indexOf(map) ?? 0;
+    const layer = this.group ? layerName(this.group, place) : "";
+    return `${layer} · head ${head + 1}`;
+  }
+
+  async drawChosen() {
+    const { trace, group, chosen } = this;
+    if (!trace || !group) return;
+    try {
+      const matrices = await Promise.all(chosen.map(({ map, head }) => trace.head(map, head)));
+      if (trace !== this.trace || chosen !== this.chosen) return;
+      const [{ map }] = chosen;
+      const facts = trace.summary.maps[map];
+      this.picture = {
+        title: `${group.title} ${chosen.map((head) => this.nameOf(head)).join(", ")}`,
+        layers: matrices.map((matrix, place) => ({ name: this.nameOf(chosen[place]), matrix, colour: this.colour(place) })),
+        rows: trace.rowLabels(map),
+        columns: trace.columnLabels(map),
+        rowTitle: facts.written ? "What was written" : `The ${facts.query_axis}’s tokens`,
+        columnTitle: facts.key_axis === "source" ? "what was read" : `the ${facts.key_axis}’s tokens`,
+        bars: [],
+      };
+      this.notice.textContent = "";
+    } catch (error) {
+      this.notice.textContent = messageOf(error);
+      return;
+    }
+    this.drawLegend();
+    this.matrix.body.hidden = this.mode !== "matrix";
+    this.lines.body.hidden = this.mode !== "lines";
+    if (this.mode === "matrix") this.matrix.show(this.picture);
+    else this.lines.show(this.picture);
+  }
+
+  drawLegend() {
+    const { trace, picture } = this;
+    if (!trace || !picture) return;
+    this.legend.replaceChildren(...this.chosen.map((head, place) => {
+      const swatch = element("i", { class: "heed-swatch" });
+      swatch.style.background = this.colour(place) ?? "var(--heed-weight)";
+      const facts = trace.summary.maps[head.map];
+      const entropy = `${facts.entropy[head.head].toFixed(2)} bits, up to ${picture.layers[place].matrix.peak.toFixed(2)}`;
+      return element(
+        "li", {}, swatch, element("span", { title: facts.name }, this.nameOf(head)), element("small", {}, entropy),
+      );
+    }));
+  }
+}
+
+/**
+ * @param {Page} page
+ * @returns {Panel}
+ */
+export function headsPanel(page) {
+  const heads = new Heads(page);
+  return { name: "heads", title: "Heads", body: heads.body, show: () => heads.show() };
+}

@@ -1,0 +1,72 @@
+// What attention shows and what it does not, with a figure for the sentence at hand.
+
+import { element, messageOf } from "./elements.js";
+
+/** @typedef {import("./types.js").Page} Page */
+
+/**
+ * @param {Page} page
+ * @returns {{body: HTMLElement, refresh: () => void}}
+ */
+export function honesty(page) {
+  const figure = element("span", { class: "heed-figure", role: "status" });
+  const check = element("button", { type: "button", class: "heed-quiet", onclick: () => run() }, "Test it on this sentence");
+  let asked = 0;
+
+  async function run() {
+    const { subject } = page.session;
+    if (!subject || !("model" in subject)) {
+      figure.textContent = "Type a sentence first.";
+      return;
+    }
+    const mine = ++asked;
+    check.disabled = true;
+    figure.textContent = "Leaving words out…";
+    try {
+      const { model, source, target } = subject;
+      const found = await page.provider.faithfulness({ model, source, ...(target === undefined ? {} : { target }) });
+      if (mine === asked) figure.textContent = told(found);
+    } catch (error) {
+      if (mine === asked) figure.textContent = messageOf(error);
+    } finally {
+      check.disabled = false;
+    }
+  }
+
+  const body = element(
+    "aside", { class: "heed-honest", "aria-label": "What attention shows" },
+    element(
+      "p", {},
+      element("strong", {}, "What you see here. "),
+      "Attention weights show from where the model took information at one place, not why it decided: other layers, "
+        + "the residual stream and the values that were read count as well, and quite different weights can give the same output. ",
+      page.provider.live ? check : "",
+      " ", figure,
+    ),
+  );
+  return {
+    body,
+    refresh: () => {
+      asked += 1;
+      figure.textContent = "";
+    },
+  };
+}
+
+/** @param {import("./types.js").Faithfulness} found */
+function told(found) {
+  const one = found.words === 1;
+  const names = found.dropped?.length ? ` (${found.dropped.join(", ")})` : "";
+  const most = `Without ${one ? "the most attended source word" : `the ${found.words} most attended source words`}${names}`;
+  const spread = found.draws > 1 ? ` ± ${found.random_spread.toFixed(1)}` : "";
+  const verdict = found.attended > found.random + found.random_spread
+    ? "Here it points at words that matter more than others."
+    : "Here it points at words that matter no more than others.";
+  return `${most} the translation’s log-probability ${change(found.attended)}; without ${one ? "a random one" : `${found.words} random ones`} `
+    + `it ${change(found.random)}${spread} (${found.draws} draws). ${verdict}`;
+}
+
+/** @param {number} fall */
+function change(fall) {
+  return fall >= 0 ? `falls by ${fall.toFixed(1)}` : `rises by ${(-fall).toFixed(1)}`;
+}

@@ -1,0 +1,11 @@
+// The page as a server sends it: its address may say which panel and which text (#panel=heads&text=…).
+
+import { mount } from "./application.js";
+import { serverProvider } from "./providers.js";
+
+const root = /** @type {HTMLElement} */ (document.getElementById("heedful"));
+const asked = new URLSearchParams(window.location.hash.slice(1));
+mount(root, serverProvider(new URL("../api/", import.meta.url).href), {
+  panel: asked.get("panel") ?? undefined,
+  text: asked.get("text") ?? undefined,
+});

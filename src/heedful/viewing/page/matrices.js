@@ -1,0 +1,197 @@
+// Arithmetic on weights. Nothing here knows of the page.
+
+/** @typedef {import("./types.js").Matrix} Matrix */
+/** @typedef {import("./types.js").MapFacts} MapFacts */
+
+/**
+ * @param {number} rows
+ * @param {number} columns
+ * @param {Float32Array} values
+ * @param {number} [peak]
+ * @returns {Matrix}
+ */
+export function matrixOf(rows, columns, values, peak) {
+  let most = peak ?? 0;
+  if (peak === undefined) for (const value of values) if (Math.abs(value) > most) most = Math.abs(value);
+  return { rows, columns, values, peak: most };
+}
+
+/**
+ * One head of a map from its bytes.
+ * @param {Uint8Array} bytes [heads, queries, keys]
+ * @param {MapFacts} map
+ * @param {number} head
+ * @returns {Matrix}
+ */
+export function headMatrix(bytes, map, head) {
+  const size = map.queries * map.keys;
+  const part = bytes.subarray(head * size, (head + 1) * size);
+  const values = new Float32Array(size);
+  const scale = map.scale[head];
+  for (let i = 0; i < size; i++) {
+    values[i] = map.negative ? ((part[i] - 128) / 127) * scale : (part[i] / 255) * scale;
+  }
+  return matrixOf(map.queries, map.keys, values, scale);
+}
+
+/**
+ * @param {Matrix[]} matrices of the same shape
+ * @returns {Matrix}
+ */
+export function meanMatrix(matrices) {
+  const [first] = matrices;
+  const values = new Float32Array(first.values.length);
+  for (const one of matrices) for (let i = 0; i < values.length; i++) values[i] += one.values[i] / matrices.length;
+  return matrixOf(first.rows, first.columns, values);
+}
+
+/**
+ * @param {Matrix} matrix
+ * @param {number} from
+ * @param {number} to
+ * @returns {Matrix}
+ */
+export function sliceRows(matrix, from, to) {
+  const { columns } = matrix;
+  return matrixOf(to - from, columns, matrix.values.slice(from * columns, to * columns));
+}
+
+/**
+ * @param {Matrix} matrix
+ * @param {number} row
+ * @returns {Float32Array}
+ */
+export function rowOf(matrix, row) {
+  return matrix.values.subarray(row * matrix.columns, (row + 1) * matrix.columns);
+}
+
+/**
+ * The place of a row's largest weight, or -1 where all are 0.
+ * @param {Matrix} matrix
+ * @param {number} row
+ */
+export function heaviest(matrix, row) {
+  const values = rowOf(matrix, row);
+  let best = -1;
+  for (let i = 0; i < values.length; i++) if (values[i] > (best < 0 ? 0 : values[best])) best = i;
+  return best;
+}
+
+/**
+ * 1 at the heaviest weight of each row, 0 elsewhere.
+ * @param {Matrix} matrix
+ * @returns {Matrix}
+ */
+export function hardMatrix(matrix) {
+  const values = new Float32Array(matrix.values.length);
+  for (let row = 0; row < matrix.rows; row++) {
+    const best = heaviest(matrix, row);
+    if (best >= 0) values[row * matrix.columns + best] = 1;
+  }
+  return matrixOf(matrix.rows, matrix.columns, values, 1);
+}
+
+/**
+ * Weights between words: summed over a column word's tokens, averaged over a row word's.
+ * @param {Matrix} matrix
+ * @param {number[]} rowWords each row's word, or -1
+ * @param {number[]} columnWords
+ * @returns {Matrix}
+ */
+export function byWords(matrix, rowWords, columnWords) {
+  const rows = rowWords.reduce((most, word) => Math.max(most, word), -1) + 1;
+  const columns = columnWords.reduce((most, word) => Math.max(most, word), -1) + 1;
+  const counts = new Array(rows).fill(0);
+  for (const word of rowWords) if (word >= 0) counts[word] += 1;
+  const values = new Float32Array(rows * columns);
+  for (let row = 0; row < Math.min(matrix.rows, rowWords.length); row++) {
+    const word = rowWords[row];
+    if (word < 0) continue;
+    for (let column = 0; column < Math.min(matrix.columns, columnWords.length); column++) {
+      const other = columnWords[column];
+      if (other < 0) continue;
+      values[word * columns + other] += matrix.values[row * matrix.columns + column] / counts[word];
+    }
+  }
+  return matrixOf(rows, columns, values);
+}
+
+/**
+ * The entropy of each row's weights over their sum, in bits.
+ * @param {Matrix} matrix
+ * @returns {number[]}
+ */
+export function rowEntropies(matrix) {
+  return Array.from({ length: matrix.rows }, (_, row) => {
+    let sum = 0;
+    let weighted = 0;
+    for (const weight of rowOf(matrix, row)) {
+      if (weight <= 0) continue;
+      sum += weight;
+      weighted += weight * Math.log2(weight);
+    }
+    return sum > 0 ? Math.max(Math.log2(sum) - weighted / sum, 0) : 0;
+  });
+}
+
+/**
+ * The largest weight of each field of `down` × `across` cells, so that peaks are not lost.
+ * @param {Matrix} matrix
+ * @param {number} down
+ * @param {number} across
+ * @returns {Matrix}
+ */
+export function pooled(matrix, down, across) {
+  if (down <= 1 && across <= 1) return matrix;
+  const rows = Math.ceil(matrix.rows / down);
+  const columns = Math.ceil(matrix.columns / across);
+  const values = new Float32Array(rows * columns);
+  for (let row = 0; row < matrix.rows; row++) {
+    const to = Math.floor(row / down) * columns;
+    const from = row * matrix.columns;
+    for (let column = 0; column < matrix.columns; column++) {
+      const place = to + Math.floor(column / across);
+      const value = matrix.values[from + column];
+      if (Math.abs(value) > Math.abs(values[place])) values[place] = value;
+    }
+  }
+  return matrixOf(rows, columns, values, matrix.peak);
+}
+
+/**
+ * The places of the `count` largest numbers, in their own order.
+ * @param {ArrayLike<number>} values
+ * @param {number} count
+ * @returns {number[]}
+ */
+export function largest(values, count) {
+  const places = Array.from({ length: values.length }, (_, i) => i);
+  places.sort((a, b) => Math.abs(values[b]) - Math.abs(values[a]) || a - b);
+  return places.slice(0, count).sort((a, b) => a - b);
+}
+
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|[\ud802-\ud803\ud83a-\ud83b]/g;
+
+/**
+ * Whether most of the letters belong to scripts that run from right to left.
+ * @param {string[]} texts
+ */
+export function runsRightToLeft(texts) {
+  let right = 0;
+  let all = 0;
+  for (const text of texts) {
+    if (/^<.*>$/.test(text)) continue;
+    right += (text.match(RIGHT_TO_LEFT) ?? []).length;
+    all += (text.match(/\p{L}/gu) ?? []).length;
+  }
+  return right * 2 > all;
+}
+
+/**
+ * A weight as a short text: enough digits to see what a byte can tell.
+ * @param {number} weight
+ */
+export function written(weight) {
+  if (weight === 0) return "0";
+  return Math.abs(weight) >= 0.01 ? weight.toFixed(3) : weight.toPrecision(2);
+}

@@ -1,0 +1,104 @@
+// All heads of all layers as small pictures, to choose from.
+
+import { element, roving } from "./elements.js";
+import { runsRightToLeft } from "./matrices.js";
+import { thumbnails, themeOf } from "./painting.js";
+import { fromBase64 } from "./providers.js";
+
+/** @typedef {import("./types.js").Page} Page */
+/** @typedef {import("./types.js").MapFacts} MapFacts */
+/** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
+
+/** @typedef {{map: number, head: number}} Head */
+/** @typedef {{key: string, title: string, maps: number[]}} Group */
+
+/**
+ * Maps that show the same thing of different layers: same kind, same axes.
+ * @param {MapFacts[]} maps
+ * @returns {Group[]}
+ */
+export function groupsOf(maps) {
+  /** @type {Map<string, Group>} */
+  const groups = new Map();
+  maps.forEach((facts, i) => {
+    const key = `${facts.kind} ${facts.query_axis} ${facts.key_axis}`;
+    const group = groups.get(key) ?? { key, title: titleOf(facts), maps: [] };
+    group.maps.push(i);
+    groups.set(key, group);
+  });
+  return [...groups.values()];
+}
+
+/** @param {MapFacts} facts */
+function titleOf(facts) {
+  const { query_axis: query, key_axis: key } = facts;
+  let over = query === key ? `Self: ${query}` : `${query} over ${key}`;
+  if (query === "source" && key === "source") over = "Encoder";
+  if (query === "target" && key === "target") over = "Decoder";
+  if (query === "target" && key === "source") over = "Cross";
+  if (facts.kind === "rollout") return `Rollout: ${over.toLowerCase()}`;
+  if (facts.kind === "gradient") return `Attention × gradient: ${over.toLowerCase()}`;
+  return over;
+}
+
+/**
+ * A layer's name: its number among its group, or what tells it from the others.
+ * @param {Group} group
+ * @param {number} place
+ */
+export function layerName(group, place) {
+  return group.maps.length > 1 ? `Layer ${place + 1}` : "Layer";
+}
+
+/**
+ * @param {Page} page
+ * @param {LoadedTrace} trace
+ * @param {Group} group
+ * @param {(head: Head, add: boolean) => void} chosen
+ * @returns {HTMLElement}
+ */
+export function overview(page, trace, group, chosen) {
+  const theme = themeOf(page.root);
+  const most = Math.max(...group.maps.map((map) => trace.summary.maps[map].heads));
+  const grid = element("div", { class: "heed-grid", role: "group", "aria-label": `${group.title}: choose a head` });
+  grid.style.setProperty("--heads", String(most));
+  group.maps.forEach((map, place) => {
+    const facts = trace.summary.maps[map];
+    const mirrored = runsRightToLeft(trace.columnLabels(map));
+    const pictures = thumbnails(fromBase64(facts.thumbnails), facts, theme, mirrored);
+    const row = element(
+      "div", { class: "heed-layer" },
+      element("span", { class: "heed-layer-name", title: facts.name }, group.maps.length > 1 ? String(place + 1) : ""),
+    );
+    pictures.forEach((picture, head) => {
+      const label = `${layerName(group, place)}, head ${head + 1}, entropy ${facts.entropy[head].toFixed(1)} bits`;
+      picture.setAttribute("aria-hidden", "true");
+      row.append(element("button", {
+        type: "button", class: "heed-thumbnail", "aria-label": label, title: `${label}\n${facts.name}`,
+        "aria-pressed": "false", tabindex: -1, "data-map": map, "data-head": head,
+        onclick: (/** @type {MouseEvent} */ event) => chosen({ map, head }, event.shiftKey || event.ctrlKey || event.metaKey),
+      }, picture));
+    });
+    grid.append(row);
+  });
+  const first = grid.querySelector("button");
+  if (first) first.tabIndex = 0;
+  roving(grid, "button", () => most);
+  return grid;
+}
+
+/**
+ * Marks the chosen heads, each in its colour.
+ * @param {HTMLElement} grid
+ * @param {Head[]} heads
+ * @param {(place: number) => string | null} colour
+ */
+export function markChosen(grid, heads, colour) {
+  for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (grid.querySelectorAll("button"))) {
+    const place = heads.findIndex(
+      (one) => String(one.map) === button.dataset.map && String(one.head) === button.dataset.head,
+    );
+    button.setAttribute("aria-pressed", String(place >= 0));
+    button.style.setProperty("--own", (place >= 0 && colour(place)) || "var(--heed-accent)");
+  }
+}

@@ -1,0 +1,173 @@
+// Weights to colours to pixels.
+
+import { pooled } from "./matrices.js";
+
+/** @typedef {import("./types.js").Layer} Layer */
+/** @typedef {[number, number, number]} Colour */
+
+/**
+ * Colours that all kinds of colour vision tell apart (Okabe and Ito 2008), without black and, as too
+ * faint on white, with a darker yellow.
+ */
+export const HEAD_COLOURS = [
+  "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b8a800", "#7f7f7f",
+];
+
+/**
+ * @typedef {object} Theme
+ * @property {boolean} dark
+ * @property {string} surface
+ * @property {string} ink
+ * @property {string} muted
+ * @property {string} line
+ * @property {string} accent
+ * @property {string} against for weights below zero
+ * @property {string} font
+ */
+
+/** @type {Theme} what exported files are drawn with: they go into papers */
+export const PAPER = {
+  dark: false,
+  surface: "#ffffff",
+  ink: "#1d2426",
+  muted: "#5d686b",
+  line: "#d9dedf",
+  accent: "#0b6b63",
+  against: "#b3541e",
+  font: "'Noto Sans', 'Segoe UI', 'Helvetica Neue', Arial, sans-serif",
+};
+
+/**
+ * The colours in use, from the style sheet.
+ * @param {HTMLElement} root
+ * @returns {Theme}
+ */
+export function themeOf(root) {
+  const style = getComputedStyle(root);
+  /** @param {string} name */
+  const read = (name) => style.getPropertyValue(`--heed-${name}`).trim();
+  return {
+    dark: read("dark") === "1",
+    surface: read("surface"),
+    ink: read("ink"),
+    muted: read("muted"),
+    line: read("line"),
+    accent: read("weight"),
+    against: read("against"),
+    font: style.fontFamily,
+  };
+}
+
+/**
+ * @param {string} hex
+ * @returns {Colour}
+ */
+export function colourOf(hex) {
+  const number = parseInt(hex.slice(1), 16);
+  return [number >> 16, (number >> 8) & 255, number & 255];
+}
+
+/**
+ * The pixel of a field: each layer's colour by its weight, over the surface.
+ * @param {Colour} surface
+ * @param {Colour[]} colours
+ * @param {ArrayLike<number>} shares each layer's weight over its peak, 0 to 1
+ * @param {boolean} dark
+ * @returns {Colour}
+ */
+export function mixed(surface, colours, shares, dark) {
+  /** @type {Colour} */
+  const pixel = [...surface];
+  for (let layer = 0; layer < colours.length; layer++) {
+    // Small weights should be seen; the eye's own curve does the rest.
+    const share = Math.pow(Math.min(Math.max(shares[layer], 0), 1), 0.75);
+    for (let channel = 0; channel < 3; channel++) {
+      const colour = colours[layer][channel];
+      // As inks on paper, or as lights in the dark; one layer alone goes straight to its colour.
+      const full = colours.length === 1 ? colour : dark ? 255 - ((255 - pixel[channel]) * (255 - colour)) / 255
+        : (pixel[channel] * colour) / 255;
+      pixel[channel] += (full - pixel[channel]) * share;
+    }
+  }
+  return pixel;
+}
+
+/**
+ * A canvas of one pixel a weight, or a field of weights where they are more than fit.
+ * @param {Layer[]} layers
+ * @param {Theme} theme
+ * @param {{mirrored: boolean, down?: number, across?: number}} how
+ * @returns {HTMLCanvasElement}
+ */
+export function painted(layers, theme, { mirrored, down = 1, across = 1 }) {
+  const matrices = layers.map((layer) => pooled(layer.matrix, down, across));
+  const [{ rows, columns }] = matrices;
+  const canvas = document.createElement("canvas");
+  canvas.width = Math.max(columns, 1);
+  canvas.height = Math.max(rows, 1);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(canvas.width, canvas.height);
+  const pixels = new Uint32Array(image.data.buffer);
+  const surface = colourOf(theme.surface);
+  const colours = layers.map((layer) => colourOf(layer.colour ?? theme.accent));
+  const against = colourOf(theme.against);
+  const single = matrices.length === 1 ? rampOf(surface, colours[0], against, theme.dark) : null;
+  const shares = new Float32Array(matrices.length);
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      const from = row * columns + column;
+      const to = row * columns + (mirrored ? columns - 1 - column : column);
+      if (single) {
+        const share = matrices[0].peak ? matrices[0].values[from] / matrices[0].peak : 0;
+        pixels[to] = single[Math.round(share * 255) + 255];
+      } else {
+        matrices.forEach((one, i) => (shares[i] = one.peak ? one.values[from] / one.peak : 0));
+        pixels[to] = packed(mixed(surface, colours, shares, theme.dark));
+      }
+    }
+  }
+  context.putImageData(image, 0, 0);
+  return canvas;
+}
+
+/**
+ * The pixels of one layer's shares from −1 to 1, in steps of 1/255.
+ * @param {Colour} surface
+ * @param {Colour} colour
+ * @param {Colour} against
+ * @param {boolean} dark
+ */
+function rampOf(surface, colour, against, dark) {
+  const ramp = new Uint32Array(511);
+  for (let i = 0; i < 511; i++) {
+    const share = (i - 255) / 255;
+    ramp[i] = packed(mixed(surface, [share < 0 ? against : colour], [Math.abs(share)], dark));
+  }
+  return ramp;
+}
+
+/** @param {Colour} pixel */
+function packed([red, green, blue]) {
+  // Little-endian RGBA, as on every machine that runs a browser today.
+  return ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0;
+}
+
+/**
+ * All heads of a map as small pictures.
+ * @param {Uint8Array} bytes [heads, h, w]
+ * @param {{heads: number, thumbnail_size: [number, number], negative: boolean}} map
+ * @param {Theme} theme
+ * @param {boolean} mirrored
+ * @returns {HTMLCanvasElement[]}
+ */
+export function thumbnails(bytes, map, theme, mirrored) {
+  const [height, width] = map.thumbnail_size;
+  return Array.from({ length: map.heads }, (_, head) => {
+    const values = Float32Array.from(
+      bytes.subarray(head * height * width, (head + 1) * height * width),
+      (byte) => (map.negative ? (byte - 128) / 127 : byte / 255),
+    );
+    const matrix = { rows: height, columns: width, values, peak: 1 };
+    return painted([{ name: "", matrix, colour: null }], theme, { mirrored });
+  });
+}

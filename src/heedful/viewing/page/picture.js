@@ -1,0 +1,321 @@
+// A matrix with its labels, drawn onto a canvas: the same on screen and in a PNG.
+
+import { runsRightToLeft } from "./matrices.js";
+import { painted } from "./painting.js";
+
+/** @typedef {import("./types.js").Picture} Picture */
+/** @typedef {import("./painting.js").Theme} Theme */
+
+/**
+ * Where things stand, in CSS pixels.
+ * @typedef {object} Layout
+ * @property {boolean} mirrored columns run from right to left
+ * @property {number} left of the field of weights
+ * @property {number} top
+ * @property {number} cellWidth at zoom 1
+ * @property {number} cellHeight
+ * @property {number} width of the field
+ * @property {number} height
+ * @property {number} totalWidth
+ * @property {number} totalHeight
+ * @property {number} font
+ * @property {boolean} upright column labels stand on end, since cells are narrow
+ * @property {number} barLeft
+ */
+
+/** @typedef {{zoom: number, x: number, y: number}} View x and y: the first column and row on show */
+
+const SLANT = Math.PI / 3.6;
+const BAR = 54;
+const GAP = 10;
+
+/**
+ * @param {CanvasRenderingContext2D} context used for measuring
+ * @param {Picture} picture
+ * @param {{width: number, height: number, cell: number, font: number, family: string}} room
+ * @returns {Layout}
+ */
+export function layOut(context, picture, room) {
+  const { font } = room;
+  context.font = `${font}px ${room.family}`;
+  const rows = Math.max(picture.rows.length, 1);
+  const columns = Math.max(picture.columns.length, 1);
+  const mirrored = runsRightToLeft(picture.columns);
+  const rowGutter = Math.min(longest(context, picture.rows), Math.max(room.width * 0.3, 60)) + 10;
+  const bars = picture.bars.length ? picture.bars.length * (BAR + GAP) + 4 : 0;
+  const reach = longest(context, [...picture.columns, ...picture.bars.map((one) => one.title)]);
+  const label = Math.min(reach, 150);
+  const free = room.width - rowGutter - bars - 8;
+  const slanted = (free - Math.max(0, label * Math.cos(SLANT) - bars)) / columns >= font * 1.5;
+  const overhang = slanted ? Math.max(0, label * Math.cos(SLANT) - bars) : 0;
+  const top = (slanted ? label * Math.sin(SLANT) + font * 0.6 : label) + 12;
+  let cellWidth = Math.min(room.cell, (free - overhang) / columns);
+  let cellHeight = Math.min(room.cell, (room.height - top) / rows);
+  // Square, unless one side is so long that the other would be lost.
+  const square = Math.min(cellWidth, cellHeight);
+  if (square * Math.max(rows, columns) > 24 || square >= 8) {
+    if (Math.min(rows, columns) * square > 160 || square >= 8) cellWidth = cellHeight = square;
+  }
+  const width = cellWidth * columns;
+  const height = cellHeight * rows;
+  const totalWidth = rowGutter + width + Math.max(bars, overhang) + 4;
+  return {
+    mirrored,
+    left: mirrored ? Math.max(bars, overhang) + 4 : rowGutter,
+    top,
+    cellWidth,
+    cellHeight,
+    width,
+    height,
+    totalWidth,
+    totalHeight: top + height + 4,
+    font,
+    upright: !slanted,
+    barLeft: mirrored ? 4 : rowGutter + width + GAP + 4,
+  };
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {string[]} texts
+ */
+function longest(context, texts) {
+  let most = 0;
+  // Measuring thousands of labels takes long; the longest in characters are enough.
+  const candidates = texts.length > 64 ? [...texts].sort((a, b) => b.length - a.length).slice(0, 64) : texts;
+  for (const text of candidates) most = Math.max(most, context.measureText(text).width);
+  return Math.ceil(most);
+}
+
+/** Draws a picture, and keeps the painted weights while only the view changes. */
+export class Drawing {
+  /**
+   * @param {Picture} picture
+   * @param {Layout} layout
+   * @param {Theme} theme
+   */
+  constructor(picture, layout, theme) {
+    this.picture = picture;
+    this.layout = layout;
+    this.theme = theme;
+    /** @type {Map<string, HTMLCanvasElement>} */
+    this.painted = new Map();
+  }
+
+  /**
+   * @param {CanvasRenderingContext2D} context
+   * @param {View} view
+   * @param {{row: number, column: number} | null} cursor
+   */
+  draw(context, view, cursor) {
+    const { layout, theme } = this;
+    context.fillStyle = theme.surface;
+    context.fillRect(0, 0, layout.totalWidth, layout.totalHeight);
+    this.drawWeights(context, view);
+    if (cursor) this.drawCursor(context, view, cursor);
+    this.drawRowLabels(context, view, cursor);
+    this.drawColumnLabels(context, view, cursor);
+    this.picture.bars.forEach((_, i) => this.drawBars(context, view, i));
+  }
+
+  /** @param {View} view */
+  cells(view) {
+    const width = this.layout.cellWidth * view.zoom;
+    const height = this.layout.cellHeight * view.zoom;
+    return { width, height, across: this.layout.width / width, down: this.layout.height / height };
+  }
+
+  /**
+   * The left edge of a column; mirrored columns are counted from the right.
+   * @param {View} view
+   * @param {number} column
+   */
+  columnLeft(view, column) {
+    const { width } = this.cells(view);
+    const offset = (column - view.x) * width;
+    const { layout } = this;
+    return layout.mirrored ? layout.left + layout.width - offset - width : layout.left + offset;
+  }
+
+  /** @param {View} view @param {number} row */
+  rowTop(view, row) {
+    return this.layout.top + (row - view.y) * this.cells(view).height;
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {View} view */
+  drawWeights(context, view) {
+    const { layout, theme, picture } = this;
+    if (!picture.layers.length || !picture.rows.length || !picture.columns.length) return;
+    const cell = this.cells(view);
+    const down = Math.max(1, Math.floor(1 / cell.height));
+    const across = Math.max(1, Math.floor(1 / cell.width));
+    const key = `${down} ${across}`;
+    let image = this.painted.get(key);
+    if (!image) {
+      image = painted(picture.layers, theme, { mirrored: layout.mirrored, down, across });
+      this.painted.set(key, image);
+    }
+    const first = layout.mirrored ? picture.columns.length - view.x - cell.across : view.x;
+    context.imageSmoothingEnabled = false;
+    context.drawImage(
+      image, first / across, view.y / down, cell.across / across, cell.down / down,
+      layout.left, layout.top, layout.width, layout.height,
+    );
+    context.strokeStyle = theme.surface;
+    context.lineWidth = 1;
+    if (Math.min(cell.width, cell.height) >= 12) this.drawGrid(context, view);
+    context.strokeStyle = theme.line;
+    context.strokeRect(layout.left - 0.5, layout.top - 0.5, layout.width + 1, layout.height + 1);
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {View} view */
+  drawGrid(context, view) {
+    const { layout } = this;
+    const cell = this.cells(view);
+    context.beginPath();
+    for (let row = Math.ceil(view.y); row < view.y + cell.down; row++) {
+      const y = Math.round(this.rowTop(view, row)) + 0.5;
+      context.moveTo(layout.left, y);
+      context.lineTo(layout.left + layout.width, y);
+    }
+    for (let column = Math.ceil(view.x); column < view.x + cell.across; column++) {
+      const edge = this.columnLeft(view, column) + (layout.mirrored ? cell.width : 0);
+      const x = Math.round(edge) + 0.5;
+      context.moveTo(x, layout.top);
+      context.lineTo(x, layout.top + layout.height);
+    }
+    context.stroke();
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {View} view @param {{row: number, column: number}} cursor */
+  drawCursor(context, view, cursor) {
+    const { layout, theme } = this;
+    const cell = this.cells(view);
+    context.save();
+    context.beginPath();
+    context.rect(layout.left, layout.top, layout.width, layout.height);
+    context.clip();
+    const x = this.columnLeft(view, cursor.column);
+    const y = this.rowTop(view, cursor.row);
+    context.fillStyle = theme.ink;
+    context.globalAlpha = 0.07;
+    context.fillRect(layout.left, y, layout.width, Math.max(cell.height, 1));
+    context.fillRect(x, layout.top, Math.max(cell.width, 1), layout.height);
+    context.globalAlpha = 1;
+    context.strokeStyle = theme.ink;
+    context.lineWidth = 2;
+    context.strokeRect(x, y, Math.max(cell.width, 3), Math.max(cell.height, 3));
+    context.restore();
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {View} view @param {{row: number, column: number} | null} cursor */
+  drawRowLabels(context, view, cursor) {
+    const { layout, theme, picture } = this;
+    const cell = this.cells(view);
+    const step = Math.max(1, Math.ceil((layout.font * 1.15) / cell.height));
+    const x = layout.mirrored ? layout.left + layout.width + 7 : layout.left - 7;
+    context.textBaseline = "middle";
+    context.textAlign = layout.mirrored ? "left" : "right";
+    const room = layout.mirrored ? layout.totalWidth - x : layout.left - 8;
+    for (const row of shown(view.y, cell.down, step, picture.rows.length, cursor?.row)) {
+      const y = this.rowTop(view, row) + cell.height / 2;
+      if (y < layout.top || y > layout.top + layout.height) continue;
+      if (crowded(row, cursor?.row, step)) continue;
+      this.setLabel(context, row === cursor?.row, theme);
+      context.fillText(fitted(context, picture.rows[row], room), x, y);
+    }
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {View} view @param {{row: number, column: number} | null} cursor */
+  drawColumnLabels(context, view, cursor) {
+    const { layout, theme, picture } = this;
+    const cell = this.cells(view);
+    const step = Math.max(1, Math.ceil((layout.font * 1.15) / cell.width));
+    for (const column of shown(view.x, cell.across, step, picture.columns.length, cursor?.column)) {
+      const x = this.columnLeft(view, column) + cell.width / 2;
+      if (x < layout.left || x > layout.left + layout.width) continue;
+      if (crowded(column, cursor?.column, step)) continue;
+      this.setLabel(context, column === cursor?.column, theme);
+      this.drawFlag(context, picture.columns[column], x);
+    }
+  }
+
+  /**
+   * A label that rises from the top edge.
+   * @param {CanvasRenderingContext2D} context
+   * @param {string} text
+   * @param {number} x
+   */
+  drawFlag(context, text, x) {
+    const { layout } = this;
+    const aside = layout.mirrored && !layout.upright;
+    context.save();
+    context.translate(x, layout.top - 6);
+    context.rotate(layout.upright ? -Math.PI / 2 : aside ? SLANT : -SLANT);
+    context.textAlign = aside ? "right" : "left";
+    context.textBaseline = "middle";
+    context.fillText(fitted(context, text, 150), 0, 0);
+    context.restore();
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {boolean} strong @param {Theme} theme */
+  setLabel(context, strong, theme) {
+    context.font = `${strong ? "600 " : ""}${this.layout.font}px ${theme.font}`;
+    context.fillStyle = strong ? theme.accent : theme.ink;
+  }
+
+  /** @param {CanvasRenderingContext2D} context @param {View} view @param {number} place */
+  drawBars(context, view, place) {
+    const { layout, theme, picture } = this;
+    const bars = picture.bars[place];
+    const cell = this.cells(view);
+    const x = layout.barLeft + place * (BAR + GAP);
+    this.setLabel(context, false, theme);
+    context.fillStyle = theme.muted;
+    this.drawFlag(context, bars.title, layout.mirrored ? x + BAR - layout.font / 2 : x + layout.font / 2);
+    const thick = Math.min(Math.max(cell.height * 0.42, 1), 10);
+    for (let row = Math.floor(view.y); row < Math.min(view.y + cell.down, bars.values.length); row++) {
+      const y = this.rowTop(view, row) + cell.height / 2;
+      if (y < layout.top || y > layout.top + layout.height) continue;
+      const long = bars.most ? Math.min(bars.values[row] / bars.most, 1) * BAR : 0;
+      context.fillStyle = theme.line;
+      context.fillRect(x, y - thick / 2, BAR, thick);
+      context.fillStyle = theme.muted;
+      context.fillRect(layout.mirrored ? x + BAR - long : x, y - thick / 2, long, thick);
+    }
+  }
+}
+
+/**
+ * Which labels are drawn: every `step`-th on show, and the one the cursor is on.
+ * @param {number} from
+ * @param {number} count
+ * @param {number} step
+ * @param {number} all
+ * @param {number} [also]
+ * @returns {number[]}
+ */
+function shown(from, count, step, all, also) {
+  const places = [];
+  const first = Math.ceil(Math.floor(from) / step) * step;
+  for (let at = first; at < Math.min(from + count, all); at += step) places.push(at);
+  if (also !== undefined && also % step) places.push(also);
+  return places;
+}
+
+/** @param {number} at @param {number | undefined} strong @param {number} step */
+function crowded(at, strong, step) {
+  return strong !== undefined && at !== strong && Math.abs(at - strong) < step;
+}
+
+/**
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {number} room
+ */
+function fitted(context, text, room) {
+  if (context.measureText(text).width <= room) return text;
+  const letters = [...text];
+  while (letters.length > 1 && context.measureText(letters.join("") + "…").width > room) letters.pop();
+  return letters.join("") + "…";
+}

@@ -1,0 +1,106 @@
+// Where the page gets everything from: a server's /api, or data that came with the page.
+
+/** @typedef {import("./types.js").Provider} Provider */
+/** @typedef {import("./types.js").Summary} Summary */
+
+/**
+ * @param {Response} answer
+ * @returns {Promise<Response>}
+ */
+async function checked(answer) {
+  if (answer.ok) return answer;
+  let message = `the server answered ${answer.status}`;
+  try {
+    const told = await answer.json();
+    if (typeof told.error === "string") message = told.error;
+  } catch {
+    // An answer without JSON has nothing more to say.
+  }
+  throw new Error(message);
+}
+
+/**
+ * The server that the page came from.
+ * @param {string} base the address of its /api, ending in "/"
+ * @returns {Provider}
+ */
+export function serverProvider(base) {
+  /** @param {string} path @param {RequestInit} how */
+  const ask = async (path, how) => {
+    let answer;
+    try {
+      answer = await fetch(base + path, how);
+    } catch (error) {
+      if (error instanceof TypeError) throw new Error("the server cannot be reached; is it still running?");
+      throw error;
+    }
+    return checked(answer);
+  };
+  /** @param {string} path @param {object} body @param {AbortSignal} [signal] */
+  const post = (path, body, signal) =>
+    ask(path, {
+      method: "POST",
+      headers: { "Content-Type": "application/json" },
+      body: JSON.stringify(body),
+      signal,
+    });
+  return {
+    live: true,
+    models: async (signal) => (await ask("models", { signal })).json(),
+    translate: async (body, signal) => (await post("translate", body, signal)).json(),
+    alternatives: async (body, signal) => (await post("alternatives", body, signal)).json(),
+    trace: async (body, signal) => (await post("trace", body, signal)).json(),
+    attention: async (body, signal) =>
+      new Uint8Array(await (await post("attention", body, signal)).arrayBuffer()),
+    faithfulness: async (body, signal) => (await post("faithfulness", body, signal)).json(),
+  };
+}
+
+/**
+ * @param {string} text base64
+ * @returns {Uint8Array}
+ */
+export function fromBase64(text) {
+  const characters = atob(text);
+  const bytes = new Uint8Array(characters.length);
+  for (let i = 0; i < characters.length; i++) bytes[i] = characters.charCodeAt(i);
+  return bytes;
+}
+
+/**
+ * @param {Uint8Array} bytes as zlib writes them
+ * @returns {Promise<Uint8Array>}
+ */
+async function inflated(bytes) {
+  const Stream = /** @type {any} */ (globalThis).DecompressionStream;
+  if (!Stream) throw new Error("this browser cannot open the data; use one of 2023 or later");
+  const stream = new Blob([bytes]).stream().pipeThrough(new Stream("deflate"));
+  return new Uint8Array(await new Response(stream).arrayBuffer());
+}
+
+/**
+ * Traces that came with the page.
+ * @param {{traces: {name: string, summary: Summary, maps: string[]}[]}} data
+ * @returns {Provider}
+ */
+export function embeddedProvider(data) {
+  const byName = new Map(data.traces.map((one) => [one.name, one]));
+  /** @param {object} body */
+  const find = (body) => {
+    const one = byName.get(/** @type {any} */ (body).trace);
+    if (!one) throw new Error("this page has no such trace");
+    return one;
+  };
+  const refuse = async () => {
+    throw new Error("this page came without a model; open it with heedful view RUN");
+  };
+  return {
+    live: false,
+    models: async () => ({ models: [], traces: [...byName.keys()] }),
+    translate: refuse,
+    alternatives: refuse,
+    faithfulness: refuse,
+    trace: async (body) => find(body).summary,
+    attention: async (body) => inflated(fromBase64(find(body).maps[/** @type {any} */ (body).map])),
+  };
+}

@@ -1,0 +1,190 @@
+// What is looked at: a sentence through a model, or a trace; loaded once, shared by the panels.
+
+import { byWords, headMatrix, meanMatrix, sliceRows } from "./matrices.js";
+
+/** @typedef {import("./types.js").Provider} Provider */
+/** @typedef {import("./types.js").Summary} Summary */
+/** @typedef {import("./types.js").MapFacts} MapFacts */
+/** @typedef {import("./types.js").Matrix} Matrix */
+
+/** @typedef {{model: string, source: string, target?: string, gradients?: boolean} | {trace: string}} Subject */
+
+/** A trace whose maps come when they are asked for. */
+export class LoadedTrace {
+  /**
+   * @param {Provider} provider
+   * @param {Subject} subject
+   * @param {Summary} summary
+   */
+  constructor(provider, subject, summary) {
+    this.provider = provider;
+    this.subject = subject;
+    this.summary = summary;
+    /** @type {Map<number, Promise<Uint8Array>>} */
+    this.bytes = new Map();
+  }
+
+  /**
+   * @param {number} map
+   * @returns {Promise<Uint8Array>}
+   */
+  bytesOf(map) {
+    let asked = this.bytes.get(map);
+    if (!asked) {
+      asked = this.provider.attention({ ...this.subject, map });
+      // What failed once may be asked for again.
+      asked.catch(() => this.bytes.delete(map));
+      this.bytes.set(map, asked);
+    }
+    return asked;
+  }
+
+  /**
+   * @param {number} map
+   * @param {number} head
+   * @returns {Promise<Matrix>}
+   */
+  async head(map, head) {
+    return headMatrix(await this.bytesOf(map), this.summary.maps[map], head);
+  }
+
+  /** @param {number} map */
+  rowLabels(map) {
+    const facts = this.summary.maps[map];
+    if (facts.written) return this.summary.decided_labels ?? this.summary.decided;
+    return this.summary.labels[facts.query_axis];
+  }
+
+  /** @param {number} map */
+  columnLabels(map) {
+    return this.summary.labels[this.summary.maps[map].key_axis];
+  }
+
+  /** The words of the text that was read and of the one that was written, from their tokens. */
+  get text() {
+    const { axes, decided } = this.summary;
+    return { source: joined(axes.source ?? Object.values(axes)[0] ?? []), target: joined(decided) };
+  }
+
+  /**
+   * Where the word alignment is read: the model's own place, or else the last map between two axes.
+   * @returns {{map: number, heads: number[] | null, shift: number} | null}
+   */
+  get alignment() {
+    if (this.summary.alignment) return this.summary.alignment;
+    const between = this.summary.maps
+      .map((facts, map) => ({ facts, map }))
+      .filter(({ facts }) => facts.query_axis !== facts.key_axis && facts.kind === "weights");
+    const last = between[between.length - 1];
+    return last ? { map: last.map, heads: null, shift: 0 } : null;
+  }
+
+  /**
+   * The alignment's weights; row i is the token `decided[i]`.
+   * @returns {Promise<{matrix: Matrix, rows: string[], columns: string[], map: MapFacts, shift: number}>}
+   */
+  async alignmentMatrix() {
+    const where = this.alignment;
+    if (!where) throw new Error("this model reads and writes one sequence: there is nothing to align; see Heads");
+    const map = this.summary.maps[where.map];
+    const heads = where.heads ?? Array.from({ length: map.heads }, (_, head) => head);
+    const bytes = await this.bytesOf(where.map);
+    const whole = meanMatrix(heads.map((head) => headMatrix(bytes, map, head)));
+    const rows = where.shift
+      ? this.summary.labels[map.query_axis].slice(where.shift)
+      : this.rowLabels(where.map);
+    const matrix = where.shift ? sliceRows(whole, where.shift, whole.rows) : whole;
+    return { matrix, rows, columns: this.columnLabels(where.map), map, shift: where.shift };
+  }
+
+  /** The same between words, with the words' texts. */
+  async wordAlignment() {
+    const { matrix, map } = await this.alignmentMatrix();
+    const keys = this.summary.axes[map.key_axis];
+    const columnWords = this.summary.words[map.key_axis] ?? keys.map((_, i) => i);
+    const fed = this.summary.words[map.query_axis] ?? [];
+    const { decided } = this.summary;
+    const queries = decided.length ? decided : this.summary.axes[map.query_axis];
+    // The words are those of the tokens fed in; each token was written one step before.
+    const before = decided.length ? 1 : 0;
+    const rowWords = Array.from({ length: matrix.rows }, (_, row) => fed[row + before] ?? -1);
+    return {
+      matrix: byWords(matrix, rowWords, columnWords),
+      rows: wordsOf(queries, rowWords),
+      columns: wordsOf(keys, columnWords),
+      rowWords,
+    };
+  }
+}
+
+/** @param {string[]} tokens */
+function joined(tokens) {
+  return tokens
+    .filter((token) => !/^<(s|\/s|pad|unk|bos|eos)>$/.test(token))
+    .join(tokens.some((token) => token.startsWith("▁")) ? "" : " ")
+    .replace(/▁/g, " ")
+    .trim();
+}
+
+/**
+ * @param {string[]} tokens
+ * @param {number[]} words
+ * @returns {string[]}
+ */
+function wordsOf(tokens, words) {
+  /** @type {string[]} */
+  const texts = [];
+  tokens.forEach((token, i) => {
+    if ((words[i] ?? -1) >= 0) texts[words[i]] = (texts[words[i]] ?? "") + token.replace(/▁/g, "");
+  });
+  return Array.from(texts, (text) => text ?? "");
+}
+
+/** What the panels look at now. */
+export class Session {
+  /** @param {Provider} provider */
+  constructor(provider) {
+    this.provider = provider;
+    /** @type {Subject | null} */
+    this.subject = null;
+    /** @type {(() => void)[]} */
+    this.listeners = [];
+    /** @type {Map<string, Promise<LoadedTrace>>} */
+    this.loaded = new Map();
+  }
+
+  /** @param {Subject | null} subject */
+  look(subject) {
+    if (JSON.stringify(subject) === JSON.stringify(this.subject)) return;
+    this.subject = subject;
+    for (const listener of this.listeners) listener();
+  }
+
+  /** @returns {Promise<LoadedTrace>} */
+  current() {
+    if (!this.subject) return Promise.reject(new Error("type a sentence first"));
+    return this.load(this.subject);
+  }
+
+  /**
+   * @param {Subject} subject
+   * @returns {Promise<LoadedTrace>}
+   */
+  load(subject) {
+    const key = JSON.stringify(subject);
+    let asked = this.loaded.get(key);
+    if (!asked) {
+      asked = this.provider
+        .trace(subject)
+        .then((summary) => new LoadedTrace(this.provider, subject, summary));
+      asked.catch(() => this.loaded.delete(key));
+      this.loaded.set(key, asked);
+      // A page that stays open must not keep every sentence that went through it.
+      for (const old of this.loaded.keys()) {
+        if (this.loaded.size <= 8) break;
+        this.loaded.delete(old);
+      }
+    }
+    return asked;
+  }
+}

@@ -1,0 +1,137 @@
+// The shapes of what the modules exchange; nothing here runs.
+
+/**
+ * One attention module's facts, as viewing/wire.py writes them.
+ * @typedef {object} MapFacts
+ * @property {string} name
+ * @property {string} kind "weights", "rollout" or "gradient"
+ * @property {string} query_axis
+ * @property {string} key_axis
+ * @property {number} heads
+ * @property {number} queries
+ * @property {number} keys
+ * @property {boolean} written whether rows are the tokens written, not those fed in
+ * @property {number[]} scale each head's largest weight
+ * @property {boolean} negative
+ * @property {string} thumbnails base64 of uint8 [heads, h, w]
+ * @property {[number, number]} thumbnail_size
+ * @property {number[]} entropy bits, mean over rows, a head
+ */
+
+/**
+ * @typedef {object} Summary
+ * @property {string} format
+ * @property {string} title
+ * @property {Record<string, string[]>} axes
+ * @property {Record<string, string[]>} labels
+ * @property {Record<string, number[]>} words
+ * @property {string[]} decided
+ * @property {string[]} [decided_labels]
+ * @property {number[]} log_probabilities
+ * @property {{map: number, heads: number[] | null, shift: number} | null} alignment
+ * @property {MapFacts[]} maps
+ */
+
+/**
+ * @typedef {object} ModelFacts
+ * @property {string} name
+ * @property {string | null} source
+ * @property {string | null} target
+ * @property {string} architecture
+ * @property {number} parameters
+ * @property {number} [max_tokens]
+ * @property {boolean} [aligns]
+ */
+
+/** @typedef {{models: ModelFacts[], traces: string[]}} Models */
+
+/**
+ * @typedef {object} Hypothesis
+ * @property {string} text
+ * @property {number} score
+ * @property {number} log_probability
+ */
+
+/**
+ * @typedef {object} Translated
+ * @property {string} source
+ * @property {string} text
+ * @property {number} score
+ * @property {number} log_probability
+ * @property {Hypothesis[]} alternatives
+ * @property {[number, number][]} [alignment] pairs of source word and target word
+ * @property {string[]} [source_words]
+ * @property {string[]} [target_words]
+ * @property {number[][]} [soft] target words × source words
+ * @property {number} [parts]
+ */
+
+/** @typedef {{word: string, text: string, log_probability: number, probability: number}} Choice */
+
+/**
+ * @typedef {object} Faithfulness
+ * @property {number} words
+ * @property {string[]} [dropped] the most attended words
+ * @property {number} attended by how much the log-probability falls without them, in nats
+ * @property {number} random the mean of the same over random words
+ * @property {number} draws
+ * @property {number} random_spread
+ */
+
+/**
+ * Where the page gets everything from: a server, or data that came with the page.
+ * @typedef {object} Provider
+ * @property {boolean} live whether there are models to ask
+ * @property {(signal?: AbortSignal) => Promise<Models>} models
+ * @property {(body: object, signal?: AbortSignal) => Promise<{translations: Translated[]}>} translate
+ * @property {(body: object, signal?: AbortSignal) => Promise<{alternatives: Choice[]}>} alternatives
+ * @property {(body: object, signal?: AbortSignal) => Promise<Summary>} trace
+ * @property {(body: object, signal?: AbortSignal) => Promise<Uint8Array>} attention
+ * @property {(body: object, signal?: AbortSignal) => Promise<Faithfulness>} faithfulness
+ */
+
+/**
+ * Weights, row by row.
+ * @typedef {object} Matrix
+ * @property {number} rows
+ * @property {number} columns
+ * @property {Float32Array} values
+ * @property {number} peak the largest weight by size, which gets the full colour
+ */
+
+/** @typedef {{name: string, matrix: Matrix, colour: string | null}} Layer */
+
+/** @typedef {{title: string, unit: string, values: number[], most: number}} Bars */
+
+/**
+ * All that is needed to draw a matrix, on screen or into a file.
+ * @typedef {object} Picture
+ * @property {string} title
+ * @property {Layer[]} layers
+ * @property {string[]} rows labels
+ * @property {string[]} columns labels
+ * @property {string} rowTitle
+ * @property {string} columnTitle
+ * @property {Bars[]} bars
+ */
+
+/**
+ * What every panel is given.
+ * @typedef {object} Page
+ * @property {HTMLElement} root
+ * @property {Provider} provider
+ * @property {import("./session.js").Session} session
+ * @property {(text: string) => void} announce says it to screen readers
+ * @property {(listener: () => void) => void} onTheme
+ * @property {(panel: string) => void} open
+ */
+
+/**
+ * @typedef {object} Panel
+ * @property {string} name
+ * @property {string} title
+ * @property {HTMLElement} body
+ * @property {() => void} show called when the panel comes to the front, or its subject changed
+ */
+
+export {};
