@@ -81,9 +81,33 @@ def main() -> None:
 
 def _register() -> None:
     """Attach every command; their files import the heavy rooms only when they run."""
-    from heedful.cli import align, data, demo, evaluate, info, plot, serve, train, translate, tune
+    from heedful.cli import (
+        align,
+        data,
+        demo,
+        evaluate,
+        info,
+        plot,
+        serve,
+        train,
+        translate,
+        tune,
+        view,
+    )
 
-    for command in (demo, train, tune, translate, serve, align, evaluate, plot, info, data):
+    for command in (
+        demo,
+        train,
+        tune,
+        translate,
+        serve,
+        view,
+        align,
+        evaluate,
+        plot,
+        info,
+        data,
+    ):
         command.register(app)
 
 

@@ -6,6 +6,7 @@ Shapes: H heads, Q queries, K keys.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -90,9 +91,8 @@ class Trace:
 
     def view(self) -> Any:
         """Show it in a notebook; the same as ``heedful.view(trace)``, which see."""
-        import heedful  # the front door, which knows the rooms above this one
-
-        return heedful.view(self)
+        # Through the front door, by name: this room knows of none above it.
+        return import_module("heedful.api").view(self)
 
     def __getitem__(self, name: str) -> AttentionMap:
         """The map of the module ``name``.

@@ -1,0 +1,158 @@
+"""``heedful view``: what a run attends to, in the browser or as one HTML file."""
+
+import threading
+import webbrowser
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlencode
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.cli.options import Checkpoint, Device, Threads, use_threads
+
+if TYPE_CHECKING:
+    from heedful.inference import Trace
+    from heedful.serving import Served
+
+_TRACE = ".safetensors"
+
+
+def view(
+    what: Annotated[
+        Path,
+        typer.Argument(metavar="RUN|TRACE", help="A run, or a saved trace (.safetensors)."),
+    ],
+    text: Annotated[
+        str | None,
+        typer.Argument(help="What to look at; in the browser it can be typed there."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", help="The translation to look at; default: the run's own."),
+    ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--with", help="A further run or trace, to compare; repeatable."),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write one HTML file that needs nothing else."),
+    ] = None,
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Write the trace itself (.safetensors).")
+    ] = None,
+    port: Annotated[int, typer.Option(help="Of the page; 0 is any free one.")] = 0,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")
+    ] = True,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+) -> None:
+    """Look at what a model attends to.
+
+    Without --output or --save a page opens in the browser, served to this machine alone; Ctrl-C
+    ends it.
+
+    Examples:
+
+        heedful view runs/en-de
+
+        heedful view runs/en-de "The small dog sees the red house." --output view.html
+
+        heedful view runs/en-de "The small dog." --with runs/bahdanau --output both.html
+
+        heedful view trace.safetensors
+    """
+    use_threads(threads)
+    places = [what, *(beside or [])]
+    outputs = [_named(path, ending) for path, ending in ((output, ".html"), (save, _TRACE)) if path]
+    models, traces = _opened(places, checkpoint, device)
+    if not outputs:
+        _serve(models, traces, text, target, port, browser)
+        return
+    made = _traced(models, traces, text, target)
+    if save is not None:
+        if len(made) > 1:
+            raise UserError("--save writes one trace; leave --with out")
+        made[0].save(save)
+    if output is not None:
+        from heedful.viewing.page import export_html
+
+        export_html(made, output)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(view)
+
+
+def _named(path: Path, ending: str) -> Path:
+    from heedful.inference.files import check_output
+
+    check_output(path)
+    if path.suffix != ending:
+        raise UserError(f"{path}: its name has to end in {ending}")
+    return path
+
+
+def _opened(
+    places: list[Path], checkpoint: str | None, device: str
+) -> tuple["list[Served]", dict[str, "Trace"]]:
+    """The runs, and the traces by names that are all different."""
+    from heedful.cli.serve import load_served
+    from heedful.inference import Trace
+    from heedful.serving.served import names_of
+
+    files = [place for place in places if place.suffix == _TRACE]
+    runs = [place for place in places if place.suffix != _TRACE]
+    traces = {
+        name.removesuffix(_TRACE): Trace.load(file)
+        for file, name in zip(files, names_of(files), strict=True)
+    }
+    return load_served(runs, [], several=True, checkpoint=checkpoint, device=device), traces
+
+
+def _traced(
+    models: "list[Served]", traces: dict[str, "Trace"], text: str | None, target: str | None
+) -> list["Trace"]:
+    """What the runs make of the text, and the traces that there are."""
+    if models and text is None:
+        raise UserError('a run needs a text to look at: heedful view RUN "TEXT" --output FILE')
+    if not models and (text is not None or target is not None):
+        raise UserError("a saved trace has its texts; leave TEXT and --target out")
+    made = [model.translator.trace(text or "", target, relevance=True) for model in models]
+    if len(made) > 1:  # to tell them apart
+        made = [
+            replace(trace, title=f"{model.name}: {trace.title}")
+            for model, trace in zip(models, made, strict=True)
+        ]
+    return [*made, *traces.values()]
+
+
+def _serve(
+    models: "list[Served]",
+    traces: dict[str, "Trace"],
+    text: str | None,
+    target: str | None,
+    port: int,
+    browser: bool,
+) -> None:
+    from heedful.serving import make_application, run_server
+    from heedful.serving.server import LOOPBACK, address_of, open_port
+
+    if target is not None:
+        raise UserError("--target is for --output and --save; on the page it is typed")
+    if text is not None and not models:
+        raise UserError("a saved trace has its texts; leave TEXT out")
+    with open_port(LOOPBACK[0], port) as listening:
+        if browser:
+            page = address_of(listening) + (f"#{urlencode({'text': text})}" if text else "")
+            threading.Timer(0.5, webbrowser.open, [page]).start()
+        run_server(
+            make_application(models, traces=traces, hosts=LOOPBACK),
+            listening=listening,
+            what=", ".join([*(model.name for model in models), *traces]),
+        )
