@@ -20,7 +20,7 @@ class Cut:
 
     text: str
     parts: tuple[Part, ...]
-    """None of them empty or of white space only; line breaks and empty lines stand before them."""
+    """None of them empty; line breaks and empty lines stand before them."""
     lengths: tuple[int, ...]
     """Each part's tokens."""
     after: str

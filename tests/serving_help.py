@@ -1,0 +1,129 @@
+"""Servers for tests: small models of random weights, a server in a thread, a run of few steps."""
+
+import contextlib
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import torch
+import uvicorn
+
+from heedful.data.tokeniser import Tokeniser, Tokenisers, TokeniserSettings
+from heedful.decoding import SearchOptions
+from heedful.inference import Translator
+from heedful.models.transformer import Transformer, TransformerSettings
+from heedful.serving import Limits, Served, make_application
+from heedful.serving.server import _Server, open_port
+
+torch.set_num_threads(1)
+WORDS = ["the", "a", "cat", "dog", "sat", "on", "mat", "red", "house", "with", "small", "tree"]
+VOCABULARY = 380
+
+
+def sentences(count: int, seed: int = 1, longest: int = 12) -> list[str]:
+    chance = random.Random(seed)
+    return [
+        " ".join(chance.choices(WORDS, k=chance.randint(1, longest))) + "." for _ in range(count)
+    ]
+
+
+def _tokenisers() -> Tokenisers:
+    options = TokeniserSettings(vocabulary=VOCABULARY)
+    one = Tokeniser.train(sentences(200), options, seed=1, where="the test")
+    return Tokenisers(one, one)
+
+
+TOKENISERS = _tokenisers()
+
+
+def translator(
+    kind: type[Translator] = Translator, seed: int = 1, max_length: int = 64, **given: Any
+) -> Translator:
+    """A small Transformer whose outputs are its own for every input."""
+    torch.manual_seed(seed)
+    shape = {"layers": 1, "dim": 32, "inner": 32, "heads": 2, "max_length": max_length}
+    model = Transformer(TransformerSettings.model_validate(shape), VOCABULARY, VOCABULARY)
+    with torch.no_grad():
+        model.target_embedding.weight.mul_(3)  # sharper, so that near ties are rare
+    given = {"options": SearchOptions(beam=2), "say": lambda text: None, **given}
+    return kind([model], TOKENISERS, **given)
+
+
+@contextlib.contextmanager
+def serving(*models: Served, limits: Limits | None = None, **given: Any) -> Iterator[httpx.Client]:
+    """A server on a free port, in a thread, and a client whose addresses begin at it."""
+    application = make_application(models, limits=limits, **given)
+    with running(application) as address, httpx.Client(base_url=address, timeout=30) as client:
+        yield client
+
+
+@contextlib.contextmanager
+def running(application: Any) -> Iterator[str]:
+    """The address of an application that is served from a thread."""
+    one = open_port("127.0.0.1", 0)
+    config = uvicorn.Config(
+        application, log_config=None, access_log=False, h11_max_incomplete_event_size=256 << 10
+    )
+    server = _Server(config, application)
+    thread = threading.Thread(target=server.run, args=([one],))
+    thread.start()
+    try:
+        while not server.started:
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{one.getsockname()[1]}"
+    finally:
+        server.config.timeout_graceful_shutdown = 1
+        server.should_exit = True
+        thread.join()
+        one.close()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def small_run(folder: Path, name: str = "run", **data: object) -> Path:
+    """A trained run, of few steps."""
+    from heedful.basics.files import write_text
+
+    for part, count in (("train", 200), ("validation", 4)):
+        pairs = [f"{text}\t{text[::-1]}\n" for text in sentences(count, seed=count)]
+        write_text(folder / f"{part}.tsv", "".join(pairs))
+    known = "\n".join(f'{key} = "{value}"' for key, value in data.items())
+    write_text(
+        folder / f"{name}.toml",
+        f"""
+seed = 3
+[data]
+train = "train.tsv"
+validation = "validation.tsv"
+{known}
+[tokeniser]
+vocabulary = 360
+[model]
+kind = "transformer"
+layers = 1
+dim = 32
+inner = 32
+heads = 2
+max_length = 40
+[training]
+max_steps = 20
+batch_tokens = 300
+warmup_steps = 4
+threads = 1
+""",
+    )
+    command = [sys.executable, "-m", "heedful", "train", f"{name}.toml", "--out", name]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return folder / name

@@ -1,0 +1,184 @@
+"""The engine: whole texts, order, fairness, failures, cancelled requests, a full queue."""
+
+import re
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from concurrent.futures import wait
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from heedful.basics.errors import UserError
+from heedful.data.tokeniser import Tokenisers
+from heedful.decoding import SearchOptions
+from heedful.inference import Translation, Translator
+from heedful.inference.texts import cut_text, join_translations
+from heedful.serving.engine import Engine, QueueFullError
+from serving_help import TOKENISERS, sentences, translator
+
+
+class Watched(Translator):
+    """Notes which texts went together; waits at a gate; fails at a word."""
+
+    def __init__(self, models: Any, tokenisers: Tokenisers, **given: Any) -> None:
+        super().__init__(models, tokenisers, **given)
+        self.slices: list[list[str]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def translate(self, texts: Iterable[str], *args: Any, **given: Any) -> list[Translation]:
+        texts = list(texts)
+        self.slices.append(texts)
+        self.gate.wait(10)
+        if any("poison" in text for text in texts):
+            raise RuntimeError("cannot")
+        return super().translate(texts, *args, **given)
+
+
+def watched(**given: Any) -> Watched:
+    found = translator(Watched, **given)
+    assert isinstance(found, Watched)
+    return found
+
+
+def texts_of(found: Sequence[Translation]) -> list[str]:
+    return [one.text for one in found]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.text(alphabet="ab .,\n\r\t\u2028é", max_size=80), st.integers(8, 16))
+def test_a_cut_text_is_the_text(text: str, limit: int) -> None:
+    cut = cut_text(text, TOKENISERS.source, limit)
+    assert "".join(before + own for before, own in cut.parts) + cut.after == text
+    assert all(length <= limit for length in cut.lengths)
+    assert all(part.text and not re.search("[\r\n]", part.text) for part in cut.parts)
+    same = [Translation(part.text, part.text) for part in cut.parts]
+    assert join_translations(cut, same, exponent=1.0).text == text
+
+
+def test_a_long_line_in_parts_is_what_the_translator_makes_of_it() -> None:
+    model = translator(max_length=24)
+    text = " ".join(sentences(12))
+    options = SearchOptions(beam=3, nbest=2)
+    [whole] = model.translate([text], options=options, alignments=True)
+    assert whole.parts > 1
+    cut = cut_text(text, model.tokenisers.source, model.max_length - 1)
+    found = model.translate([part.text for part in cut.parts], options=options, alignments=True)
+    joined = join_translations(cut, found, exponent=options.length_penalty)
+    assert joined.text == whole.text
+    assert joined.score == pytest.approx(whole.score, abs=1e-5)
+    assert joined.tokens == whole.tokens
+    assert [one.text for one in joined.alternatives] == [one.text for one in whole.alternatives]
+    assert joined.alignment is not None
+    assert whole.alignment is not None
+    torch.testing.assert_close(joined.alignment.soft, whole.alignment.soft)
+
+
+def test_lines_and_empty_ones_stay() -> None:
+    model = translator()
+    one, two = texts_of(model.translate(["the cat.", "a dog."]))
+    engine = Engine()
+    try:
+        texts = ["the cat.\r\n\n a dog.\n ", "", "\n", "the cat."]
+        found = engine.translate(model, texts).result(20)
+        assert texts_of(found)[1:] == ["", "\n", one]
+        [led] = texts_of(model.translate([" a dog."]))
+        assert found[0].text == f"{one}\r\n\n{led}\n "
+        assert two
+    finally:
+        engine.close()
+
+
+def test_no_answer_is_lost_or_crossed_among_many_threads() -> None:
+    model, other = translator(), translator(seed=2)
+    texts = sentences(60, seed=9)
+    right = {id(one): texts_of(one.translate(texts)) for one in (model, other)}
+    engine = Engine()
+    try:
+        futures = [
+            (one, i, engine.translate(one, [texts[i], texts[(i + 7) % 60]]))
+            for i in range(60)
+            for one in (model, other)
+        ]
+        for one, i, future in futures:
+            expected = [right[id(one)][i], right[id(one)][(i + 7) % 60]]
+            assert texts_of(future.result(60)) == expected
+    finally:
+        engine.close()
+
+
+def test_requests_go_together_and_a_huge_one_does_not_starve_a_small_one() -> None:
+    model = watched(batch_tokens=300)
+    engine = Engine()
+    try:
+        model.gate.clear()
+        huge = engine.translate(model, sentences(200))
+        time.sleep(0.05)
+        small = engine.translate(model, ["the small dog."])
+        model.gate.set()
+        small.result(20)
+        assert len(model.slices) <= 4
+        assert not huge.done()
+        assert any(len(texts) > 1 and "the small dog." in texts for texts in model.slices)
+        assert len(huge.result(60)) == 200
+    finally:
+        engine.close()
+
+
+def test_only_the_guilty_request_fails() -> None:
+    model = watched()
+    engine = Engine(gather=0.1)
+    try:
+        good = [engine.translate(model, [text]) for text in sentences(5)]
+        bad = engine.translate(model, ["the cat.", "poison"])
+        more = [engine.translate(model, [text]) for text in sentences(5)]
+        with pytest.raises(RuntimeError, match="cannot"):
+            bad.result(20)
+        expected = texts_of(translator().translate(sentences(5)))
+        assert [future.result(20)[0].text for future in good] == expected
+        assert [future.result(20)[0].text for future in more] == expected
+        with pytest.raises(UserError, match="Unicode"):
+            engine.translate(model, ["\ud800"]).result(20)
+        assert engine.waiting == 0
+    finally:
+        engine.close()
+
+
+def test_a_full_queue_refuses_and_a_cancelled_request_makes_room() -> None:
+    model = watched()
+    engine = Engine(queue=3, gather=0.0)
+    try:
+        model.gate.clear()
+        futures = [engine.translate(model, ["the cat."]) for _ in range(3)]
+        with pytest.raises(QueueFullError) as refused:
+            engine.translate(model, ["a dog."])
+        assert 1 <= refused.value.retry_after <= 60
+        assert futures[2].cancel()
+        last = engine.translate(model, ["a red dog."])
+        model.gate.set()
+        assert last.result(20)
+        wait(futures[:2], 20)
+        assert engine.waiting == 0
+        done = [text for texts in model.slices for text in texts]
+        assert done.count("the cat.") == 2
+    finally:
+        engine.close()
+
+
+def test_other_work_goes_through_the_same_thread() -> None:
+    engine = Engine()
+    try:
+        assert engine.run(threading.current_thread).result(5).name == "heedful-model"
+        failing = engine.run(lambda: 1 // 0)
+        with pytest.raises(ZeroDivisionError):
+            failing.result(5)
+        assert engine.run(lambda: 5).result(5) == 5
+    finally:
+        engine.close()
+    assert not engine.alive
+    with pytest.raises(QueueFullError):
+        engine.run(lambda: 5)
