@@ -87,6 +87,11 @@ def join_translations(
     )
 
 
+def one_line(text: str) -> str:
+    """A translation of a line as one line, whatever the model wrote."""
+    return _LINE_BREAK.sub(" ", text)
+
+
 def _lines(text: str) -> tuple[list[Part], str]:
     """The lines with something in them, and what stands after the last."""
     lines: list[Part] = []
@@ -108,7 +113,7 @@ def _lines(text: str) -> tuple[list[Part], str]:
 def _joined(cut: Cut, chosen: Sequence[Translation], exponent: float) -> Translation:
     total = sum(one.log_probability for one in chosen)
     length = sum(len(one.tokens) + 1 for one in chosen)  # END counts
-    texts = [_LINE_BREAK.sub(" ", one.text) for one in chosen]
+    texts = [one_line(one.text) for one in chosen]
     return Translation(
         source=cut.text,
         text="".join(part.before + text for part, text in zip(cut.parts, texts, strict=True))

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from heedful.basics.errors import UserError
 from heedful.evaluation.faithfulness import faithfulness
 from heedful.inference import Trace, Translation
-from heedful.inference.texts import Cut
+from heedful.inference.texts import Cut, one_line
 from heedful.serving.asking import Desk
 from heedful.serving.reading import check_fields
 from heedful.serving.saying import RefusedError, log_failure, said
@@ -204,20 +204,25 @@ def _stream(desk: Desk, asked: StreamRequest) -> Response:
     lines: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
 
     def on_part(text: int, part: int, cut: Cut, translation: Translation) -> None:
-        facts = {"part": part, "parts": len(cut.parts), "before": cut.parts[part].before}
-        loop.call_soon_threadsafe(lines.put_nowait, {**_shown(translation), **facts})
+        line: dict[str, Any] = {**_shown(translation), "text": one_line(translation.text)}
+        line |= {"part": part, "parts": len(cut.parts), "before": cut.parts[part].before}
+        if part == len(cut.parts) - 1:
+            line["after"] = cut.after
+        loop.call_soon_threadsafe(lines.put_nowait, line)
 
     alignments = asked.alignments and model.translator.aligns
     future = desk.translate(model, [asked.text], options, alignments=alignments, on_part=on_part)
     future.add_done_callback(lambda _: loop.call_soon_threadsafe(lines.put_nowait, None))
 
     async def written() -> AsyncIterator[bytes]:
+        after = asked.text  # all of it, if there is nothing to translate
         try:
             async with asyncio.timeout(desk.limits.timeout):
                 while (line := await lines.get()) is not None:
+                    after = line.pop("after", after)
                     yield _json(line) + b"\n"
             [whole] = future.result()
-            yield _json({"done": True, "after": _after(asked.text), "score": whole.score}) + b"\n"
+            yield _json({"done": True, "after": after, "score": whole.score}) + b"\n"
         except TimeoutError:
             yield _json({"error": desk.too_late().message}) + b"\n"
         except UserError as error:
@@ -229,11 +234,6 @@ def _stream(desk: Desk, asked: StreamRequest) -> Response:
             future.cancel()
 
     return StreamingResponse(written(), media_type="application/x-ndjson")
-
-
-def _after(text: str) -> str:
-    """The white space after the last part."""
-    return text[len(text.rstrip()) :] if text.strip() else text
 
 
 def _which(desk: Desk, asked: TraceRequest) -> WhichTrace:
