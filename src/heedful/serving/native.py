@@ -214,13 +214,14 @@ def _stream(desk: Desk, asked: StreamRequest) -> Response:
     future = desk.translate(model, [asked.text], options, alignments=alignments, on_part=on_part)
     future.add_done_callback(lambda _: loop.call_soon_threadsafe(lines.put_nowait, None))
 
+    until = loop.time() + desk.limits.timeout
+
     async def written() -> AsyncIterator[bytes]:
         after = asked.text  # all of it, if there is nothing to translate
         try:
-            async with asyncio.timeout(desk.limits.timeout):
-                while (line := await lines.get()) is not None:
-                    after = line.pop("after", after)
-                    yield _json(line) + b"\n"
+            while (line := await asyncio.wait_for(lines.get(), until - loop.time())) is not None:
+                after = line.pop("after", after)
+                yield _json(line) + b"\n"
             [whole] = future.result()
             yield _json({"done": True, "after": after, "score": whole.score}) + b"\n"
         except TimeoutError:

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse
 
 log = logging.getLogger("heedful.serving")
 _LONGEST = 60
+_MOST_PLACES = 8
 
 
 class RefusedError(Exception):
@@ -40,5 +41,5 @@ def said(value: Any) -> str:
 
 def log_failure(what: str, error: BaseException) -> None:
     """Log an error that is ours: its kind and places, not its message, which may hold a text."""
-    places = "".join(traceback.format_tb(error.__traceback__))
+    places = "".join(traceback.format_tb(error.__traceback__)[-_MOST_PLACES:])
     log.error("%s failed: %s\n%s", what, type(error).__name__, places.rstrip())
