@@ -142,7 +142,12 @@ class _Server(uvicorn.Server):
 
 
 def _log_to_standard_error() -> None:
-    for name, level in (("heedful.serving", logging.INFO), ("uvicorn.error", logging.ERROR)):
+    levels = {
+        "heedful.serving": logging.INFO,
+        "uvicorn.error": logging.ERROR,
+        "python_multipart": logging.ERROR,  # it warns of every broken form
+    }
+    for name, level in levels.items():
         logger = logging.getLogger(name)
         logger.setLevel(level)
         logger.propagate = False
