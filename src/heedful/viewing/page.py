@@ -103,8 +103,9 @@ def page_data(traces: Trace | Sequence[Trace]) -> dict[str, Any]:
 
 
 def style() -> str:
-    """The style sheet."""
-    return (FOLDER / "style.css").read_text(encoding="utf-8")
+    """The style sheets as one."""
+    sheets = ("style.css", "panels.css")
+    return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in sheets)
 
 
 def bundle(entry: str) -> str:

@@ -4,6 +4,7 @@ import { element, messageOf, segments } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { hardMatrix, rowEntropies } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
+import { titles } from "./overview.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -34,8 +35,7 @@ export async function alignmentPicture(trace, { hard, words }) {
     layers: [{ name: found.map.name, matrix, colour: null }],
     rows: taken.rows,
     columns: taken.columns,
-    rowTitle: trace.summary.decided.length ? "What was written" : found.map.query_axis,
-    columnTitle: found.map.key_axis === "source" ? "what was read" : found.map.key_axis,
+    ...titles(found.map),
     bars,
   };
 }
@@ -65,6 +65,14 @@ export function alignmentPanel(page) {
   const view = new MatrixView(page, { label: "Alignment. Arrow keys move from field to field." });
   const notice = element("p", { class: "heed-notice", role: "status" });
   const where = element("p", { class: "heed-where" });
+  const notes = element(
+    "div", { class: "heed-notes" }, where,
+    element("p", { class: "heed-hint" }, "Confidence: the probability of each written token; of a word, the geometric mean of its tokens’."),
+    element(
+      "p", { class: "heed-hint" },
+      "Entropy: over how many places its attention is spread. 0 bits is one place, 1 bit two, 2 bits four.",
+    ),
+  );
   /** @type {Picture | null} */
   let picture = null;
 
@@ -74,11 +82,11 @@ export function alignmentPanel(page) {
       picture = await alignmentPicture(trace, how);
       notice.textContent = "";
       where.textContent = `Read from ${picture.layers[0].name}, ${headsOf(trace)}.`;
-      view.body.hidden = false;
+      view.body.hidden = notes.hidden = false;
       view.show(picture);
     } catch (error) {
       picture = null;
-      view.body.hidden = true;
+      view.body.hidden = notes.hidden = true;
       where.textContent = "";
       notice.textContent = messageOf(error);
     }
@@ -99,13 +107,7 @@ export function alignmentPanel(page) {
       exportButtons(() => picture, () => `alignment-${how.hard ? "hard" : "soft"}`, page.announce),
     ),
     notice,
-    view.body,
-    where,
-    element(
-      "p", { class: "heed-hint" },
-      "Confidence is the probability of each written token (of a word: the geometric mean of its tokens’); entropy says over how many "
-        + "places its attention is spread: 0 bits is one place, 1 bit two places, 2 bits four.",
-    ),
+    element("div", { class: "heed-beside" }, view.body, notes),
   );
   return { name: "alignment", title: "Alignment", body, show };
 }

@@ -66,7 +66,7 @@ export async function mount(root, provider, start = {}) {
     const panel = panels.find(({ name }) => name === current);
     if (panel && panel.name !== "translate") panel.show();
   });
-  open(panels.some(({ name }) => name === start.panel) ? String(start.panel) : panels[0].name);
+  open(panels.some(({ name }) => name === start.panel) ? String(start.panel) : await firstPanel(page, panels));
 }
 
 /**
@@ -84,6 +84,22 @@ function panelsOf(page, models, start) {
     panel.body.setAttribute("aria-label", panel.title);
   }
   return panels;
+}
+
+/**
+ * The first panel that has something to show: one sequence has no alignment.
+ * @param {Page} page
+ * @param {Panel[]} panels
+ * @returns {Promise<string>}
+ */
+async function firstPanel(page, panels) {
+  const { subject } = page.session;
+  if (panels[0].name === "translate" || !subject) return panels[0].name;
+  try {
+    return (await page.session.current()).alignment ? panels[0].name : "heads";
+  } catch {
+    return panels[0].name;
+  }
 }
 
 /**
@@ -109,7 +125,7 @@ function header(page, models, tabs, changed) {
   const traces = choice("Trace", [
     ...(models.models.length ? [{ value: "", text: "What is typed" }] : []),
     ...models.traces.map((name) => ({ value: name, text: name })),
-  ], models.models.length ? "" : models.traces[0] ?? "", (name) => page.session.look(name ? { trace: name } : null));
+  ], models.models.length ? "" : models.traces[0] ?? "", (name) => page.session.look(name ? { trace: name } : page.session.typed));
   const several = models.traces.length > (models.models.length ? 0 : 1);
   const title = models.traces.length === 1 && !models.models.length ? models.traces[0] : "";
   return element(

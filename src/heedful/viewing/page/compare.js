@@ -3,8 +3,9 @@
 import { alignmentPicture } from "./alignment.js";
 import { choice, element, messageOf } from "./elements.js";
 import { exportButtons } from "./exporting.js";
+import { signed } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
-import { groupsOf, layerName } from "./overview.js";
+import { groupsOf, layerName, titles } from "./overview.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -67,7 +68,7 @@ class Side {
       this.text.textContent = trace.text.target || trace.text.source;
       const total = trace.summary.log_probabilities.reduce((sum, one) => sum + one, 0);
       this.figure.textContent = trace.summary.decided.length
-        ? `log-probability ${total.toFixed(2)}, ${trace.summary.decided.length} tokens` : trace.summary.title;
+        ? `log-probability ${signed(total, 2)}, ${trace.summary.decided.length} tokens` : trace.summary.title;
       this.notice.textContent = "";
       this.view.body.hidden = false;
       this.view.show(this.picture);
@@ -106,7 +107,7 @@ class Side {
       title: `${facts.name} head ${head + 1}`,
       layers: [{ name: `${facts.name} head ${head + 1}`, matrix: await trace.head(map, head), colour: null }],
       rows: trace.rowLabels(map), columns: trace.columnLabels(map),
-      rowTitle: facts.query_axis, columnTitle: facts.key_axis, bars: [],
+      ...titles(facts), bars: [],
     };
   }
 }

@@ -2,7 +2,7 @@
 
 import { download, element, svgElement } from "./elements.js";
 import { Drawing, layOut } from "./picture.js";
-import { PAPER, colourOf, mixed, painted } from "./painting.js";
+import { PAPER, colourOf, mixed, painted, peaksOf } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 
@@ -115,10 +115,11 @@ function svgFields(picture, drawing) {
   const { layout } = drawing;
   const colours = picture.layers.map((layer) => colourOf(layer.colour ?? PAPER.accent));
   const against = colourOf(PAPER.against);
+  const peaks = picture.layers.map(({ matrix }) => peaksOf(matrix, picture.byRow ?? false));
   picture.rows.forEach((_, row) =>
     picture.columns.forEach((_, column) => {
       const place = row * picture.columns.length + column;
-      const shares = picture.layers.map(({ matrix }) => (matrix.peak ? matrix.values[place] / matrix.peak : 0));
+      const shares = picture.layers.map(({ matrix }, i) => (peaks[i][row] ? matrix.values[place] / peaks[i][row] : 0));
       if (shares.every((share) => share === 0)) return;
       const below = shares.length === 1 && shares[0] < 0;
       const pixel = mixed(colourOf(PAPER.surface), below ? [against] : colours, shares.map(Math.abs), false);
@@ -138,7 +139,7 @@ function svgFields(picture, drawing) {
 /** @param {Picture} picture @param {import("./picture.js").Layout} layout */
 function svgImage(picture, layout) {
   return svgElement("image", {
-    href: painted(picture.layers, PAPER, { mirrored: layout.mirrored }).toDataURL("image/png"),
+    href: painted(picture.layers, PAPER, { mirrored: layout.mirrored, byRow: picture.byRow }).toDataURL("image/png"),
     x: layout.left, y: layout.top, width: layout.width, height: layout.height,
     preserveAspectRatio: "none", "image-rendering": "pixelated",
   });
@@ -154,9 +155,10 @@ function round(number) {
  * @param {() => Picture | null | Promise<Picture | null>} picture what is to be written, when a button is pressed
  * @param {() => string} name of the file, without its ending
  * @param {(text: string) => void} announce
+ * @param {() => string | null} [drawing] an SVG that is saved in place of the matrix, where there is one
  * @returns {HTMLElement}
  */
-export function exportButtons(picture, name, announce) {
+export function exportButtons(picture, name, announce, drawing = () => null) {
   /** @param {string} ending @param {(picture: Picture) => Blob | Promise<Blob>} make */
   const button = (ending, make) =>
     element("button", {
@@ -175,10 +177,31 @@ export function exportButtons(picture, name, announce) {
   return element(
     "div", { class: "heed-export", role: "group", "aria-label": "Save" },
     element("span", { class: "heed-label" }, "Save"),
-    button("png", pngOf),
-    button("svg", (drawn) => new Blob([svgOf(drawn)], { type: "image/svg+xml" })),
+    button("png", (drawn) => {
+      const svg = drawing();
+      return svg ? rasterised(svg) : pngOf(drawn);
+    }),
+    button("svg", (drawn) => new Blob([drawing() ?? svgOf(drawn)], { type: "image/svg+xml" })),
     button("csv", (drawn) => new Blob([csvOf(drawn)], { type: "text/csv;charset=utf-8" })),
   );
+}
+
+/**
+ * @param {string} svg
+ * @returns {Promise<Blob>}
+ */
+function rasterised(svg) {
+  return new Promise((done, failed) => {
+    const image = new Image();
+    image.onerror = () => failed(new Error("the drawing cannot be made into a PNG; save it as SVG"));
+    image.onload = () => {
+      const canvas = element("canvas", { width: image.width * 2, height: image.height * 2 });
+      const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+      context.drawImage(image, 0, 0, canvas.width, canvas.height);
+      canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("the picture is too large for a PNG"))), "image/png");
+    };
+    image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(svg)}`;
+  });
 }
 
 /** @param {string} text */

@@ -3,8 +3,9 @@
 import { choice, element, fillChoice, messageOf, segments, toggle } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { LinesView } from "./lines.js";
+import { linesSvg } from "./lines_file.js";
 import { MatrixView } from "./matrix_view.js";
-import { groupsOf, layerName, markChosen, overview } from "./overview.js";
+import { groupsOf, layerName, markChosen, overview, titles } from "./overview.js";
 import { HEAD_COLOURS } from "./painting.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -27,6 +28,7 @@ class Heads {
     /** @type {Head[]} */
     this.chosen = [];
     this.overlay = false;
+    this.byRow = false;
     this.mode = "matrix";
     /** @type {Picture | null} */
     this.picture = null;
@@ -69,11 +71,15 @@ class Heads {
 
   right() {
     this.setModes();
+    this.contrast = toggle("Each row in full contrast", false, (on) => {
+      this.byRow = on;
+      this.drawChosen();
+    });
     return element(
       "section", { class: "heed-chosen", "aria-label": "The chosen heads" },
       element(
-        "div", { class: "heed-tools" }, this.modes,
-        exportButtons(() => this.picture, () => this.picture?.title ?? "heads", this.page.announce),
+        "div", { class: "heed-tools" }, this.modes, this.contrast.field,
+        exportButtons(() => this.picture, () => this.picture?.title ?? "heads", this.page.announce, () => this.lineDrawing()),
       ),
       this.legend, this.matrix.body, this.lines.body,
     );
@@ -98,7 +104,15 @@ class Heads {
     this.lines.choose(row);
   }
 
+  /** What is saved while lines are shown. */
+  lineDrawing() {
+    return this.mode === "lines" && this.picture ? linesSvg(this.picture, this.lines.row) : null;
+  }
+
   async show() {
+    const { subject } = this.page.session;
+    // A further sentence is asked for with gradients, too, while they are wanted.
+    if (this.gradients.input.checked && subject && "model" in subject && !subject.gradients) return this.withGradients(true);
     try {
       const trace = await this.page.session.current();
       if (trace !== this.trace) this.take(trace);
@@ -201,9 +215,9 @@ class Heads {
         layers: matrices.map((matrix, place) => ({ name: this.nameOf(chosen[place]), matrix, colour: this.colour(place) })),
         rows: trace.rowLabels(map),
         columns: trace.columnLabels(map),
-        rowTitle: facts.written ? "What was written" : `The ${facts.query_axis}’s tokens`,
-        columnTitle: facts.key_axis === "source" ? "what was read" : `the ${facts.key_axis}’s tokens`,
+        ...titles(facts),
         bars: [],
+        byRow: this.byRow,
       };
       this.notice.textContent = "";
     } catch (error) {
@@ -212,6 +226,7 @@ class Heads {
     }
     this.drawLegend();
     this.matrix.body.hidden = this.mode !== "matrix";
+    if (this.contrast) this.contrast.field.hidden = this.mode !== "matrix";
     this.lines.body.hidden = this.mode !== "lines";
     if (this.mode === "matrix") this.matrix.show(this.picture);
     else this.lines.show(this.picture);

@@ -59,11 +59,10 @@ function told(found) {
   const names = found.dropped?.length ? ` (${found.dropped.join(", ")})` : "";
   const most = `Without ${one ? "the most attended source word" : `the ${found.words} most attended source words`}${names}`;
   const spread = found.draws > 1 ? ` ± ${found.random_spread.toFixed(1)}` : "";
-  const verdict = found.attended > found.random + found.random_spread
-    ? "Here it points at words that matter more than others."
-    : "Here it points at words that matter no more than others.";
+  const higher = found.higher === undefined ? ""
+    : ` ${found.higher} of these ${found.draws} random choices made it fall as much or more.`;
   return `${most} the translation’s log-probability ${change(found.attended)}; without ${one ? "a random one" : `${found.words} random ones`} `
-    + `it ${change(found.random)}${spread} (${found.draws} draws). ${verdict}`;
+    + `it ${change(found.random)}${spread} (${found.draws} draws).${higher}`;
 }
 
 /** @param {number} fall */

@@ -10,8 +10,8 @@ import { themeOf } from "./painting.js";
 const ROW = 30;
 const MIDDLE = 260;
 // More than this are not drawn: nobody reads a thousand words beside each other.
-const MOST_KEYS = 60;
-const MOST_QUERIES = 60;
+export const MOST_KEYS = 60;
+export const MOST_QUERIES = 60;
 
 export class LinesView {
   /** @param {Page} page */
@@ -60,11 +60,7 @@ export class LinesView {
 
   /** @param {Picture} picture */
   totals(picture) {
-    const totals = new Float32Array(picture.columns.length);
-    for (const { matrix } of picture.layers) {
-      rowOf(matrix, this.row).forEach((weight, column) => (totals[column] += Math.abs(weight) / picture.layers.length));
-    }
-    return totals;
+    return totalsOf(picture, this.row);
   }
 
   draw() {
@@ -140,7 +136,7 @@ export class LinesView {
  * How strongly a weight is drawn.
  * @param {number} weight
  */
-function share(weight) {
+export function share(weight) {
   return Math.pow(Math.min(Math.abs(weight), 1), 0.7);
 }
 
@@ -150,7 +146,21 @@ function share(weight) {
  * @param {number} all
  * @param {number} count
  */
-function around(at, all, count) {
+export function around(at, all, count) {
   const first = Math.max(0, Math.min(at - Math.floor(count / 2), all - count));
   return Array.from({ length: Math.min(count, all) }, (_, i) => first + i);
+}
+
+/**
+ * What a row looks at, by the mean size of the layers' weights.
+ * @param {Picture} picture
+ * @param {number} row
+ * @returns {Float32Array}
+ */
+export function totalsOf(picture, row) {
+  const totals = new Float32Array(picture.columns.length);
+  for (const { matrix } of picture.layers) {
+    rowOf(matrix, row).forEach((weight, column) => (totals[column] += Math.abs(weight) / picture.layers.length));
+  }
+  return totals;
 }

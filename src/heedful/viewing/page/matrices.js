@@ -188,10 +188,19 @@ export function runsRightToLeft(texts) {
 }
 
 /**
+ * A number with a true minus.
+ * @param {number} value
+ * @param {number} places
+ */
+export function signed(value, places) {
+  return value.toFixed(places).replace("-", "−");
+}
+
+/**
  * A weight as a short text: enough digits to see what a byte can tell.
  * @param {number} weight
  */
 export function written(weight) {
   if (weight === 0) return "0";
-  return Math.abs(weight) >= 0.01 ? weight.toFixed(3) : weight.toPrecision(2);
+  return (Math.abs(weight) >= 0.01 ? weight.toFixed(3) : weight.toPrecision(2)).replace(/^-/, "−");
 }

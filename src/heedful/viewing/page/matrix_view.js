@@ -71,7 +71,7 @@ export class MatrixView {
       this.cursor = null;
     }
     this.resize();
-    this.say(false);
+    this.say();
   }
 
   /** Fits the picture into the room there is now. */
@@ -276,17 +276,17 @@ export class MatrixView {
       this.stayInside();
     }
     this.draw();
-    this.say(true);
+    this.say();
   }
 
-  /** @param {boolean} pointed */
-  say(pointed) {
+  say() {
     const { picture, cursor } = this;
     if (!picture) return;
     if (!cursor) {
       const hint = this.zooming.hidden ? "" : " Wheel, + and − zoom; drag moves.";
-      this.readout.textContent = pointed && !hint ? " " : `${picture.rowTitle} down, ${picture.columnTitle} `
-        + `${runsRightToLeft(picture.columns) ? "from right to left" : "across"}. Point at a field, or use the arrow keys.${hint}`;
+      const order = runsRightToLeft(picture.columns) ? ", from right to left" : "";
+      this.readout.textContent = `Rows: ${picture.rowTitle}. Columns: ${picture.columnTitle}${order}. `
+        + `Point at a field, or use the arrow keys.${hint}`;
       return;
     }
     const place = cursor.row * picture.columns.length + cursor.column;

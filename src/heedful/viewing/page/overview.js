@@ -42,6 +42,18 @@ function titleOf(facts) {
 }
 
 /**
+ * What the rows and the columns of a map are.
+ * @param {MapFacts} facts
+ * @returns {{rowTitle: string, columnTitle: string}}
+ */
+export function titles(facts) {
+  const [row, column] = [facts.query_axis, facts.key_axis];
+  if (row === column) return { rowTitle: `whose attention (${row})`, columnTitle: "what it looks at" };
+  const read = column === "source" ? "what was read" : column;
+  return { rowTitle: facts.written ? "what was written" : row, columnTitle: read };
+}
+
+/**
  * A layer's name: its number among its group, or what tells it from the others.
  * @param {Group} group
  * @param {number} place

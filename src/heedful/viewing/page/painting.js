@@ -1,6 +1,6 @@
 // Weights to colours to pixels.
 
-import { pooled } from "./matrices.js";
+import { pooled, rowOf } from "./matrices.js";
 
 /** @typedef {import("./types.js").Layer} Layer */
 /** @typedef {[number, number, number]} Colour */
@@ -96,11 +96,12 @@ export function mixed(surface, colours, shares, dark) {
  * A canvas of one pixel a weight, or a field of weights where they are more than fit.
  * @param {Layer[]} layers
  * @param {Theme} theme
- * @param {{mirrored: boolean, down?: number, across?: number}} how
+ * @param {{mirrored: boolean, byRow?: boolean, down?: number, across?: number}} how
  * @returns {HTMLCanvasElement}
  */
-export function painted(layers, theme, { mirrored, down = 1, across = 1 }) {
+export function painted(layers, theme, { mirrored, byRow = false, down = 1, across = 1 }) {
   const matrices = layers.map((layer) => pooled(layer.matrix, down, across));
+  const peaks = matrices.map((matrix) => peaksOf(matrix, byRow));
   const [{ rows, columns }] = matrices;
   const canvas = document.createElement("canvas");
   canvas.width = Math.max(columns, 1);
@@ -118,16 +119,33 @@ export function painted(layers, theme, { mirrored, down = 1, across = 1 }) {
       const from = row * columns + column;
       const to = row * columns + (mirrored ? columns - 1 - column : column);
       if (single) {
-        const share = matrices[0].peak ? matrices[0].values[from] / matrices[0].peak : 0;
+        const share = peaks[0][row] ? matrices[0].values[from] / peaks[0][row] : 0;
         pixels[to] = single[Math.round(share * 255) + 255];
       } else {
-        matrices.forEach((one, i) => (shares[i] = one.peak ? one.values[from] / one.peak : 0));
+        matrices.forEach((one, i) => (shares[i] = peaks[i][row] ? one.values[from] / peaks[i][row] : 0));
         pixels[to] = packed(mixed(surface, colours, shares, theme.dark));
       }
     }
   }
   context.putImageData(image, 0, 0);
   return canvas;
+}
+
+/**
+ * What gets the full colour in each row: the matrix's largest weight, or the row's own.
+ * @param {import("./types.js").Matrix} matrix
+ * @param {boolean} byRow
+ * @returns {Float32Array}
+ */
+export function peaksOf(matrix, byRow) {
+  const peaks = new Float32Array(matrix.rows).fill(matrix.peak);
+  if (!byRow) return peaks;
+  for (let row = 0; row < matrix.rows; row++) {
+    let most = 0;
+    for (const weight of rowOf(matrix, row)) most = Math.max(most, Math.abs(weight));
+    peaks[row] = most;
+  }
+  return peaks;
 }
 
 /**

@@ -21,12 +21,12 @@ import { painted } from "./painting.js";
  * @property {number} font
  * @property {boolean} upright column labels stand on end, since cells are narrow
  * @property {number} barLeft
+ * @property {number} bar how long the longest bar is
  */
 
 /** @typedef {{zoom: number, x: number, y: number}} View x and y: the first column and row on show */
 
 const SLANT = Math.PI / 3.6;
-const BAR = 54;
 const GAP = 10;
 
 /**
@@ -42,7 +42,8 @@ export function layOut(context, picture, room) {
   const columns = Math.max(picture.columns.length, 1);
   const mirrored = runsRightToLeft(picture.columns);
   const rowGutter = Math.min(longest(context, picture.rows), Math.max(room.width * 0.3, 60)) + 10;
-  const bars = picture.bars.length ? picture.bars.length * (BAR + GAP) + 4 : 0;
+  const bar = room.width < 480 ? 24 : 54;
+  const bars = picture.bars.length ? picture.bars.length * (bar + GAP) + 4 : 0;
   const reach = longest(context, [...picture.columns, ...picture.bars.map((one) => one.title)]);
   const label = Math.min(reach, 150);
   const free = room.width - rowGutter - bars - 8;
@@ -72,6 +73,7 @@ export function layOut(context, picture, room) {
     font,
     upright: !slanted,
     barLeft: mirrored ? 4 : rowGutter + width + GAP + 4,
+    bar,
   };
 }
 
@@ -152,7 +154,8 @@ export class Drawing {
     const key = `${down} ${across}`;
     let image = this.painted.get(key);
     if (!image) {
-      image = painted(picture.layers, theme, { mirrored: layout.mirrored, down, across });
+      const how = { mirrored: layout.mirrored, byRow: picture.byRow, down, across };
+      image = painted(picture.layers, theme, how);
       this.painted.set(key, image);
     }
     const first = layout.mirrored ? picture.columns.length - view.x - cell.across : view.x;
@@ -222,7 +225,7 @@ export class Drawing {
       if (y < layout.top || y > layout.top + layout.height) continue;
       if (crowded(row, cursor?.row, step)) continue;
       this.setLabel(context, row === cursor?.row, theme);
-      context.fillText(fitted(context, picture.rows[row], room), x, y);
+      write(context, fitted(context, picture.rows[row], room), x, y);
     }
   }
 
@@ -254,7 +257,7 @@ export class Drawing {
     context.rotate(layout.upright ? -Math.PI / 2 : aside ? SLANT : -SLANT);
     context.textAlign = aside ? "right" : "left";
     context.textBaseline = "middle";
-    context.fillText(fitted(context, text, 150), 0, 0);
+    write(context, fitted(context, text, 150), 0, 0);
     context.restore();
   }
 
@@ -269,19 +272,20 @@ export class Drawing {
     const { layout, theme, picture } = this;
     const bars = picture.bars[place];
     const cell = this.cells(view);
-    const x = layout.barLeft + place * (BAR + GAP);
+    const { bar } = layout;
+    const x = layout.barLeft + place * (bar + GAP);
     this.setLabel(context, false, theme);
     context.fillStyle = theme.muted;
-    this.drawFlag(context, bars.title, layout.mirrored ? x + BAR - layout.font / 2 : x + layout.font / 2);
+    this.drawFlag(context, bars.title, layout.mirrored ? x + bar - layout.font / 2 : x + layout.font / 2);
     const thick = Math.min(Math.max(cell.height * 0.42, 1), 10);
     for (let row = Math.floor(view.y); row < Math.min(view.y + cell.down, bars.values.length); row++) {
       const y = this.rowTop(view, row) + cell.height / 2;
       if (y < layout.top || y > layout.top + layout.height) continue;
-      const long = bars.most ? Math.min(bars.values[row] / bars.most, 1) * BAR : 0;
+      const long = bars.most ? Math.min(bars.values[row] / bars.most, 1) * bar : 0;
       context.fillStyle = theme.line;
-      context.fillRect(x, y - thick / 2, BAR, thick);
+      context.fillRect(x, y - thick / 2, bar, thick);
       context.fillStyle = theme.muted;
-      context.fillRect(layout.mirrored ? x + BAR - long : x, y - thick / 2, long, thick);
+      context.fillRect(layout.mirrored ? x + bar - long : x, y - thick / 2, long, thick);
     }
   }
 }
@@ -301,6 +305,18 @@ function shown(from, count, step, all, also) {
   for (let at = first; at < Math.min(from + count, all); at += step) places.push(at);
   if (also !== undefined && also % step) places.push(also);
   return places;
+}
+
+/**
+ * Writes a label in its own direction, so that punctuation stands at its end.
+ * @param {CanvasRenderingContext2D} context
+ * @param {string} text
+ * @param {number} x
+ * @param {number} y
+ */
+function write(context, text, x, y) {
+  context.direction = runsRightToLeft([text]) ? "rtl" : "ltr";
+  context.fillText(text, x, y);
 }
 
 /** @param {number} at @param {number | undefined} strong @param {number} step */

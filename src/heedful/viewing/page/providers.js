@@ -3,6 +3,15 @@
 /** @typedef {import("./types.js").Provider} Provider */
 /** @typedef {import("./types.js").Summary} Summary */
 
+/** A refusal, with the server's own words and its status. */
+export class Refusal extends Error {
+  /** @param {string} message @param {number} status */
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
 /**
  * @param {Response} answer
  * @returns {Promise<Response>}
@@ -16,7 +25,7 @@ async function checked(answer) {
   } catch {
     // An answer without JSON has nothing more to say.
   }
-  throw new Error(message);
+  throw new Refusal(message, answer.status);
 }
 
 /**
@@ -25,6 +34,8 @@ async function checked(answer) {
  * @returns {Provider}
  */
 export function serverProvider(base) {
+  /** @type {Record<string, string>} */
+  const headers = { "Content-Type": "application/json" };
   /** @param {string} path @param {RequestInit} how */
   const ask = async (path, how) => {
     let answer;
@@ -40,13 +51,14 @@ export function serverProvider(base) {
   const post = (path, body, signal) =>
     ask(path, {
       method: "POST",
-      headers: { "Content-Type": "application/json" },
+      headers,
       body: JSON.stringify(body),
       signal,
     });
   return {
     live: true,
-    models: async (signal) => (await ask("models", { signal })).json(),
+    useKey: (key) => (headers.Authorization = `Bearer ${key}`),
+    models: async (signal) => (await ask("models", { headers, signal })).json(),
     translate: async (body, signal) => (await post("translate", body, signal)).json(),
     alternatives: async (body, signal) => (await post("alternatives", body, signal)).json(),
     trace: async (body, signal) => (await post("trace", body, signal)).json(),
@@ -96,6 +108,7 @@ export function embeddedProvider(data) {
   };
   return {
     live: false,
+    useKey: () => undefined,
     models: async () => ({ models: [], traces: [...byName.keys()] }),
     translate: refuse,
     alternatives: refuse,

@@ -19,6 +19,7 @@ export class LoadedTrace {
   constructor(provider, subject, summary) {
     this.provider = provider;
     this.subject = subject;
+    if (!subject || "model" in subject) this.typed = subject;
     this.summary = summary;
     /** @type {Map<number, Promise<Uint8Array>>} */
     this.bytes = new Map();
@@ -75,7 +76,8 @@ export class LoadedTrace {
     const between = this.summary.maps
       .map((facts, map) => ({ facts, map }))
       .filter(({ facts }) => facts.query_axis !== facts.key_axis && facts.kind === "weights");
-    const last = between[between.length - 1];
+    // What was written over what was read comes before all else that two axes may be.
+    const last = between.filter(({ facts }) => facts.written || facts.key_axis === "source").pop() ?? between.pop();
     return last ? { map: last.map, heads: null, shift: 0 } : null;
   }
 
@@ -97,7 +99,21 @@ export class LoadedTrace {
     return { matrix, rows, columns: this.columnLabels(where.map), map, shift: where.shift };
   }
 
-  /** The same between words, with the words' texts. */
+  /**
+   * What each step reads: the alignment's weights, or of one sequence those of its last layer.
+   * @returns {Promise<{matrix: Matrix, rows: string[], columns: string[], map: MapFacts}>}
+   */
+  async stepMatrix() {
+    if (this.alignment) return this.alignmentMatrix();
+    const weights = this.summary.maps.map((facts, map) => ({ facts, map })).filter(({ facts }) => facts.kind === "weights");
+    const last = weights.pop();
+    if (!last) throw new Error("this trace has no attention to show");
+    const heads = Array.from({ length: last.facts.heads }, (_, head) => this.head(last.map, head));
+    const matrix = meanMatrix(await Promise.all(heads));
+    return { matrix, rows: this.rowLabels(last.map), columns: this.columnLabels(last.map), map: last.facts };
+  }
+
+  /** The alignment between words, with the words' texts. */
   async wordAlignment() {
     const { matrix, map } = await this.alignmentMatrix();
     const keys = this.summary.axes[map.key_axis];
@@ -147,6 +163,8 @@ export class Session {
     this.provider = provider;
     /** @type {Subject | null} */
     this.subject = null;
+    /** @type {Subject | null} what was typed last, to come back to from a trace */
+    this.typed = null;
     /** @type {(() => void)[]} */
     this.listeners = [];
     /** @type {Map<string, Promise<LoadedTrace>>} */
@@ -157,6 +175,7 @@ export class Session {
   look(subject) {
     if (JSON.stringify(subject) === JSON.stringify(this.subject)) return;
     this.subject = subject;
+    if (!subject || "model" in subject) this.typed = subject;
     for (const listener of this.listeners) listener();
   }
 

@@ -3,6 +3,7 @@
 import { element, messageOf } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { largest, rowOf, rowEntropies, written } from "./matrices.js";
+import { titles } from "./overview.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -50,12 +51,12 @@ class Steps {
     try {
       const trace = await this.page.session.current();
       if (trace === this.trace) return;
-      const { matrix, rows, columns, map } = await trace.alignmentMatrix();
+      const { matrix, rows, columns, map } = await trace.stepMatrix();
       this.stop();
       this.trace = trace;
       this.picture = {
         title: `Steps: ${trace.summary.title}`, layers: [{ name: map.name, matrix, colour: null }], rows, columns,
-        rowTitle: "What was written", columnTitle: "what was read", bars: [],
+        ...titles(map), bars: [],
       };
       this.entropies = rowEntropies(matrix);
       this.slider.max = String(matrix.rows - 1);
@@ -108,7 +109,7 @@ class Steps {
     const confidence = surprise === undefined ? "" : `confidence ${Math.exp(surprise).toFixed(2)} · `;
     const left = weights.length - places.length;
     this.said.replaceChildren(
-      `Step ${step + 1} of ${picture.rows.length}: writes `, element("bdi", {}, element("strong", {}, picture.rows[step])),
+      `Step ${step + 1} of ${picture.rows.length}: ${trace.summary.decided.length ? "writes" : "at"} `, element("bdi", {}, element("strong", {}, picture.rows[step])),
       ` · ${confidence}entropy ${(this.entropies?.[step] ?? 0).toFixed(2)} bits`
         + (left > 0 ? ` · the ${places.length} heaviest of ${weights.length.toLocaleString("en")} places` : ""),
     );
@@ -138,5 +139,5 @@ function bar(label, weight, before) {
  */
 export function stepsPanel(page) {
   const steps = new Steps(page);
-  return { name: "steps", title: "Step by step", body: steps.body, show: () => steps.show() };
+  return { name: "steps", title: "Steps", body: steps.body, show: () => steps.show() };
 }

@@ -1,6 +1,8 @@
 // The translate panel: type, and the translation follows; its words, their partners, other words.
 
 import { choice, element, messageOf, roving, focusItem, wasAborted, whenQuiet } from "./elements.js";
+import { signed } from "./matrices.js";
+import { Refusal } from "./providers.js";
 import { LinkedTexts, wordsIn } from "./words.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -48,6 +50,15 @@ class Translate {
       source: this.source, target: this.target, opened: (word, button) => this.openMenu(word, button),
     });
     this.facts = element("p", { class: "heed-where" });
+    /** @type {HTMLInputElement} */
+    const key = element("input", {
+      type: "text", class: "heed-key", autocomplete: "off", onchange: () => {
+        page.provider.useKey(key.value.trim());
+        this.translate();
+      },
+    });
+    this.key = element("label", { class: "heed-field" }, element("span", {}, "API key of this server"), key);
+    this.key.hidden = true;
     this.body = this.build();
     this.setFacts();
   }
@@ -59,7 +70,7 @@ class Translate {
     );
     this.echo = element(
       "section", { class: "heed-echo", "aria-label": "Source" }, element("h2", {}, "Read as"), this.source,
-      element("p", { class: "heed-hint" }, "Point at a word, or move to it with Tab and the arrow keys, to see its partners; choose a word of the translation to see what else could stand there."),
+      element("p", { class: "heed-hint" }, "Point at a word, or move to it with Tab and the arrow keys, to see its partners. Choose a word of the translation to see what else could stand there."),
     );
     this.others = element("section", { class: "heed-others" }, element("h2", {}, "Best translations"), this.best);
     this.others.hidden = this.echo.hidden = true;
@@ -70,7 +81,7 @@ class Translate {
         "div", { class: "heed-two" },
         element("section", { class: "heed-input" }, element("h2", {}, "Text"), this.input), this.output,
       ),
-      this.notice, element("div", { class: "heed-two" }, this.echo, this.others),
+      this.notice, this.key, element("div", { class: "heed-two" }, this.echo, this.others),
     );
   }
 
@@ -108,11 +119,13 @@ class Translate {
       // Only the last question's answer counts.
       if (asking !== this.asking) return;
       this.notice.textContent = "";
+      this.key.hidden = true;
       this.show(translations[0]);
     } catch (error) {
       if (wasAborted(error) || asking !== this.asking) return;
       this.show(null);
       this.notice.textContent = `Not translated: ${messageOf(error)}.`.replace(/\.\.$/, ".");
+      if (error instanceof Refusal && error.status === 403) this.key.hidden = false;
     } finally {
       if (asking === this.asking) this.output?.removeAttribute("aria-busy");
     }
@@ -146,7 +159,7 @@ class Translate {
       /** @type {HTMLButtonElement} */
       const button = element("button", {
         type: "button", class: "heed-hypothesis", "aria-pressed": String(i === 0), onclick: () => this.take(one, button),
-      }, element("span", { dir: "auto" }, one.text), element("small", { title: "score (log-probability)" }, one.score.toFixed(2)));
+      }, element("span", { dir: "auto" }, one.text), element("small", { title: "score" }, signed(one.score, 2)));
       return element("li", {}, button);
     }));
   }
@@ -198,7 +211,7 @@ class Translate {
     try {
       const { alternatives } = await this.page.provider.alternatives({ model: this.model, text: result.source, prefix, count: 6 });
       if (this.menu !== menu) return;
-      menu.replaceChildren(...alternatives.map((one) => this.option(one, prefix)));
+      menu.replaceChildren(...alternatives.map((one) => this.option(one, prefix, word)));
       if (!alternatives.length) menu.textContent = "No other word.";
       place(menu, button, this.body);
       roving(menu, "button", () => 1);
@@ -208,16 +221,17 @@ class Translate {
     }
   }
 
-  /** @param {import("./types.js").Choice} one @param {string} prefix */
-  option(one, prefix) {
+  /** @param {import("./types.js").Choice} one @param {string} prefix @param {number} word its place */
+  option(one, prefix, word) {
     const share = `${(one.probability * 100).toFixed(one.probability < 0.1 ? 1 : 0)} %`;
     const bar = element("i", { class: "heed-share", "aria-hidden": "true" });
     bar.style.inlineSize = `${Math.min(one.probability, 1) * 100}%`;
     return element("button", {
       type: "button", role: "menuitem", tabindex: -1, title: one.text,
-      onclick: () => {
+      onclick: async () => {
         this.prefix = prefix + one.word;
-        this.translate();
+        await this.translate();
+        this.linked.buttons.target[word]?.focus();
       },
     }, bar, element("span", { dir: "auto" }, one.word), element("small", {}, share));
   }
@@ -237,7 +251,7 @@ class Translate {
 
 /** @param {Hypothesis} one */
 function scored(one) {
-  return `score ${one.score.toFixed(2)}, log-probability ${one.log_probability.toFixed(2)}`;
+  return `score ${signed(one.score, 2)}, log-probability ${signed(one.log_probability, 2)}`;
 }
 
 /**

@@ -76,12 +76,14 @@
  * @property {number} random the mean of the same over random words
  * @property {number} draws
  * @property {number} random_spread
+ * @property {number} [higher] how many of the draws made it fall by at least as much
  */
 
 /**
  * Where the page gets everything from: a server, or data that came with the page.
  * @typedef {object} Provider
  * @property {boolean} live whether there are models to ask
+ * @property {(key: string) => void} useKey for a server that wants one
  * @property {(signal?: AbortSignal) => Promise<Models>} models
  * @property {(body: object, signal?: AbortSignal) => Promise<{translations: Translated[]}>} translate
  * @property {(body: object, signal?: AbortSignal) => Promise<{alternatives: Choice[]}>} alternatives
@@ -113,6 +115,7 @@
  * @property {string} rowTitle
  * @property {string} columnTitle
  * @property {Bars[]} bars
+ * @property {boolean} [byRow] whether a row's largest weight gets the full colour, not the matrix's
  */
 
 /**

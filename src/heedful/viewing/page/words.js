@@ -106,7 +106,7 @@ export class LinkedTexts {
       button.classList.toggle("heed-partner", shown);
       button.classList.toggle("heed-strong", shown && this.linked(side, word, i));
       button.style.setProperty("--strength", shown ? strength.toFixed(3) : "0");
-      if (shown) button.dataset.strength = strength.toFixed(2);
+      if (strength >= 0.1) button.dataset.strength = strength.toFixed(2);
       else delete button.dataset.strength;
     });
     const pointed = this.buttons[side][word];

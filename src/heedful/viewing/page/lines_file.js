@@ -1,0 +1,72 @@
+// One word's lines as an SVG file.
+
+import { element, svgElement } from "./elements.js";
+import { MOST_KEYS, MOST_QUERIES, around, share, totalsOf } from "./lines.js";
+import { largest, rowOf } from "./matrices.js";
+import { PAPER } from "./painting.js";
+
+/** @typedef {import("./types.js").Picture} Picture */
+
+const ROW = 24;
+const MIDDLE = 260;
+const BOX = 11;
+
+/**
+ * @param {Picture} picture
+ * @param {number} row whose lines
+ * @returns {string}
+ */
+export function linesSvg(picture, row) {
+  const queries = around(row, picture.rows.length, MOST_QUERIES);
+  const columns = largest(totalsOf(picture, row), MOST_KEYS);
+  const left = widest(queries.map((at) => picture.rows[at])) + 22;
+  const boxes = picture.layers.length * (BOX + 2) + 8;
+  const width = left + MIDDLE + boxes + widest(columns.map((at) => picture.columns[at])) + 24;
+  const height = Math.max(queries.length, columns.length) * ROW + 16;
+  const image = svgElement("svg", {
+    xmlns: "http://www.w3.org/2000/svg", viewBox: `0 0 ${width} ${height}`, width, height,
+    "font-family": PAPER.font, "font-size": 14, fill: PAPER.ink,
+  }, svgElement("title", {}, `${picture.title}: ${picture.rows[row]}`));
+  image.append(svgElement("rect", { width: "100%", height: "100%", fill: PAPER.surface }));
+  queries.forEach((at, place) => {
+    const y = place * ROW + ROW / 2 + 8;
+    image.append(svgElement("text", {
+      x: left - 8, y, "text-anchor": "end", "dominant-baseline": "central",
+      "font-weight": at === row ? 600 : 400, fill: at === row ? PAPER.ink : PAPER.muted,
+    }, picture.rows[at]));
+  });
+  columns.forEach((at, place) => {
+    const y = place * ROW + ROW / 2 + 8;
+    image.append(svgElement("text", { x: left + MIDDLE + boxes + 4, y, "dominant-baseline": "central" }, picture.columns[at]));
+  });
+  const from = queries.indexOf(row) * ROW + ROW / 2 + 8;
+  picture.layers.forEach(({ matrix, colour, name }, layer) => {
+    const group = svgElement("g", { fill: colour ?? PAPER.accent, stroke: "none" }, svgElement("title", {}, name));
+    const weights = rowOf(matrix, row);
+    const shift = (layer - (picture.layers.length - 1) / 2) * 2;
+    columns.forEach((at, place) => {
+      const strength = share(weights[at]);
+      if (strength < 0.02) return;
+      const to = place * ROW + ROW / 2 + 8;
+      group.append(
+        svgElement("path", {
+          d: `M ${left} ${from + shift} C ${left + MIDDLE * 0.4} ${from + shift}, ${left + MIDDLE * 0.6} ${to + shift}, ${left + MIDDLE} ${to + shift}`,
+          fill: "none", stroke: colour ?? PAPER.accent, "stroke-width": 2, "stroke-opacity": strength.toFixed(3),
+          "data-weight": Number(weights[at].toPrecision(6)), "data-column": at,
+        }),
+        svgElement("rect", {
+          x: left + MIDDLE + 6 + layer * (BOX + 2), y: to - 8, width: BOX, height: 16, rx: 2, "fill-opacity": strength.toFixed(3),
+        }),
+      );
+    });
+    image.append(group);
+  });
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(image)}\n`;
+}
+
+/** @param {string[]} texts */
+function widest(texts) {
+  const context = /** @type {CanvasRenderingContext2D} */ (element("canvas").getContext("2d"));
+  context.font = `600 14px ${PAPER.font}`;
+  return Math.ceil(texts.reduce((most, text) => Math.max(most, context.measureText(text).width), 0));
+}
