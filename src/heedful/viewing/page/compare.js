@@ -5,7 +5,7 @@ import { choice, element, messageOf } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { signed } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
-import { groupsOf, layerName, titles } from "./overview.js";
+import { groupsOf, headName, titles } from "./overview.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -84,9 +84,9 @@ class Side {
   fillLooks(trace) {
     const options = trace.alignment ? [{ value: "alignment", text: "Alignment" }] : [];
     for (const group of groupsOf(trace.summary.maps)) {
-      group.maps.forEach((map, place) => {
+      group.maps.forEach((map) => {
         for (let head = 0; head < trace.summary.maps[map].heads; head++) {
-          const text = `${group.title} · ${layerName(group, place)} · head ${head + 1}`;
+          const text = `${group.title} · ${headName(trace, group, { map, head })}`;
           options.push({ value: `${map} ${head}`, text });
         }
       });

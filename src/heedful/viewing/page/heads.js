@@ -5,7 +5,7 @@ import { exportButtons } from "./exporting.js";
 import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_file.js";
 import { MatrixView } from "./matrix_view.js";
-import { groupsOf, layerName, markChosen, overview, titles } from "./overview.js";
+import { groupsOf, headName, markChosen, overview, titles } from "./overview.js";
 import { HEAD_COLOURS } from "./painting.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -196,10 +196,8 @@ class Heads {
   }
 
   /** @param {Head} head */
-  nameOf({ map, head }) {
-    const place = this.group?.maps.indexOf(map) ?? 0;
-    const layer = this.group ? layerName(this.group, place) : "";
-    return `${layer} · head ${head + 1}`;
+  nameOf(head) {
+    return this.trace && this.group ? headName(this.trace, this.group, head) : "";
   }
 
   async drawChosen() {

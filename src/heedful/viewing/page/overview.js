@@ -63,6 +63,18 @@ export function layerName(group, place) {
 }
 
 /**
+ * What a head is called; rollout has layers in their place (see inference/relevance.py).
+ * @param {LoadedTrace} trace
+ * @param {Group} group
+ * @param {Head} head
+ */
+export function headName(trace, group, { map, head }) {
+  const facts = trace.summary.maps[map];
+  if (facts.kind !== "rollout") return `${layerName(group, group.maps.indexOf(map))} · head ${head + 1}`;
+  return facts.query_axis === facts.key_axis && head ? `Layers 1 to ${head + 1}` : `Layer ${head + 1}`;
+}
+
+/**
  * @param {Page} page
  * @param {LoadedTrace} trace
  * @param {Group} group
@@ -83,7 +95,7 @@ export function overview(page, trace, group, chosen) {
       element("span", { class: "heed-layer-name", title: facts.name }, group.maps.length > 1 ? String(place + 1) : ""),
     );
     pictures.forEach((picture, head) => {
-      const label = `${layerName(group, place)}, head ${head + 1}, entropy ${facts.entropy[head].toFixed(1)} bits`;
+      const label = `${headName(trace, group, { map, head })}, entropy ${facts.entropy[head].toFixed(1)} bits`;
       picture.setAttribute("aria-hidden", "true");
       row.append(element("button", {
         type: "button", class: "heed-thumbnail", "aria-label": label, title: `${label}\n${facts.name}`,

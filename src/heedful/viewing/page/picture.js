@@ -57,6 +57,9 @@ export function layOut(context, picture, room) {
   if (square * Math.max(rows, columns) > 24 || square >= 8) {
     if (Math.min(rows, columns) * square > 160 || square >= 8) cellWidth = cellHeight = square;
   }
+  // A little higher than wide, where that makes every row's label fit.
+  const readable = font * 1.2;
+  if (cellHeight >= readable * 0.5 && cellHeight < readable && readable * rows <= room.height - top) cellHeight = readable;
   const width = cellWidth * columns;
   const height = cellHeight * rows;
   const totalWidth = rowGutter + width + Math.max(bars, overhang) + 4;

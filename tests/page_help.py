@@ -1,0 +1,145 @@
+"""A browser for the page's tests, and traces for it to show."""
+
+import io
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from heedful.inference.trace import Trace
+
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
+HOW = "no browser: apt-get install chromium, and pip install playwright, to run these tests"
+
+SOURCE = ["▁The", "▁small", "▁dog", "▁sleeps", ".", "</s>"]
+WRITTEN = ["▁Der", "▁klein", "e", "▁Hund", "▁schläft", ".", "</s>"]
+HEBREW = ["▁הכלב", "▁הקטן", "▁ישן", ".", "</s>"]
+
+
+def needs_browser() -> pytest.MarkDecorator:
+    """Skips where there is no browser, with a line that says how to get one."""
+    try:
+        import playwright  # noqa: F401  (only whether it is there)
+    except ImportError:
+        return pytest.mark.skip(reason=HOW)
+    return pytest.mark.skipif(CHROMIUM is None, reason=HOW)
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    root = hasattr(os, "geteuid") and os.geteuid() == 0
+    with sync_playwright() as play:
+        one = play.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"] if root else [])
+        yield one
+        one.close()
+
+
+class Watched:
+    """A page, all that it asked for, and all that went wrong in it."""
+
+    def __init__(self, one: Any, **context: Any) -> None:
+        self.context = one.new_context(accept_downloads=True, **context)
+        self.page = self.context.new_page()
+        self.page.set_default_timeout(15_000)
+        self.requests: list[str] = []
+        self.errors: list[str] = []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._console)
+
+    def _console(self, message: Any) -> None:
+        if message.type in ("error", "warning"):
+            self.errors.append(message.text)
+
+    def outside(self, address: str) -> list[str]:
+        """Requests to anything but the page's own address."""
+        own = (address, "data:", "blob:")
+        return [url for url in self.requests if not url.startswith(own)]
+
+    def saved(self, ending: str, inside: str = "main > :not([hidden])") -> bytes:
+        """The file that a Save button writes."""
+        with self.page.expect_download() as waiting:
+            self.page.click(f"{inside} button[aria-label='Save as {ending.upper()}']")
+        assert waiting.value.suggested_filename.endswith(f".{ending}")
+        return Path(waiting.value.path()).read_bytes()
+
+    def tab(self, name: str) -> None:
+        self.page.click(f"[role=tab][data-panel={name}]")
+
+
+@contextmanager
+def opened(one: Any, address: str, **context: Any) -> Iterator[Watched]:
+    """A page at an address; nothing may go wrong in it, and it asks nobody else."""
+    watched = Watched(one, **context)
+    watched.page.goto(address)
+    yield watched
+    errors, outside = watched.errors, watched.outside(address.split("#")[0])
+    watched.context.close()
+    assert errors == []
+    assert outside == []
+
+
+def weights(heads: int, queries: int, keys: int, seed: int = 1, power: float = 5) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    raw = torch.rand(heads, queries, keys, generator=generator).pow(power) + 1e-4
+    return raw / raw.sum(-1, keepdim=True)
+
+
+def pair_trace(
+    source: list[str] = SOURCE, written: list[str] = WRITTEN, title: str = "a pair", seed: int = 1
+) -> Trace:
+    """A translator's trace: encoder, decoder and cross attention, and what was decided."""
+    from dataclasses import replace
+
+    fed = ["<s>", *written[:-1]]
+    maps = {}
+    for layer in range(2):
+        own = weights(3, len(source), len(source), seed + layer)
+        maps[f"encoder.{layer}"] = ("source", "source", own)
+    for layer in range(2):
+        past = weights(3, len(fed), len(fed), seed + 7 + layer).tril() + 1e-9
+        maps[f"decoder.{layer}"] = ("target", "target", past / past.sum(-1, keepdim=True))
+        cross = weights(3, len(fed), len(source), seed + 20 + layer)
+        maps[f"cross.{layer}"] = ("target", "source", cross)
+    trace = Trace.of({"source": source, "target": fed}, maps, title=title)
+    return replace(
+        trace,
+        decided=written,
+        log_probabilities=[-0.1 * (i + 1) for i in range(len(written))],
+        words={"source": _words(source), "target": _words(fed)},
+    )
+
+
+def one_axis_trace(length: int, heads: int = 1, layers: int = 1, title: str = "one axis") -> Trace:
+    """What an encoder alone, or a decoder alone, has."""
+    tokens = [f"token{i}" for i in range(length)]
+    maps = {
+        f"transformer.h.{layer}.attn": ("tokens", "tokens", weights(heads, length, length, layer))
+        for layer in range(layers)
+    }
+    return Trace.of({"tokens": tokens}, maps, title=title)
+
+
+def _words(tokens: list[str]) -> list[int]:
+    found, word = [], -1
+    for token in tokens:
+        word += token.startswith("▁")
+        found.append(-1 if token in ("<s>", "</s>") else word)
+    return found
+
+
+def pixels(png: bytes) -> Any:
+    """A PNG's colours ``[height, width, 3]``."""
+    import numpy as np
+    from matplotlib.image import imread
+
+    return (np.asarray(imread(io.BytesIO(png), format="png"))[..., :3] * 255).round().astype(int)
