@@ -51,7 +51,7 @@ def make_trace(
     """
     tokenisers = translator.tokenisers
     source_tokens = tokenisers.source.encode(source_text)
-    _check(source_tokens, "source", translator.max_length)
+    _check(source_text, source_tokens, "source", translator.max_length)
     model = translator.models[0]
     with translator.ready():
         if target_text is None:
@@ -59,7 +59,7 @@ def make_trace(
             target_tokens = list(found[0][0].tokens)
         else:
             target_tokens = tokenisers.target.encode(target_text)
-            _check(target_tokens, "target", translator.max_length)
+            _check(target_text, target_tokens, "target", translator.max_length)
         source = source_of([source_tokens], translator.device)
         target_in = target_in_of([target_tokens], translator.device)  # [1, T]
         axes_of = model.attention_axes()
@@ -94,8 +94,8 @@ def make_trace(
     return replace(trace, maps=[*trace.maps, *rollout(trace), *gradients])
 
 
-def _check(tokens: Sequence[int], side: str, limit: int) -> None:
-    if not tokens:
+def _check(text: str, tokens: Sequence[int], side: str, limit: int) -> None:
+    if not text.strip():
         raise UserError(f"the {side} is empty; give a text to look at")
     if len(tokens) >= limit:
         raise UserError(
