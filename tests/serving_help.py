@@ -3,8 +3,6 @@
 import contextlib
 import random
 import socket
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,6 +13,7 @@ import httpx
 import torch
 import uvicorn
 
+import heedful
 from heedful.data.tokeniser import Tokeniser, Tokenisers, TokeniserSettings
 from heedful.decoding import SearchOptions
 from heedful.inference import Translator
@@ -106,6 +105,7 @@ seed = 3
 [data]
 train = "train.tsv"
 validation = "validation.tsv"
+max_tokens = 30
 {known}
 [tokeniser]
 vocabulary = 360
@@ -123,7 +123,5 @@ warmup_steps = 4
 threads = 1
 """,
     )
-    command = [sys.executable, "-m", "heedful", "train", f"{name}.toml", "--out", name]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    assert heedful.train(folder / f"{name}.toml", folder / name, data=folder)
     return folder / name

@@ -1,5 +1,6 @@
 """The application: both contracts, the page, health and figures, behind the gate."""
 
+import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 
@@ -56,7 +57,7 @@ def make_application(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        engine.close()
+        await asyncio.to_thread(engine.close)
 
     app = FastAPI(
         title="heedful",

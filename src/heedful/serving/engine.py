@@ -102,7 +102,7 @@ class Engine:
         self._take(work)
         return work.future
 
-    def close(self, seconds: float = 5.0) -> None:
+    def close(self, seconds: float = 2.0) -> None:
         """Drop what waits and end the thread; what it has in hand may take ``seconds``."""
         with self._more:
             self._closed = True

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import ClientDisconnect
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.serving.limits import Limits
@@ -22,6 +23,8 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
 }
+
+_STOPPING = RefusedError(503, "the server is stopping", retry_after=5)
 
 
 class State:
@@ -66,48 +69,64 @@ class Gate:
             await self.app(scope, receive, send)
             return
         began = time.monotonic()
-        status = 500
-        begun = False
-
-        async def noting(message: Message) -> None:
-            nonlocal status, begun
-            if message["type"] == "http.response.start":
-                begun = True
-                status = message["status"]
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
+        noted = _Noted(send)
         self.state.active += 1
         try:
-            try:
-                self._admit(scope)
-                await self.app(scope, _Limited(receive, self.limits), noting)
-            except RefusedError as refused:
-                if not begun:
-                    await refused.answer()(scope, receive, noting)
-            except ClientDisconnect:
-                status = CLIENT_LEFT
-            except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
-                log_failure(f"{scope['method']} {said(scope['path'])}", error)
-                if not begun:
-                    await error_answer(500, "an error of the server")(scope, receive, noting)
+            refused = await self._refused(scope, receive, noted)
+            if refused is not None and not noted.begun:
+                await refused(scope, receive, noted)
         finally:
             self.state.active -= 1
             seconds = time.monotonic() - began
-            self.metrics.answered(_route(scope), status, seconds)
+            self.metrics.answered(_route(scope), noted.status, seconds)
             if self.log_requests:
                 path = said(scope["path"])
-                log.info("%s %s %d %.0f ms", scope["method"], path, status, 1000 * seconds)
+                log.info("%s %s %d %.0f ms", scope["method"], path, noted.status, 1000 * seconds)
+
+    async def _refused(self, scope: Scope, receive: Receive, noted: "_Noted") -> Response | None:
+        """Have a request served; what is to be answered in place of it if that cannot be."""
+        try:
+            self._admit(scope)
+            await self.app(scope, _Limited(receive, self.limits), noted)
+        except RefusedError as refused:
+            return refused.answer()
+        except asyncio.CancelledError:
+            if not self.state.stopping:
+                raise
+            # The time to finish is over, or a second signal came.
+            return _STOPPING.answer()
+        except ClientDisconnect:
+            noted.status = CLIENT_LEFT
+        except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
+            log_failure(f"{scope['method']} {said(scope['path'])}", error)
+            return error_answer(500, "an error of the server")
+        return None
 
     def _admit(self, scope: Scope) -> None:
         if self.state.stopping:
-            raise RefusedError(503, "the server is stopping", retry_after=5)
+            raise _STOPPING
         if self.hosts:
             name = _hostname(Headers(scope=scope).get("host", ""))
             if name not in self.hosts:
                 raise RefusedError(400, f"{said(name)} is no name of this server; see --allow-host")
+
+
+class _Noted:
+    """Sends an answer with the headers that all have, and remembers its status."""
+
+    def __init__(self, send: Send) -> None:
+        self.send = send
+        self.begun = False
+        self.status = 500
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.begun = True
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in _HEADERS.items():
+                headers.setdefault(name, value)
+        await self.send(message)
 
 
 class _Limited:

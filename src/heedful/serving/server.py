@@ -3,7 +3,6 @@
 import asyncio
 import errno
 import logging
-import signal
 import socket
 import sys
 import threading
@@ -120,8 +119,8 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The first signal begins the end; a second one does not wait."""
         if self._loop is None or self._state.stopping:
+            self.config.timeout_graceful_shutdown = 0
             self.should_exit = True
-            self.force_exit = self.force_exit or sig == signal.SIGINT
             return
         self._state.stopping = True
         self._loop.call_soon_threadsafe(self._begin_to_end)

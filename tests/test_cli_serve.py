@@ -1,0 +1,174 @@
+"""``heedful serve`` as a process: the same bytes as ``translate``, signals, clear refusals."""
+
+import contextlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+import typer
+from typer.testing import CliRunner
+
+from heedful.basics.errors import UserError
+from heedful.cli import serve, translate
+from serving_help import sentences, small_run
+
+TEXTS = [*sentences(6, seed=4), "é ☃ \t tab", "the cat. A DOG?  Two  spaces "]
+torch.set_num_threads(1)
+app = typer.Typer()
+app.callback()(lambda: None)
+serve.register(app)
+translate.register(app)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("serve")
+    small_run(folder, source="en", target="de")
+    shutil.copytree(folder / "run", folder / "copy")
+    nameless = shutil.copytree(folder / "run", folder / "nameless")
+    recipe = (nameless / "recipe.toml").read_text()
+    (nameless / "recipe.toml").write_text(re.sub(r'(?m)^(source|target) = ".*"\n', "", recipe))
+    return folder
+
+
+@contextlib.contextmanager
+def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A server's process and its address, which it says once it listens."""
+    command = [
+        sys.executable,
+        "-m",
+        "heedful",
+        "serve",
+        *arguments,
+        "--port",
+        "0",
+        "--threads",
+        "1",
+    ]
+    process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "serving" in line, line + process.stderr.read()
+        yield process, line.split(" at ")[1].split()[0]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    """The one line with which the command ends."""
+    with contextlib.chdir(folder):
+        result = CliRunner().invoke(app, ["serve", *arguments])
+    assert isinstance(result.exception, UserError), result.output
+    [line] = str(result.exception).splitlines()
+    return line
+
+
+def test_the_same_bytes_as_translate_and_a_graceful_stop(folder: Path) -> None:
+    given = "".join(f"{text}\n" for text in TEXTS)
+    run = str(folder / "run")
+    lines = CliRunner().invoke(app, ["translate", run], input=given.encode()).stdout_bytes
+    with served(folder, "run") as (process, address):
+        alone = [_translated(address, text) for text in TEXTS]
+        assert "".join(f"{text}\n" for text in alone).encode() == lines
+        assert _translated(address, given).encode() == lines
+        long = " ".join(sentences(400))[:12_000]
+        with ThreadPoolExecutor(1) as pool:
+            held = pool.submit(_translated, address, long)
+            with httpx.Client(base_url=address) as client:
+                _until_busy(client)
+                process.send_signal(signal.SIGTERM)
+                time.sleep(0.1)
+                late = client.post("/translate", data={"q": "a", "source": "en", "target": "de"})
+                if not held.done():
+                    assert late.status_code == 503
+            assert len(held.result()) > 0
+        assert process.wait(10) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_a_second_signal_does_not_wait(folder: Path) -> None:
+    with served(folder, "run") as (process, address):
+        with ThreadPoolExecutor(1) as pool, httpx.Client(base_url=address) as client:
+            held = pool.submit(_translated, address, " ".join(sentences(6_000))[:99_000])
+            _until_busy(client)
+            process.send_signal(signal.SIGINT)
+            time.sleep(0.2)
+            process.send_signal(signal.SIGINT)
+            process.wait(8)
+            with contextlib.suppress(httpx.HTTPError, AssertionError):
+                held.result()
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+
+
+def test_two_pairs_given_languages_and_keys(folder: Path, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    made = CliRunner().invoke(app, ["serve", "--new-key", str(keys)])
+    key = made.stdout.strip()
+    assert str(keys) in made.stderr
+    options = ("--languages", "nameless=fr:it", "--keys", str(keys))
+    with served(folder, "run", "nameless", *options) as (_, address):
+        known = httpx.get(f"{address}languages").json()
+        assert {one["code"]: one["targets"] for one in known} == {
+            "en": ["de"],
+            "de": [],
+            "fr": ["it"],
+            "it": [],
+        }
+        bearer = {"Authorization": f"Bearer {key}"}
+        models = httpx.get(f"{address}api/models", headers=bearer).json()["models"]
+        assert [model["name"] for model in models] == ["run", "nameless"]
+        given = {"q": "a", "source": "fr", "target": "it"}
+        assert httpx.post(f"{address}translate", data=given).status_code == 403
+        given["api_key"] = key
+        assert httpx.post(f"{address}translate", data=given).status_code == 200
+
+
+def test_what_cannot_be_served_is_one_line(folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        # Before anything is loaded.
+        assert refused(folder, "absent", "--port", port).startswith(f"port {port} is taken")
+    assert "no such folder" in refused(folder, "absent", "--port", "0")
+    assert "no run.json" in refused(folder, ".", "--port", "0")
+    assert "does not know its languages" in refused(folder, "nameless", "--port", "0")
+    said = refused(folder, "run", "copy", "--port", "0")
+    assert "run and copy both translate en to de" in said
+    assert "both translate" in refused(folder, "run", "run", "--port", "0")
+    for wrong in ("run=en", "other=en:de", "=en:de", "run=:de"):
+        assert "--languages" in refused(folder, "run", "--languages", wrong, "--port", "0")
+    assert "--new-key" in refused(folder, "run", "--keys", "run/run.json")
+    assert "cannot read" in refused(folder, "run", "--keys", "absent")
+    assert "origin" in refused(folder, "run", "--cors", "example.org")
+    assert "no such address" in refused(folder, "run", "--host", "no.such.host.invalid")
+    assert "threads" in refused(folder, "run", "--threads", "0")
+
+
+def _translated(address: str, text: str) -> str:
+    given = {"q": text, "source": "en", "target": "de"}
+    answer = httpx.post(f"{address}translate", json=given, timeout=60)
+    assert answer.status_code == 200, answer.text
+    return str(answer.json()["translatedText"])
+
+
+def _until_busy(client: httpx.Client) -> None:
+    for _ in range(500):
+        if "heedful_waiting_requests 1.0" in client.get("/metrics").text:
+            return
+        time.sleep(0.01)
+    raise AssertionError("the server has nothing in hand")
