@@ -5,6 +5,7 @@ import { comparePanel } from "./compare.js";
 import { choice, element, messageOf, roving } from "./elements.js";
 import { headsPanel } from "./heads.js";
 import { honesty } from "./honesty.js";
+import { Refusal } from "./providers.js";
 import { Session } from "./session.js";
 import { stepsPanel } from "./steps.js";
 import { translatePanel } from "./translate.js";
@@ -27,7 +28,11 @@ export async function mount(root, provider, start = {}) {
   try {
     models = await provider.models();
   } catch (error) {
-    root.replaceChildren(element("p", { class: "heed-notice", role: "alert" }, messageOf(error)));
+    const wants = error instanceof Refusal && error.status === 403;
+    root.replaceChildren(
+      element("p", { class: "heed-notice", role: "alert" }, messageOf(error)),
+      wants ? keyField(provider, () => mount(root, provider, start)) : "",
+    );
     return;
   }
   const live = element("div", { class: "heed-unseen", "aria-live": "polite" });
@@ -84,6 +89,21 @@ function panelsOf(page, models, start) {
     panel.body.setAttribute("aria-label", panel.title);
   }
   return panels;
+}
+
+/**
+ * @param {Provider} provider
+ * @param {() => void} given
+ */
+function keyField(provider, given) {
+  /** @type {HTMLInputElement} */
+  const input = element("input", {
+    type: "text", class: "heed-key", autocomplete: "off", spellcheck: "false", onchange: () => {
+      provider.useKey(input.value.trim());
+      given();
+    },
+  });
+  return element("label", { class: "heed-field" }, element("span", {}, "API key of this server"), input);
 }
 
 /**

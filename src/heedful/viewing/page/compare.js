@@ -6,6 +6,7 @@ import { exportButtons } from "./exporting.js";
 import { signed } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, titles } from "./overview.js";
+import { BEST } from "./translate.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -27,6 +28,7 @@ class Side {
     this.page = page;
     this.name = name;
     this.look = "alignment";
+    this.asked = 0;
     /** @type {Picture | null} */
     this.picture = null;
     this.whose = choice(name, options, first, changed);
@@ -46,26 +48,33 @@ class Side {
     );
   }
 
-  /** @returns {Subject} */
-  get subject() {
+  /**
+   * What this side looks at: a trace, or the sentence through its model as the Translate panel has it.
+   * @returns {Promise<Subject>}
+   */
+  async subject() {
     const value = this.whose.input.value;
     if (value.startsWith("trace:")) return { trace: value.slice(6) };
-    const now = this.page.session.subject;
+    const now = this.page.session.typed;
     if (!now || !("source" in now)) throw new Error("type a sentence in the Translate panel first");
-    const own = now.model === value.slice(6) && now.target !== undefined ? { target: now.target } : {};
-    return { model: value.slice(6), source: now.source, ...own };
+    const model = value.slice(6);
+    if (now.model === model && now.target !== undefined) return { model, source: now.source, target: now.target };
+    const { translations } = await this.page.provider.translate({ model, text: now.source, nbest: BEST, alignments: false });
+    return { model, source: now.source, target: translations[0].text };
   }
 
   async show() {
+    const mine = ++this.asked;
     try {
-      const { subject } = this;
+      const subject = await this.subject();
       const trace = await this.page.session.load(subject);
+      if (mine !== this.asked) return;
       this.fillLooks(trace);
       const picture = await this.pictureOf(trace);
       // Meanwhile another one may have been chosen.
-      if (JSON.stringify(subject) !== JSON.stringify(this.subject)) return;
+      if (mine !== this.asked) return;
       this.picture = picture;
-      this.text.textContent = trace.text.target || trace.text.source;
+      this.text.textContent = ("target" in subject && subject.target) || trace.text.target || trace.text.source;
       const total = trace.summary.log_probabilities.reduce((sum, one) => sum + one, 0);
       this.figure.textContent = trace.summary.decided.length
         ? `log-probability ${signed(total, 2)}, ${trace.summary.decided.length} tokens` : trace.summary.title;
@@ -73,6 +82,7 @@ class Side {
       this.view.body.hidden = false;
       this.view.show(this.picture);
     } catch (error) {
+      if (mine !== this.asked) return;
       this.picture = null;
       this.view.body.hidden = true;
       this.text.textContent = this.figure.textContent = "";
@@ -133,8 +143,8 @@ export function comparePanel(page, models) {
     "div", { class: "heed-panel" }, sentence, element("div", { class: "heed-sides" }, ...sides.map((side) => side.body)),
   );
   function show() {
-    const { subject } = page.session;
-    sentence.textContent = subject && "source" in subject ? subject.source : "";
+    const { typed } = page.session;
+    sentence.textContent = typed && "source" in typed ? typed.source : "";
     for (const side of sides) side.show();
   }
   return { name: "compare", title: "Compare", body, show };

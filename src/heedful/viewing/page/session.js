@@ -135,9 +135,20 @@ export class LoadedTrace {
 
 /** @param {string[]} tokens */
 function joined(tokens) {
-  return tokens
-    .filter((token) => !/^<(s|\/s|pad|unk|bos|eos)>$/.test(token))
-    .join(tokens.some((token) => token.startsWith("▁")) ? "" : " ")
+  const kept = tokens.filter((token) => !/^<(s|\/s|pad|unk|bos|eos)>$/.test(token));
+  return textOf(kept, tokens.some((token) => token.startsWith("▁")) ? "" : " ");
+}
+
+/**
+ * The text of pieces; a byte that stands for itself is written <0x41>.
+ * @param {string[]} pieces
+ * @param {string} between
+ */
+function textOf(pieces, between) {
+  return pieces
+    .join(between)
+    .replace(/(<0x[0-9A-F]{2}>)+/g, (run) =>
+      new TextDecoder().decode(Uint8Array.from(run.match(/[0-9A-F]{2}(?=>)/g) ?? [], (byte) => parseInt(byte, 16))))
     .replace(/▁/g, " ")
     .trim();
 }
@@ -148,12 +159,13 @@ function joined(tokens) {
  * @returns {string[]}
  */
 function wordsOf(tokens, words) {
-  /** @type {string[]} */
-  const texts = [];
+  /** @type {string[][]} */
+  const pieces = [];
   tokens.forEach((token, i) => {
-    if ((words[i] ?? -1) >= 0) texts[words[i]] = (texts[words[i]] ?? "") + token.replace(/▁/g, "");
+    const word = words[i] ?? -1;
+    if (word >= 0) (pieces[word] ??= []).push(token);
   });
-  return Array.from(texts, (text) => text ?? "");
+  return Array.from(pieces, (own) => textOf(own ?? [], ""));
 }
 
 /** What the panels look at now. */

@@ -2,7 +2,6 @@
 
 import { choice, element, messageOf, roving, focusItem, wasAborted, whenQuiet } from "./elements.js";
 import { signed } from "./matrices.js";
-import { Refusal } from "./providers.js";
 import { LinkedTexts, wordsIn } from "./words.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -12,7 +11,7 @@ import { LinkedTexts, wordsIn } from "./words.js";
 /** @typedef {import("./types.js").Translated} Translated */
 
 const PAUSE = 350;
-const BEST = 5;
+export const BEST = 5;
 
 class Translate {
   /** @param {Page} page @param {Models} models */
@@ -50,15 +49,6 @@ class Translate {
       source: this.source, target: this.target, opened: (word, button) => this.openMenu(word, button),
     });
     this.facts = element("p", { class: "heed-where" });
-    /** @type {HTMLInputElement} */
-    const key = element("input", {
-      type: "text", class: "heed-key", autocomplete: "off", onchange: () => {
-        page.provider.useKey(key.value.trim());
-        this.translate();
-      },
-    });
-    this.key = element("label", { class: "heed-field" }, element("span", {}, "API key of this server"), key);
-    this.key.hidden = true;
     this.body = this.build();
     this.setFacts();
   }
@@ -81,7 +71,7 @@ class Translate {
         "div", { class: "heed-two" },
         element("section", { class: "heed-input" }, element("h2", {}, "Text"), this.input), this.output,
       ),
-      this.notice, this.key, element("div", { class: "heed-two" }, this.echo, this.others),
+      this.notice, element("div", { class: "heed-two" }, this.echo, this.others),
     );
   }
 
@@ -119,13 +109,11 @@ class Translate {
       // Only the last question's answer counts.
       if (asking !== this.asking) return;
       this.notice.textContent = "";
-      this.key.hidden = true;
       this.show(translations[0]);
     } catch (error) {
       if (wasAborted(error) || asking !== this.asking) return;
       this.show(null);
       this.notice.textContent = `Not translated: ${messageOf(error)}.`.replace(/\.\.$/, ".");
-      if (error instanceof Refusal && error.status === 403) this.key.hidden = false;
     } finally {
       if (asking === this.asking) this.output?.removeAttribute("aria-busy");
     }

@@ -1,0 +1,107 @@
+"""The page's modules: their types, their bundle, and the notebook's widget."""
+
+import builtins
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import heedful
+from heedful.basics.errors import UserError
+from heedful.viewing import page
+from heedful.viewing.notebook import widget
+from heedful.viewing.page import FOLDER, bundle, style
+from page_help import browser, needs_browser, opened, pair_trace
+
+
+@pytest.mark.skipif(shutil.which("tsc") is None, reason="no tsc: apt-get install node-typescript")
+def test_types_of_the_modules() -> None:
+    done = subprocess.run(
+        ["tsc", "-p", str(FOLDER)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout
+
+
+def test_modules_ask_nobody_and_write_no_markup() -> None:
+    for path in sorted(FOLDER.iterdir()):
+        text = path.read_text(encoding="utf-8")
+        assert "innerHTML" not in text, path.name
+        assert "insertAdjacentHTML" not in text, path.name
+        addresses = text.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
+        assert "http://" not in addresses, path.name
+        assert "https://" not in addresses, path.name
+        if path.suffix == ".js":
+            assert len(text.splitlines()) <= 400, path.name
+
+
+def test_bundle_refuses_forms_that_it_does_not_know(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(page, "FOLDER", tmp_path)
+    (tmp_path / "good.js").write_text("export const one = 1;\n")
+    (tmp_path / "star.js").write_text('import * as all from "./good.js";\n')
+    (tmp_path / "tag.js").write_text('const tag = "</script>";\n')
+    assert "const one = 1;" in bundle("good")
+    for name in ("star", "tag"):
+        with pytest.raises(ValueError, match=name):
+            bundle(name)
+
+
+def test_widget_holds_the_data() -> None:
+    pytest.importorskip("anywidget")
+    made = widget([pair_trace(), pair_trace(title="another")])
+    data = json.loads(made.data)
+    assert [each["name"] for each in data["traces"]] == ["a pair", "another"]
+    assert made.trait_metadata("data", "sync")
+    shown = heedful.view(pair_trace())
+    assert type(shown).__name__ == type(made).__name__
+
+
+def test_widget_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] == "anywidget"]:
+        monkeypatch.delitem(sys.modules, name)
+    real = builtins.__import__
+
+    def without(name: str, *rest: Any, **more: Any) -> Any:
+        if name.split(".")[0] in ("anywidget", "ipywidgets"):
+            raise ImportError(name)
+        return real(name, *rest, **more)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    with pytest.raises(UserError, match=r"heedful\[notebook\]"):
+        widget(pair_trace())
+
+
+@pytest.fixture
+def chromium() -> Iterator[Any]:
+    with browser() as one:
+        yield one
+
+
+@needs_browser()
+def test_widget_in_a_browser(chromium: Any, tmp_path: Path) -> None:
+    """With a stand-in for the notebook's side only: a model that has the traits."""
+    pytest.importorskip("anywidget")
+    made = widget(pair_trace())
+    (tmp_path / "data.json").write_text(made.data, encoding="utf-8")
+    text = f"""<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,">
+<style>{style()}</style><div id="cell"></div>
+<script type="application/json" id="data">{made.data.replace("<", chr(92) + "u003c")}</script>
+<script type="module">
+const text = document.getElementById("data").textContent;
+{str(made._esm).replace("export default", "const widget =")}
+const model = {{ get: (name) => ({{ data: text }})[name] }};
+widget.render({{ model, el: document.getElementById("cell") }});
+</script>"""
+    place = tmp_path / "notebook.html"
+    place.write_text(text, encoding="utf-8")
+    with opened(chromium, place.as_uri()) as it:
+        it.page.wait_for_selector("#cell .heedful canvas.heed-matrix")
+        it.tab("heads")
+        it.page.wait_for_selector(".heed-legend li")
+        assert it.saved("csv").startswith(b'"",The,small')
