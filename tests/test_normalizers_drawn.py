@@ -137,3 +137,38 @@ def test_a_scorer_learns_by_either_which_key_pays() -> None:
             loss.backward()
             optimiser.step()
         assert torch.softmax(scores, -1)[2] > 0.9
+
+
+def test_a_share_of_the_rows_reads_the_expectation_with_an_exact_gradient() -> None:
+    torch.manual_seed(3)
+    normalize = SampledHard(expected=0.25).train()
+    scores = SCORES.expand(20_000, 5).clone().requires_grad_()
+    weights = normalize(scores, ALLOWED)
+    soft = weights.max(-1).values < 1
+    share = soft.double().mean()
+    assert abs(float(share) - 0.25) < 5 * (0.25 * 0.75 / 20_000) ** 0.5
+    torch.testing.assert_close(weights[soft], TRUE.expand(int(soft.sum()), 5))
+    drawn_rows = weights[~soft].detach()
+    spread = (TRUE * (1 - TRUE) / len(drawn_rows)).sqrt()
+    assert ((drawn_rows.mean(0) - TRUE).abs() <= 5 * spread).all()
+    surprise = normalize.log_probability(scores, ALLOWED, weights)
+    assert surprise is not None
+    assert surprise[soft].eq(0).all()
+    assert surprise[~soft].lt(0).all()
+    # No gradient passes a draw; the expectation's is the softmax's, and its surrogate has none.
+    values = torch.tensor([3.0, 1.0, -2.0, 5.0, 0.5], dtype=torch.float64)
+    found = torch.autograd.grad((weights @ values).sum(), scores, retain_graph=True)[0]
+    assert found[~soft].eq(0).all()
+    exact = TRUE * (values - TRUE @ values)
+    torch.testing.assert_close(found[soft], exact.expand_as(found[soft]))
+    surrogate = torch.autograd.grad(surprise.sum(), scores)[0]
+    assert surrogate[soft].eq(0).all()
+    assert surrogate[~soft].abs().sum() > 0
+    normalize.eval()
+    assert normalize(scores, ALLOWED).equal(Hard()(scores, ALLOWED))
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0, 2.0])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(ValueError, match="expected must be in"):
+        SampledHard(expected=share)

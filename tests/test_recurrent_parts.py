@@ -300,6 +300,7 @@ def test_the_number_of_parameters_is_the_formulas() -> None:
         ({"input_feeding": True}, r"model: 'input_feeding' = True: input feeding is a part"),
         ({"window": 5}, r"model: 'window' = 5: a window is a part of 'luong-local-p' alone"),
         ({"temperature": 0.5}, r"model: 'temperature' = 0.5: a temperature is a part of"),
+        ({"expected": 0.5}, r"model: 'expected' = 0.5: a share of expectations is a part of"),
         ({"attention": "luong-local-p", "window": 0}, r"model: 'window' = 0"),
         ({"embedding": 8, "tied": "output"}, r"model: 'tied' = 'output': .* not 8 and 256"),
         ({"cell": "gruu"}, r"model: 'cell' = 'gruu'"),

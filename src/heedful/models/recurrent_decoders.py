@@ -185,8 +185,8 @@ def _normalizer(settings: RecurrentSettings) -> normalizers.Normalizer:
         return normalizers.LocalPredictive(settings.hidden, settings.hidden, settings.window)
     if settings.temperature is not None:
         return normalizers.GumbelStraightThrough(settings.temperature)
-    if settings.attention == "hard-reinforce":
-        return normalizers.SampledHard()
+    if settings.expected is not None:
+        return normalizers.SampledHard(settings.expected)
     return normalizers.Softmax()
 
 

@@ -39,6 +39,9 @@ class RecurrentSettings(Settings):
     """Luong's local-p only: D, words read on either side of the predicted place; 10 unless said."""
     temperature: float | None = Field(None, gt=0)
     """Hard by Gumbel only: of the softmax that gives the gradient; 1 unless said."""
+    expected: float | None = Field(None, ge=0, lt=1)
+    """Hard by REINFORCE only: share of training's steps that read the expectation in place of a
+    draw; 0.5 unless said."""
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
     tied: Literal["all", "output", "none"] = "none"
     """Which matrices are one: source embedding, target embedding and output ("all"), the last two
@@ -78,6 +81,11 @@ class RecurrentSettings(Settings):
     @classmethod
     def _has_temperature(cls, temperature: float | None, info: ValidationInfo) -> float | None:
         return _part_of("hard-gumbel", "a temperature", temperature, 1.0, info)
+
+    @field_validator("expected")
+    @classmethod
+    def _has_expectation(cls, expected: float | None, info: ValidationInfo) -> float | None:
+        return _part_of("hard-reinforce", "a share of expectations", expected, 0.5, info)
 
     @field_validator("tied")
     @classmethod

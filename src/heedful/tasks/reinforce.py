@@ -34,13 +34,13 @@ def rewarded_modules(model: nn.Module) -> tuple[str, ...]:
 class ReinforceSettings(Settings):
     """How strongly, and by what, drawn attention learns."""
 
-    weight: float = Field(1.0, gt=0)
+    weight: float = Field(0.1, gt=0)
     """Of the reward."""
-    discount: float = Field(0.5, ge=0, le=1)
+    discount: float = Field(0.0, ge=0, le=1)
     """γ: how much a draw is credited with later tokens; with 0, its own token's is all."""
     decay: float = Field(0.9, ge=0, lt=1)
     """Of the moving average of rewards."""
-    entropy: float = Field(0.01, ge=0)
+    entropy: float = Field(0.0, ge=0)
     """Weight of the bonus for draws that are not settled."""
 
 

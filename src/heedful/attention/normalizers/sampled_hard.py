@@ -10,6 +10,7 @@ from torch import Tensor
 from heedful.attention.normalizers.base import Normalizer, Queries
 from heedful.attention.normalizers.hard import chosen_key, hard, one_hot
 from heedful.attention.normalizers.preparing import check_scores, filled, widened
+from heedful.attention.normalizers.softmax import masked_softmax
 
 
 def sampled_hard(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -48,7 +49,8 @@ def log_probability_of(weights: Tensor, scores: Tensor, allowed: Tensor | None =
     """``log p`` of the drawn keys under the softmax of the scores: ``[.., Q]``, at least float32.
 
     Args:
-        weights: one-hot ``[.., Q, K]``, as :func:`sampled_hard` made them.
+        weights: one-hot ``[.., Q, K]``, as :func:`sampled_hard` made them. A row that several keys
+            share was not drawn: 0, with no gradient.
         scores: ``[.., Q, K]``.
         allowed: as they were drawn with. A row that allows no key drew none: 0, with no gradient.
 
@@ -62,7 +64,7 @@ def log_probability_of(weights: Tensor, scores: Tensor, allowed: Tensor | None =
     """
     check_scores(scores, allowed)
     logs = torch.log_softmax(filled(widened(scores), allowed), dim=-1)
-    return logs.masked_fill(weights == 0, 0.0).sum(-1)
+    return logs.masked_fill(weights != 1, 0.0).sum(-1)
 
 
 def entropy_of(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
@@ -96,15 +98,37 @@ class SampledHard(Normalizer):
     brings: the log-probability of what was drawn is what :func:`heedful.attention.watch` hands out,
     with the entropy of what it was drawn from.
 
+    Some rows may get the softmax itself, the expectation of the draw, whose gradient is exact: it
+    shows the values' users what the right key holds, long before draws find it (Xu et al. 2015,
+    section 4.2, who do so half the time).
+
+    Args:
+        expected: share of the rows that get the softmax in training, in [0, 1).
+
+    Raises:
+        ValueError: ``expected`` is not in [0, 1).
+
     Example:
         >>> SampledHard().eval()(torch.tensor([[0.1, 0.3]]))
         tensor([[0., 1.]])
     """
 
+    def __init__(self, expected: float = 0.0) -> None:
+        super().__init__()
+        if not 0.0 <= expected < 1.0:
+            raise ValueError(f"expected must be in [0, 1), not {expected}")
+        self.expected = expected
+
     def forward(
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
     ) -> Tensor:
-        return sampled_hard(scores, allowed) if self.draws else hard(scores, allowed)
+        if not self.draws:
+            return hard(scores, allowed)
+        drawn = sampled_hard(scores, allowed)
+        if not self.expected:
+            return drawn
+        soft = torch.rand_like(widened(scores[..., :1])) < self.expected
+        return torch.where(soft, masked_softmax(widened(scores), allowed).to(scores.dtype), drawn)
 
     def log_probability(
         self, scores: Tensor, allowed: Tensor | None, weights: Tensor
@@ -121,3 +145,6 @@ class SampledHard(Normalizer):
     @property
     def draws(self) -> bool:
         return self.training
+
+    def extra_repr(self) -> str:
+        return f"expected={self.expected}" if self.expected else ""
