@@ -116,7 +116,7 @@ def test_requests_go_together_and_a_huge_one_does_not_starve_a_small_one() -> No
     engine = Engine()
     try:
         model.gate.clear()
-        huge = engine.translate(model, sentences(200))
+        huge = engine.translate(model, sentences(80))
         time.sleep(0.05)
         small = engine.translate(model, ["the small dog."])
         model.gate.set()
@@ -124,7 +124,7 @@ def test_requests_go_together_and_a_huge_one_does_not_starve_a_small_one() -> No
         assert len(model.slices) <= 4
         assert not huge.done()
         assert any(len(texts) > 1 and "the small dog." in texts for texts in model.slices)
-        assert len(huge.result(60)) == 200
+        assert len(huge.result(60)) == 80
     finally:
         engine.close()
 

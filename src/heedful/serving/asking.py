@@ -145,25 +145,37 @@ class Desk:
             RefusedError: 400, the work cannot be done as it was asked for; 504, it took too long.
             ClientDisconnect: the client has left.
         """
-        answer = asyncio.wrap_future(future)
+        [answer] = await self.wait_all(request, [future])
+        return answer
+
+    async def wait_all(self, request: Request, futures: Sequence["Future[T]"]) -> list[T]:
+        """As `wait`, for several that together are one request's work."""
+        answers = [asyncio.wrap_future(future) for future in futures]
         left = asyncio.create_task(_left(request))
-        either: set[asyncio.Future[Any]] = {answer, left}
+        waiting: set[asyncio.Future[Any]] = set(answers)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self.limits.timeout
         try:
-            await asyncio.wait(
-                either, timeout=self.limits.timeout, return_when=asyncio.FIRST_COMPLETED
-            )
-            if answer.done() and not answer.cancelled():
-                return answer.result()
-            if left.done():
-                raise ClientDisconnect
-            if answer.cancelled():
+            while waiting:
+                done, _ = await asyncio.wait(
+                    {left, *waiting},
+                    timeout=max(0.0, until - loop.time()),
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if not done:
+                    raise self.too_late()
+                if done == {left}:
+                    raise ClientDisconnect
+                waiting -= done
+            if any(answer.cancelled() for answer in answers):
                 raise RefusedError(503, "the server is stopping", retry_after=5)
-            raise self.too_late()
+            return [answer.result() for answer in answers]
         except UserError as error:
             raise RefusedError(400, str(error)) from None
         finally:
             left.cancel()
-            answer.cancel()
+            for answer in answers:
+                answer.cancel()
 
     def too_late(self) -> RefusedError:
         """What a request is told that took too long."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import torch
+
 from heedful.decoding import SearchOptions
 from heedful.inference import Translation, Translator
 from heedful.serving.saying import log_failure
@@ -54,6 +56,7 @@ class Engine:
         self._waiting = 0
         self._pace = 0.1  # seconds a request, a running mean
         self._closed = False
+        self._threads = torch.get_num_threads()
         self._thread = threading.Thread(target=self._serve, name="heedful-model", daemon=True)
         self._thread.start()
 
@@ -130,6 +133,8 @@ class Engine:
     # The engine's thread
 
     def _serve(self) -> None:
+        # A thread that has not set it would use all cores in libraries that PyTorch calls.
+        torch.set_num_threads(self._threads)
         while True:
             with self._more:
                 while not self._works and not self._closed:

@@ -1,6 +1,7 @@
 """The HTTP contract of LibreTranslate, so that its clients work unchanged."""
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from typing import Annotated, Any, Literal
 
 from babel import Locale, UnknownLocaleError
@@ -149,16 +150,23 @@ async def _from_each(
     alternatives: int,
 ) -> list[Translation]:
     """Each text from its own language; one that is in the target language stays as it is."""
+    places: dict[str, list[int]] = {}
+    for i, source in enumerate(sources):
+        places.setdefault(source, []).append(i)
     found: dict[int, Translation] = {}
-    for source in dict.fromkeys(sources):
-        own = [i for i, language in enumerate(sources) if language == source]
-        if source == target and (source, target) not in desk.models.pairs:
-            found |= {i: Translation(texts[i], texts[i]) for i in own}
-            continue
-        model = desk.models.of_pair(source, target)
-        options = desk.options(model, nbest=alternatives + 1)
-        future = desk.translate(model, [texts[i] for i in own], options)
-        translations = await desk.wait(request, future)
+    if target in places and (target, target) not in desk.models.pairs:
+        found |= {i: Translation(texts[i], texts[i]) for i in places.pop(target)}
+    models = [desk.models.of_pair(source, target) for source in places]
+    futures: list[Future[list[Translation]]] = []
+    try:
+        for model, own in zip(models, places.values(), strict=True):
+            options = desk.options(model, nbest=alternatives + 1)
+            futures.append(desk.translate(model, [texts[i] for i in own], options))
+        answers = await desk.wait_all(request, futures)
+    finally:
+        for future in futures:
+            future.cancel()
+    for own, translations in zip(places.values(), answers, strict=True):
         found |= dict(zip(own, translations, strict=True))
     return [found[i] for i in range(len(texts))]
 
