@@ -2,7 +2,7 @@
 
 import { download, element, svgElement } from "./elements.js";
 import { Drawing, layOut } from "./picture.js";
-import { PAPER, colourOf, mixed, painted, peaksOf } from "./painting.js";
+import { PAPER, colourOf, painted, peaksOf, strengthOf, tinted } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 
@@ -109,30 +109,34 @@ export function svgOf(picture) {
   return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(image)}\n`;
 }
 
-/** @param {Picture} picture @param {Drawing} drawing */
+/**
+ * A rectangle a weight; those of several layers stand side by side in their field.
+ * @param {Picture} picture
+ * @param {Drawing} drawing
+ */
 function svgFields(picture, drawing) {
   const group = svgElement("g", { "shape-rendering": "crispEdges" });
   const { layout } = drawing;
-  const colours = picture.layers.map((layer) => colourOf(layer.colour ?? PAPER.accent));
-  const against = colourOf(PAPER.against);
-  const peaks = picture.layers.map(({ matrix }) => peaksOf(matrix, picture.byRow ?? false));
-  picture.rows.forEach((_, row) =>
-    picture.columns.forEach((_, column) => {
-      const place = row * picture.columns.length + column;
-      const shares = picture.layers.map(({ matrix }, i) => (peaks[i][row] ? matrix.values[place] / peaks[i][row] : 0));
-      if (shares.every((share) => share === 0)) return;
-      const below = shares.length === 1 && shares[0] < 0;
-      const pixel = mixed(colourOf(PAPER.surface), below ? [against] : colours, shares.map(Math.abs), false);
-      group.append(svgElement("rect", {
-        x: round(drawing.columnLeft({ zoom: 1, x: 0, y: 0 }, column)),
+  const surface = colourOf(PAPER.surface);
+  const width = layout.cellWidth / picture.layers.length;
+  picture.layers.forEach(({ name, matrix, colour }, layer) => {
+    const peaks = peaksOf(matrix, picture.byRow ?? false);
+    const own = svgElement("g", {}, svgElement("title", {}, name));
+    matrix.values.forEach((weight, place) => {
+      if (!weight) return;
+      const [row, column] = [Math.floor(place / matrix.columns), place % matrix.columns];
+      const full = colourOf(weight < 0 ? PAPER.against : colour ?? PAPER.accent);
+      const pixel = tinted(surface, full, strengthOf(Math.abs(weight) / peaks[row]));
+      own.append(svgElement("rect", {
+        x: round(drawing.columnLeft({ zoom: 1, x: 0, y: 0 }, column) + layer * width),
         y: round(layout.top + row * layout.cellHeight),
-        width: round(layout.cellWidth), height: round(layout.cellHeight),
+        width: round(width), height: round(layout.cellHeight),
         fill: `rgb(${pixel.map(Math.round).join(",")})`,
-        "data-row": row, "data-column": column,
-        "data-weight": picture.layers.map(({ matrix }) => short(matrix.values[place])).join(" "),
+        "data-row": row, "data-column": column, "data-weight": short(weight),
       }));
-    }),
-  );
+    });
+    group.append(own);
+  });
   return group;
 }
 

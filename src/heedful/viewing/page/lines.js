@@ -9,9 +9,9 @@ import { themeOf } from "./painting.js";
 
 const ROW = 30;
 const MIDDLE = 260;
-// More than this are not drawn: nobody reads a thousand words beside each other.
-export const MOST_KEYS = 60;
-export const MOST_QUERIES = 60;
+// Of a text longer than this, some are shown: nobody reads a thousand words beside each other.
+const LONG = 60;
+const SOME = 24;
 
 export class LinesView {
   /** @param {Page} page */
@@ -66,8 +66,7 @@ export class LinesView {
   draw() {
     const { picture } = this;
     if (!picture || !picture.rows.length) return;
-    const queries = around(this.row, picture.rows.length, MOST_QUERIES);
-    const columns = largest(this.totals(picture), MOST_KEYS);
+    const { queries, columns } = shownOf(picture, this.row);
     this.queries.replaceChildren(...queries.map((row) => this.query(picture, row)));
     this.keys.replaceChildren(...columns.map((column, at) => this.key(picture, column, columns[at - 1])));
     this.drawLines(picture, queries, columns);
@@ -146,7 +145,7 @@ export function share(weight) {
  * @param {number} all
  * @param {number} count
  */
-export function around(at, all, count) {
+function around(at, all, count) {
   const first = Math.max(0, Math.min(at - Math.floor(count / 2), all - count));
   return Array.from({ length: Math.min(count, all) }, (_, i) => first + i);
 }
@@ -163,4 +162,17 @@ export function totalsOf(picture, row) {
     rowOf(matrix, row).forEach((weight, column) => (totals[column] += Math.abs(weight) / picture.layers.length));
   }
   return totals;
+}
+
+/**
+ * The rows and columns that are shown: all, or of a long text those around the row and the heaviest.
+ * @param {Picture} picture
+ * @param {number} row
+ */
+export function shownOf(picture, row) {
+  const [queries, keys] = [picture.rows.length, picture.columns.length];
+  return {
+    queries: around(row, queries, queries > LONG ? SOME : LONG),
+    columns: largest(totalsOf(picture, row), keys > LONG ? SOME : LONG),
+  };
 }

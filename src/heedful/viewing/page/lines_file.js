@@ -1,8 +1,8 @@
 // One word's lines as an SVG file.
 
 import { element, svgElement } from "./elements.js";
-import { MOST_KEYS, MOST_QUERIES, around, share, totalsOf } from "./lines.js";
-import { largest, rowOf } from "./matrices.js";
+import { share, shownOf } from "./lines.js";
+import { rowOf } from "./matrices.js";
 import { PAPER } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
@@ -17,8 +17,7 @@ const BOX = 11;
  * @returns {string}
  */
 export function linesSvg(picture, row) {
-  const queries = around(row, picture.rows.length, MOST_QUERIES);
-  const columns = largest(totalsOf(picture, row), MOST_KEYS);
+  const { queries, columns } = shownOf(picture, row);
   const left = widest(queries.map((at) => picture.rows[at])) + 22;
   const boxes = picture.layers.length * (BOX + 2) + 8;
   const width = left + MIDDLE + boxes + widest(columns.map((at) => picture.columns[at])) + 24;

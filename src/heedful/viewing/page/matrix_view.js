@@ -39,9 +39,9 @@ export class MatrixView {
     this.overview.hidden = true;
     this.readout = element("p", { class: "heed-readout", "aria-live": "polite" });
     this.zooming = this.buttons();
-    const frame = element("div", { class: "heed-frame" }, this.canvas, this.overview);
+    const frame = element("div", { class: "heed-frame" }, this.canvas);
     this.body = element("div", { class: "heed-matrix-view" }, frame, element(
-      "div", { class: "heed-under" }, this.readout, this.zooming));
+      "div", { class: "heed-under" }, this.readout, this.overview, this.zooming));
     this.frame = frame;
     this.listen();
   }
@@ -92,7 +92,6 @@ export class MatrixView {
     this.canvas.style.height = `${layout.totalHeight}px`;
     context.setTransform(sharp, 0, 0, sharp, 0, 0);
     this.drawing = new Drawing(picture, layout, theme);
-    this.frame.classList.toggle("heed-mirrored", layout.mirrored);
     this.zooming.hidden = Math.min(layout.cellWidth, layout.cellHeight) >= 12;
     this.draw();
     // How long it took is kept where it can be measured.
@@ -111,7 +110,7 @@ export class MatrixView {
     overview.hidden = !drawing || view.zoom <= 1;
     if (!drawing || overview.hidden || !this.picture) return;
     const { layout } = drawing;
-    const scale = Math.min(110 / layout.width, 110 / layout.height);
+    const scale = Math.min(90 / layout.width, 90 / layout.height);
     overview.width = Math.ceil(layout.width * scale);
     overview.height = Math.ceil(layout.height * scale);
     const context = /** @type {CanvasRenderingContext2D} */ (overview.getContext("2d"));
@@ -282,6 +281,7 @@ export class MatrixView {
   say() {
     const { picture, cursor } = this;
     if (!picture) return;
+    this.readout.classList.toggle("heed-idle", !cursor);
     if (!cursor) {
       const hint = this.zooming.hidden ? "" : " Wheel, + and − zoom; drag moves.";
       const order = runsRightToLeft(picture.columns) ? ", from right to left" : "";
@@ -290,13 +290,21 @@ export class MatrixView {
       return;
     }
     const place = cursor.row * picture.columns.length + cursor.column;
-    const weights = picture.layers.map((layer) =>
-      (picture.layers.length > 1 ? `${layer.name} ` : "") + written(layer.matrix.values[place]));
+    const weights = picture.layers.flatMap((layer) => [
+      picture.layers.length > 1 ? swatch(layer) : "", element("strong", {}, written(layer.matrix.values[place])),
+    ]);
     const more = picture.bars.map((bars) => `${bars.title} ${bars.values[cursor.row]?.toFixed(2)}${bars.unit}`);
     // Each text apart from the others in direction, so that scripts do not mix.
     this.readout.replaceChildren(
       element("bdi", {}, picture.rows[cursor.row]), " → ", element("bdi", {}, picture.columns[cursor.column]),
-      "  ", element("strong", {}, weights.join(" · ")), more.length ? `   ${more.join(" · ")}` : "",
+      "  ", ...weights, more.length ? `   ${more.join(" · ")}` : "",
     );
   }
+}
+
+/** @param {import("./types.js").Layer} layer */
+function swatch(layer) {
+  const box = element("i", { class: "heed-swatch", role: "img", "aria-label": layer.name, title: layer.name });
+  box.style.background = layer.colour ?? "";
+  return box;
 }

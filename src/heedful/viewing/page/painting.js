@@ -3,7 +3,7 @@
 import { pooled, rowOf } from "./matrices.js";
 
 /** @typedef {import("./types.js").Layer} Layer */
-/** @typedef {[number, number, number]} Colour */
+/** @typedef {number[]} Colour red, green and blue */
 
 /**
  * Colours that all kinds of colour vision tell apart (Okabe and Ito 2008), without black and, as too
@@ -68,63 +68,87 @@ export function colourOf(hex) {
 }
 
 /**
- * The pixel of a field: each layer's colour by its weight, over the surface.
- * @param {Colour} surface
- * @param {Colour[]} colours
- * @param {ArrayLike<number>} shares each layer's weight over its peak, 0 to 1
- * @param {boolean} dark
- * @returns {Colour}
+ * How strongly a share of the largest weight is drawn: small weights should be seen, too.
+ * @param {number} share
  */
-export function mixed(surface, colours, shares, dark) {
-  /** @type {Colour} */
-  const pixel = [...surface];
-  for (let layer = 0; layer < colours.length; layer++) {
-    // Small weights should be seen; the eye's own curve does the rest.
-    const share = Math.pow(Math.min(Math.max(shares[layer], 0), 1), 0.75);
-    for (let channel = 0; channel < 3; channel++) {
-      const colour = colours[layer][channel];
-      // As inks on paper, or as lights in the dark; one layer alone goes straight to its colour.
-      const full = colours.length === 1 ? colour : dark ? 255 - ((255 - pixel[channel]) * (255 - colour)) / 255
-        : (pixel[channel] * colour) / 255;
-      pixel[channel] += (full - pixel[channel]) * share;
-    }
-  }
-  return pixel;
+export function strengthOf(share) {
+  return Math.pow(Math.min(Math.max(share, 0), 1), 0.75);
 }
 
 /**
- * A canvas of one pixel a weight, or a field of weights where they are more than fit.
+ * A colour of some strength over the surface.
+ * @param {Colour} surface
+ * @param {Colour} colour
+ * @param {number} strength
+ * @returns {Colour}
+ */
+export function tinted(surface, colour, strength) {
+  return [0, 1, 2].map((channel) => surface[channel] + (colour[channel] - surface[channel]) * strength);
+}
+
+/**
+ * The pixel of a field that several layers share: their colours' mean by weight, as strong as the
+ * strongest.
+ * @param {Colour} surface
+ * @param {Colour[]} colours
+ * @param {ArrayLike<number>} shares each layer's weight over its peak, 0 to 1
+ * @returns {Colour}
+ */
+export function mixed(surface, colours, shares) {
+  let sum = 0;
+  let most = 0;
+  /** @type {Colour} */
+  const mean = [0, 0, 0];
+  for (let layer = 0; layer < colours.length; layer++) {
+    const share = Math.max(shares[layer], 0);
+    for (let channel = 0; channel < 3; channel++) mean[channel] += colours[layer][channel] * share;
+    sum += share;
+    most = Math.max(most, share);
+  }
+  if (!sum) return surface;
+  return tinted(surface, [mean[0] / sum, mean[1] / sum, mean[2] / sum], strengthOf(most));
+}
+
+/**
+ * Whether fields are wide enough for a stripe a layer; else the layers' colours are mixed.
+ * @param {number} layers
+ * @param {number} width of a field in pixels
+ */
+export function striped(layers, width) {
+  return layers > 1 && width >= layers * 3;
+}
+
+/**
+ * A canvas of one pixel a weight (with stripes, one a weight of each layer), or of one a field of
+ * weights where they are more than fit.
  * @param {Layer[]} layers
  * @param {Theme} theme
- * @param {{mirrored: boolean, byRow?: boolean, down?: number, across?: number}} how
+ * @param {{mirrored: boolean, byRow?: boolean, stripes?: boolean, down?: number, across?: number}} how
  * @returns {HTMLCanvasElement}
  */
-export function painted(layers, theme, { mirrored, byRow = false, down = 1, across = 1 }) {
+export function painted(layers, theme, { mirrored, byRow = false, stripes = false, down = 1, across = 1 }) {
   const matrices = layers.map((layer) => pooled(layer.matrix, down, across));
   const peaks = matrices.map((matrix) => peaksOf(matrix, byRow));
   const [{ rows, columns }] = matrices;
+  const each = stripes ? layers.length : 1;
   const canvas = document.createElement("canvas");
-  canvas.width = Math.max(columns, 1);
+  canvas.width = Math.max(columns * each, 1);
   canvas.height = Math.max(rows, 1);
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
   const image = context.createImageData(canvas.width, canvas.height);
   const pixels = new Uint32Array(image.data.buffer);
   const surface = colourOf(theme.surface);
   const colours = layers.map((layer) => colourOf(layer.colour ?? theme.accent));
-  const against = colourOf(theme.against);
-  const single = matrices.length === 1 ? rampOf(surface, colours[0], against, theme.dark) : null;
+  const ramps = colours.map((colour) => rampOf(surface, colour, colourOf(theme.against)));
   const shares = new Float32Array(matrices.length);
   for (let row = 0; row < rows; row++) {
     for (let column = 0; column < columns; column++) {
       const from = row * columns + column;
-      const to = row * columns + (mirrored ? columns - 1 - column : column);
-      if (single) {
-        const share = peaks[0][row] ? matrices[0].values[from] / peaks[0][row] : 0;
-        pixels[to] = single[Math.round(share * 255) + 255];
-      } else {
-        matrices.forEach((one, i) => (shares[i] = peaks[i][row] ? one.values[from] / peaks[i][row] : 0));
-        pixels[to] = packed(mixed(surface, colours, shares, theme.dark));
-      }
+      const to = row * canvas.width + (mirrored ? columns - 1 - column : column) * each;
+      matrices.forEach((one, i) => (shares[i] = peaks[i][row] ? one.values[from] / peaks[i][row] : 0));
+      if (stripes || ramps.length === 1) {
+        ramps.forEach((ramp, i) => (pixels[to + i] = ramp[Math.round(Math.min(Math.max(shares[i], -1), 1) * 255) + 255]));
+      } else pixels[to] = packed(mixed(surface, colours, shares));
     }
   }
   context.putImageData(image, 0, 0);
@@ -153,13 +177,12 @@ export function peaksOf(matrix, byRow) {
  * @param {Colour} surface
  * @param {Colour} colour
  * @param {Colour} against
- * @param {boolean} dark
  */
-function rampOf(surface, colour, against, dark) {
+function rampOf(surface, colour, against) {
   const ramp = new Uint32Array(511);
   for (let i = 0; i < 511; i++) {
     const share = (i - 255) / 255;
-    ramp[i] = packed(mixed(surface, [share < 0 ? against : colour], [Math.abs(share)], dark));
+    ramp[i] = packed(tinted(surface, share < 0 ? against : colour, strengthOf(Math.abs(share))));
   }
   return ramp;
 }

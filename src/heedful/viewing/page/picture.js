@@ -1,7 +1,7 @@
 // A matrix with its labels, drawn onto a canvas: the same on screen and in a PNG.
 
 import { runsRightToLeft } from "./matrices.js";
-import { painted } from "./painting.js";
+import { painted, striped } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./painting.js").Theme} Theme */
@@ -154,17 +154,19 @@ export class Drawing {
     const cell = this.cells(view);
     const down = Math.max(1, Math.floor(1 / cell.height));
     const across = Math.max(1, Math.floor(1 / cell.width));
-    const key = `${down} ${across}`;
+    const stripes = striped(picture.layers.length, cell.width);
+    const each = stripes ? picture.layers.length : 1;
+    const key = `${down} ${across} ${stripes}`;
     let image = this.painted.get(key);
     if (!image) {
-      const how = { mirrored: layout.mirrored, byRow: picture.byRow, down, across };
+      const how = { mirrored: layout.mirrored, byRow: picture.byRow, stripes, down, across };
       image = painted(picture.layers, theme, how);
       this.painted.set(key, image);
     }
     const first = layout.mirrored ? picture.columns.length - view.x - cell.across : view.x;
     context.imageSmoothingEnabled = false;
     context.drawImage(
-      image, first / across, view.y / down, cell.across / across, cell.down / down,
+      image, (first / across) * each, view.y / down, (cell.across / across) * each, cell.down / down,
       layout.left, layout.top, layout.width, layout.height,
     );
     context.strokeStyle = theme.surface;
