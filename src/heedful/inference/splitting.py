@@ -5,8 +5,9 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+# A run of white space is looked at from its beginning only, or a long one would take its square.
 # A cut is where a match's white space begins; the white space itself is kept between the parts.
-_SENTENCE_ENDS = re.compile(r"[.!?…؟।]['\"”’»)\]]*\s+|[。！？｡]+[」』”’）]*\s*|\s*\n\s*")
+_SENTENCE_ENDS = re.compile(r"[.!?…؟।]['\"”’»)\]]*\s+|[。！？｡]+[」』”’）]*\s*|(?<!\s)\s*\n\s*")
 _PUNCTUATION = re.compile(r"[,;:)\]}»”–—]\s+|[、，；：]\s*")
 _SPACES = re.compile(r"\s+")
 _LEVELS = (_SENTENCE_ENDS, _PUNCTUATION, _SPACES)
@@ -81,6 +82,12 @@ def _cut_anywhere(whole: Part, count: Count, limit: int) -> list[Part]:
     before, rest = whole
     while rest:
         fits, too_long = 1, min(len(rest), limit * _CHARACTERS_A_TOKEN) + 1
+        # First by doubling: most parts are far shorter than they could be.
+        while (longer := max(2 * fits, limit)) < too_long:
+            if count([rest[:longer]])[0] > limit:
+                too_long = longer
+            else:
+                fits = longer
         while too_long - fits > 1:
             middle = (fits + too_long) // 2
             if count([rest[:middle]])[0] <= limit:
