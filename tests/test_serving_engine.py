@@ -60,6 +60,14 @@ def test_a_cut_text_is_the_text(text: str, limit: int) -> None:
     assert join_translations(cut, same, exponent=1.0).text == text
 
 
+def test_no_text_takes_the_square_of_its_length_to_cut() -> None:
+    began = time.perf_counter()
+    for text in (" " * 99_999 + "a", "a" * 100_000, ". " * 50_000, "\n" * 100_000, "a\n" * 50_000):
+        cut = cut_text(text, TOKENISERS.source, 511)
+        assert "".join(before + own for before, own in cut.parts) + cut.after == text
+    assert time.perf_counter() - began < 30
+
+
 def test_a_long_line_in_parts_is_what_the_translator_makes_of_it() -> None:
     model = translator(max_length=24)
     text = " ".join(sentences(12))

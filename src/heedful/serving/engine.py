@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import torch
@@ -25,6 +25,8 @@ Observe = Callable[[int, int, float], None]
 """Told of each slice: items, tokens with padding left out, seconds."""
 
 _LONGEST_RETRY = 60
+# Texts of more characters are cut in a thread of their own: that may take a second.
+_LONG = 5_000
 
 
 class QueueFullError(Exception):
@@ -56,6 +58,7 @@ class Engine:
         self._waiting = 0
         self._pace = 0.1  # seconds a request, a running mean
         self._closed = False
+        self._cutter = ThreadPoolExecutor(1, "heedful-cut")
         self._threads = torch.get_num_threads()
         self._thread = threading.Thread(target=self._serve, name="heedful-model", daemon=True)
         self._thread.start()
@@ -113,6 +116,7 @@ class Engine:
             self._more.notify()
         for work in works:
             work.future.cancel()
+        self._cutter.shutdown(wait=False)
         self._thread.join(seconds)
 
     def _take(self, work: Texts | Job) -> None:
@@ -122,7 +126,21 @@ class Engine:
                 raise QueueFullError(max(1, min(seconds, _LONGEST_RETRY)))
             self._waiting += 1
         work.future.add_done_callback(self._leave)
+        if isinstance(work, Texts) and sum(map(len, work.texts)) > _LONG:
+            self._cutter.submit(self._cut, work)
+        else:
+            self._line_up(work)
+
+    def _cut(self, work: Texts) -> None:
+        """Cut long texts where that holds up nobody else."""
+        if not work.future.done():
+            _prepared(work)
+        self._line_up(work)
+
+    def _line_up(self, work: Texts | Job) -> None:
         with self._more:
+            if self._closed:
+                work.future.cancel()
             self._works.append(work)
             self._more.notify()
 
