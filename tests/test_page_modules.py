@@ -5,6 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,34 @@ import pytest
 
 import heedful
 from heedful.basics.errors import UserError
+from heedful.inference.trace import Trace
 from heedful.viewing import page
 from heedful.viewing.notebook import widget
 from heedful.viewing.page import FOLDER, bundle, style
 from page_help import browser, needs_browser, opened, pair_trace
+
+
+def test_the_snippet_for_hugging_face_models(tmp_path: Path) -> None:
+    transformers = pytest.importorskip("transformers")
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "dog", "sleeps", "."]
+    settings = transformers.BertConfig(
+        vocab_size=len(words), hidden_size=32, num_hidden_layers=3, num_attention_heads=4
+    )
+    names: dict[str, Any] = {
+        "model": transformers.BertModel._from_config(settings, attn_implementation="eager").eval(),
+        "tokeniser": transformers.BertTokenizer({word: i for i, word in enumerate(words)}),
+        "text": "A dog sleeps.",
+        "Trace": Trace,
+        "export_html": page.export_html,
+        "Path": lambda name: tmp_path / name,
+    }
+    document = (Path(__file__).parents[1] / "docs" / "viewing.md").read_text(encoding="utf-8")
+    block = document.split("Of a Hugging Face model:")[1].split("\n\n")[1]
+    exec(textwrap.dedent(block), names)
+    trace = names["trace"]
+    assert trace.axes["tokens"] == ["[CLS]", "a", "dog", "sleeps", ".", "[SEP]"]
+    assert [one.weights.shape for one in trace.maps] == [(4, 6, 6)] * 3
+    assert "layer 3" in (tmp_path / "view.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(shutil.which("tsc") is None, reason="no tsc: apt-get install node-typescript")

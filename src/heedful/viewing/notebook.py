@@ -26,7 +26,7 @@ def widget(traces: Trace | Sequence[Trace]) -> Any:
             'a view in a notebook needs anywidget; install it with pip install "heedful[notebook]"'
         ) from error
 
-    class AttentionWidget(anywidget.AnyWidget):  # type: ignore[misc]  # untyped without the extra
+    class AttentionWidget(anywidget.AnyWidget):
         """The page; all of its data is in the trait ``data``."""
 
         _esm = bundle("widget") + "export default { render: widgetModule.render };\n"

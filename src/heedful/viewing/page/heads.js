@@ -6,7 +6,7 @@ import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_file.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, markChosen, overview, titles } from "./overview.js";
-import { HEAD_COLOURS } from "./painting.js";
+import { HEAD_COLOURS, HEAD_COLOURS_IN_THE_DARK, themeOf } from "./painting.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -51,7 +51,10 @@ class Heads {
       this.notice,
       element("div", { class: "heed-heads" }, this.left(), this.right()),
     );
-    page.onTheme(() => this.drawGrid());
+    page.onTheme(() => {
+      this.drawGrid();
+      if (!this.body.hidden) this.drawChosen();
+    });
   }
 
   left() {
@@ -79,7 +82,7 @@ class Heads {
       "section", { class: "heed-chosen", "aria-label": "The chosen heads" },
       element(
         "div", { class: "heed-tools" }, this.modes, this.contrast.field,
-        exportButtons(() => this.picture, () => this.picture?.title ?? "heads", this.page.announce, () => this.lineDrawing()),
+        exportButtons(() => this.onPaper(), () => this.picture?.title ?? "heads", this.page.announce, () => this.lineDrawing()),
       ),
       this.legend, this.matrix.body, this.lines.body,
     );
@@ -104,9 +107,17 @@ class Heads {
     this.lines.choose(row);
   }
 
+  /** The picture in the colours of a white ground. */
+  onPaper() {
+    const { picture } = this;
+    const colour = (/** @type {number} */ place) => (this.chosen.length > 1 ? HEAD_COLOURS[place] : null);
+    return picture && { ...picture, layers: picture.layers.map((layer, place) => ({ ...layer, colour: colour(place) })) };
+  }
+
   /** What is saved while lines are shown. */
   lineDrawing() {
-    return this.mode === "lines" && this.picture ? linesSvg(this.picture, this.lines.row) : null;
+    const picture = this.onPaper();
+    return this.mode === "lines" && picture ? linesSvg(picture, this.lines.row) : null;
   }
 
   async show() {
@@ -166,7 +177,8 @@ class Heads {
 
   /** @param {number} place */
   colour(place) {
-    return this.chosen.length > 1 ? HEAD_COLOURS[place % HEAD_COLOURS.length] : null;
+    const colours = themeOf(this.page.root).dark ? HEAD_COLOURS_IN_THE_DARK : HEAD_COLOURS;
+    return this.chosen.length > 1 ? colours[place] : null;
   }
 
   /** @param {Head} head @param {boolean} add */

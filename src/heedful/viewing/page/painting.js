@@ -13,6 +13,11 @@ export const HEAD_COLOURS = [
   "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#b8a800", "#7f7f7f",
 ];
 
+/** The same palette for a dark ground, its light colours first and its own yellow. */
+export const HEAD_COLOURS_IN_THE_DARK = [
+  "#56b4e9", "#e69f00", "#1fc091", "#d98bb8", "#f0e442", "#3d95d0", "#ee7733", "#a8a8a8",
+];
+
 /**
  * @typedef {object} Theme
  * @property {boolean} dark

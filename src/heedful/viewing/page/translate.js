@@ -187,6 +187,7 @@ class Translate {
     const prefix = text.slice(0, at.start);
     const menu = element("div", { class: "heed-menu", role: "menu", "aria-label": `Other words for ${at.word}` }, "…");
     this.menu = menu;
+    this.linked.hold(word);
     button.setAttribute("aria-expanded", "true");
     place(menu, button, this.body);
     menu.addEventListener("keydown", (event) => {
@@ -225,6 +226,7 @@ class Translate {
   }
 
   closeMenu() {
+    if (this.menu) this.linked.hold(-1);
     this.menu?.remove();
     this.menu = null;
     for (const button of this.target.querySelectorAll("[aria-expanded]")) button.removeAttribute("aria-expanded");

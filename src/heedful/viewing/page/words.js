@@ -31,6 +31,7 @@ export class LinkedTexts {
     this.places = places;
     /** @type {Links} */
     this.links = { soft: null, hard: [] };
+    this.held = -1;
     /** @type {Record<"source" | "target", HTMLElement[]>} */
     this.buttons = { source: [], target: [] };
     for (const side of /** @type {const} */ (["source", "target"])) {
@@ -97,6 +98,10 @@ export class LinkedTexts {
 
   /** @param {"source" | "target"} side @param {number} word */
   light(side, word) {
+    if (word < 0 && this.held >= 0) {
+      this.light("target", this.held);
+      return;
+    }
     const other = side === "source" ? "target" : "source";
     this.buttons[side].forEach((button, i) => button.classList.toggle("heed-pointed", i === word));
     const strengths = word < 0 ? [] : this.partners(side, word);
@@ -111,6 +116,15 @@ export class LinkedTexts {
     });
     const pointed = this.buttons[side][word];
     if (pointed) pointed.setAttribute("aria-label", this.described(side, word));
+  }
+
+  /**
+   * Keeps a word of the target lit while something else has the focus; -1 lets go.
+   * @param {number} word
+   */
+  hold(word) {
+    this.held = word;
+    this.light("target", word);
   }
 
   /** @param {"source" | "target"} side @param {number} word @param {number} other */
