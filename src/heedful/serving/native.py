@@ -21,7 +21,6 @@ from heedful.serving.saying import RefusedError, log_failure, said
 from heedful.serving.served import Served
 from heedful.serving.spec import answers, body_of
 from heedful.serving.traces import KeptTraces, WhichTrace
-from heedful.viewing.wire import map_bytes, summary
 
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 _LINES = {"application/x-ndjson": {"schema": {"type": "string"}}}
@@ -132,8 +131,7 @@ def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
         """The summary of what a model attends to while it writes an output."""
         asked = check_fields(TraceRequest, await desk.fields(request))
         found = await kept.get(request, _which(desk, asked))
-        content = await asyncio.to_thread(lambda: _json(summary(found)))
-        return await _packed(request, content, "application/json")
+        return await _packed(request, found.summary, "application/json")
 
     @router.post(
         "/attention",
@@ -146,8 +144,7 @@ def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
         found = await kept.get(request, _which(desk, asked))
         if asked.map >= len(found.maps):
             raise RefusedError(404, f"no map {said(asked.map)}; there are {len(found.maps)}")
-        content = await asyncio.to_thread(map_bytes, found, asked.map)
-        return await _packed(request, content, "application/octet-stream")
+        return await _packed(request, found.maps[asked.map], "application/octet-stream")
 
     @router.post("/faithfulness", openapi_extra=body_of(FaithfulnessRequest), responses=anything)
     async def faithful(request: Request) -> JSONResponse:

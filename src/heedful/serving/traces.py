@@ -1,7 +1,10 @@
 """Traces that clients look at: opened ones, and the last few that were made."""
 
+import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -9,6 +12,7 @@ from starlette.requests import Request
 from heedful.inference import Trace
 from heedful.serving.asking import Desk
 from heedful.serving.saying import RefusedError, said
+from heedful.viewing.wire import map_bytes, summary
 
 _MOST = 16
 _MOST_BYTES = 256 << 20
@@ -24,41 +28,61 @@ class WhichTrace(NamedTuple):
     gradients: bool = False
 
 
+@dataclass(frozen=True)
+class ShownTrace:
+    """A trace as it is sent: a byte a weight, a quarter of what the trace itself takes."""
+
+    summary: bytes
+    """JSON."""
+    maps: tuple[bytes, ...]
+
+    @classmethod
+    def of(cls, trace: Trace) -> "ShownTrace":
+        """What is sent of a trace."""
+        facts = json.dumps(
+            summary(trace), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        )
+        return cls(facts.encode(), tuple(map_bytes(trace, i) for i in range(len(trace.maps))))
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return len(self.summary) + sum(map(len, self.maps))
+
+
 class KeptTraces:
-    """Finds a trace: the opened ones by name, others made by the engine and kept for a while."""
+    """Finds a trace: the opened ones by name, others made by the engine; keeps the last few."""
 
     def __init__(self, desk: Desk, opened: Mapping[str, Trace]) -> None:
         self._desk, self._opened = desk, opened
-        self._kept: OrderedDict[WhichTrace, Trace] = OrderedDict()
+        self._kept: OrderedDict[WhichTrace, ShownTrace] = OrderedDict()
 
-    async def get(self, request: Request, which: WhichTrace) -> Trace:
+    async def get(self, request: Request, which: WhichTrace) -> ShownTrace:
         """The trace.
 
         Raises:
             RefusedError: there is none of that name, or none can be made.
         """
-        if which.trace is not None:
-            if which.trace not in self._opened:
-                names = ", ".join(self._opened) or "none"
-                raise RefusedError(404, f"no trace {said(which.trace)}; opened are {names}")
-            return self._opened[which.trace]
-        found = self._kept.get(which)
-        if found is None:
-            translator = self._desk.models.choose(which.model, None, None).translator
-            found = await self._desk.wait(
-                request,
-                self._desk.run(
-                    lambda: translator.trace(which.source, which.target, relevance=which.gradients)
-                ),
-            )
+        found = self._kept.get(which) or await self._made(request, which)
         self._kept[which] = found
         self._kept.move_to_end(which)
         while len(self._kept) > 1 and (
-            len(self._kept) > _MOST or sum(map(_size, self._kept.values())) > _MOST_BYTES
+            len(self._kept) > _MOST or sum(one.size for one in self._kept.values()) > _MOST_BYTES
         ):
             self._kept.popitem(last=False)
         return found
 
+    async def _made(self, request: Request, which: WhichTrace) -> ShownTrace:
+        if which.trace is not None:
+            if which.trace not in self._opened:
+                names = ", ".join(self._opened) or "none"
+                raise RefusedError(404, f"no trace {said(which.trace)}; opened are {names}")
+            return await asyncio.to_thread(ShownTrace.of, self._opened[which.trace])
+        translator = self._desk.models.choose(which.model, None, None).translator
 
-def _size(trace: Trace) -> int:
-    return sum(one.weights.numel() * one.weights.element_size() for one in trace.maps)
+        def make() -> ShownTrace:
+            return ShownTrace.of(
+                translator.trace(which.source, which.target, relevance=which.gradients)
+            )
+
+        return await self._desk.wait(request, self._desk.run(make))
