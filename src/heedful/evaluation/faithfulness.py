@@ -156,7 +156,5 @@ def _encoded(translator: Translator, source: str, target: str) -> tuple[list[int
     written = translator.tokenisers.target.encode(target)
     longest, limit = max(len(own), len(written)), translator.max_length
     if longest >= limit:
-        raise UserError(
-            f"a text has {longest:,} tokens, more than the model takes ({limit - 1:,})"
-        )
+        raise UserError(f"a text has {longest:,} tokens, more than the model takes ({limit - 1:,})")
     return own, written
