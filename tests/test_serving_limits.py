@@ -1,6 +1,7 @@
 """Under load and against misuse: what is refused, how, and that the others never notice."""
 
 import asyncio
+import importlib
 import json
 import logging
 import socket
@@ -167,7 +168,10 @@ def test_bodies_have_a_limit_of_size_and_of_time() -> None:
         parts = (b"a" * 1_000 for _ in range(100))
         assert client.post("/translate", content=parts).status_code == 413
         with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as slow:
-            slow.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n{")
+            slow.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
+            for _ in range(4):
+                slow.sendall(b"{")
+                time.sleep(0.2)
             assert slow.recv(1000).startswith(b"HTTP/1.1 408")
         assert posted(client).status_code == 200
 
@@ -237,6 +241,23 @@ def test_a_stop_finishes_what_is_in_hand_and_turns_the_new_away() -> None:
         assert client.get("/health").status_code == 503
         Gated.gate.set()
         assert held.result().status_code == 200
+
+
+def test_the_load_tool_counts_what_is_crossed_and_what_is_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).resolve().parents[1] / "benchmarks"))
+    tool = importlib.import_module("serving")
+    texts = sentences(6, seed=8)
+    right = {one.source: one.text for one in translator().translate(texts)}
+    with serving(gated()[1]) as client:
+        load = tool.Load(client.base_url.port, ("en", "de"), right)
+        found = load.run(3, requests=30)
+        assert (found["requests"], found["lost"], found["crossed"]) == (30, 0, 0)
+        assert 0 < found["p50_ms"] <= found["p99_ms"]
+        turned = dict(zip(right, [*list(right.values())[1:], right[texts[0]]], strict=True))
+        assert tool.Load(load.port, ("en", "de"), turned).run(2, requests=6)["crossed"] == 6
+        assert tool.Load(load.port, ("en", "xx"), right).run(2, requests=6)["lost"] == 6
 
 
 def test_many_clients_at_once_get_their_own_answers() -> None:

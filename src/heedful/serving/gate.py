@@ -136,6 +136,8 @@ class _Limited:
         self.receive, self.limits = receive, limits
         self.size = 0
         self.done = False
+        # For the whole body: one that trickles in would otherwise never be too late.
+        self.until = asyncio.get_running_loop().time() + limits.timeout
 
     async def __call__(self) -> Message:
         if self.done:  # all that can come now is that the client leaves
@@ -153,7 +155,7 @@ class _Limited:
 
     async def _next(self) -> Message:
         try:
-            async with asyncio.timeout(self.limits.timeout):
+            async with asyncio.timeout_at(self.until):
                 return await self.receive()
         except TimeoutError:
             raise RefusedError(408, "the request's body did not come in time") from None
