@@ -1,7 +1,7 @@
 // A picture as a file: PNG, SVG or CSV.
 
 import { download, element, svgElement } from "./elements.js";
-import { Drawing, layOut } from "./picture.js";
+import { Drawing, flagOf, layOut } from "./picture.js";
 import { PAPER, colourOf, painted, peaksOf, strengthOf, tinted } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
@@ -96,14 +96,13 @@ export function svgOf(picture) {
     const x = layout.mirrored ? layout.left + layout.width + 7 : layout.left - 7;
     image.append(svgElement("text", { ...edge, x, y, "text-anchor": layout.mirrored ? "start" : "end" }, text));
   });
+  const flag = flagOf(layout);
   picture.columns.forEach((text, column) => {
     if (column % every) return;
     const x = drawing.columnLeft(view, column) + layout.cellWidth / 2;
-    const aside = layout.mirrored && !layout.upright;
-    const turn = layout.upright ? -90 : aside ? 50 : -50;
     image.append(svgElement("text", {
-      ...edge, "text-anchor": aside ? "end" : "start",
-      transform: `translate(${round(x)} ${round(layout.top - 6)}) rotate(${turn})`,
+      ...edge, "text-anchor": { left: "start", right: "end", center: "middle" }[flag.align],
+      transform: `translate(${round(x)} ${round(layout.top - (layout.flat ? 11 : 6))}) rotate(${round((flag.turn * 180) / Math.PI)})`,
     }, text));
   });
   return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(image)}\n`;

@@ -138,8 +138,8 @@ class Heads {
   /** @param {LoadedTrace} trace */
   take(trace) {
     const before = this.group?.key;
-    this.trace = trace;
     this.groups = groupsOf(trace.summary.maps);
+    this.trace = this.groups.length ? trace : null;
     if (!this.groups.length) throw new Error("this trace has no attention to show");
     fillChoice(this.which.input, this.groups.map(({ key, title }) => ({ value: key, text: title })), "");
     const cross = this.groups.find(({ title }) => title === "Cross");

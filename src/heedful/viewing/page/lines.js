@@ -1,7 +1,7 @@
 // Only one word's attention: lines from it to what it looks at, a colour a head.
 
 import { element, focusItem, roving, svgElement } from "./elements.js";
-import { largest, rowOf, runsRightToLeft, written } from "./matrices.js";
+import { around, largest, rowOf, runsRightToLeft, written } from "./matrices.js";
 import { themeOf } from "./painting.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -137,17 +137,6 @@ export class LinesView {
  */
 export function share(weight) {
   return Math.pow(Math.min(Math.abs(weight), 1), 0.7);
-}
-
-/**
- * The places around one, at most `count`.
- * @param {number} at
- * @param {number} all
- * @param {number} count
- */
-function around(at, all, count) {
-  const first = Math.max(0, Math.min(at - Math.floor(count / 2), all - count));
-  return Array.from({ length: Math.min(count, all) }, (_, i) => first + i);
 }
 
 /**

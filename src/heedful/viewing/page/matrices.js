@@ -170,6 +170,17 @@ export function largest(values, count) {
   return places.slice(0, count).sort((a, b) => a - b);
 }
 
+/**
+ * The places around one, at most `count`.
+ * @param {number} at
+ * @param {number} all
+ * @param {number} count
+ */
+export function around(at, all, count) {
+  const first = Math.max(0, Math.min(at - Math.floor(count / 2), all - count));
+  return Array.from({ length: Math.min(count, all) }, (_, i) => first + i);
+}
+
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|[\ud802-\ud803\ud83a-\ud83b]/g;
 
 /**

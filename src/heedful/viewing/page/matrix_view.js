@@ -102,6 +102,7 @@ export class MatrixView {
     if (!this.drawing) return;
     const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     this.drawing.draw(context, this.view, this.cursor);
+    this.canvas.style.touchAction = this.view.zoom > 1 ? "none" : "pan-y";
     this.drawOverview();
   }
 

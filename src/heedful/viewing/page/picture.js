@@ -20,6 +20,7 @@ import { painted, striped } from "./painting.js";
  * @property {number} totalHeight
  * @property {number} font
  * @property {boolean} upright column labels stand on end, since cells are narrow
+ * @property {boolean} flat column labels lie, since all are shorter than a cell
  * @property {number} barLeft
  * @property {number} bar how long the longest bar is
  */
@@ -60,19 +61,21 @@ export function layOut(context, picture, room) {
   // A little higher than wide, where that makes every row's label fit.
   const readable = font * 1.2;
   if (cellHeight >= readable * 0.5 && cellHeight < readable && readable * rows <= room.height - top) cellHeight = readable;
+  const flat = !picture.bars.length && longest(context, picture.columns) <= cellWidth - 2;
   const width = cellWidth * columns;
   const height = cellHeight * rows;
   const totalWidth = rowGutter + width + Math.max(bars, overhang) + 4;
   return {
     mirrored,
     left: mirrored ? Math.max(bars, overhang) + 4 : rowGutter,
-    top,
+    top: flat ? font + 14 : top,
+    flat,
     cellWidth,
     cellHeight,
     width,
     height,
     totalWidth,
-    totalHeight: top + height + 4,
+    totalHeight: (flat ? font + 14 : top) + height + 4,
     font,
     upright: !slanted,
     barLeft: mirrored ? 4 : rowGutter + width + GAP + 4,
@@ -220,7 +223,7 @@ export class Drawing {
   drawRowLabels(context, view, cursor) {
     const { layout, theme, picture } = this;
     const cell = this.cells(view);
-    const step = Math.max(1, Math.ceil((layout.font * 1.15) / cell.height));
+    const step = Math.max(1, Math.ceil((layout.font * 1.06) / cell.height));
     const x = layout.mirrored ? layout.left + layout.width + 7 : layout.left - 7;
     context.textBaseline = "middle";
     context.textAlign = layout.mirrored ? "left" : "right";
@@ -238,7 +241,7 @@ export class Drawing {
   drawColumnLabels(context, view, cursor) {
     const { layout, theme, picture } = this;
     const cell = this.cells(view);
-    const step = Math.max(1, Math.ceil((layout.font * 1.15) / cell.width));
+    const step = Math.max(1, Math.ceil((layout.font * 1.06) / cell.width));
     for (const column of shown(view.x, cell.across, step, picture.columns.length, cursor?.column)) {
       const x = this.columnLeft(view, column) + cell.width / 2;
       if (x < layout.left || x > layout.left + layout.width) continue;
@@ -256,11 +259,11 @@ export class Drawing {
    */
   drawFlag(context, text, x) {
     const { layout } = this;
-    const aside = layout.mirrored && !layout.upright;
+    const flag = flagOf(layout);
     context.save();
-    context.translate(x, layout.top - 6);
-    context.rotate(layout.upright ? -Math.PI / 2 : aside ? SLANT : -SLANT);
-    context.textAlign = aside ? "right" : "left";
+    context.translate(x, layout.top - (layout.flat ? 11 : 6));
+    context.rotate(flag.turn);
+    context.textAlign = flag.align;
     context.textBaseline = "middle";
     write(context, fitted(context, text, 150), 0, 0);
     context.restore();
@@ -293,6 +296,17 @@ export class Drawing {
       context.fillRect(layout.mirrored ? x + bar - long : x, y - thick / 2, long, thick);
     }
   }
+}
+
+/**
+ * How the columns' labels stand.
+ * @param {Layout} layout
+ * @returns {{turn: number, align: "left" | "right" | "center"}}
+ */
+export function flagOf(layout) {
+  if (layout.flat) return { turn: 0, align: "center" };
+  if (layout.upright) return { turn: -Math.PI / 2, align: "left" };
+  return layout.mirrored ? { turn: SLANT, align: "right" } : { turn: -SLANT, align: "left" };
 }
 
 /**

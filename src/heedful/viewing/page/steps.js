@@ -2,7 +2,7 @@
 
 import { element, messageOf } from "./elements.js";
 import { exportButtons } from "./exporting.js";
-import { largest, rowOf, rowEntropies, written } from "./matrices.js";
+import { around, largest, rowOf, rowEntropies, written } from "./matrices.js";
 import { titles } from "./overview.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -12,6 +12,7 @@ import { titles } from "./overview.js";
 
 const MILLISECONDS = 900;
 const MOST_BARS = 60;
+const MOST_WORDS = 60;
 
 class Steps {
   /** @param {Page} page */
@@ -95,9 +96,12 @@ class Steps {
     this.step = step;
     this.slider.value = String(step);
     this.slider.setAttribute("aria-valuetext", `step ${step + 1} of ${picture.rows.length}: ${picture.rows[step]}`);
+    const shown = around(step, picture.rows.length, MOST_WORDS);
     this.writtenSoFar.replaceChildren(
-      ...picture.rows.map((label, row) =>
-        element("bdi", { class: row < step ? "heed-done" : row === step ? "heed-now" : "heed-later" }, label)),
+      shown[0] > 0 ? element("span", { class: "heed-later" }, "…") : "",
+      ...shown.map((row) =>
+        element("bdi", { class: row < step ? "heed-done" : row === step ? "heed-now" : "heed-later" }, picture.rows[row])),
+      shown[shown.length - 1] < picture.rows.length - 1 ? element("span", { class: "heed-later" }, "…") : "",
     );
     const { matrix } = picture.layers[0];
     const weights = rowOf(matrix, step);
