@@ -107,7 +107,7 @@ def test_what_takes_too_long_is_504_and_dropped() -> None:
             assert json.loads(lines.read()) == {"error": "not finished within 0.3 seconds"}
         Gated.gate.set()
         until(lambda: waiting(client) == 0)
-        assert posted(client).status_code == 200
+        until(lambda: posted(client).status_code == 200)  # a busy machine may need a second try
         assert "a red tree." not in model.seen
 
 
@@ -160,20 +160,22 @@ def test_texts_are_logged_only_when_asked(caplog: pytest.LogCaptureFixture) -> N
 
 def test_bodies_have_a_limit_of_size_and_of_time() -> None:
     _, served = gated()
-    with serving(served, limits=Limits(body=2_000, timeout=0.5)) as client:
+    with serving(served, limits=Limits(body=2_000)) as client:
         long = "a" * 10_000_000
         for given in ({"json": {**GIVEN, "q": long}}, {"data": {**GIVEN, "q": long}}):
             answer = client.post("/translate", **given)
             assert error_of(answer) == (413, "the request is too long; the most is 2,000 bytes")
         parts = (b"a" * 1_000 for _ in range(100))
         assert client.post("/translate", content=parts).status_code == 413
+        assert posted(client).status_code == 200
+    with serving(served, limits=Limits(timeout=0.5)) as client:
         with socket.create_connection((client.base_url.host, client.base_url.port or 0)) as slow:
             slow.sendall(b"POST /translate HTTP/1.1\r\nHost: a\r\nContent-Length: 100\r\n\r\n")
             for _ in range(4):
                 slow.sendall(b"{")
                 time.sleep(0.2)
             assert slow.recv(1000).startswith(b"HTTP/1.1 408")
-        assert posted(client).status_code == 200
+        until(lambda: posted(client).status_code == 200)
 
 
 def test_keys(tmp_path: Path) -> None:
