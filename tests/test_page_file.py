@@ -299,6 +299,12 @@ def test_long_sequences_are_drawn_soon(
         box = canvas.bounding_box()
         it.page.mouse.move(box["x"] + 300, box["y"] + 300)
         it.page.mouse.wheel(0, -400)
+        before = it.page.inner_text(".heed-readout >> visible=true")
+        it.page.mouse.down()
+        it.page.mouse.move(box["x"] + 220, box["y"] + 220, steps=3)
+        it.page.mouse.up()
+        it.page.mouse.move(box["x"] + 300, box["y"] + 300)
+        assert it.page.inner_text(".heed-readout >> visible=true") != before  # it was dragged away
         it.page.keyboard.press("0")
         assert not it.page.is_visible(".heed-overview >> nth=1")
     with capsys.disabled():

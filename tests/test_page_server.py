@@ -77,6 +77,11 @@ def test_typing_translates(chromium: Any, address: str, models: list[Served]) ->
             "one => document.querySelector('.heed-target').textContent == one", arg=other
         )
         assert it.page.locator(".heed-hypothesis").count() == 5
+        it.page.fill("textarea", "the cat sat on a red mat. " * 12)
+        it.page.wait_for_selector("text=parts")
+        it.tab("heads")
+        assert "in parts" in it.page.inner_text(".heed-notice >> visible=true")
+        it.tab("translate")
         it.page.fill("textarea", "")
         it.page.wait_for_selector(".heed-echo", state="hidden")
         assert it.page.inner_text(".heed-target") == ""
@@ -255,6 +260,8 @@ def test_refusals_are_told_and_markup_stays_text(chromium: Any, address: str) ->
         assert "400" in it.page.inner_text(".heed-notice >> visible=true")
         # The browser's own line about the 413 is no error of the page.
         it.errors[:] = [error for error in it.errors if "status of 4" not in error]
+        typed(it, "thecat" * 60)
+        assert it.page.evaluate("document.documentElement.scrollWidth") == 1280
         typed(it, "the cat")
         assert it.page.inner_text(".heed-translate .heed-notice") == ""
 

@@ -76,15 +76,22 @@ export function alignmentPanel(page) {
   /** @type {Picture | null} */
   let picture = null;
 
+  let asked = 0;
+
   async function show() {
+    const mine = ++asked;
     try {
       const trace = await page.session.current();
-      picture = await alignmentPicture(trace, how);
+      const made = await alignmentPicture(trace, how);
+      // Only what was asked for last is shown.
+      if (mine !== asked) return;
+      picture = made;
       notice.textContent = "";
       where.textContent = `Read from ${picture.layers[0].name}, ${headsOf(trace)}.`;
       view.body.hidden = notes.hidden = false;
       view.show(picture);
     } catch (error) {
+      if (mine !== asked) return;
       picture = null;
       view.body.hidden = notes.hidden = true;
       where.textContent = "";

@@ -126,10 +126,13 @@ class Heads {
     if (this.gradients.input.checked && subject && "model" in subject && !subject.gradients) return this.withGradients(true);
     try {
       const trace = await this.page.session.current();
+      if (subject !== this.page.session.subject) return;
       if (trace !== this.trace) this.take(trace);
       else this.matrix.resize();
       this.notice.textContent = "";
     } catch (error) {
+      if (subject !== this.page.session.subject) return;
+      this.trace = null;
       this.notice.textContent = messageOf(error);
     }
     this.body.classList.toggle("heed-empty", !this.trace);

@@ -192,7 +192,9 @@ export class MatrixView {
   listen() {
     /** @type {{x: number, y: number} | null} */
     let dragged = null;
+    let moved = false;
     this.canvas.addEventListener("pointerdown", (event) => {
+      moved = false;
       if (this.view.zoom > 1) {
         dragged = { x: event.clientX, y: event.clientY };
         this.canvas.setPointerCapture(event.pointerId);
@@ -201,6 +203,7 @@ export class MatrixView {
     this.canvas.addEventListener("pointerup", () => (dragged = null));
     this.canvas.addEventListener("pointermove", (event) => {
       if (dragged && this.drawing) {
+        moved = true;
         const cell = this.drawing.cells(this.view);
         const ahead = this.drawing.layout.mirrored ? 1 : -1;
         this.view.x += (ahead * (event.clientX - dragged.x)) / cell.width;
@@ -216,7 +219,10 @@ export class MatrixView {
     this.canvas.addEventListener("pointerleave", () => {
       if (document.activeElement !== this.canvas) this.point(null);
     });
-    this.canvas.addEventListener("click", () => this.choose());
+    this.canvas.addEventListener("click", () => {
+      // The end of a drag chooses nothing.
+      if (!moved) this.choose();
+    });
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.canvas.addEventListener("keydown", (event) => this.key(event));
     this.canvas.addEventListener("focus", () => {
@@ -229,7 +235,7 @@ export class MatrixView {
   /** @param {WheelEvent} event */
   wheel(event) {
     // A matrix whose labels can all be read needs no zoom, and the page scrolls on.
-    if (this.zooming.hidden) return;
+    if (this.zooming.hidden || (event.deltaY > 0 && this.view.zoom === 1)) return;
     event.preventDefault();
     this.zoomBy(event.deltaY < 0 ? 1.2 : 1 / 1.2, this.under(event) ?? undefined);
   }

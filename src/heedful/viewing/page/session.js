@@ -175,6 +175,7 @@ export class Session {
     this.provider = provider;
     /** @type {Subject | null} */
     this.subject = null;
+    this.why = "";
     /** @type {Subject | null} what was typed last, to come back to from a trace */
     this.typed = null;
     /** @type {(() => void)[]} */
@@ -183,8 +184,12 @@ export class Session {
     this.loaded = new Map();
   }
 
-  /** @param {Subject | null} subject */
-  look(subject) {
+  /**
+   * @param {Subject | null} subject
+   * @param {string} [why] there is none
+   */
+  look(subject, why = "type a sentence first") {
+    this.why = why;
     if (JSON.stringify(subject) === JSON.stringify(this.subject)) return;
     this.subject = subject;
     if (!subject || "model" in subject) this.typed = subject;
@@ -193,7 +198,7 @@ export class Session {
 
   /** @returns {Promise<LoadedTrace>} */
   current() {
-    if (!this.subject) return Promise.reject(new Error("type a sentence first"));
+    if (!this.subject) return Promise.reject(new Error(this.why));
     return this.load(this.subject);
   }
 

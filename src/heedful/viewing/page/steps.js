@@ -49,10 +49,12 @@ class Steps {
   }
 
   async show() {
+    const { subject } = this.page.session;
     try {
       const trace = await this.page.session.current();
       if (trace === this.trace) return;
       const { matrix, rows, columns, map } = await trace.stepMatrix();
+      if (subject !== this.page.session.subject) return;
       this.stop();
       this.trace = trace;
       this.picture = {
@@ -65,6 +67,7 @@ class Steps {
       this.field.hidden = false;
       this.go(0);
     } catch (error) {
+      if (subject !== this.page.session.subject) return;
       this.trace = null;
       this.picture = null;
       this.field.hidden = true;

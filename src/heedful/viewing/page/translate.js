@@ -83,8 +83,13 @@ class Translate {
     this.translate();
   }
 
+  /** What the server says of the chosen model. */
+  get known() {
+    return this.models.models.find(({ name }) => name === this.model);
+  }
+
   setFacts() {
-    const facts = this.models.models.find(({ name }) => name === this.model);
+    const facts = this.known;
     this.facts.textContent = facts
       ? `${facts.architecture}, ${(facts.parameters / 1e6).toFixed(1)} M parameters${facts.aligns === false ? ", without word alignment" : ""}`
       : "";
@@ -104,7 +109,7 @@ class Translate {
     this.asking = asking;
     this.output?.setAttribute("aria-busy", "true");
     try {
-      const body = { model: this.model, text, nbest: BEST, alignments: true, ...(this.prefix ? { prefix: this.prefix } : {}) };
+      const body = { model: this.model, text, nbest: BEST, alignments: this.known?.aligns !== false, ...(this.prefix ? { prefix: this.prefix } : {}) };
       const { translations } = await this.page.provider.translate(body, asking.signal);
       // Only the last question's answer counts.
       if (asking !== this.asking) return;
@@ -130,7 +135,11 @@ class Translate {
     this.showBest(result);
     const long = (result?.parts ?? 1) > 1;
     if (long) this.score.textContent += `; translated in ${result?.parts} parts`;
-    this.page.session.look(result && text.trim() && !long ? { model: this.model, source: result.source, target: text } : null);
+    const whole = result && text.trim() && !long;
+    this.page.session.look(
+      whole ? { model: this.model, source: result.source, target: text } : null,
+      long ? "this text is translated in parts; to look inside, translate one of its sentences" : undefined,
+    );
   }
 
   /** @param {string} source @param {string} target @param {import("./words.js").Links} links */
