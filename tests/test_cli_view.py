@@ -48,12 +48,18 @@ def embedded(path: Path) -> dict[str, list[dict[str, object]]]:
 
 def test_a_run_becomes_one_file_with_its_weights(folder: Path, tmp_path: Path) -> None:
     page, saved = tmp_path / "view.html", tmp_path / "trace.safetensors"
-    result = call(folder / "run", TEXT, "--output", page, "--save", saved)
+    result = call(
+        folder / "run", TEXT, "--target", "a small dog", "--output", page, "--save", saved
+    )
     assert result.exit_code == 0, result.output
     trace = Trace.load(saved)
     assert trace.title == TEXT
     assert {one.kind for one in trace.maps} == {"weights", "rollout", "gradient"}
+    assert trace.faithfulness is not None
+    assert trace.faithfulness["words"] == len(trace.faithfulness["dropped"]) == 1
     [shown] = embedded(page)["traces"]
+    assert isinstance(shown["summary"], dict)
+    assert shown["summary"]["faithfulness"] == trace.faithfulness
     packed = shown["maps"]
     assert isinstance(packed, list)
     for i in range(len(trace.maps)):

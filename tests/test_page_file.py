@@ -6,6 +6,7 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,6 +198,22 @@ def test_two_traces_beside_each_other(chromium: Any, tmp_path: Path) -> None:
         saved = [it.saved("csv", f".heed-side:nth-child({place})").decode() for place in (1, 2)]
         for trace, text in zip((one, two), saved, strict=True):
             assert np.abs(numbers(text) - cross(trace).mean(0).numpy()).max() < 0.005
+
+
+def test_a_file_says_how_faithful_its_attention_was(chromium: Any, tmp_path: Path) -> None:
+    measured = {
+        "words": 1, "dropped": ["<b>dog"], "attended": 3.25, "random": 1.0,
+        "random_spread": 0.5, "draws": 4, "higher": 2,
+    }  # fmt: skip
+    trace = replace(pair_trace(), faithfulness=measured)
+    with opened(chromium, exported(tmp_path, trace, pair_trace(title="other"))) as it:
+        it.page.wait_for_selector(".heed-figure:not(:empty)")
+        told = it.page.inner_text(".heed-figure")
+        assert "(<b>dog) the translation’s log-probability falls by 3.3" in told
+        assert "falls by 1.0 ± 0.5 (4 draws). 2 of these 4" in told
+        assert not it.page.is_visible("text=Test it on this sentence")
+        it.page.select_option("header select", index=1)
+        it.page.wait_for_function("!document.querySelector('.heed-figure').textContent")
 
 
 def test_right_to_left_columns_run_from_the_right(chromium: Any, tmp_path: Path) -> None:

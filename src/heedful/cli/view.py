@@ -13,7 +13,7 @@ from heedful.basics.errors import UserError
 from heedful.cli.options import Checkpoint, Device, Threads, use_threads
 
 if TYPE_CHECKING:
-    from heedful.inference import Trace
+    from heedful.inference import Trace, Translator
     from heedful.serving import Served
 
 _TRACE = ".safetensors"
@@ -123,13 +123,29 @@ def _traced(
         raise UserError('a run needs a text to look at: heedful view RUN "TEXT" --output FILE')
     if not models and (text is not None or target is not None):
         raise UserError("a saved trace has its texts; leave TEXT and --target out")
-    made = [model.translator.trace(text or "", target, relevance=True) for model in models]
+    made = [_measured(model.translator, text or "", target) for model in models]
     if len(made) > 1:  # to tell them apart
         made = [
             replace(trace, title=f"{model.name}: {trace.title}")
             for model, trace in zip(models, made, strict=True)
         ]
     return [*made, *traces.values()]
+
+
+def _measured(translator: "Translator", text: str, target: str | None) -> "Trace":
+    """A trace with the sentence's faithfulness, where there is one."""
+    from heedful.basics.notices import notice
+    from heedful.evaluation.faithfulness import faithfulness
+
+    trace = translator.trace(text, target, relevance=True)
+    if not translator.aligns or len(text.split()) < 2 or len(trace.decided) < 2:
+        return trace  # nothing to leave out, or nothing written
+    try:
+        found = faithfulness(translator, text, target)
+    except UserError as error:
+        notice(f"no figure of faithfulness for this sentence: {error}")
+        return trace
+    return replace(trace, faithfulness=found.to_json())
 
 
 def _serve(

@@ -11,9 +11,10 @@ Shapes: B versions of a source, S source tokens, T target tokens.
 import random
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from math import comb
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,6 +45,10 @@ class Faithfulness:
     """How many random choices; all that there are, where they are few."""
     higher: int
     """How many of them made it fall by at least as much as the most attended words."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object: the fields, and how many ``words`` were dropped."""
+        return {**asdict(self), "dropped": list(self.dropped), "words": len(self.dropped)}
 
 
 def faithfulness(

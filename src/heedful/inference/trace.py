@@ -55,6 +55,8 @@ class Trace:
     """Axis name → the index of each token's word, -1 for none. Axes of whole words need none."""
     alignment: AlignmentSource | None = None
     """Where the model's word alignment is read, where it has one."""
+    faithfulness: dict[str, Any] | None = None
+    """What was measured of it by :func:`heedful.evaluation.faithfulness.faithfulness`, as JSON."""
 
     @classmethod
     def of(
@@ -121,6 +123,7 @@ class Trace:
             "title": self.title,
             "words": self.words,
             "alignment": self.alignment,
+            "faithfulness": self.faithfulness,
         }
         metadata = {"format": _FORMAT, "trace": json.dumps(header, ensure_ascii=False)}
         with atomic_file(path) as file:
@@ -161,7 +164,10 @@ class Trace:
             where = AlignmentSource(str(module), heads, int(shift))
         decided = [str(token) for token in header["decided"]]
         surprise = tensors["log_probabilities"].tolist()
-        trace = cls(axes, maps, decided, surprise, str(header.get("title", "")), words, where)
+        title, measured = str(header.get("title", "")), header.get("faithfulness")
+        if not isinstance(measured, dict | None):
+            raise TypeError("faithfulness is not an object")
+        trace = cls(axes, maps, decided, surprise, title, words, where, measured)
         trace._check()
         return trace
 

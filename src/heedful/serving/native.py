@@ -156,7 +156,7 @@ def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
             request,
             desk.run(lambda: faithfulness(model.translator, asked.source, asked.target)),
         )
-        return JSONResponse({**vars(found), "words": len(found.dropped)})
+        return JSONResponse(found.to_json())
 
     return router
 

@@ -43,6 +43,7 @@ def summary(trace: Trace) -> dict[str, Any]:
         "decided_labels": token_labels(trace.decided),
         "log_probabilities": trace.log_probabilities,
         "alignment": alignment,
+        "faithfulness": trace.faithfulness,
         "maps": [_facts(trace, one) for one in trace.maps],
     }
 

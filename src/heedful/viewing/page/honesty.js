@@ -6,7 +6,7 @@ import { element, messageOf } from "./elements.js";
 
 /**
  * @param {Page} page
- * @returns {{body: HTMLElement, refresh: () => void}}
+ * @returns {{body: HTMLElement, refresh: () => Promise<void>}}
  */
 export function honesty(page) {
   const figure = element("span", { class: "heed-figure", role: "status" });
@@ -15,10 +15,7 @@ export function honesty(page) {
 
   async function run() {
     const { subject } = page.session;
-    if (!subject || !("model" in subject)) {
-      figure.textContent = "Type a sentence first.";
-      return;
-    }
+    if (!subject || !("model" in subject)) return;
     const mine = ++asked;
     check.disabled = true;
     figure.textContent = "Leaving words out…";
@@ -40,17 +37,27 @@ export function honesty(page) {
       element("strong", {}, "What you see here. "),
       "Attention weights show from where the model took information at one place, not why it decided: other layers, "
         + "the residual stream and the values that were read count as well, and quite different weights can give the same output. ",
-      page.provider.live ? check : "",
+      check,
       " ", figure,
     ),
   );
-  return {
-    body,
-    refresh: () => {
-      asked += 1;
-      figure.textContent = "";
-    },
-  };
+  /** A trace may have come with its figure; of a sentence it is computed when it is asked for. */
+  async function refresh() {
+    const mine = ++asked;
+    figure.textContent = "";
+    const { subject } = page.session;
+    check.hidden = !subject || !("model" in subject);
+    if (!subject || !check.hidden) return;
+    try {
+      const { faithfulness } = (await page.session.current()).summary;
+      if (faithfulness && mine === asked) figure.textContent = told(faithfulness);
+    } catch {
+      // The panel says what is wrong with the trace.
+    }
+  }
+
+  refresh();
+  return { body, refresh };
 }
 
 /** @param {import("./types.js").Faithfulness} found */

@@ -30,6 +30,7 @@
  * @property {number[]} log_probabilities
  * @property {{map: number, heads: number[] | null, shift: number} | null} alignment
  * @property {MapFacts[]} maps
+ * @property {Faithfulness | null} [faithfulness]
  */
 
 /**
