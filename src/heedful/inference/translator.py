@@ -55,7 +55,8 @@ class Translator:
         rules: how each model's attention is read as an alignment; the models' own unless given.
         say: takes notices (of texts that were split, or ended by the limit): standard error's.
 
-    The models are in evaluation mode while they translate and as they were before, afterwards.
+    The models are in evaluation mode while they translate and as they were before, afterwards. One
+    thread at a time may use them (`heedful.serving` has a queue for many).
     """
 
     def __init__(
