@@ -21,6 +21,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 from collections import Counter
@@ -136,9 +137,15 @@ def server(run: Path, threads: int, more: Sequence[str]) -> Iterator[tuple[int, 
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stderr is not None
-        line = process.stderr.readline()
-        if " at http" not in line:
-            raise SystemExit(line + process.stderr.read())
+        said_first = []
+        for line in process.stderr:
+            said_first.append(line)
+            if " at http" in line:
+                break
+        else:
+            raise SystemExit("".join(said_first))
+        # Whatever it says later must not fill the pipe.
+        threading.Thread(target=process.stderr.read, daemon=True).start()
         address = urllib.parse.urlsplit(line.split(" at ")[1].split()[0])
         yield int(address.port or 0), process.pid
     finally:

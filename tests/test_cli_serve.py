@@ -59,7 +59,7 @@ def served(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str
     try:
         assert process.stderr is not None
         line = process.stderr.readline()
-        assert "serving" in line, line + process.stderr.read()
+        assert "serving" in line, line
         yield process, line.split(" at ")[1].split()[0]
     finally:
         process.kill()
