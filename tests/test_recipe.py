@@ -145,3 +145,22 @@ def test_a_base_that_cannot_be_is_refused(tmp_path: Path, base: str, message: st
         read_recipe(path)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_settings_that_a_written_recipe_does_not_use_may_have_had_other_defaults() -> None:
+    data = {"train": ["a.en", "a.de"]}
+    tables = {"data": data, "model": {"kind": "recurrent", "attention": "bahdanau"}}
+    written = check_recipe(tables, "here").as_tables()
+    written["training"]["reinforce"]["weight"] = 7.0
+    written["training"]["guided_alignment"]["weight"] = 7.0
+    with pytest.raises(UserError, match="leave it out"):
+        check_recipe(
+            {**written, "training": {**written["training"], "guided_alignment": {}}}, "here"
+        )
+    assert check_recipe(written, "here", written=True) == check_recipe(tables, "here")
+    # What it does use stays as it was written.
+    written["model"] = {"kind": "recurrent", "attention": "hard-reinforce"}
+    found = check_recipe(written, "here", written=True)
+    assert found.training.reinforce.weight == 7.0
+    written["data"]["links"] = "links.txt"
+    assert check_recipe(written, "here", written=True).training.guided_alignment.weight == 7.0

@@ -13,8 +13,9 @@ from matplotlib.figure import Figure
 
 from heedful.basics.errors import UserError
 from heedful.viewing.figures import save_figure
+from heedful.viewing.fonts import font_families
 from heedful.viewing.heatmap import alignment_figure, head_figure
-from heedful.viewing.labels import font_families, token_labels
+from heedful.viewing.labels import token_labels
 
 GERMAN = ["Der", "kleine", "Hund", "sieht", "das", "rote", "Haus", "."]
 ENGLISH = ["the", "small", "dog", "sees", "the", "red", "house", "today", "."]

@@ -313,13 +313,21 @@ def _copy(value: Any) -> Any:
     return {k: _copy(v) for k, v in value.items()} if isinstance(value, Mapping) else value
 
 
-def check_recipe(tables: Mapping[str, Any], where: str) -> Recipe:
+def check_recipe(tables: Mapping[str, Any], where: str, *, written: bool = False) -> Recipe:
     """The recipe of ``tables``; an error names ``where`` and the key.
+
+    Args:
+        tables: the settings.
+        where: the file, for messages.
+        written: whether heedful wrote them. Then they have all settings there were, also of what
+            this recipe does not use; these are as today's defaults are.
 
     Raises:
         UserError: a key is unknown (with the nearest right one), missing, or of a wrong value; so
             too for a key that is searched, and each end of its range.
     """
+    if written:
+        tables = _without_unused(tables, where)
     recipe = check(Recipe, dict(tables), where)
     plain = {key: table for key, table in tables.items() if key != "tune"}
     for key, searched in recipe.tune.items():
@@ -328,6 +336,20 @@ def check_recipe(tables: Mapping[str, Any], where: str) -> Recipe:
         for value in searched.ends():
             check(Recipe, with_setting(plain, key, value, place), place)
     return recipe
+
+
+def _without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
+    training = dict(tables.get("training", {}))
+    optional = {
+        name: training.pop(name) for name in ("guided_alignment", "reinforce") if name in training
+    }
+    recipe = check(Recipe, {**tables, "training": training}, where)
+    used = {
+        "guided_alignment": recipe.data.links is not None,
+        "reinforce": learns_by_reward(recipe.model),
+    }
+    kept = {name: table for name, table in optional.items() if used[name]}
+    return {**tables, "training": {**training, **kept}}
 
 
 def write_toml(recipe: Recipe) -> str:

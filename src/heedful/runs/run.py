@@ -118,7 +118,8 @@ def open_run(path: str | Path) -> Run:
             "update heedful"
         )
     recipe_file = folder / "recipe.toml"
-    return Run(folder, check_recipe(read_recipe(recipe_file), str(recipe_file)), facts)
+    tables = read_recipe(recipe_file)
+    return Run(folder, check_recipe(tables, str(recipe_file), written=True), facts)
 
 
 def write_pairs(path: Path, pairs: list[Pair]) -> None:

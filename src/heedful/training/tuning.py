@@ -160,7 +160,7 @@ class _Search:
         own = flat(self.recipe.as_tables())
         for key, value in {**{key: own[key] for key in _HARMLESS & own.keys()}, **known}.items():
             tables = with_setting(tables, key, value, str(self.folder))
-        return _compared(check_recipe(tables, str(self.folder / RECORD)))
+        return _compared(check_recipe(tables, str(self.folder / RECORD), written=True))
 
     def run(self, trials: int) -> bool:
         """Train until there are so many trials; False if interrupted."""

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
 from heedful.viewing.figures import new_figure, remember_missing
-from heedful.viewing.labels import font_families, shorten, token_labels
+from heedful.viewing.fonts import font_families
+from heedful.viewing.labels import shorten, token_labels
 
 Weights = torch.Tensor | NDArray[np.floating[Any]] | Sequence[Sequence[float]]
 

@@ -1,15 +1,11 @@
 """Tokens as labels: readable in any script, with nothing in them that a plotter would interpret."""
 
-import functools
 import unicodedata
-from collections.abc import Iterable, Sequence
-
-from matplotlib import font_manager
+from collections.abc import Sequence
 
 SPACE_MARK = "▁"
 _VISIBLE_SPACE = "␣"
 _CONTINUED = "·"
-_BASE_FONT = "DejaVu Sans"
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
@@ -78,43 +74,3 @@ def _visible(character: str) -> str:
     ):
         return f"\\u{ord(character):04x}"
     return character
-
-
-@functools.cache
-def _glyphs(path: str) -> frozenset[int]:
-    try:
-        return frozenset(font_manager.get_font(path).get_charmap())
-    except (OSError, RuntimeError):
-        # A broken font file on the machine is no reason not to draw with the others.
-        return frozenset()
-
-
-def font_families(labels: Iterable[str]) -> tuple[list[str], str]:
-    """The fonts that together draw the labels, and the characters that none has.
-
-    DejaVu Sans comes with matplotlib (Latin, Greek, Cyrillic, Arabic); what it lacks is looked for
-    in the fonts of the machine.
-    """
-    # An emoji's variation selector and the joiners change glyphs and have none of their own.
-    needed = {ord(character) for label in labels for character in label if character.isprintable()}
-    needed -= {0xFE0E, 0xFE0F}
-    missing = needed - _glyphs(font_manager.findfont(_BASE_FONT))
-    families = [_BASE_FONT]
-    if missing:
-        plain = [
-            entry
-            for entry in font_manager.fontManager.ttflist
-            if entry.style == "normal"
-            and entry.weight in (400, "normal", "regular")
-            # That font has a box for every character there is.
-            and "Last Resort" not in entry.name
-        ]
-        # Families made for many scripts first, so that one font draws a whole label.
-        for entry in sorted(plain, key=lambda entry: ("CJK" not in entry.name, entry.name)):
-            found = missing & _glyphs(entry.fname)
-            if found and entry.name not in families:
-                families.append(entry.name)
-                missing -= found
-            if not missing:
-                break
-    return families, "".join(map(chr, sorted(missing)))
