@@ -292,7 +292,17 @@ def test_one_axis_has_heads_and_no_alignment(chromium: Any, tmp_path: Path) -> N
         it.tab("steps")
         assert "Step 1 of 9: at token0" in it.page.inner_text(".heed-steps .heed-readout")
         it.tab("alignment")
-        assert "nothing to align" in it.page.inner_text(".heed-notice >> visible=true")
+        assert "nothing to align; see Heads" in it.page.inner_text(".heed-notice >> visible=true")
+
+
+def test_without_attention_no_panel_sends_to_another(chromium: Any, tmp_path: Path) -> None:
+    nothing = Trace.of({"source": ["a", "</s>"], "target": ["<s>", "b"]}, {}, title="a")
+    with opened(chromium, exported(tmp_path, nothing)) as it:
+        for panel in ("alignment", "heads", "steps"):
+            it.tab(panel)
+            said = it.page.inner_text(".heed-notice >> visible=true")
+            assert said.startswith("there is no attention"), panel
+            assert "one sequence" not in said
 
 
 @pytest.mark.parametrize("length", [512, 1024])

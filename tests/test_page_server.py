@@ -136,6 +136,22 @@ def test_another_word_forces_what_follows(chromium: Any, address: str) -> None:
         assert it.page.inner_text(".heed-target") == before
 
 
+def test_a_text_in_parts_offers_no_other_words(chromium: Any, address: str) -> None:
+    with opened(chromium, address) as it:
+        asked: list[str] = []
+        it.page.on("request", lambda request: asked.append(request.url))
+        before = typed(it, f"{TEXT}\nthe dog\n{TEXT}")
+        it.page.click(".heed-target .heed-word >> nth=1")
+        it.page.wait_for_selector(".heed-menu >> text=one of its sentences")
+        it.page.keyboard.press("Escape")
+        it.page.wait_for_selector(".heed-menu", state="detached")
+        assert it.page.inner_text(".heed-target") == before
+        it.page.click(".heed-hypothesis >> nth=1")
+        it.tab("alignment")
+        it.page.wait_for_selector("text=translated in parts; to look inside")
+        assert not [url for url in asked if url.endswith(("/alternatives", "/trace"))]
+
+
 def test_another_hypothesis_is_looked_at(chromium: Any, address: str) -> None:
     with opened(chromium, address) as it:
         first = typed(it)

@@ -143,7 +143,7 @@ class Heads {
     const before = this.group?.key;
     this.groups = groupsOf(trace.summary.maps);
     this.trace = this.groups.length ? trace : null;
-    if (!this.groups.length) throw new Error("this trace has no attention to show");
+    if (!this.groups.length) throw new Error("there is no attention to show");
     fillChoice(this.which.input, this.groups.map(({ key, title }) => ({ value: key, text: title })), "");
     const cross = this.groups.find(({ title }) => title === "Cross");
     this.setGroup((this.groups.find(({ key }) => key === before) ?? cross ?? this.groups[0]).key);

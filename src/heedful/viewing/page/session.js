@@ -87,6 +87,7 @@ export class LoadedTrace {
    */
   async alignmentMatrix() {
     const where = this.alignment;
+    if (!where && !this.summary.maps.length) throw new Error("there is no attention here, so there is nothing to align");
     if (!where) throw new Error("this model reads and writes one sequence: there is nothing to align; see Heads");
     const map = this.summary.maps[where.map];
     const heads = where.heads ?? Array.from({ length: map.heads }, (_, head) => head);
@@ -107,7 +108,7 @@ export class LoadedTrace {
     if (this.alignment) return this.alignmentMatrix();
     const weights = this.summary.maps.map((facts, map) => ({ facts, map })).filter(({ facts }) => facts.kind === "weights");
     const last = weights.pop();
-    if (!last) throw new Error("this trace has no attention to show");
+    if (!last) throw new Error("there is no attention to show");
     const heads = Array.from({ length: last.facts.heads }, (_, head) => this.head(last.map, head));
     const matrix = meanMatrix(await Promise.all(heads));
     return { matrix, rows: this.rowLabels(last.map), columns: this.columnLabels(last.map), map: last.facts };

@@ -133,12 +133,24 @@ class Translate {
     this.score.textContent = result ? scored(result) : "";
     this.page.announce(text ? `Translation: ${text}` : "");
     this.showBest(result);
-    const long = (result?.parts ?? 1) > 1;
-    if (long) this.score.textContent += `; translated in ${result?.parts} parts`;
-    const whole = result && text.trim() && !long;
+    if (this.parted) this.score.textContent += `; translated in ${result?.parts} parts`;
+    this.look(text);
+  }
+
+  /** Whether what is shown was read and written in several sequences, so that no one trace holds it. */
+  get parted() {
+    return (this.result?.parts ?? 1) > 1;
+  }
+
+  /**
+   * What the other panels show.
+   * @param {string} target
+   */
+  look(target) {
+    const { result, parted } = this;
     this.page.session.look(
-      whole ? { model: this.model, source: result.source, target: text } : null,
-      long ? "this text is translated in parts; to look inside, translate one of its sentences" : undefined,
+      result && target.trim() && !parted ? { model: this.model, source: result.source, target } : null,
+      parted ? "this text is translated in parts; to look inside, translate one of its sentences" : undefined,
     );
   }
 
@@ -171,9 +183,10 @@ class Translate {
     if (!result) return;
     for (const other of this.best.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button));
     this.score.textContent = scored(one);
-    this.page.session.look({ model: this.model, source: result.source, target: one.text });
+    this.look(one.text);
     if (one === result) return this.showTexts(result.source, result.text, { soft: result.soft ?? null, hard: result.alignment ?? [] });
     this.showTexts(result.source, one.text, { soft: null, hard: [] });
+    if (this.parted) return;
     try {
       const { matrix } = await (await this.page.session.current()).wordAlignment();
       if (button.getAttribute("aria-pressed") !== "true") return;
@@ -198,7 +211,11 @@ class Translate {
     this.menu = menu;
     this.linked.hold(word);
     button.setAttribute("aria-expanded", "true");
+    if (this.parted) menu.textContent = "This text is translated in parts; for other words, translate one of its sentences.";
     place(menu, button, this.body);
+    // So that Escape closes it while nothing in it can be chosen, too.
+    menu.tabIndex = -1;
+    menu.focus();
     menu.addEventListener("keydown", (event) => {
       if (event.key === "Escape" || event.key === "Tab") {
         this.closeMenu();
@@ -206,6 +223,7 @@ class Translate {
         if (event.key === "Escape") event.preventDefault();
       }
     });
+    if (this.parted) return this.page.announce(menu.textContent ?? "");
     try {
       const { alternatives } = await this.page.provider.alternatives({ model: this.model, text: result.source, prefix, count: 6 });
       if (this.menu !== menu) return;
