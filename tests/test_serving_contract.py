@@ -127,6 +127,7 @@ def test_alternatives_only_when_asked_for(client: httpx.Client) -> None:
         ({"q": 5, "source": "en", "target": "de"}, 400, "q: input should be a text or a list"),
         ({"q": ["a", None], "source": "en", "target": "de"}, 400, "q: input should be a text"),
         ({"q": "a", "source": "en", "target": "xx"}, 400, "xx is not supported; languages: en, de"),
+        ({"q": "a", "source": "", "target": "de"}, 400, "an empty code is not supported"),
         ({"q": "a", "source": "de", "target": "en"}, 400, "no model translates de to en"),
         ({"q": "<b>a</b>", "source": "en", "target": "de", "format": "html"}, 400, "format html"),
         ({"q": "a", "source": "en", "target": "de", "format": "pdf"}, 400, "format: input should"),

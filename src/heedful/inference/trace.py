@@ -74,7 +74,7 @@ class Trace:
             title: what it is of.
 
         Raises:
-            ValueError: weights do not fit their axes, or are not finite.
+            ValueError: weights do not fit their axes or are not finite, or an axis is missing.
 
         Example:
             >>> weights = torch.full((2, 3, 3), 1 / 3)
@@ -173,6 +173,10 @@ class Trace:
 
     def _check(self) -> None:
         for one in self.maps:
+            for axis in (one.query_axis, one.key_axis):
+                if axis not in self.axes:
+                    there = ", ".join(self.axes) or "none"
+                    raise ValueError(f"map {one.name}: there is no axis {axis}; axes: {there}")
             shape = (len(self.axes[one.query_axis]), len(self.axes[one.key_axis]))
             if one.weights.ndim != 3 or one.weights.shape[1:] != shape:
                 raise ValueError(

@@ -107,6 +107,8 @@ def open_run(path: str | Path) -> Run:
         UserError: the folder is missing or is no run, or one of a later version.
     """
     folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is no run: it is a file, a run is a folder")
     if not folder.is_dir():
         raise UserError(f"no run at {folder}: there is no such folder")
     if not (folder / "run.json").exists():

@@ -97,7 +97,8 @@ class ServedModels:
         code = self.code(given)
         if code is None:
             served = ", ".join(self.codes) or "none"
-            raise RefusedError(400, f"{said(given)} is not supported; languages: {served}")
+            name = said(given) if given.strip() else "an empty code"
+            raise RefusedError(400, f"{name} is not supported; languages: {served}")
         return code
 
     def of_pair(self, source: str, target: str) -> Served:
@@ -133,6 +134,8 @@ class ServedModels:
             return found[0]
         if not self.models:
             raise RefusedError(404, "this server has no model, only traces")
+        if not found and source is not None and target is not None:
+            return self.of_pair(self.require_code(source), self.require_code(target))
         names = ", ".join(self._by_name)
         raise RefusedError(400, f"say which model is to translate: {names}")
 
