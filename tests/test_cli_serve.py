@@ -107,11 +107,38 @@ def test_a_second_signal_does_not_wait(folder: Path) -> None:
             process.send_signal(signal.SIGINT)
             time.sleep(0.2)
             process.send_signal(signal.SIGINT)
-            process.wait(8)
+            assert process.wait(8) == 0
             with contextlib.suppress(httpx.HTTPError, AssertionError):
                 held.result()
         assert process.stderr is not None
         assert "Traceback" not in process.stderr.read()
+
+
+def test_work_that_nobody_waits_for_does_not_abort_the_process(folder: Path) -> None:
+    # As a model's slice of some seconds: within PyTorch when the command ends.
+    script = """
+import sys, time, torch
+from heedful.cli.main import main
+from heedful.serving import server
+from heedful.serving.engine import Engine
+
+torch.set_num_threads(1)
+large = torch.ones(2500, 2500)
+
+def run_server(application, **given):
+    engine = application.state.engine
+    engine.run(lambda: [large @ large for _ in range(100)])
+    time.sleep(0.3)
+    engine.close(0.1)
+
+server.run_server = run_server
+sys.argv = ["heedful", "serve", "run", "--port", "0", "--threads", "1"]
+main()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=folder, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_two_pairs_given_languages_and_keys(folder: Path, tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def serve(
     """
     from heedful.serving.keys import Keys
     from heedful.serving.limits import Limits
-    from heedful.serving.server import LOOPBACK, open_port, run_server
+    from heedful.serving.server import LOOPBACK, end_command, open_port, run_server
 
     limits = Limits(
         queue=queue,
@@ -152,6 +152,7 @@ def serve(
         )
         what = ", ".join(f"{model.source} to {model.target}" for model in models)
         run_server(application, listening=listening, open_page=open_page, what=what)
+    end_command(application)
 
 
 def load_served(

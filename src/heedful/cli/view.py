@@ -157,7 +157,7 @@ def _serve(
     browser: bool,
 ) -> None:
     from heedful.serving import make_application, run_server
-    from heedful.serving.server import LOOPBACK, address_of, open_port
+    from heedful.serving.server import LOOPBACK, address_of, end_command, open_port
 
     if target is not None:
         raise UserError("--target is for --output and --save; on the page it is typed")
@@ -167,8 +167,10 @@ def _serve(
         if browser:
             page = address_of(listening) + (f"#{urlencode({'text': text})}" if text else "")
             threading.Timer(0.5, webbrowser.open, [page]).start()
+        application = make_application(models, traces=traces, hosts=LOOPBACK)
         run_server(
-            make_application(models, traces=traces, hosts=LOOPBACK),
+            application,
             listening=listening,
             what=", ".join([*(model.name for model in models), *traces]),
         )
+    end_command(application)

@@ -68,7 +68,7 @@ def make_application(
         redoc_url=None,
         lifespan=lifespan,
     )
-    app.state.serving, app.state.limits = state, limits
+    app.state.serving, app.state.limits, app.state.engine = state, limits, engine
     app.include_router(libre.routes(desk))
     app.include_router(native.routes(desk, traces or {}))
 

@@ -73,6 +73,11 @@ class Engine:
         """Whether the thread takes work."""
         return self._thread.is_alive() and not self._closed
 
+    @property
+    def busy(self) -> bool:
+        """Whether the thread has not ended, be it that it takes no more work."""
+        return self._thread.is_alive()
+
     def translate(
         self,
         translator: Translator,

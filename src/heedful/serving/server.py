@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import logging
+import os
 import socket
 import sys
 import threading
@@ -99,6 +100,18 @@ def run_server(
         place = "" if text is None else "#text=" + quote(text)
         threading.Timer(0.5, webbrowser.open, [address + place]).start()
     _Server(config, application).run([one])
+
+
+def end_command(application: FastAPI) -> None:
+    """End the process at once if model work goes on that nobody waits for any more.
+
+    For commands, after `run_server`: the interpreter's own end would stop that thread within
+    PyTorch, which aborts the process.
+    """
+    if application.state.engine.busy:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 class _Server(uvicorn.Server):
