@@ -132,7 +132,7 @@ class Load:
 @contextmanager
 def server(run: Path, threads: int, more: Sequence[str]) -> Iterator[tuple[int, int]]:
     """A server's port and process number."""
-    command = [sys.executable, "-m", "heedful", "serve", str(run), "--port", "0"]
+    command = [sys.executable, "-m", "heedful", "serve", str(run), "--port", "0", "--whole-lines"]
     command += ["--threads", str(threads), *more]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:

@@ -7,10 +7,13 @@ import torch
 from torch import Tensor
 
 import heedful.attention.modules
+from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
+from heedful.evaluation.faithfulness import faithfulness
 from heedful.inference import AttentionMap, Trace
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.relevance import attention_times_gradient, rollout
+from heedful.models.aligner import AlignerSettings, WordAligner
 from heedful.models.pairs import PairModel
 from test_inference import MODELS, recurrent, sentences, transformer, translator
 
@@ -156,3 +159,11 @@ def test_weights_that_fit_no_axes_are_refused() -> None:
         Trace.of({"tokens": ["x"]}, {"a": ("tokens", "tokens", torch.full((1, 1, 1), torch.nan))})
     one = AttentionMap("a", "tokens", "tokens", torch.ones(1, 1, 1))
     assert one.kind == "weights"
+
+
+def test_an_aligner_is_looked_at_but_not_tested_for_faithfulness() -> None:
+    ours = translator(WordAligner(AlignerSettings(), 380, 380))
+    trace = ours.trace("the cat", "a dog", relevance=True)
+    assert [one.kind for one in trace.maps] == ["weights"]
+    with pytest.raises(UserError, match="aligns words"):
+        faithfulness(ours, "the cat", "a dog")

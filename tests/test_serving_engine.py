@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import wait
+from itertools import product
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from heedful.basics.errors import UserError
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions
-from heedful.inference import Translation, Translator
+from heedful.inference import Translation, Translator, WordAlignment
 from heedful.inference.texts import cut_text, join_translations
 from heedful.serving.engine import Engine, QueueFullError
 from serving_help import TOKENISERS, sentences, translator
@@ -50,22 +51,57 @@ def texts_of(found: Sequence[Translation]) -> list[str]:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.text(alphabet="ab .,\n\r\t\u2028é", max_size=80), st.integers(8, 16))
-def test_a_cut_text_is_the_text(text: str, limit: int) -> None:
-    cut = cut_text(text, TOKENISERS.source, limit)
+@given(
+    st.text(alphabet="abA .,!。\n\r\t\u2028é", max_size=80),
+    st.integers(8, 16),
+    st.sampled_from([None, "en", "zh", "xx"]),
+)
+def test_a_cut_text_is_the_text(text: str, limit: int, language: str | None) -> None:
+    cut = cut_text(text, TOKENISERS.source, limit, language)
     assert "".join(before + own for before, own in cut.parts) + cut.after == text
     assert all(length <= limit for length in cut.lengths)
     assert all(part.text and not re.search("[\r\n]", part.text) for part in cut.parts)
     same = [Translation(part.text, part.text) for part in cut.parts]
-    assert join_translations(cut, same, exponent=1.0).text == text
+    joined = join_translations(cut, same, exponent=1.0).text
+    # Between sentences without white space there may be a space now.
+    assert joined == text or (language and joined.replace(" ", "") == text.replace(" ", ""))
 
 
 def test_no_text_takes_the_square_of_its_length_to_cut() -> None:
     began = time.perf_counter()
-    for text in (" " * 99_999 + "a", "a" * 100_000, ". " * 50_000, "\n" * 100_000, "a\n" * 50_000):
-        cut = cut_text(text, TOKENISERS.source, 511)
+    texts = (" " * 99_999 + "a", "a" * 100_000, ". " * 50_000, "\n" * 100_000, "a\n" * 50_000)
+    for text, language in product(texts, (None, "en")):
+        cut = cut_text(text, TOKENISERS.source, 511, language)
         assert "".join(before + own for before, own in cut.parts) + cut.after == text
-    assert time.perf_counter() - began < 30
+    assert time.perf_counter() - began < 60
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "parts"),
+    [
+        ("en", "Dr. Smith slept.  He was tired, e.g. at 5 p.m. here!", [16, 34]),
+        ("de", " Am 5. Mai kam Dr. Müller. Er ging. ", [26, 9]),
+        ("zh", "你好。再见！", [3, 3]),
+        ("en", "one sentence", [12]),
+        ("en", "Two.\nlines. Here.", [4, 6, 5]),
+    ],
+)
+def test_sentences_end_as_the_language_has_it(language: str, text: str, parts: list[int]) -> None:
+    cut = cut_text(text, TOKENISERS.source, 400, language)
+    assert [len(part.text) for part in cut.parts] == parts
+    assert "".join(before + own for before, own in cut.parts) + cut.after == text
+
+
+def test_sentences_without_spaces_get_one_where_they_need_it() -> None:
+    cut = cut_text("你好。再见！", TOKENISERS.source, 400, "zh")
+    soft = [WordAlignment(torch.ones(1, 1)), WordAlignment(torch.ones(1, 1))]
+    made = [Translation("", t, alignment=a) for t, a in zip(("Hello.", "Bye!"), soft, strict=True)]
+    joined = join_translations(cut, made, exponent=1.0)
+    assert joined.text == "Hello. Bye!"
+    assert joined.alignment is not None
+    assert joined.alignment.soft.shape == (2, 1)
+    other = [Translation("", "ごはん。"), Translation("", "さようなら！")]
+    assert join_translations(cut, other, exponent=1.0).text == "ごはん。さようなら！"
 
 
 def test_a_long_line_in_parts_is_what_the_translator_makes_of_it() -> None:

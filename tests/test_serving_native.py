@@ -87,6 +87,40 @@ def test_a_given_beginning(client: httpx.Client) -> None:
         assert client.post("/api/translate", json=empty).status_code == 400
 
 
+def test_sentences_go_one_by_one_unless_the_line_is_to_stay_whole(client: httpx.Client) -> None:
+    first, second = "the small cat sat.", "The dog sat on a mat."
+    text = f"{first}  {second}"
+    asked = {"model": "two", "text": text, "beam": 2}
+    [found] = client.post("/api/translate", json=asked).json()["translations"]
+    options = SearchOptions(beam=2)
+    apart = OTHER.translate([first, second], options=options, alignments=True)
+    assert found["text"] == f"{apart[0].text}  {apart[1].text}"
+    assert found["parts"] == 2
+    whole = {**asked, "sentences": False}
+    [kept] = client.post("/api/translate", json=whole).json()["translations"]
+    assert kept["text"] == OTHER.translate([text], options=options)[0].text
+    assert kept["text"] != found["text"]
+    lines = client.post("/api/translate/stream", json=asked).text.splitlines()
+    assert [json.loads(line).get("parts") for line in lines] == [2, 2, None]
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("alternatives", {"text": "a cat.\na dog."}),
+        ("translate", {"text": "a cat.\na dog.", "prefix": "the"}),
+        ("trace", {"source": "a cat.\na dog."}),
+        ("attention", {"source": "a cat.\na dog.", "map": 0}),
+    ],
+)
+def test_what_is_of_one_sequence_takes_one_line(
+    client: httpx.Client, path: str, fields: dict[str, object]
+) -> None:
+    answer = client.post(f"/api/{path}", json={"model": "two", **fields})
+    assert answer.status_code == 400
+    assert "of one line" in answer.json()["error"]
+
+
 def test_a_stream_gives_the_parts_of_the_whole(client: httpx.Client) -> None:
     whole = client.post("/api/translate", json={"model": "one", "text": LONG}).json()
     with client.stream("POST", "/api/translate/stream", json={"model": "one", "text": LONG}) as got:

@@ -190,3 +190,13 @@ def test_every_token_gets_a_label_that_can_be_seen_and_written(tokens: list[str]
         assert len(label) <= 24
         label.encode("utf-8")
         assert not any(ord(character) < 32 for character in label)
+
+
+def test_a_byte_is_the_character_that_it_is() -> None:
+    assert token_labels(["▁Man", "<0x54>", "<0x0A>", "<0xD7>", "<0x20>"]) == [
+        "Man",
+        "T",
+        "\\n",
+        "<0xD7>",
+        "␣",
+    ]

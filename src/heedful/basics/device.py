@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Literal
 
 import torch
@@ -62,3 +64,19 @@ def keep_freed_memory() -> None:
         trim_threshold, mmap_threshold = -1, -3
         libc.mallopt(mmap_threshold, 1 << 30)
         libc.mallopt(trim_threshold, 1 << 30)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Compute on one thread while the block runs, in the thread that calls it.
+
+    A thread that has once computed on several keeps helpers. Where the helpers of all threads are
+    more than the processor's cores, OpenMP no longer lets them wait awake, and small operations
+    take twice as long: so in a server only the thread that does the model's work should have them.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -9,6 +9,7 @@ from heedful.basics.errors import UserError
 from heedful.cli.options import Device, Precision, Threads, use_threads
 
 if TYPE_CHECKING:
+    from heedful.inference import Translator
     from heedful.serving import Served
 
 
@@ -71,6 +72,13 @@ def serve(
             "a proxy passes the name on; * is any; repeatable.",
         ),
     ] = None,
+    split_sentences: Annotated[
+        bool,
+        typer.Option(
+            "--split-sentences/--whole-lines",
+            help="Whether a line's sentences are translated one by one.",
+        ),
+    ] = True,
     queue: Annotated[
         int, typer.Option(min=1, help="Requests that may wait; further ones are answered 429.")
     ] = 256,
@@ -149,6 +157,7 @@ def serve(
             hosts=hosts,
             log_requests=log_requests or log_texts,
             log_texts=log_texts,
+            split_sentences=split_sentences,
         )
         what = ", ".join(f"{model.source} to {model.target}" for model in models)
         run_server(application, listening=listening, open_page=open_page, what=what)
@@ -170,19 +179,15 @@ def load_served(
         UserError: a folder is no run of a translator, its languages are not known, or two runs
             translate between the same.
     """
-    from heedful.basics.notices import once
-    from heedful.runs import load_translator
     from heedful.serving.served import Served, names_of, plain_code
 
     given = _languages(runs, languages)
     found: list[Served] = []
     taken: dict[tuple[str, str], Path] = {}
     for run, name in zip(runs, names_of(runs), strict=True):
-        translator = load_translator([run], **chosen)
-        # Now, not in the first client's time: a model that does not work here, kernels to compile.
-        translator.say = lambda text: None
-        translator.translate(["."])
-        translator.say = once()
+        translator = _warm(run, **chosen)
+        if not several and not all(model.translates for model in translator.models):
+            raise UserError(f"{run} aligns words and does not translate; see heedful align")
         pair = given.get(run, (translator.source_language, translator.target_language))
         source, target = pair
         if not several:
@@ -198,6 +203,22 @@ def load_served(
                 )
         found.append(Served(name, translator, source, target))
     return found
+
+
+def _warm(run: Path, **chosen: Any) -> "Translator":
+    """A run's translator that has translated once, so that the first client need not wait."""
+    from heedful.basics.device import one_thread
+    from heedful.basics.notices import once
+    from heedful.runs import load_translator
+
+    # Computing is the engine's: its thread alone is to have helpers.
+    with one_thread():
+        translator = load_translator([run], **chosen)
+        translator.say = lambda text: None
+        if all(model.translates for model in translator.models):
+            translator.translate(["."])
+    translator.say = once()
+    return translator
 
 
 def _languages(runs: list[Path], given: list[str]) -> dict[Path, tuple[str, str]]:

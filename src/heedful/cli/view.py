@@ -138,8 +138,9 @@ def _measured(translator: "Translator", text: str, target: str | None) -> "Trace
     from heedful.evaluation.faithfulness import faithfulness
 
     trace = translator.trace(text, target, relevance=True)
-    if not translator.aligns or len(text.split()) < 2 or len(trace.decided) < 2:
-        return trace  # nothing to leave out, or nothing written
+    writes = all(model.translates for model in translator.models) and len(trace.decided) > 1
+    if not writes or not translator.aligns or len(text.split()) < 2:
+        return trace  # nothing written, or nothing to leave out
     try:
         found = faithfulness(translator, text, target)
     except UserError as error:
@@ -159,6 +160,12 @@ def _serve(
     from heedful.serving import make_application, run_server
     from heedful.serving.server import LOOPBACK, address_of, end_command, open_port
 
+    for model in models:
+        if not all(one.translates for one in model.translator.models):
+            raise UserError(
+                f"{model.name} aligns words and does not translate: give both texts, and a file "
+                "(--target TEXT --output FILE)"
+            )
     if target is not None:
         raise UserError("--target is for --output and --save; on the page it is typed")
     if text is not None and not models:

@@ -75,6 +75,8 @@ def faithfulness(
             long, or the model does not attend to its source.
     """
     translator.require_alignments()
+    if not all(model.translates for model in translator.models):
+        raise UserError("this run aligns words and writes nothing whose probability could fall")
     words = source.split()
     if len(words) < 2:
         raise UserError("faithfulness needs a source of at least two words, to leave some out")

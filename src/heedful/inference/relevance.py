@@ -77,8 +77,8 @@ def attention_times_gradient(
         target: tokens without BEGIN and END.
 
     Returns:
-        A map of the kind ``gradient`` for each attention module, its name followed by
-        " × gradient".
+        A map of the kind ``gradient`` for each attention module that has a part in the output
+        (an aligner's has none), its name followed by " × gradient".
     """
     model = translator.models[0]
     axes_of = model.attention_axes()
@@ -90,13 +90,19 @@ def attention_times_gradient(
         decided = torch.tensor([*target, END], device=log_probabilities.device)
         total = log_probabilities.gather(1, decided.unsqueeze(1)).sum()
         calls = [weights for name in axes_of for weights in seen[name]]
-        gradients = iter(torch.autograd.grad(total, calls))
+        gradients = iter(torch.autograd.grad(total, calls, allow_unused=True))
         maps = []
         for name, axes in axes_of.items():
             # A Transformer reads all positions in one call, a recurrent decoder one in a call.
-            steps = [(one.detach() * next(gradients)).clamp(min=0) for one in seen[name]]
-            joined = torch.cat(steps, dim=2)[0].float().cpu()
-            maps.append(AttentionMap(f"{name} × gradient", *axes, joined, "gradient"))
+            grown = [next(gradients) for _ in seen[name]]
+            steps = [
+                (one.detach() * gradient).clamp(min=0)
+                for one, gradient in zip(seen[name], grown, strict=True)
+                if gradient is not None
+            ]
+            if len(steps) == len(grown):
+                joined = torch.cat(steps, dim=2)[0].float().cpu()
+                maps.append(AttentionMap(f"{name} × gradient", *axes, joined, "gradient"))
     return maps
 
 

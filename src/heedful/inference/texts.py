@@ -4,6 +4,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sentencex import segment
+
 from heedful.data.tokeniser import Tokeniser
 from heedful.decoding import length_penalty
 from heedful.inference.alignment import join
@@ -12,6 +14,7 @@ from heedful.inference.splitting import Part, split_text
 from heedful.inference.translation import Translation, WordAlignment
 
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
+_NEEDS_SPACE = re.compile(r"[.!?…؟।][\"'”’»)\]]*$")
 
 
 @dataclass(frozen=True)
@@ -27,10 +30,17 @@ class Cut:
     """The white space after the last part."""
 
 
-def cut_text(text: str, tokeniser: Tokeniser, limit: int) -> Cut:
+def cut_text(text: str, tokeniser: Tokeniser, limit: int, language: str | None = None) -> Cut:
     """Cut a text at its line breaks, and lines of more than ``limit`` tokens into parts.
 
     The parts joined, with what stands before each and after the last, are the text itself.
+
+    Args:
+        text: any text.
+        tokeniser: counts tokens.
+        limit: the most tokens of a part.
+        language: cut lines into sentences, too, as they end in this language (ISO 639); rules of
+            another one are used for those that are not known.
 
     Raises:
         UserError: the text is not valid Unicode.
@@ -40,6 +50,8 @@ def cut_text(text: str, tokeniser: Tokeniser, limit: int) -> Cut:
         return [len(tokens) for tokens in tokeniser.encode_batch(list(texts))]
 
     lines, after = _lines(text)
+    if language is not None:
+        lines = [sentence for line in lines for sentence in _sentences(line, language)]
     parts: list[Part] = []
     lengths: list[int] = []
     for line, length in zip(lines, count([line.text for line in lines]), strict=True):
@@ -110,19 +122,49 @@ def _lines(text: str) -> tuple[list[Part], str]:
     return lines, before
 
 
+def _sentences(line: Part, language: str) -> list[Part]:
+    """A line's sentences; the white space around the whole line stays with its first and last."""
+    pieces = segment(language, line.text)
+    if "".join(pieces) != line.text:  # nothing may be lost, whatever the library does
+        return [line]
+    found: list[Part] = []
+    before, text = line.before, ""
+    for piece in pieces:
+        if text.strip() and piece.strip():
+            found.append(Part(before, text.rstrip()))
+            own = piece.lstrip()
+            before = text[len(text.rstrip()) :] + piece[: len(piece) - len(own)]
+            text = own
+        else:
+            text += piece
+    return [*found, Part(before, text)]
+
+
 def _joined(cut: Cut, chosen: Sequence[Translation], exponent: float) -> Translation:
     total = sum(one.log_probability for one in chosen)
     length = sum(len(one.tokens) + 1 for one in chosen)  # END counts
     texts = [one_line(one.text) for one in chosen]
+    gaps = _gaps(cut, texts)
     return Translation(
         source=cut.text,
-        text="".join(part.before + text for part, text in zip(cut.parts, texts, strict=True))
-        + cut.after,
+        text="".join(gap + text for gap, text in zip(gaps, texts, strict=True)) + cut.after,
         score=total / length_penalty(float(length), exponent),
         log_probability=total,
         tokens=tuple(token for one in chosen for token in one.tokens),
         token_scores=tuple(score for one in chosen for score in one.token_scores),
     )
+
+
+def _gaps(cut: Cut, texts: Sequence[str]) -> list[str]:
+    """What stands before each part's translation: what stood before the part.
+
+    A space where scripts without spaces had none, and the sentence before needs one.
+    """
+    before = ["", *texts[:-1]]
+    return [
+        part.before or (" " if place and _NEEDS_SPACE.search(before[place]) else "")
+        for place, part in enumerate(cut.parts)
+    ]
 
 
 def _alignment(
@@ -131,7 +173,7 @@ def _alignment(
     soft = [one.alignment.soft for one in translations if one.alignment is not None]
     if len(soft) < len(cut.parts):
         return None
-    before = [part.before for part in cut.parts]
-    sources = word_starts(before, [part.text for part in cut.parts])
-    targets = word_starts(before, [one.text for one in translations])
+    sources = word_starts([part.before for part in cut.parts], [part.text for part in cut.parts])
+    texts = [one_line(one.text) for one in translations]
+    targets = word_starts(_gaps(cut, texts), texts)
     return WordAlignment(join(soft, sources, targets), threshold)

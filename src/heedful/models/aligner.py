@@ -50,6 +50,8 @@ class WordAligner(PairModel):
         target_vocabulary: symbols of the target.
     """
 
+    translates = False
+
     def __init__(
         self, settings: AlignerSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:

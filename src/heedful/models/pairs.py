@@ -42,6 +42,8 @@ class PairModel(nn.Module):
 
     max_length: int
     """Longest sequence in tokens, END included, on either side."""
+    translates: bool = True
+    """Whether it writes outputs, and not only aligns those that are given."""
 
     def states(self, source: Source, target_in: Tensor) -> Tensor:
         """What each next token is predicted from ``[B, T, D]``, given ``target_in [B, T]``."""

@@ -35,6 +35,7 @@ def make_application(
     hosts: Collection[str] = (),
     log_requests: bool = False,
     log_texts: bool = False,
+    split_sentences: bool = True,
 ) -> FastAPI:
     """The application, ready for `heedful.serving.server.run_server`, or any ASGI server.
 
@@ -47,12 +48,14 @@ def make_application(
         hosts: names that requests may be meant for; any if empty.
         log_requests: whether to log a line a request, without its texts.
         log_texts: whether to log texts.
+        split_sentences: whether to translate a line's sentences one by one; a request of our own
+            contract may say otherwise.
     """
     limits = limits or Limits()
     metrics, state = Metrics(), State()
     engine = Engine(queue=limits.queue, gather=limits.gather_ms / 1000, observe=metrics.slice)
     metrics.show_waiting(lambda: engine.waiting)
-    desk = Desk(ServedModels(models), engine, limits, metrics, keys, log_texts)
+    desk = Desk(ServedModels(models), engine, limits, metrics, keys, log_texts, split_sentences)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

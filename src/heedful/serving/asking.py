@@ -36,6 +36,7 @@ class Desk:
         metrics: where characters are counted.
         keys: who may ask; everybody if None.
         log_texts: whether texts are logged.
+        split_sentences: whether lines are cut into sentences where a request does not say it.
     """
 
     def __init__(
@@ -46,7 +47,9 @@ class Desk:
         metrics: Metrics,
         keys: Keys | None = None,
         log_texts: bool = False,
+        split_sentences: bool = True,
     ) -> None:
+        self.split_sentences = split_sentences
         self.models, self.engine, self.limits = models, engine, limits
         self.metrics, self.keys, self.log_texts = metrics, keys, log_texts
         self._detector = Detector(models.codes)
@@ -118,15 +121,22 @@ class Desk:
         *,
         alignments: bool = False,
         on_part: OnPart | None = None,
+        sentences: bool | None = None,
     ) -> "Future[list[Translation]]":
         """Hand texts to the engine.
 
         Raises:
             RefusedError: 429, the queue is full.
         """
+        split = self.split_sentences if sentences is None else sentences
         with _room():
             return self.engine.translate(
-                model.translator, texts, options=options, alignments=alignments, on_part=on_part
+                model.translator,
+                texts,
+                options=options,
+                alignments=alignments,
+                on_part=on_part,
+                language=model.language if split else None,
             )
 
     def run(self, job: Callable[[], T]) -> "Future[T]":

@@ -86,6 +86,7 @@ class Engine:
         options: SearchOptions | None = None,
         alignments: bool = False,
         on_part: OnPart | None = None,
+        language: str | None = None,
     ) -> "Future[list[Translation]]":
         """Translate whole texts: line breaks and empty lines stay.
 
@@ -95,11 +96,13 @@ class Engine:
             options: how to search; the translator's own unless given.
             alignments: whether to find word alignments.
             on_part: called in the engine's thread as each part of a text is finished, in order.
+            language: cut lines into sentences as they end in this language; not cut if None.
 
         Raises:
             QueueFullError: too many requests wait.
         """
-        work = Texts(translator, texts, options or translator.options, alignments, on_part)
+        usual = translator.options
+        work = Texts(translator, texts, options or usual, alignments, on_part, language)
         self._take(work)
         return work.future
 

@@ -16,7 +16,7 @@ from heedful.evaluation.faithfulness import faithfulness
 from heedful.inference import Trace, Translation
 from heedful.inference.texts import Cut, one_line
 from heedful.serving.asking import Desk
-from heedful.serving.reading import check_fields
+from heedful.serving.reading import check_fields, require_one_line
 from heedful.serving.saying import RefusedError, log_failure, said
 from heedful.serving.served import Served
 from heedful.serving.spec import answers, body_of
@@ -43,6 +43,7 @@ class TranslateRequest(_Request):
     beam: Annotated[int, Field(ge=1)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
     alignments: StrictBool = True
+    sentences: StrictBool | None = None
     prefix: StrictStr | None = None
 
 
@@ -118,6 +119,7 @@ def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
         asked = check_fields(AlternativesRequest, await desk.fields(request))
         model = desk.models.choose(asked.model, asked.source, asked.target)
         desk.check_texts([asked.text, asked.prefix])
+        require_one_line(asked.text, "alternatives are")
         if asked.count > desk.limits.hypotheses:
             raise RefusedError(400, f"{asked.count:,} words; the most is {desk.limits.hypotheses}")
         found = await desk.wait(
@@ -169,11 +171,13 @@ async def _translate(desk: Desk, request: Request, asked: TranslateRequest) -> R
     alignments = asked.alignments and model.translator.aligns
     if asked.prefix is None:
         found = await desk.wait(
-            request, desk.translate(model, texts, options, alignments=alignments)
+            request,
+            desk.translate(model, texts, options, alignments=alignments, sentences=asked.sentences),
         )
     else:
         if len(texts) != 1:
             raise RefusedError(400, "prefix is the beginning of one translation; send one text")
+        require_one_line(texts[0], "a prefix is the beginning of the translation")
         prefix = asked.prefix
         one = await desk.wait(
             request,
@@ -208,7 +212,14 @@ def _stream(desk: Desk, asked: StreamRequest) -> Response:
         loop.call_soon_threadsafe(lines.put_nowait, line)
 
     alignments = asked.alignments and model.translator.aligns
-    future = desk.translate(model, [asked.text], options, alignments=alignments, on_part=on_part)
+    future = desk.translate(
+        model,
+        [asked.text],
+        options,
+        alignments=alignments,
+        on_part=on_part,
+        sentences=asked.sentences,
+    )
     future.add_done_callback(lambda _: loop.call_soon_threadsafe(lines.put_nowait, None))
 
     until = loop.time() + desk.limits.timeout
@@ -241,6 +252,7 @@ def _which(desk: Desk, asked: TraceRequest) -> WhichTrace:
         raise RefusedError(400, "give source, the text to look at, or trace, an opened one's name")
     model: Served = desk.models.choose(asked.model, None, None)
     desk.check_texts([asked.source, asked.target or ""])
+    require_one_line(asked.source, "a trace is")
     return WhichTrace(None, model.name, asked.source, asked.target, asked.gradients)
 
 

@@ -51,6 +51,16 @@ def check_fields(kind: type[M], fields: dict[str, Any]) -> M:
     return found
 
 
+def require_one_line(text: str, what: str) -> None:
+    """See that a text goes through a model as one sequence.
+
+    Raises:
+        RefusedError: 400, it has several lines, each of which is translated for itself.
+    """
+    if len(text.strip().splitlines()) > 1:
+        raise RefusedError(400, f"{what} of one line; send the lines one by one")
+
+
 def require_unicode(texts: Iterable[str]) -> None:
     """See that texts can be written as UTF-8.
 

@@ -21,6 +21,11 @@ class Served:
     """Language code, as it is given to clients; None if it is not known."""
     target: str | None = None
 
+    @property
+    def language(self) -> str:
+        """The code of the source's language alone, by which sentences end; English if unknown."""
+        return base_code(self.source or "en")
+
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What ``/api/models`` tells of it."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
+from heedful.basics.device import one_thread
 from heedful.inference import Trace
 from heedful.serving.asking import Desk
 from heedful.serving.saying import RefusedError, said
@@ -77,7 +78,7 @@ class KeptTraces:
             if which.trace not in self._opened:
                 names = ", ".join(self._opened) or "none"
                 raise RefusedError(404, f"no trace {said(which.trace)}; opened are {names}")
-            return await asyncio.to_thread(ShownTrace.of, self._opened[which.trace])
+            return await asyncio.to_thread(_shown_aside, self._opened[which.trace])
         translator = self._desk.models.choose(which.model, None, None).translator
 
         def make() -> ShownTrace:
@@ -86,3 +87,8 @@ class KeptTraces:
             )
 
         return await self._desk.wait(request, self._desk.run(make))
+
+
+def _shown_aside(trace: Trace) -> ShownTrace:
+    with one_thread():  # the engine's thread alone is to have helpers
+        return ShownTrace.of(trace)

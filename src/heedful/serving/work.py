@@ -44,7 +44,9 @@ class Texts:
         options: SearchOptions,
         alignments: bool,
         on_part: OnPart | None,
+        language: str | None = None,
     ) -> None:
+        self.language = language
         self.translator, self.texts, self.options = translator, list(texts), options
         self.alignments, self.on_part = alignments, on_part
         self.future: Future[list[Translation]] = Future()
@@ -80,7 +82,7 @@ class Texts:
         """Cut the texts; where nothing in them is to be translated, they are the result."""
         tokeniser = self.translator.tokenisers.source
         limit = self.translator.max_length - 1  # END takes one
-        self.cuts = [cut_text(text, tokeniser, limit) for text in self.texts]
+        self.cuts = [cut_text(text, tokeniser, limit, self.language) for text in self.texts]
         width = self.options.width
         for text, cut in enumerate(self.cuts):
             self._places += [(text, part) for part in range(len(cut.parts))]

@@ -1,5 +1,6 @@
 """Tokens as labels: readable in any script, with nothing in them that a plotter would interpret."""
 
+import re
 import unicodedata
 from collections.abc import Sequence
 
@@ -7,6 +8,7 @@ SPACE_MARK = "▁"
 _VISIBLE_SPACE = "␣"
 _CONTINUED = "·"
 _WITHOUT_SPACES = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+_BYTE = re.compile(r"<0x([0-7][0-9A-F])>")
 _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
@@ -15,7 +17,8 @@ def token_labels(tokens: Sequence[str], longest: int = 24) -> list[str]:
 
     The space mark of subwords is taken off; where an axis has such marks, a piece that goes on a
     word begins with ``·`` (punctuation does not need to). Spaces and control characters are made
-    visible; a long token is shortened in its middle.
+    visible, a byte like ``<0x54>`` is the character that it is (if it is one by itself); a long
+    token is shortened in its middle.
 
     Example:
         >>> token_labels(["▁Don", "'", "t", "▁play", "ing", "</s>"])
@@ -26,6 +29,8 @@ def token_labels(tokens: Sequence[str], longest: int = 24) -> list[str]:
     for place, token in enumerate(tokens):
         goes_on = of_pieces and place > 0 and _goes_on(tokens[place - 1], token)
         text = token.removeprefix(SPACE_MARK) if len(token) > 1 else token
+        if byte := _BYTE.fullmatch(text):  # of a longer character it stays as it is
+            text = chr(int(byte[1], 16))
         text = "".join(map(_visible, text))
         if not text.strip():
             text = _VISIBLE_SPACE * max(len(text), 1) if token else "∅"
