@@ -87,6 +87,11 @@ def test_widget_holds_the_data() -> None:
     assert type(shown).__name__ == type(made).__name__
 
 
+def test_what_is_no_result_is_said() -> None:
+    with pytest.raises(UserError, match="not a str"):
+        heedful.view("a text")  # type: ignore[arg-type]
+
+
 def test_widget_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "anywidget"]:
         monkeypatch.delitem(sys.modules, name)

@@ -10,6 +10,7 @@ from libretranslatepy import LibreTranslateAPI
 
 from heedful.decoding import SearchOptions
 from heedful.serving import Limits, Served
+from heedful.serving.served import ServedModels
 from serving_help import sentences, serving, translator
 
 MODEL, OTHER = translator(), translator(seed=2)
@@ -147,6 +148,17 @@ def test_what_is_wrong_is_said(
     assert set(answer.json()) == {"error"}
     assert said in answer.json()["error"]
     assert "\n" not in answer.json()["error"]
+
+
+def test_the_language_s_own_code_counts_before_another_variety() -> None:
+    models = ServedModels([Served("a", MODEL, "de-x-2", "en"), Served("b", MODEL, "de", "fr")])
+    assert [models.code(code) for code in ("de-DE", "de_x_2", "DE", "en-US", "xx")] == [
+        "de",
+        "de-x-2",
+        "de",
+        "en",
+        None,
+    ]
 
 
 def test_codes_of_a_region_mean_the_only_language_there_is(client: httpx.Client) -> None:

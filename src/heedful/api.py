@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.errors import UserError
 from heedful.inference.trace import Trace
 from heedful.inference.translation import Translation
 from heedful.inference.translator import Translator
@@ -40,9 +41,13 @@ def view(*results: Trace | Translation) -> Any:
             side by side.
 
     Raises:
-        UserError: the packages are not there, or a translation has no alignment.
+        UserError: a result is neither, the packages are not there, or a translation has no
+            alignment.
     """
     from heedful.viewing.notebook import widget
 
+    for one in results:
+        if not isinstance(one, Trace | Translation):
+            raise UserError(f"view shows traces and translations, not a {type(one).__name__}")
     traces = [one.trace() if isinstance(one, Translation) else one for one in results]
     return widget(traces)

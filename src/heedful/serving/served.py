@@ -83,12 +83,15 @@ class ServedModels:
     def code(self, given: str) -> str | None:
         """The served language that a client means: in any case, ``_`` or ``-``.
 
-        Where there is no such code, the only one of the same language counts: ``en`` is meant by
-        ``en-GB`` where no other English is served, and the other way round.
+        Where there is no such code, the language's own counts (``en`` for ``en-GB``), or else the
+        only one of the same language (``en-GB`` for ``en`` or ``en-US``).
         """
         wanted = plain_code(given)
         for code in self.codes:
             if plain_code(code) == wanted:
+                return code
+        for code in self.codes:
+            if plain_code(code) == base_code(wanted):
                 return code
         near = [code for code in self.codes if base_code(code) == base_code(wanted)]
         return near[0] if len(near) == 1 else None

@@ -47,7 +47,7 @@ export async function mount(root, provider, start = {}) {
     open: (name) => open(name),
   };
   if (models.traces.length && !models.models.length) session.look({ trace: models.traces[0] });
-  const honest = honesty(page);
+  const honest = honesty(page, models);
   const panels = panelsOf(page, models, start);
   const tabs = tabsOf(panels, (name) => open(name));
   root.replaceChildren(

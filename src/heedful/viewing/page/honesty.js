@@ -3,12 +3,14 @@
 import { element, messageOf } from "./elements.js";
 
 /** @typedef {import("./types.js").Page} Page */
+/** @typedef {import("./types.js").Models} Models */
 
 /**
  * @param {Page} page
+ * @param {Models} models
  * @returns {{body: HTMLElement, refresh: () => Promise<void>}}
  */
-export function honesty(page) {
+export function honesty(page, models) {
   const figure = element("span", { class: "heed-figure", role: "status" });
   const check = element("button", { type: "button", class: "heed-quiet", onclick: () => run() }, "Test it on this sentence");
   let asked = 0;
@@ -46,8 +48,9 @@ export function honesty(page) {
     const mine = ++asked;
     figure.textContent = "";
     const { subject } = page.session;
-    check.hidden = !subject || !("model" in subject);
-    if (!subject || !check.hidden) return;
+    const typed = subject && "model" in subject ? subject : null;
+    check.hidden = !models.models.some(({ name, aligns }) => name === typed?.model && aligns !== false);
+    if (!subject || typed) return;
     try {
       const { faithfulness } = (await page.session.current()).summary;
       if (faithfulness && mine === asked) figure.textContent = told(faithfulness);
