@@ -79,7 +79,8 @@ def test_the_same_bytes_as_translate_and_a_graceful_stop(folder: Path) -> None:
     given = "".join(f"{text}\n" for text in TEXTS)
     run = str(folder / "run")
     lines = CliRunner().invoke(app, ["translate", run], input=given.encode()).stdout_bytes
-    with served(folder, "run") as (process, address):
+    # Some have several sentences, which otherwise go one by one.
+    with served(folder, "run", "--whole-lines") as (process, address):
         alone = [_translated(address, text) for text in TEXTS]
         assert "".join(f"{text}\n" for text in alone).encode() == lines
         assert _translated(address, given).encode() == lines
