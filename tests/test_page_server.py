@@ -87,6 +87,23 @@ def test_typing_translates(chromium: Any, address: str, models: list[Served]) ->
         assert it.page.inner_text(".heed-target") == ""
 
 
+def test_what_is_of_the_text_before_is_dimmed(chromium: Any, address: str) -> None:
+    """The server's answer is held back for a moment."""
+    with opened(chromium, address) as it:
+        typed(it)
+        held: list[Any] = []
+        it.page.route("**/api/translate", lambda route: held.append(route))
+        it.page.fill("textarea", "a red dog")
+        it.page.wait_for_selector(".heed-output[aria-busy=true]")
+        for part in (".heed-source", ".heed-best", ".heed-target", ".heed-output .heed-where"):
+            assert float(it.page.eval_on_selector(part, "one => getComputedStyle(one).opacity")) < 1
+        while not held:
+            it.page.wait_for_timeout(20)
+        held[0].continue_()
+        it.page.wait_for_selector(".heed-output[aria-busy=false]")
+        assert it.page.eval_on_selector(".heed-best", "one => getComputedStyle(one).opacity") == "1"
+
+
 def test_pointing_at_a_word_shows_its_partners(
     chromium: Any, address: str, models: list[Served]
 ) -> None:

@@ -107,7 +107,7 @@ class Translate {
     if (!text.trim()) return this.show(null);
     const asking = new AbortController();
     this.asking = asking;
-    this.output?.setAttribute("aria-busy", "true");
+    this.setBusy(true);
     try {
       const body = { model: this.model, text, nbest: BEST, alignments: this.known?.aligns !== false, ...(this.prefix ? { prefix: this.prefix } : {}) };
       const { translations } = await this.page.provider.translate(body, asking.signal);
@@ -120,8 +120,16 @@ class Translate {
       this.show(null);
       this.notice.textContent = `Not translated: ${messageOf(error)}.`.replace(/\.\.$/, ".");
     } finally {
-      if (asking === this.asking) this.output?.removeAttribute("aria-busy");
+      if (asking === this.asking) this.setBusy(false);
     }
+  }
+
+  /**
+   * All that is of the text before is dimmed while the next is translated.
+   * @param {boolean} busy
+   */
+  setBusy(busy) {
+    for (const part of [this.output, this.echo, this.others]) part?.setAttribute("aria-busy", String(busy));
   }
 
   /** @param {Translated | null} result */
