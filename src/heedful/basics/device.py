@@ -70,7 +70,7 @@ def keep_freed_memory() -> None:
 def one_thread() -> Iterator[None]:
     """Compute on one thread while the block runs, in the thread that calls it.
 
-    A thread that has once computed on several keeps helpers. Where the helpers of all threads are
+    A thread that has once computed on several keeps a pool. Where the pools of all threads are
     more than the processor's cores, OpenMP no longer lets them wait awake, and small operations
     take twice as long: so in a server only the thread that does the model's work should have them.
     """

@@ -211,7 +211,7 @@ def _warm(run: Path, **chosen: Any) -> "Translator":
     from heedful.basics.notices import once
     from heedful.runs import load_translator
 
-    # Computing is the engine's: its thread alone is to have helpers.
+    # Computing is the engine's: its thread alone is to have a pool of threads.
     with one_thread():
         translator = load_translator([run], **chosen)
         translator.say = lambda text: None

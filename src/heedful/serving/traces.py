@@ -90,5 +90,5 @@ class KeptTraces:
 
 
 def _shown_aside(trace: Trace) -> ShownTrace:
-    with one_thread():  # the engine's thread alone is to have helpers
+    with one_thread():  # the engine's thread alone is to have a pool
         return ShownTrace.of(trace)
