@@ -9,6 +9,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
+from heedful.inference.texts import one_line
 from heedful.serving.saying import RefusedError, said
 
 _MOST_FIELDS = 100
@@ -57,7 +58,7 @@ def require_one_line(text: str, what: str) -> None:
     Raises:
         RefusedError: 400, it has several lines, each of which is translated for itself.
     """
-    if len(text.strip().splitlines()) > 1:
+    if one_line(text.strip()) != text.strip():
         raise RefusedError(400, f"{what} of one line; send the lines one by one")
 
 
