@@ -1,0 +1,1 @@
+"""Runs from and for other libraries: the Hugging Face layout."""

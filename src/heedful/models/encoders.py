@@ -1,0 +1,166 @@
+"""What models that read a text, or two, have in common, and heads that decide on what was read.
+
+Shapes: B batch, L tokens, D width of a token's vector, P width of a text's vector, C classes.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from heedful.basics.symbols import BEGIN, END, PAD
+from heedful.layers.dropout import Dropout
+
+
+class Sequences(NamedTuple):
+    """A batch of texts, or of pairs of texts.
+
+    A row is ``BEGIN s END`` or ``BEGIN s END s′ END`` (``[CLS] S [SEP] S′ [SEP]``), then PAD.
+    """
+
+    tokens: Tensor
+    """Integers ``[B, L]``."""
+    lengths: Tensor
+    """Integers ``[B]``: tokens a row, BEGIN and the ENDs included."""
+    segments: Tensor
+    """Integers ``[B, L]``: 0 for ``BEGIN s END`` and for padding, 1 for ``s′ END``."""
+
+
+class Encoded(NamedTuple):
+    """What an encoder makes of a batch."""
+
+    states: Tensor | None
+    """A vector for each token ``[B, L, D]``; None for a model that has none."""
+    pooled: Tensor | None
+    """A vector for each row ``[B, P]``; None for a model that has none."""
+
+
+class TextEncoder(nn.Module):
+    """Base of models that read texts."""
+
+    max_length: int
+    """Longest row in tokens, BEGIN and the ENDs included."""
+    dim: int | None
+    """Width of ``Encoded.states``; None if there are none."""
+    pooled_dim: int | None
+    """Width of ``Encoded.pooled``; None if there is none."""
+    needs_pairs: bool = False
+    """Whether it reads pairs of texts only."""
+
+    def encode(self, batch: Sequences) -> Encoded:
+        """The vectors of a batch."""
+        raise NotImplementedError
+
+    def forward(self, batch: Sequences) -> Encoded:
+        """As :meth:`encode`."""
+        return self.encode(batch)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        """The table of token vectors ``[V, E]``: what word vectors are put into."""
+        raise NotImplementedError
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        """Attention module name → the axes of its queries and its keys.
+
+        "text" is the row's tokens, "hops" the hops of a pooling (as many as its weights have rows),
+        "first" and "second" the two texts of a pair, without BEGIN and ENDs.
+        """
+        raise NotImplementedError
+
+    def depth(self, name: str) -> int:
+        """How deep the parameter ``name`` lies: 0 for embeddings, 1 for the first layer above."""
+        raise NotImplementedError
+
+    @property
+    def depths(self) -> int:
+        """The number of different depths; heads lie at this depth."""
+        raise NotImplementedError
+
+
+class Classifier(nn.Module):
+    """A linear layer over a text's vector (Devlin et al. 2019, section 4.1)."""
+
+    def __init__(self, width: int, classes: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.output = nn.Linear(width, classes)
+        nn.init.normal_(self.output.weight, std=0.02)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        """Logits ``[B, C]``."""
+        if encoded.pooled is None:
+            raise ValueError("this encoder gives a text no vector of its own")
+        result: Tensor = self.output(self.dropout(encoded.pooled))
+        return result
+
+
+class Tagger(nn.Module):
+    """A linear layer over each token's vector."""
+
+    def __init__(self, width: int, tags: int, dropout: float) -> None:
+        super().__init__()
+        self.dropout = Dropout(dropout)
+        self.output = nn.Linear(width, tags)
+        nn.init.normal_(self.output.weight, std=0.02)
+        nn.init.zeros_(self.output.bias)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        """Logits ``[B, L, C]``."""
+        if encoded.states is None:
+            raise ValueError("this encoder gives tokens no vectors of their own")
+        result: Tensor = self.output(self.dropout(encoded.states))
+        return result
+
+
+class HeadedEncoder(nn.Module):
+    """One encoder and a head for each thing that it learns; parameters ``encoder.…``, ``heads.…``.
+
+    Args:
+        encoder: what reads.
+        heads: by the name of what is learnt; a name has no dot.
+    """
+
+    def __init__(self, encoder: TextEncoder, heads: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.ModuleDict(dict(heads))
+        self.max_length = encoder.max_length
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        """As the encoder's, named as in this module."""
+        own = self.encoder.attention_axes()
+        return {f"encoder.{name}": axes for name, axes in own.items()}
+
+    def depth(self, name: str) -> int:
+        """How deep a parameter of this module lies: its encoder's depth, or the heads' own."""
+        inside = name.removeprefix("encoder.")
+        return self.encoder.depths if inside == name else self.encoder.depth(inside)
+
+
+def sequences_of(first: list[list[int]], second: list[list[int]] | None = None) -> Sequences:
+    """Texts as one batch.
+
+    Args:
+        first: tokens of each text, without BEGIN and END.
+        second: tokens of the second text of each pair.
+
+    Example:
+        >>> sequences_of([[7, 8], [9]], [[5], [6]]).tokens
+        tensor([[2, 7, 8, 3, 5, 3],
+                [2, 9, 3, 6, 3, 0]])
+    """
+    rows = [[BEGIN, *text, END] for text in first]
+    lengths = [len(row) for row in rows]
+    begins = list(lengths)
+    if second is not None:
+        rows = [[*row, *text, END] for row, text in zip(rows, second, strict=True)]
+        lengths = [len(row) for row in rows]
+    width = max(lengths, default=0)
+    tokens = torch.tensor([row + [PAD] * (width - len(row)) for row in rows], dtype=torch.long)
+    of_row, starts = torch.tensor(lengths), torch.tensor(begins)
+    places = torch.arange(width)
+    segments = (places >= starts[:, None]) & (places < of_row[:, None])
+    return Sequences(tokens.reshape(len(rows), width), of_row, segments.long())

@@ -1,0 +1,67 @@
+"""What language models have in common: they predict each next token of one stream of text.
+
+Documents are parted, begun and ended by one symbol, END; a BEGIN that search gives is read as END.
+Shapes: B batch, N rows of search, T tokens, D width, V vocabulary.
+"""
+
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from heedful.basics.symbols import BEGIN, END
+from heedful.models.pairs import State
+
+
+class LanguageModel(nn.Module):
+    """Base of models that write a text on."""
+
+    max_length: int
+    """Longest context in tokens, the first END included."""
+
+    def states(self, tokens: Tensor) -> Tensor:
+        """What each next token is predicted from ``[B, T, D]``, given ``tokens [B, T]``."""
+        raise NotImplementedError
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        """The table of token vectors."""
+        raise NotImplementedError
+
+    @property
+    def output_table(self) -> Tensor:
+        """The matrix ``[V, D]`` whose products with a state are the next token's logits."""
+        raise NotImplementedError
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """What is added to the logits ``[V]``; None for nothing."""
+        return None
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Unnormalised log-probabilities ``[.., V]`` of the next token from ``states [.., D]``."""
+        return F.linear(states, self.output_table, self.output_bias)
+
+    def start(self, prompts: Tensor) -> State:
+        """The state after all but the last token of ``prompts [B, T]``, T at least 1.
+
+        Prompts of one call are equally long. The first :meth:`step` is given their last tokens.
+        """
+        raise NotImplementedError
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        """Logits ``[N, V]`` after the last ``tokens [N]``, and the state after them."""
+        raise NotImplementedError
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        """Attention module name → the axes of its queries and its keys: all are "text"."""
+        raise NotImplementedError
+
+    def depth(self, name: str) -> int:
+        """How deep the parameter ``name`` lies: 0 for embeddings, 1 for the first layer above."""
+        raise NotImplementedError
+
+
+def boundary(tokens: Tensor) -> Tensor:
+    """``tokens`` with each BEGIN, which language models do not have, read as END."""
+    return tokens.masked_fill(tokens == BEGIN, END)
