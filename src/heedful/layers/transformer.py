@@ -7,15 +7,31 @@ Shapes: B batch, L positions, D width.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import Mask
+from heedful.attention.positions import Rotary
 from heedful.layers.caches import KeyValueCache
 from heedful.layers.dropout import Dropout
+
+Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
+
+
+def activate(hidden: Tensor, activation: Activation) -> Tensor:
+    """What a feed-forward network does to each number of its hidden layer.
+
+    ``gelu`` is ``x Φ(x)``, ``gelu-tanh`` its approximation (Hendrycks and Gimpel 2016, section 2);
+    ``silu`` is ``x σ(x)``, also called swish.
+    """
+    if activation == "relu":
+        return F.relu(hidden)
+    if activation == "silu":
+        return F.silu(hidden)
+    return F.gelu(hidden, approximate="tanh" if activation == "gelu-tanh" else "none")
 
 
 class BlockOptions(NamedTuple):
@@ -30,22 +46,29 @@ class BlockOptions(NamedTuple):
     attention_dropout: float = 0.0
     inner_dropout: float = 0.0
     pre_norm: bool = False
+    activation: Activation = "relu"
+    norm_epsilon: float = 1e-5
+    bias: bool = True
+    rotary: bool = False
+    """Whether self-attention turns its queries and keys by their positions."""
 
 
 class FeedForward(nn.Module):
-    """``W₂ ReLU(W₁ h + b₁) + b₂`` at each position, ``[.., D] -> [.., D]`` (section 3.3)."""
+    """``W₂ φ(W₁ h + b₁) + b₂`` at each position, ``[.., D] -> [.., D]`` (section 3.3, φ = ReLU)."""
 
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
-        self.expand = nn.Linear(options.dim, options.inner)
-        self.contract = nn.Linear(options.inner, options.dim)
+        self.expand = nn.Linear(options.dim, options.inner, bias=options.bias)
+        self.contract = nn.Linear(options.inner, options.dim, bias=options.bias)
         self.dropout = Dropout(options.inner_dropout)
+        self.activation: Activation = options.activation
         for part in (self.expand, self.contract):
             nn.init.xavier_uniform_(part.weight)
-            nn.init.zeros_(part.bias)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        result: Tensor = self.contract(self.dropout(F.relu(self.expand(hidden))))
+        result: Tensor = self.contract(self.dropout(activate(self.expand(hidden), self.activation)))
         return result
 
 
@@ -54,7 +77,7 @@ class Residual(nn.Module):
 
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(options.dim)
+        self.norm = nn.LayerNorm(options.dim, eps=options.norm_epsilon, bias=options.bias)
         self.dropout = Dropout(options.dropout)
         self.pre_norm = options.pre_norm
 
@@ -67,12 +90,31 @@ class Residual(nn.Module):
         return result
 
 
-def _heads(options: BlockOptions) -> MultiHeadAttention:
-    return MultiHeadAttention(options.dim, options.heads, dropout=options.attention_dropout)
+def _heads(options: BlockOptions, *, of_self: bool = True) -> MultiHeadAttention:
+    turned = options.rotary and of_self
+    return MultiHeadAttention(
+        options.dim,
+        options.heads,
+        positions=Rotary(options.dim // options.heads) if turned else None,
+        dropout=options.attention_dropout,
+        bias=options.bias,
+    )
+
+
+def _attend_to_self(
+    heads: MultiHeadAttention, x: Tensor, mask: Mask | Tensor | None, cache: KeyValueCache | None
+) -> Tensor:
+    memory = heads.remember(x, first=0 if cache is None else cache.length)
+    if cache is not None:
+        memory = cache.append(memory)
+    return heads.read(x, memory, mask)
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention, then the feed-forward network, ``[B, L, D] -> [B, L, D]``."""
+    """Self-attention, then the feed-forward network, ``[B, L, D] -> [B, L, D]``.
+
+    With a causal mask and a cache it is the block of a decoder that has no source.
+    """
 
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
@@ -81,8 +123,19 @@ class EncoderLayer(nn.Module):
         self.around_self = Residual(options)
         self.around_feed_forward = Residual(options)
 
-    def forward(self, hidden: Tensor, mask: Mask | Tensor | None) -> Tensor:
-        hidden = self.around_self(hidden, lambda x: self.self_attention(x, x, mask=mask))
+    def forward(
+        self, hidden: Tensor, mask: Mask | Tensor | None, cache: KeyValueCache | None = None
+    ) -> Tensor:
+        """``[B, L, D] -> [B, L, D]``.
+
+        Args:
+            hidden: all positions; the new ones only, where there is a cache.
+            mask: which positions a position may attend to.
+            cache: what earlier steps have left; this step is added to it.
+        """
+        hidden = self.around_self(
+            hidden, lambda x: _attend_to_self(self.self_attention, x, mask, cache)
+        )
         result: Tensor = self.around_feed_forward(hidden, self.feed_forward)
         return result
 
@@ -93,7 +146,7 @@ class DecoderLayer(nn.Module):
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
         self.self_attention = _heads(options)
-        self.cross_attention = _heads(options)
+        self.cross_attention = _heads(options, of_self=False)
         self.feed_forward = FeedForward(options)
         self.around_self = Residual(options)
         self.around_cross = Residual(options)
@@ -116,15 +169,9 @@ class DecoderLayer(nn.Module):
             source_mask: which source positions may be attended to.
             cache: what earlier steps have left; this step is added to it.
         """
-
-        def attend_to_self(x: Tensor) -> Tensor:
-            first = 0 if cache is None else cache.length
-            memory = self.self_attention.remember(x, first=first)
-            if cache is not None:
-                memory = cache.append(memory)
-            return self.self_attention.read(x, memory, mask)
-
-        hidden = self.around_self(hidden, attend_to_self)
+        hidden = self.around_self(
+            hidden, lambda x: _attend_to_self(self.self_attention, x, mask, cache)
+        )
         hidden = self.around_cross(
             hidden, lambda x: self.cross_attention.read(x, source, source_mask)
         )

@@ -54,9 +54,14 @@ class PairModel(nn.Module):
         """The matrix ``[V, D]`` whose products with a state are the next token's logits."""
         raise NotImplementedError
 
+    @property
+    def output_bias(self) -> Tensor | None:
+        """What is added to the logits ``[V]``; None for nothing."""
+        return None
+
     def logits(self, states: Tensor) -> Tensor:
         """Unnormalised log-probabilities ``[.., V]`` of the next token from ``states [.., D]``."""
-        return F.linear(states, self.output_table)
+        return F.linear(states, self.output_table, self.output_bias)
 
     def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:
         """Logits ``[B, T, V]`` of each next token when ``target_in [B, T]`` is given."""

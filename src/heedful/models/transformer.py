@@ -21,7 +21,7 @@ from heedful.basics.settings import Settings
 from heedful.layers.caches import KeyValueCache
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
-from heedful.layers.transformer import BlockOptions, DecoderLayer, EncoderLayer
+from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
 
 SIZES: dict[str, dict[str, int]] = {
@@ -47,6 +47,15 @@ class TransformerSettings(Settings):
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     tied: Literal["all", "output", "none"] = "all"
     max_length: int = Field(512, ge=2)
+    activation: Activation = "relu"
+    scaled: bool = True
+    """Whether embeddings are multiplied by √dim, as in the paper."""
+    output_bias: bool = False
+    """Whether a lasting, untrained number is added to each symbol's logit; zeros unless loaded."""
+    decoder_layers: int | None = Field(None, ge=1)
+    """``layers`` unless given, and so with the next two."""
+    decoder_inner: int | None = Field(None, ge=1)
+    decoder_heads: int | None = Field(None, ge=1)
 
     @model_validator(mode="before")
     @classmethod
@@ -59,8 +68,9 @@ class TransformerSettings(Settings):
 
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> "TransformerSettings":
-        if self.dim % self.heads:
-            raise ValueError(f"dim {self.dim} is no multiple of heads {self.heads}")
+        for heads in (self.heads, self.decoder_heads):
+            if heads is not None and self.dim % heads:
+                raise ValueError(f"dim {self.dim} is no multiple of heads {heads}")
         return self
 
 
@@ -114,6 +124,8 @@ class Transformer(PairModel):
         ValueError: all embeddings are to be one table, but the vocabularies differ in size.
     """
 
+    bias: Tensor | None
+
     def __init__(
         self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
@@ -142,13 +154,20 @@ class Transformer(PairModel):
             settings.attention_dropout,
             settings.inner_dropout,
             settings.pre_norm,
+            settings.activation,
         )
-        layers = range(settings.layers)
-        self.encoder = nn.ModuleList(EncoderLayer(options) for _ in layers)
-        self.decoder = nn.ModuleList(DecoderLayer(options) for _ in layers)
+        of_decoder = options._replace(
+            heads=settings.decoder_heads or settings.heads,
+            inner=settings.decoder_inner or settings.inner,
+        )
+        layers, decoder_layers = settings.layers, settings.decoder_layers or settings.layers
+        self.encoder = nn.ModuleList(EncoderLayer(options) for _ in range(layers))
+        self.decoder = nn.ModuleList(DecoderLayer(of_decoder) for _ in range(decoder_layers))
         self.encoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(dim) if settings.pre_norm else nn.Identity()
         self.dropout = Dropout(settings.dropout)
+        bias = torch.zeros(target_vocabulary) if settings.output_bias else None
+        self.register_buffer("bias", bias)
 
     def _positions(self) -> Sinusoidal | Learned:
         if self.settings.positions == "learned":
@@ -159,8 +178,8 @@ class Transformer(PairModel):
         self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, first: int = 0
     ) -> Tensor:
         """``[B, L] -> [B, L, D]``; the factor √D is section 3.4's."""
-        scaled = table(tokens) * math.sqrt(self.settings.dim)
-        embedded: Tensor = self.dropout(positions(scaled, first))
+        scale = math.sqrt(self.settings.dim) if self.settings.scaled else 1.0
+        embedded: Tensor = self.dropout(positions(table(tokens) * scale, first))
         return embedded
 
     def encode(self, source: Source) -> tuple[list[Memory], Tensor]:
@@ -188,6 +207,10 @@ class Transformer(PairModel):
     @property
     def output_table(self) -> Tensor:
         return self.target_embedding.weight if self.output is None else self.output.weight
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        return self.bias
 
     def start(self, source: Source) -> TransformerState:
         memories, source_mask = self.encode(source)
