@@ -1,0 +1,243 @@
+"""BERT: an encoder of self-attention over one text, or two, and its heads of pre-training.
+
+Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language
+Understanding", section 3. The large size with 30,522 tokens has 335,141,888 parameters, the pooler
+included, and 336,226,108 with the heads of pre-training; the paper says 340 M.
+Shapes: B batch, L tokens, N chosen tokens, D width, V vocabulary.
+"""
+
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from heedful.attention.masks import padding
+from heedful.attention.positions import Learned
+from heedful.basics.settings import Settings
+from heedful.basics.symbols import PAD
+from heedful.layers.dropout import Dropout
+from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer, activate
+from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.sizes import fill_from_size
+
+SIZES: dict[str, dict[str, int]] = {
+    "tiny": {"layers": 2, "dim": 128, "inner": 512, "heads": 2},
+    "mini": {"layers": 4, "dim": 256, "inner": 1024, "heads": 4},
+    "base": {"layers": 12, "dim": 768, "inner": 3072, "heads": 12},
+    "large": {"layers": 24, "dim": 1024, "inner": 4096, "heads": 16},
+}
+"""Tiny and mini: Turc et al. 2019, "Well-Read Students Learn Better", section 4.1."""
+
+_STD = 0.02
+
+
+class BertSettings(Settings):
+    """Sizes and options of a BERT; ``size``, or ``dim``, fills in what is not given."""
+
+    kind: Literal["bert"] = "bert"
+    size: Literal["tiny", "mini", "base", "large"] | None = None
+    layers: int = Field(ge=1)
+    dim: int = Field(ge=1)
+    inner: int = Field(ge=1)
+    """4 · dim unless given."""
+    heads: int = Field(ge=1)
+    """Heads 64 wide unless given."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """On the embeddings' sum and on each sublayer's output."""
+    attention_dropout: float = Field(0.1, ge=0, lt=1)
+    activation: Activation = "gelu"
+    norm_epsilon: float = Field(1e-12, gt=0)
+    segments: int = Field(2, ge=1)
+    """Vectors that tell the texts of a pair apart; with 1 they are told apart by END alone."""
+    max_length: int = Field(512, ge=2)
+    """Longest row in tokens, BEGIN and the ENDs included."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_size(cls, given: Any) -> Any:
+        return fill_from_size(given, SIZES, "tiny")
+
+    @model_validator(mode="after")
+    def _heads_divide_dim(self) -> "BertSettings":
+        if self.dim % self.heads:
+            raise ValueError(f"dim {self.dim} is no multiple of heads {self.heads}")
+        return self
+
+    @property
+    def blocks(self) -> BlockOptions:
+        """What its blocks have in common."""
+        return BlockOptions(
+            self.dim,
+            self.heads,
+            self.inner,
+            self.dropout,
+            self.attention_dropout,
+            activation=self.activation,
+            norm_epsilon=self.norm_epsilon,
+        )
+
+
+class BertEmbeddings(nn.Module):
+    """``dropout(norm(token + position + segment))``, ``[B, L] -> [B, L, D]`` (section 3)."""
+
+    def __init__(self, settings: BertSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, settings.dim, padding_idx=PAD)
+        self.positions = Learned(settings.dim, settings.max_length)
+        self.segments = nn.Embedding(settings.segments, settings.dim)
+        self.norm = nn.LayerNorm(settings.dim, eps=settings.norm_epsilon)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, tokens: Tensor, segments: Tensor) -> Tensor:
+        if self.segments.num_embeddings == 1:
+            embedded = self.tokens(tokens) + self.segments.weight[0]
+        else:
+            embedded = self.tokens(tokens) + self.segments(segments)
+        result: Tensor = self.dropout(self.norm(self.positions(embedded)))
+        return result
+
+
+class Bert(TextEncoder):
+    """The encoder; ``pooled`` is ``tanh(W_s z₀ + b_s)`` of the first state z₀, that of BEGIN.
+
+    Position i of a row is position i of the model; states beyond a row's length mean nothing.
+
+    Args:
+        settings: sizes and options.
+        vocabulary: number of symbols.
+
+    Example:
+        >>> from heedful.models.encoders import sequences_of
+        >>> bert = Bert(BertSettings(layers=1, dim=8, heads=2), 30)
+        >>> encoded = bert(sequences_of([[7, 9], [8]], [[5], [6, 4]]))
+        >>> encoded.states.shape, encoded.pooled.shape
+        (torch.Size([2, 6, 8]), torch.Size([2, 8]))
+    """
+
+    dim: int
+    pooled_dim: int
+
+    def __init__(self, settings: BertSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.max_length = settings.max_length
+        self.dim = self.pooled_dim = settings.dim
+        self.embeddings = BertEmbeddings(settings, vocabulary)
+        self.layers = nn.ModuleList(EncoderLayer(settings.blocks) for _ in range(settings.layers))
+        self.pooler = nn.Linear(settings.dim, settings.dim)
+        self.apply(initialise)
+
+    def encode(self, batch: Sequences) -> Encoded:
+        """The vectors of a batch.
+
+        Raises:
+            ValueError: rows are longer than the model reads.
+        """
+        hidden = self.embeddings(batch.tokens, batch.segments)
+        mask = _padding_mask(batch)
+        for layer in self.layers:
+            hidden = layer(hidden, mask)
+        return Encoded(hidden, torch.tanh(self.pooler(hidden[:, 0])))
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.embeddings.tokens
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        names = (f"layers.{layer}.self_attention" for layer in range(len(self.layers)))
+        return dict.fromkeys(names, ("text", "text"))
+
+    def depth(self, name: str) -> int:
+        """0 for embeddings, n + 1 for layer n; the pooler is one deeper than the last layer."""
+        part, _, rest = name.partition(".")
+        if part == "layers":
+            return int(rest.partition(".")[0]) + 1
+        return 0 if part == "embeddings" else len(self.layers) + 1
+
+    @property
+    def depths(self) -> int:
+        return len(self.layers) + 2
+
+
+def _padding_mask(batch: Sequences) -> Tensor | None:
+    """``[B, 1, 1, L]``; None where no row has padding, which the kernels read faster."""
+    rows, width = batch.tokens.shape
+    lengths = batch.lengths
+    # Asking an accelerator would make the processor wait for it, at every step.
+    may_ask = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
+    if may_ask and bool((lengths == width).all()):
+        return None
+    return padding(lengths).dense((rows, 1, 1, width), batch.tokens.device)
+
+
+def initialise(module: nn.Module) -> None:
+    """Normal weights of deviation 0.02, biases 0, the vector of PAD 0: for ``Module.apply``."""
+    if isinstance(module, nn.Linear):
+        nn.init.normal_(module.weight, std=_STD)
+        if module.bias is not None:
+            nn.init.zeros_(module.bias)
+    elif isinstance(module, nn.Embedding):
+        nn.init.normal_(module.weight, std=_STD)
+        if module.padding_idx is not None:
+            nn.init.zeros_(module.weight.detach()[module.padding_idx])
+
+
+class MaskedHead(nn.Module):
+    """Which token stood where one was hidden: ``softmax(W_z z_i + b_z)`` (section 3.1).
+
+    W_z is the encoder's table of token vectors, which stays the encoder's alone; before it, as in
+    the authors' code, come a layer, the activation and a norm.
+
+    Args:
+        bert: the encoder whose table is shared.
+    """
+
+    def __init__(self, bert: Bert) -> None:
+        super().__init__()
+        settings = bert.settings
+        self.dense = nn.Linear(settings.dim, settings.dim)
+        self.norm = nn.LayerNorm(settings.dim, eps=settings.norm_epsilon)
+        self.bias = nn.Parameter(torch.zeros(bert.embedding.num_embeddings))
+        self.activation: Activation = settings.activation
+        self._shared = (bert.embedding,)  # In a tuple it is no part of this module.
+        self.apply(initialise)
+
+    @property
+    def output_table(self) -> Tensor:
+        """W_z ``[V, D]``."""
+        return self._shared[0].weight
+
+    @property
+    def output_bias(self) -> Tensor:
+        """b_z ``[V]``."""
+        return self.bias
+
+    def transform(self, states: Tensor) -> Tensor:
+        """What the table is multiplied with, ``[N, D] -> [N, D]``."""
+        result: Tensor = self.norm(activate(self.dense(states), self.activation))
+        return result
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Logits ``[N, V]`` for the states ``[N, D]`` of the hidden tokens alone."""
+        return nn.functional.linear(self.transform(states), self.output_table, self.bias)
+
+
+class NextSentenceHead(nn.Module):
+    """Whether the second text follows the first (section 3.1): class 0 it does, 1 it does not.
+
+    Args:
+        pooled_dim: width of the encoder's vector of a text.
+    """
+
+    def __init__(self, pooled_dim: int) -> None:
+        super().__init__()
+        self.output = nn.Linear(pooled_dim, 2)
+        self.apply(initialise)
+
+    def forward(self, encoded: Encoded) -> Tensor:
+        """Logits ``[B, 2]``."""
+        if encoded.pooled is None:
+            raise ValueError("this encoder gives a text no vector of its own")
+        result: Tensor = self.output(encoded.pooled)
+        return result

@@ -1,0 +1,57 @@
+"""Named sizes: a name fills in the numbers that a recipe does not give."""
+
+from collections.abc import Mapping
+from typing import Any
+
+HEAD_WIDTH = 64
+"""Width of a head in BERT and GPT, whatever the size (Turc et al. 2019, section 4.1)."""
+
+Sizes = Mapping[str, Mapping[str, Any]]
+
+
+def fill_from_size(given: Any, sizes: Sizes, smallest: str) -> Any:
+    """A table of settings with what its ``size``, or ``dim``, implies.
+
+    ``inner`` is 4 · dim and a head is 64 wide where a width of one's own is given without them.
+
+    Args:
+        given: the table as it was given; what is no table is left as it is.
+        sizes: the numbers of each size: layers, dim, inner, heads, and what else belongs to it.
+        smallest: the size where neither a size nor layers are given.
+
+    Raises:
+        ValueError: a size is named, and all of its numbers are given, one of them otherwise.
+
+    Example:
+        >>> sizes = {"tiny": {"layers": 2, "dim": 128, "inner": 512, "heads": 2}}
+        >>> fill_from_size({"size": "tiny", "dim": 256}, sizes, "tiny")
+        {'layers': 2, 'dim': 256, 'inner': 1024, 'heads': 4, 'size': None}
+    """
+    if not isinstance(given, dict):
+        return given
+    size = given.get("size") or (smallest if "layers" not in given else None)
+    numbers = dict(sizes.get(size, {})) if isinstance(size, str) else {}
+    named = dict(numbers)
+    dim = given.get("dim", numbers.get("dim"))
+    if isinstance(dim, int) and dim > 0 and dim != numbers.get("dim"):
+        numbers |= {"dim": dim, "inner": 4 * dim, "heads": _heads(dim)}
+    filled = {**numbers, **given}
+    if named:
+        filled["size"] = size if _agrees(size, named, given, filled) else None
+    return filled
+
+
+def _heads(dim: int) -> int:
+    """As many heads as divide ``dim`` and are at least 64 wide; one of a narrower model."""
+    return max(n for n in range(1, max(1, dim // HEAD_WIDTH) + 1) if dim % n == 0)
+
+
+def _agrees(
+    size: object, named: Mapping[str, Any], given: Mapping[str, Any], filled: Mapping[str, Any]
+) -> bool:
+    other = [key for key, number in named.items() if filled[key] != number]
+    if other and named.keys() <= given.keys() and given.get("size"):
+        raise ValueError(
+            f"size '{size}' and {other[0]} = {given[other[0]]} do not agree; leave one of them out"
+        )
+    return not other

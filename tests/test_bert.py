@@ -1,0 +1,290 @@
+"""BERT: sizes by the formula, transformers' BertModel and BertForPreTraining, no padding's trace."""
+
+import copy
+import math
+
+import pytest
+import torch
+from pydantic import ValidationError
+from torch import Tensor, nn
+
+from heedful.attention import watch
+from heedful.basics.symbols import PAD
+from heedful.models.bert import Bert, BertSettings, MaskedHead, NextSentenceHead
+from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
+
+VOCABULARY = 40
+FIRST, SECOND = [[7, 9, 11, 8], [8, 30], [12]], [[5, 39, 6], [6, 4], [21, 22, 23, 24, 25]]
+
+ODD = {
+    "two heads": {"layers": 2, "dim": 16, "inner": 24, "heads": 2},
+    "odd width, one head": {"layers": 1, "dim": 9, "inner": 7, "heads": 1},
+    "heads of width 1": {"layers": 2, "dim": 6, "inner": 10, "heads": 6, "activation": "relu"},
+    "one segment": {"layers": 3, "dim": 15, "inner": 31, "heads": 5, "segments": 1},
+    "three segments": {"layers": 1, "dim": 8, "inner": 8, "heads": 2, "segments": 3},
+    "tanh": {"layers": 2, "dim": 12, "inner": 5, "heads": 3, "activation": "gelu-tanh"},
+    "epsilon": {"layers": 1, "dim": 10, "inner": 20, "heads": 2, "norm_epsilon": 0.3},
+}
+
+
+def settings_of(**given: object) -> BertSettings:
+    return BertSettings(**{"layers": 2, "dim": 16, "inner": 24, "heads": 2, **given})
+
+
+def bert_of(**given: object) -> Bert:
+    torch.manual_seed(3)
+    bert = Bert(settings_of(**given), VOCABULARY).double().eval()
+    blur(bert)
+    return bert
+
+
+def blur(module: nn.Module) -> None:
+    """Weights that matter: at 0.02 attention is nearly even, and biases and norms do nothing."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.5)
+
+
+# Against transformers
+
+
+def peer_of(bert: Bert) -> nn.Module:
+    """transformers' BertForPreTraining of the same shape, with weights of its own."""
+    transformers = pytest.importorskip("transformers")
+    own = bert.settings
+    activation = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu"}[own.activation]
+    config = transformers.BertConfig(
+        vocab_size=VOCABULARY,
+        hidden_size=own.dim,
+        num_hidden_layers=own.layers,
+        num_attention_heads=own.heads,
+        intermediate_size=own.inner,
+        hidden_act=activation,
+        max_position_embeddings=own.max_length,
+        type_vocab_size=own.segments,
+        layer_norm_eps=own.norm_epsilon,
+        pad_token_id=PAD,
+    )
+    torch.manual_seed(4)
+    peer = transformers.BertForPreTraining(config).double().eval()
+    blur(peer)
+    return peer
+
+
+def pairs_of(
+    bert: Bert, masked: MaskedHead, following: NextSentenceHead, peer: nn.Module
+) -> list[tuple[nn.Parameter, nn.Parameter]]:
+    """Each of our parameters beside theirs."""
+    theirs = peer.bert
+    modules: list[tuple[nn.Module, nn.Module]] = [
+        (bert.embeddings.tokens, theirs.embeddings.word_embeddings),
+        (bert.embeddings.positions.table, theirs.embeddings.position_embeddings),
+        (bert.embeddings.segments, theirs.embeddings.token_type_embeddings),
+        (bert.embeddings.norm, theirs.embeddings.LayerNorm),
+        (bert.pooler, theirs.pooler.dense),
+        (masked.dense, peer.cls.predictions.transform.dense),
+        (masked.norm, peer.cls.predictions.transform.LayerNorm),
+        (following.output, peer.cls.seq_relationship),
+    ]
+    for ours, other in zip(bert.layers, theirs.encoder.layer, strict=True):
+        heads = ours.self_attention
+        modules += [
+            (heads.query_projection, other.attention.self.query),
+            (heads.key_projection, other.attention.self.key),
+            (heads.value_projection, other.attention.self.value),
+            (heads.output_projection, other.attention.output.dense),
+            (ours.around_self.norm, other.attention.output.LayerNorm),
+            (ours.feed_forward.expand, other.intermediate.dense),
+            (ours.feed_forward.contract, other.output.dense),
+            (ours.around_feed_forward.norm, other.output.LayerNorm),
+        ]
+    pairs = [(masked.bias, peer.cls.predictions.decoder.bias)]
+    for mine, other in modules:
+        own, beside = dict(mine.named_parameters()), dict(other.named_parameters())
+        assert own.keys() == beside.keys()
+        pairs += [(own[name], beside[name]) for name in own]
+    return pairs
+
+
+@pytest.mark.parametrize("shape", ODD.values(), ids=ODD)
+@pytest.mark.parametrize("paired", [False, True])
+def test_it_computes_what_transformers_bert_computes(
+    shape: dict[str, object], paired: bool
+) -> None:
+    """States, pooled vector, both heads of pre-training, and the gradient of every parameter."""
+    bert = bert_of(**shape, max_length=16)
+    masked, following = MaskedHead(bert).double(), NextSentenceHead(bert.dim).double()
+    peer = peer_of(bert)
+    pairs = pairs_of(bert, masked, following, peer)
+    names = {id(p) for part in (bert, masked, following) for p in part.parameters()}
+    assert {id(ours) for ours, _ in pairs} == names
+    with torch.no_grad():
+        for ours, theirs in pairs:
+            ours.copy_(theirs)
+    batch = sequences_of(FIRST, SECOND if paired else None)
+    there = torch.arange(batch.tokens.shape[1]) < batch.lengths[:, None]
+    places = there & (batch.tokens % 3 == 0)
+
+    encoded = bert(batch)
+    ours = [encoded.states[there], encoded.pooled]
+    ours += [masked(encoded.states[places]), following(encoded)]
+    segments = batch.segments if bert.settings.segments > 1 else torch.zeros_like(batch.segments)
+    seen = peer(batch.tokens, there.long(), segments, output_hidden_states=True)
+    base = peer.bert(batch.tokens, there.long(), segments)
+    theirs = [base.last_hidden_state[there], base.pooler_output]
+    theirs += [seen.prediction_logits[places], seen.seq_relationship_logits]
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine, other)
+
+    probes = [torch.randn_like(part) for part in ours]
+    got = torch.autograd.grad(ours, [pair[0] for pair in pairs], probes)
+    expected = torch.autograd.grad(theirs, [pair[1] for pair in pairs], probes)
+    for one, other in zip(got, expected, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_the_longest_row_is_read_and_one_longer_is_refused() -> None:
+    bert = bert_of(max_length=512, layers=1)
+    peer = peer_of(bert)
+    pairs = pairs_of(bert, MaskedHead(bert), NextSentenceHead(bert.dim), peer)
+    with torch.no_grad():
+        for ours, theirs in pairs:
+            ours.copy_(theirs)
+    text = [(7 * place) % 36 + 4 for place in range(511)]
+    batch = sequences_of([text[:510], text[:300]])
+    there = (batch.tokens != PAD).long()
+    torch.testing.assert_close(
+        bert(batch).states[1, :302], peer.bert(batch.tokens, there).last_hidden_state[1, :302]
+    )
+    with pytest.raises(ValueError, match="513 .* 512"):
+        bert(sequences_of([text]))
+
+
+# Sizes
+
+
+def count(*parts: nn.Module) -> int:
+    return sum(p.numel() for part in parts for p in part.parameters())
+
+
+@pytest.mark.parametrize(
+    ("size", "expected"),
+    [
+        ("tiny", 4_385_920),
+        ("mini", 11_170_560),
+        ("base", 109_482_240),
+        ("large", 335_141_888),
+    ],
+)
+def test_sizes_have_exactly_the_formulas_parameters(size: str, expected: int) -> None:
+    """The published checkpoints' counts with 30,522 tokens (Turc et al. 2019 say 4.4 and 11.3 M)."""
+    settings = BertSettings(size=size)
+    with torch.device("meta"):
+        bert = Bert(settings, 30_522)
+        heads = MaskedHead(bert), NextSentenceHead(bert.pooled_dim)
+    dim, inner = settings.dim, 4 * settings.dim
+    assert (settings.inner, settings.heads) == (inner, dim // 64)
+    table = (30_522 + 512 + 2) * dim + 2 * dim
+    block = 4 * (dim * dim + dim) + dim * inner + inner + inner * dim + dim + 4 * dim
+    assert count(bert) == table + settings.layers * block + dim * dim + dim == expected
+    # Their bias comes to the shared table, a layer with a norm before it, and two classes.
+    assert count(*heads) == dim * dim + dim + 2 * dim + 30_522 + 2 * dim + 2
+    if size == "large":
+        assert count(bert, *heads) == 336_226_108
+
+
+def test_a_width_of_ones_own_has_inner_and_heads_that_fit_it() -> None:
+    assert BertSettings().size == "tiny"
+    wider = BertSettings(size="tiny", dim=192)
+    assert (wider.size, wider.layers, wider.inner, wider.heads) == (None, 2, 768, 3)
+    assert BertSettings(layers=1, dim=100).heads == 1
+    assert BertSettings(layers=3, dim=200).heads == 2  # three heads would not divide it
+    again = BertSettings(**wider.as_tables())
+    assert again == wider
+    assert BertSettings(**BertSettings(size="mini").as_tables()) == BertSettings(size="mini")
+    with pytest.raises(ValidationError, match="do not agree"):
+        BertSettings(size="tiny", layers=2, dim=64, inner=512, heads=2)
+    with pytest.raises(ValidationError, match="multiple of heads"):
+        BertSettings(layers=1, dim=10, heads=3)
+    with pytest.raises(ValidationError, match="layers"):
+        BertSettings(layers=0, dim=10)
+
+
+# Properties
+
+
+def test_padding_and_company_have_no_influence() -> None:
+    bert = bert_of()
+    for row, (one, two) in enumerate(zip(FIRST, SECOND, strict=True)):
+        alone = bert(sequences_of([one], [two]))
+        together = bert(sequences_of(FIRST, SECOND))
+        length = alone.states.shape[1]
+        torch.testing.assert_close(together.states[row, :length], alone.states[0])
+        torch.testing.assert_close(together.pooled[row], alone.pooled[0])
+    batch = sequences_of(FIRST, SECOND)
+    noise = torch.where(batch.tokens == PAD, 17, batch.tokens)
+    there = batch.tokens != PAD
+    other = bert(Sequences(noise, batch.lengths, batch.segments))
+    torch.testing.assert_close(other.states[there], bert(batch).states[there])
+
+
+def test_maps_of_every_head_are_seen() -> None:
+    bert = bert_of()
+    batch = sequences_of(FIRST, SECOND)
+    bare = bert(batch)
+    with watch(bert, bert.attention_axes()) as seen:
+        watched = bert(batch)
+    torch.testing.assert_close(watched.states, bare.states)
+    width = batch.tokens.shape[1]
+    assert list(seen) == ["layers.0.self_attention", "layers.1.self_attention"]
+    for (weights,) in seen.values():
+        assert weights.shape == (3, 2, width, width)
+        torch.testing.assert_close(weights.sum(-1), torch.ones(3, 2, width).double())
+        assert not weights[0, ..., int(batch.lengths[0]) :].any()
+
+
+def test_the_shared_table_is_one_and_stays_one() -> None:
+    bert = bert_of()
+    model = HeadedEncoder(bert, {"masked": MaskedHead(bert).double()})
+    assert not [name for name in model.heads.state_dict() if "table" in name or "tokens" in name]
+    for same in (model, copy.deepcopy(model), model.float()):
+        head = same.heads["masked"]
+        assert head.output_table is same.encoder.embedding.weight
+        assert head.output_bias is head.bias
+    with torch.device("meta"):
+        bert = Bert(settings_of(), VOCABULARY)
+        head = MaskedHead(bert)
+    HeadedEncoder(bert, {"masked": head}).to_empty(device="cpu")
+    assert head.output_table is bert.embedding.weight
+
+
+def test_depths_rise_from_embeddings_to_heads() -> None:
+    bert = bert_of()
+    model = HeadedEncoder(bert, {"next": NextSentenceHead(bert.dim)})
+    depths = {name: model.depth(name) for name, _ in model.named_parameters()}
+    assert depths["encoder.embeddings.segments.weight"] == 0
+    assert depths["encoder.layers.0.around_self.norm.bias"] == 1
+    assert depths["encoder.layers.1.feed_forward.expand.weight"] == 2
+    assert depths["encoder.pooler.weight"] == 3
+    assert depths["heads.next.output.weight"] == bert.depths == 4
+    assert set(depths.values()) == set(range(5))
+
+
+def test_fresh_weights_predict_about_evenly() -> None:
+    """So that training starts at ln V, from normal weights of deviation 0.02 (section A.2)."""
+    torch.manual_seed(0)
+    bert = Bert(BertSettings(size="tiny"), 1000).eval()
+    head = MaskedHead(bert)
+    assert bert.embedding.weight.std().item() == pytest.approx(0.02, rel=0.02)
+    assert not bert.embedding.weight[PAD].any()
+    states: Tensor = bert(sequences_of([list(range(4, 104))])).states[0]
+    loss = nn.functional.cross_entropy(head(states), torch.arange(102) + 4)
+    assert loss.item() == pytest.approx(math.log(1000), rel=0.02)
+
+
+def test_dropout_is_in_training_alone() -> None:
+    bert = bert_of()
+    batch = sequences_of(FIRST)
+    assert torch.equal(bert(batch).pooled, bert(batch).pooled)
+    bert.train()
+    assert not torch.equal(bert(batch).pooled, bert(batch).pooled)
