@@ -32,6 +32,9 @@ ESCAPE = "\ufdd0"
 PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(64))
 """Strings that are always one symbol each (ids 4 to 67), never split and never merged."""
 
+MASK = "<mask>"
+"""The piece that stands for a hidden token, in models that have one: no text has it."""
+
 SAMPLE_TEXTS = 1_000_000
 """A tokeniser is trained on at most so many texts; of a larger corpus, on a random sample."""
 
@@ -124,7 +127,9 @@ def reservoir(texts: Iterable[str], size: int, seed: int) -> tuple[list[str], in
     return kept, total
 
 
-def train_model(texts: list[str], settings: TokeniserSettings, where: str) -> bytes:
+def train_model(
+    texts: list[str], settings: TokeniserSettings, where: str, *, mask: bool = False
+) -> bytes:
     """Run sentencepiece's trainer; ``texts`` is emptied on the way, so nothing is held twice."""
     texts.reverse()
     # U+2585 is how sentencepiece writes "unknown" while training: it would skip such a line whole.
@@ -152,6 +157,7 @@ def train_model(texts: list[str], settings: TokeniserSettings, where: str) -> by
             max_sentence_length=1 << 30,
             num_threads=1,
             minloglevel=_SILENT,
+            **({"control_symbols": [MASK]} if mask else {}),
         )
     except RuntimeError as error:
         raise _training_error(str(error), settings.vocabulary, where) from error

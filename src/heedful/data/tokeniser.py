@@ -19,6 +19,7 @@ from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.examples import Pair
 from heedful.data.subwords import (
     MARKER,
+    MASK,
     PLACEHOLDERS,
     SAMPLE_TEXTS,
     TokeniserSettings,
@@ -68,6 +69,9 @@ class Tokeniser:
         if found != (PAD, UNKNOWN, BEGIN, END):
             raise UserError(f"{where}: a sentencepiece model, but not one that heedful made")
         self.size: int = processor.get_piece_size()
+        mask: int = processor.piece_to_id(MASK)
+        self.mask: int | None = mask if mask > END and processor.is_control(mask) else None
+        self._silent = frozenset({PAD, BEGIN, END, mask if self.mask else PAD})
         self._bytes = [self._surface(token) for token in range(self.size)]
 
     @classmethod
@@ -79,6 +83,7 @@ class Tokeniser:
         seed: int,
         where: str,
         sample: int = SAMPLE_TEXTS,
+        mask: bool = False,
     ) -> "Tokeniser":
         """Learn a vocabulary from ``texts``, which are read once, as a stream.
 
@@ -91,6 +96,7 @@ class Tokeniser:
             seed: chooses the sample; without effect on a corpus that needs none.
             where: what the texts are, for messages ("the source side of train.tmx").
             sample: the largest number of texts to learn from.
+            mask: with a symbol (4) for hidden tokens, which counts among the vocabulary.
 
         Raises:
             VocabularyTooLargeError: the texts support fewer symbols than asked for.
@@ -102,7 +108,7 @@ class Tokeniser:
         if total > len(chosen):
             kept, of = f"{len(chosen):,}", f"{total:,}"
             notice(f"{where}: the tokeniser learns from a random sample of {kept} of {of} texts")
-        return cls(train_model(chosen, settings, where), settings, where)
+        return cls(train_model(chosen, settings, where, mask=mask), settings, where)
 
     def save(self, path: Path) -> None:
         """Write the model to ``path`` and its settings beside it (``path`` with ``.json``)."""
@@ -151,7 +157,7 @@ class Tokeniser:
         return encoded
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of ``tokens``; PAD, BEGIN and END have none.
+        """The text of ``tokens``; PAD, BEGIN, END and the mask have none.
 
         Total: any tokens give a valid string (bytes that are not UTF-8 become U+FFFD).
         """
@@ -159,8 +165,8 @@ class Tokeniser:
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         """The text of each sequence of tokens."""
-        silent = (PAD, BEGIN, END)
-        kept = [[int(token) for token in tokens if token not in silent] for tokens in batch]
+        silent = self._silent
+        kept = [[int(token) for token in tokens if int(token) not in silent] for tokens in batch]
         return [restore(text) for text in self._processor.decode(kept, num_threads=1)]
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
@@ -178,19 +184,17 @@ class Tokeniser:
         Words are what Python's `str.split` gives: the text cut at runs of Unicode white space. A
         token belongs to the word of its first character that is not white space (a byte, to the
         word of the character that it is part of). A token of white space only belongs to the next
-        word, or to -1 if there is none. PAD, BEGIN and END belong to no word: -1.
+        word, or to -1 if there is none. PAD, BEGIN, END and the mask belong to no word: -1.
         """
-        spans = [self._bytes[token] for token in tokens]
-        words = _words_of_bytes(b"".join(spans))
-        indices, start = [], 0
-        for span in spans:
-            indices.append(words[start] if span else -1)
-            start += len(span)
-        return indices
+        return words_of_spans([self._bytes[token] for token in tokens])
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        return _digest(f"{_digest(self.model)} {self.settings.normalise}".encode())
 
     def _surface(self, token: int) -> bytes:
         """The bytes that a token stands for, escapes not undone (they hold no white space)."""
-        if token in (PAD, BEGIN, END):
+        if token in self._silent:
             return b""
         if token == UNKNOWN:
             return " ⁇ ".encode()  # what sentencepiece decodes it to
@@ -294,6 +298,16 @@ def _valid(texts: Iterable[str], where: str) -> Iterable[str]:
         refuse_surrogates(text, f"{where}, text {number}")
         if text:
             yield text
+
+
+def words_of_spans(spans: Sequence[bytes]) -> list[int]:
+    """The index of the word that each span of a text begins in; -1 for none and for empty spans."""
+    words = _words_of_bytes(b"".join(spans))
+    indices, start = [], 0
+    for span in spans:
+        indices.append(words[start] if span else -1)
+        start += len(span)
+    return indices
 
 
 def _words_of_bytes(surface: bytes) -> list[int]:

@@ -1,0 +1,267 @@
+"""Byte-level BPE (Radford et al. 2019, section 2.2): any text, no unknown symbol, nothing lost.
+
+Merges are of bytes, within the parts that GPT-2's pattern cuts a text into: a word with the space
+before it, runs of digits, of marks, of white space. Training and merging are done by `tokenizers`.
+"""
+
+import json
+import unicodedata
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from tokenizers import Tokenizer, pre_tokenizers
+from tokenizers.models import BPE
+from tokenizers.trainers import BpeTrainer
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import read_json, write_json
+from heedful.basics.notices import notice
+from heedful.basics.settings import Settings, check
+from heedful.basics.symbols import END, UNKNOWN
+from heedful.data.fixed_symbols import digest, fixed_names
+from heedful.data.subwords import SAMPLE_TEXTS, refuse_surrogates, reservoir
+from heedful.data.tokeniser import words_of_spans
+
+FORMAT = 1
+INDEX = "vocabulary.json"
+MERGES = "bytes.json"
+
+
+class ByteSettings(Settings):
+    """How a text is made ready.
+
+    Attributes:
+        lower_case: texts are lower-cased; decoding gives lower case.
+        normalise: ``nfc`` composes characters first.
+        mask: with a symbol for hidden tokens.
+    """
+
+    lower_case: bool = False
+    normalise: Literal["none", "nfc"] = "none"
+    mask: bool = False
+
+
+class ByteVocabulary:
+    """Bytes and their merges.
+
+    Args:
+        pieces: by token, as `tokenizers` writes bytes; those of the fixed symbols have a space,
+            which no byte is written as, so that no text gives them.
+        merges: pairs of pieces, the first to be merged first.
+        settings: how texts are made ready.
+
+    Raises:
+        ValueError: a merge is of or to a piece that there is none of.
+
+    Example:
+        >>> it = ByteVocabulary.train(
+        ...     ["the cat", "the dog"] * 9, ByteSettings(), vocabulary=280, minimum_count=2,
+        ...     seed=1, where="the example",
+        ... )
+        >>> it.pieces(it.encode("a cat"))
+        ['a', '␣cat']
+        >>> it.decode(it.encode("☃\\\\n"))
+        '☃\\\\n'
+    """
+
+    kind = "bytes"
+
+    def __init__(
+        self, pieces: Sequence[str], merges: Sequence[tuple[str, str]], settings: ByteSettings
+    ) -> None:
+        self.settings = settings
+        self.merges = list(merges)
+        self.tokens = list(pieces)
+        self.size = len(pieces)
+        self.mask: int | None = END + 1 if settings.mask else None
+        model = BPE({piece: token for token, piece in enumerate(pieces)}, self.merges)
+        self._tokenizer = Tokenizer(model)
+        self._tokenizer.pre_tokenizer = _cutter()
+        fixed = len(fixed_names(settings.mask))
+        own = _bytes_of_letters()
+        self._bytes = [b""] * fixed + [bytes(map(own.__getitem__, p)) for p in pieces[fixed:]]
+        self._bytes[UNKNOWN] = " ⁇ ".encode()
+
+    @classmethod
+    def train(
+        cls,
+        texts: Iterable[str],
+        settings: ByteSettings,
+        *,
+        vocabulary: int,
+        minimum_count: int,
+        seed: int,
+        where: str,
+        sample: int = SAMPLE_TEXTS,
+    ) -> "ByteVocabulary":
+        """Learn merges from ``texts``, which are read once, as a stream.
+
+        Args:
+            texts: of more than ``sample``, a random sample is learnt from (and said so).
+            settings: how they are made ready.
+            vocabulary: number of symbols, the fixed ones and the 256 bytes included; fewer where
+                the texts have no more to merge (and said so).
+            minimum_count: pairs that are rarer are not merged.
+            seed: chooses the sample.
+            where: what the texts are, for messages.
+            sample: the largest number of texts to learn from.
+
+        Raises:
+            UserError: the texts are empty, or hold a lone surrogate.
+        """
+        chosen, total = reservoir(_valid(texts, where), sample, seed)
+        if not chosen:
+            raise UserError(f"{where}: no text to make a vocabulary of; the corpus is empty")
+        if total > len(chosen):
+            kept, of = f"{len(chosen):,}", f"{total:,}"
+            notice(
+                f"{where}: the vocabulary is learnt from a random sample of {kept} of {of} texts"
+            )
+        names = [f" {name}" for name in fixed_names(settings.mask)]
+        trainer = BpeTrainer(
+            vocab_size=vocabulary,
+            min_frequency=minimum_count,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            special_tokens=names,
+            show_progress=False,
+        )
+        learner = Tokenizer(BPE())
+        learner.pre_tokenizer = _cutter()
+        learner.train_from_iterator((_ready(text, settings) for text in chosen), trainer)
+        model = json.loads(learner.to_str())["model"]
+        if len(model["vocab"]) < vocabulary:
+            notice(f"{where}: the texts support {len(model['vocab']):,} of {vocabulary:,} symbols")
+        pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
+        return cls(pieces, [(left, right) for left, right in model["merges"]], settings)
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of ``text``, without BEGIN and END; none for an empty text.
+
+        Raises:
+            UserError: the text holds a lone surrogate, which is not valid Unicode.
+        """
+        refuse_surrogates(text, "the text")
+        tokens: list[int] = self._tokenizer.encode(_ready(text, self.settings)).ids
+        return tokens
+
+    def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
+        """The tokens of each text; on all threads unless ``threads`` is 1.
+
+        Raises:
+            UserError: a text holds a lone surrogate; the message says which text and where.
+        """
+        if threads == 1:
+            return [self.encode(text) for text in texts]
+        for number, text in enumerate(texts, start=1):
+            refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
+        ready = [_ready(text, self.settings) for text in texts]
+        return [found.ids for found in self._tokenizer.encode_batch_fast(ready)]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of ``tokens``; PAD, BEGIN, END and the mask have none.
+
+        Total: any tokens give a valid string (bytes that are not UTF-8 become U+FFFD).
+        """
+        spans = [self._bytes[int(token)] for token in tokens]
+        return b"".join(spans).decode("utf-8", errors="replace")
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each sequence of tokens."""
+        return [self.decode(tokens) for tokens in batch]
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """Each token as a person reads it: ``␣`` is a space, ``<0xE2>`` a byte that is no text."""
+        names = fixed_names(self.settings.mask)
+        return [
+            names[token] if token < len(names) else _readable(self._bytes[token])
+            for token in map(int, tokens)
+        ]
+
+    def word_indices(self, tokens: Sequence[int]) -> list[int]:
+        """The index of each token's word in ``decode(tokens).split()``; -1 for no word.
+
+        A token belongs to the word that it begins in; white space, to the next word or to none.
+        """
+        return words_of_spans([self._bytes[int(token)] for token in tokens])
+
+    def word_starts(self) -> list[int]:
+        """The tokens that begin with white space, as the first of each word but a text's first."""
+        return [
+            token for token, span in enumerate(self._bytes) if token > END and span[:1].isspace()
+        ]
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        merges = (f"{left} {right}" for left, right in self.merges)
+        return digest([self.kind, self.settings.model_dump_json(), *self.tokens, *merges])
+
+    def save(self, folder: Path) -> None:
+        """Write ``bytes.json`` and ``vocabulary.json`` into ``folder``."""
+        write_json(folder / MERGES, {"pieces": self.tokens, "merges": self.merges})
+        index = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "settings": self.settings.model_dump(),
+            "fingerprint": self.fingerprint(),
+        }
+        write_json(folder / INDEX, index)
+
+    @classmethod
+    def load(cls, folder: Path, index: dict[str, Any]) -> "ByteVocabulary":
+        """What `save` wrote.
+
+        Raises:
+            UserError: a file is damaged, or not the one that was saved.
+        """
+        path = folder / MERGES
+        found, given = read_json(path), index.get("settings")
+        if not isinstance(given, dict):
+            raise UserError(f"{folder / INDEX}: not a byte vocabulary; the file is damaged")
+        settings = check(ByteSettings, given, str(folder / INDEX))
+        try:
+            merges = [(left, right) for left, right in found["merges"]]
+            it = cls(found["pieces"], merges, settings)
+        except Exception as error:  # tokenizers raises bare Exception
+            raise UserError(f"{path}: not a byte vocabulary; the file is damaged") from error
+        if it.fingerprint() != index.get("fingerprint"):
+            raise UserError(f"{path}: not the vocabulary that was saved here; the file was changed")
+        return it
+
+
+def _cutter() -> pre_tokenizers.PreTokenizer:
+    cutter: pre_tokenizers.PreTokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    return cutter
+
+
+def _valid(texts: Iterable[str], where: str) -> Iterable[str]:
+    for number, text in enumerate(texts, start=1):
+        refuse_surrogates(text, f"{where}, text {number}")
+        if text:
+            yield text
+
+
+def _ready(text: str, settings: ByteSettings) -> str:
+    if settings.normalise == "nfc":
+        text = unicodedata.normalize("NFC", text)
+    return text.lower() if settings.lower_case else text
+
+
+def _readable(span: bytes) -> str:
+    try:
+        text = span.decode("utf-8")
+    except UnicodeDecodeError:
+        return "".join(f"<0x{byte:02X}>" for byte in span)
+    return text.replace(" ", "␣").replace("\n", "⏎")
+
+
+def _bytes_of_letters() -> dict[str, int]:
+    """The byte that each of `tokenizers`' 256 letters stands for.
+
+    The printable bytes of Latin-1 are written as themselves, the others as U+0100 and on, in order
+    (Radford et al.'s released code, ``bytes_to_unicode``).
+    """
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    letters = {chr(byte): byte for byte in printable}
+    return letters | {chr(0x100 + place): byte for place, byte in enumerate(others)}

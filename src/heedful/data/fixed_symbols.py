@@ -1,0 +1,23 @@
+"""The first symbols of the vocabularies that heedful makes, by name."""
+
+import hashlib
+from collections.abc import Iterable
+
+from heedful.data.subwords import MASK
+
+_NAMES = ("<pad>", "<unk>", "<s>", "</s>")
+
+
+def fixed_names(mask: bool) -> list[str]:
+    """What PAD, UNKNOWN, BEGIN and END are called, and the mask (4), where there is one."""
+    return [*_NAMES, MASK] if mask else list(_NAMES)
+
+
+def digest(parts: Iterable[str]) -> str:
+    """A hash of texts and of where each ends."""
+    found = hashlib.sha256()
+    for part in parts:
+        content = part.encode("utf-8")
+        found.update(f"{len(content)} ".encode())
+        found.update(content)
+    return found.hexdigest()

@@ -1,0 +1,309 @@
+"""Vocabularies of single texts: made, saved and loaded, of whatever kind."""
+
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from pydantic import Field, model_validator
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file, read_bytes, read_json, write_json
+from heedful.basics.settings import Settings, check
+from heedful.basics.symbols import UNKNOWN
+from heedful.data.byte_vocabulary import ByteSettings, ByteVocabulary
+from heedful.data.fixed_symbols import digest
+from heedful.data.listed_vocabularies import Characters, ListedSettings, Words
+from heedful.data.subwords import TokeniserSettings
+from heedful.data.tokeniser import Tokeniser
+from heedful.data.vocabulary import Vocabulary
+
+__all__ = [
+    "SavedVocabulary",
+    "Subwords",
+    "VocabularySettings",
+    "encode_words",
+    "load_vocabulary",
+    "register_kind",
+    "save_vocabulary",
+    "train_vocabulary",
+    "unknown_share",
+]
+
+FORMAT = 1
+INDEX = "vocabulary.json"
+MODEL = "vocabulary.model"
+
+_LEAST = {"bpe": 325, "unigram": 325, "bytes": 260, "characters": 5, "words": 5}
+"""The fixed symbols of each kind without a mask, and one more where there must be more."""
+
+
+class VocabularySettings(Settings):
+    """How texts become numbers.
+
+    Attributes:
+        kind: subwords by merges (``bpe``, Sennrich et al. 2016) or by probability (``unigram``,
+            Kudo 2018), with bytes for what is rare; merges of ``bytes`` (Radford et al. 2019);
+            single ``characters``; whole ``words`` and marks.
+        vocabulary: number of symbols, the fixed ones included; of characters, words and bytes, the
+            largest number.
+        lower_case: texts are lower-cased first; decoding gives lower case.
+        minimum_count: rarer words or characters are unknown, rarer pairs of bytes are not merged;
+            without effect on ``bpe`` and ``unigram``.
+        normalise: ``nfc`` composes characters first; decoding gives the composed text.
+        split: of ``words``: at white space and around marks, or at white space only, for texts
+            that were tokenised before.
+        mask: with a symbol (4) for hidden tokens.
+    """
+
+    kind: Literal["bpe", "unigram", "characters", "bytes", "words"] = "bpe"
+    vocabulary: int = Field(default=8000, ge=5, le=1_000_000)
+    lower_case: bool = False
+    minimum_count: int = Field(default=1, ge=1)
+    normalise: Literal["none", "nfc"] = "none"
+    split: Literal["punctuation", "spaces"] = "punctuation"
+    mask: bool = False
+
+    @model_validator(mode="after")
+    def _has_room(self) -> "VocabularySettings":
+        least = _LEAST[self.kind] + self.mask
+        if self.vocabulary < least:
+            raise ValueError(
+                f"vocabulary = {self.vocabulary}: of kind '{self.kind}' it has at least {least} "
+                "symbols; raise it"
+            )
+        return self
+
+
+class SavedVocabulary(Vocabulary, Protocol):
+    """A vocabulary that writes itself into a folder."""
+
+    def save(self, folder: Path) -> None:
+        """Write files into ``folder``: last ``vocabulary.json``, with ``format`` and ``kind``."""
+        ...
+
+
+Loader = Callable[[Path, dict[str, Any]], SavedVocabulary]
+
+
+class Subwords:
+    """A sentencepiece model as the vocabulary of single texts; bytes stand for what is rare.
+
+    Args:
+        tokeniser: the model.
+        lower_case: texts are lower-cased first.
+    """
+
+    def __init__(self, tokeniser: Tokeniser, lower_case: bool = False) -> None:
+        self.tokeniser = tokeniser
+        self.lower_case = lower_case
+        self.kind: str = tokeniser.settings.kind
+        self.size = tokeniser.size
+        self.mask = tokeniser.mask
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of ``text``, without BEGIN and END; none for an empty text."""
+        return self.tokeniser.encode(text.lower() if self.lower_case else text)
+
+    def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
+        """The tokens of each text."""
+        if self.lower_case:
+            texts = [text.lower() for text in texts]
+        return self.tokeniser.encode_batch(texts, threads)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of ``tokens``; PAD, BEGIN, END and the mask have none."""
+        return self.tokeniser.decode(tokens)
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each sequence of tokens."""
+        return self.tokeniser.decode_batch(batch)
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """Each token as a person reads it."""
+        return self.tokeniser.pieces(tokens)
+
+    def word_indices(self, tokens: Sequence[int]) -> list[int]:
+        """The index of each token's word in ``decode(tokens).split()``; -1 for no word."""
+        return self.tokeniser.word_indices(tokens)
+
+    def word_starts(self) -> list[int]:
+        """The tokens that begin with a space, as the first token of each word does."""
+        return self.tokeniser.word_starts()
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        return digest(["subwords", self.tokeniser.fingerprint(), str(self.lower_case)])
+
+    def save(self, folder: Path) -> None:
+        """Write ``vocabulary.model`` and ``vocabulary.json`` into ``folder``."""
+        with atomic_file(folder / MODEL) as file:
+            file.write(self.tokeniser.model)
+        index = {
+            "format": FORMAT,
+            "kind": self.kind,
+            "lower_case": self.lower_case,
+            "settings": self.tokeniser.settings.model_dump(),
+            "model": hashlib.sha256(self.tokeniser.model).hexdigest(),
+        }
+        write_json(folder / INDEX, index)
+
+    @classmethod
+    def load(cls, folder: Path, index: dict[str, Any]) -> "Subwords":
+        """What `save` wrote.
+
+        Raises:
+            UserError: a file is missing, damaged, or not the one that was saved.
+        """
+        path, given = folder / MODEL, index.get("settings")
+        if not isinstance(given, dict) or not isinstance(index.get("lower_case"), bool):
+            raise UserError(f"{folder / INDEX}: not a vocabulary; the file is damaged")
+        model = read_bytes(path)
+        if hashlib.sha256(model).hexdigest() != index.get("model"):
+            raise UserError(f"{path}: not the model that was saved here; the file was changed")
+        settings = check(TokeniserSettings, given, str(folder / INDEX))
+        return cls(Tokeniser(model, settings, str(path)), index["lower_case"])
+
+
+_LOADERS: dict[str, Loader] = {
+    "bpe": Subwords.load,
+    "unigram": Subwords.load,
+    "bytes": ByteVocabulary.load,
+    "characters": Characters.load,
+    "words": Words.load,
+}
+_ELSEWHERE = ("heedful.data.imported",)
+"""Modules that register further kinds, imported when a kind is not known."""
+
+
+def register_kind(kind: str, load: Loader) -> None:
+    """Let `load_vocabulary` load vocabularies of another ``kind``.
+
+    Args:
+        kind: what ``vocabulary.json`` says.
+        load: given the folder and the content of ``vocabulary.json``, makes the vocabulary.
+    """
+    _LOADERS[kind] = load
+
+
+def train_vocabulary(
+    texts: Callable[[], Iterable[str]], settings: VocabularySettings, *, seed: int, where: str
+) -> SavedVocabulary:
+    """Make a vocabulary of ``texts``, which are read once, as a stream.
+
+    The same texts, settings and seed give the same vocabulary. What will be unknown is counted and
+    said once.
+
+    Args:
+        texts: gives the texts, anew at each call.
+        settings: kind, size and how texts are made ready.
+        seed: chooses the sample of a corpus that is too large to learn from whole.
+        where: what the texts are, for messages ("the training texts").
+
+    Raises:
+        VocabularyTooLargeError: the texts support fewer subwords than asked for.
+        UserError: the texts are empty, or hold a lone surrogate.
+    """
+    size, mask = settings.vocabulary, settings.mask
+    lower_case, normalise = settings.lower_case, settings.normalise
+    if settings.kind == "bpe" or settings.kind == "unigram":
+        found = TokeniserSettings(kind=settings.kind, vocabulary=size, normalise=normalise)
+        made = (text.lower() for text in texts()) if lower_case else texts()
+        tokeniser = Tokeniser.train(made, found, seed=seed, where=where, mask=mask)
+        return Subwords(tokeniser, lower_case)
+    least = settings.minimum_count
+    if settings.kind == "bytes":
+        ready = ByteSettings(lower_case=lower_case, normalise=normalise, mask=mask)
+        return ByteVocabulary.train(
+            texts(), ready, vocabulary=size, minimum_count=least, seed=seed, where=where
+        )
+    listed = ListedSettings(
+        lower_case=lower_case, normalise=normalise, split=settings.split, mask=mask
+    )
+    kind = Words if settings.kind == "words" else Characters
+    return kind.train(texts(), listed, vocabulary=size, minimum_count=least, where=where)
+
+
+def save_vocabulary(vocabulary: SavedVocabulary, folder: Path) -> None:
+    """Write ``vocabulary`` into ``folder``, whose other files are left alone."""
+    vocabulary.save(folder)
+
+
+def load_vocabulary(folder: Path) -> SavedVocabulary:
+    """Read what `save_vocabulary` wrote; nothing that could be run is read.
+
+    Raises:
+        UserError: a file is missing, damaged, or of a kind that is not known.
+    """
+    path = folder / INDEX
+    index = read_json(path)
+    kind = index.get("kind")
+    if index.get("format") != FORMAT or not isinstance(kind, str):
+        raise UserError(f"{path}: not a vocabulary that this version of heedful reads")
+    if kind not in _LOADERS:
+        for name in filter(find_spec, _ELSEWHERE):
+            import_module(name)
+    if kind not in _LOADERS:
+        raise UserError(
+            f"{path}: the kind '{kind}' is not known; known are {', '.join(sorted(_LOADERS))}"
+        )
+    return _LOADERS[kind](folder, index)
+
+
+def encode_words(vocabulary: Vocabulary, words: Sequence[str]) -> tuple[list[int], list[int]]:
+    """The tokens of a sentence given as words, and where the first token of each word stands.
+
+    A word's first token is the first that is not white space only. Where the vocabulary takes the
+    text apart otherwise (marks cut off, white space not known), each word is encoded by itself; a
+    word that it makes nothing of is one unknown token.
+
+    Args:
+        vocabulary: of any kind.
+        words: none is empty or white space only.
+
+    Returns:
+        The tokens, without BEGIN and END, and one index into them a word, rising.
+
+    Raises:
+        ValueError: a word is empty or white space only.
+    """
+    parts = [len(word.split()) for word in words]
+    if not all(parts):
+        raise ValueError("a word is empty or white space only")
+    tokens = vocabulary.encode(" ".join(words))
+    if len(vocabulary.decode(tokens).split()) != sum(parts):
+        return _one_by_one(vocabulary, words)
+    firsts: list[int] = []
+    silent: dict[int, bool] = {}
+    wanted = iter([sum(parts[:place]) for place in range(len(parts))])
+    word = next(wanted, None)
+    for place, index in enumerate(vocabulary.word_indices(tokens)):
+        if index == word:
+            token = tokens[place]
+            if token not in silent:
+                silent[token] = not vocabulary.decode([token]).strip()
+            if not silent[token]:
+                firsts.append(place)
+                word = next(wanted, None)
+    return (tokens, firsts) if len(firsts) == len(words) else _one_by_one(vocabulary, words)
+
+
+def _one_by_one(vocabulary: Vocabulary, words: Sequence[str]) -> tuple[list[int], list[int]]:
+    tokens: list[int] = []
+    firsts = []
+    for found in vocabulary.encode_batch(list(words), threads=1):
+        firsts.append(len(tokens))
+        tokens.extend(found or [UNKNOWN])
+    return tokens, firsts
+
+
+def unknown_share(vocabulary: Vocabulary, texts: Iterable[str]) -> float:
+    """The share of unknown tokens among all tokens of ``texts``; 0 for no tokens."""
+    unknown = total = 0
+    for text in texts:
+        tokens = vocabulary.encode(text)
+        unknown += tokens.count(UNKNOWN)
+        total += len(tokens)
+    return unknown / max(total, 1)
