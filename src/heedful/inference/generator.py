@@ -1,0 +1,300 @@
+"""Language models: writing on from a prompt, and how well they predict a text.
+
+Shapes: B prompts, P tokens of the prompts.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.basics.symbols import END, UNKNOWN
+from heedful.data.vocabulary import Vocabulary
+from heedful.decoding import Hypothesis, SearchOptions, search
+from heedful.inference.batches import Item
+from heedful.inference.perplexity import Perplexity, perplexity
+from heedful.inference.readiness import ready
+from heedful.inference.writing import Stream, Writer, following, until_stop
+from heedful.models.language import LanguageModel
+
+MAX_TOKENS = 256
+"""How many tokens are written where nobody says it."""
+
+Advance = Callable[[int], None]
+"""Called with the number of prompts that were finished since the last call."""
+
+
+@dataclass(frozen=True)
+class Generated:
+    """One text that a model wrote."""
+
+    prompt: str
+    text: str
+    """What follows the prompt, without it; without the stop string that ended it."""
+    tokens: tuple[str, ...]
+    """The pieces that the model wrote; a stop string's are among them."""
+    token_scores: tuple[float, ...]
+    """Natural logarithm of each piece's probability."""
+    log_probability: float
+    """Their sum, and that of the end where the model itself ended."""
+    score: float
+    """Log-probability over the length penalty."""
+    ended: Literal["end", "stop", "limit"]
+    """Who ended it: the model, a stop string, or the largest number of tokens."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; docs/texts.md says what its fields are."""
+        return {
+            "prompt": self.prompt,
+            "text": self.text,
+            "score": self.score,
+            "log_probability": self.log_probability,
+            "tokens": list(self.tokens),
+            "token_scores": list(self.token_scores),
+            "ended": self.ended,
+        }
+
+
+class Generator:
+    """A language model and its vocabulary, ready to write.
+
+    Args:
+        model: what predicts each next token.
+        vocabulary: text to tokens and back.
+        device: where the model is.
+        precision: of matrix products: float32, bfloat16 or float16.
+        batch_tokens: tokens that go through the model at once.
+        options: how to write where a call does not say it; by drawing unless given.
+        say: takes notices: standard error's.
+
+    The model is in evaluation mode while it writes and as it was before, afterwards. One thread at
+    a time may use it.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        vocabulary: Vocabulary,
+        *,
+        device: torch.device | str = "cpu",
+        precision: str = "float32",
+        batch_tokens: int = 8192,
+        options: SearchOptions | None = None,
+        say: Callable[[str], None] = notice,
+    ) -> None:
+        self.model, self.vocabulary = model, vocabulary
+        self.device, self.precision = torch.device(device), precision
+        self.batch_tokens = batch_tokens
+        self.options = options or SearchOptions(sample=True)
+        self.say = say
+        self.max_length = model.max_length
+
+    def generate(
+        self,
+        prompt: str,
+        *,
+        options: SearchOptions | None = None,
+        max_tokens: int = MAX_TOKENS,
+        stop: Sequence[str] = (),
+        begins: bool = False,
+        stream: Stream | None = None,
+    ) -> list[Generated]:
+        """Write on from ``prompt``: ``options.nbest`` texts, best first.
+
+        Args:
+            prompt: what stands before. After nothing a new document is begun.
+            options: how to write; the generator's own unless given.
+            max_tokens: the most tokens written.
+            stop: strings at which a text ends; they are not in it.
+            begins: whether the prompt is the beginning of a document, so that a document's
+                boundary is put before it.
+            stream: takes the text in pieces while it is written: whole characters, and nothing
+                that may turn out to be a stop string. Of beam search it gets the whole at the end.
+
+        Raises:
+            UserError: several texts are to be streamed, a stop string is empty, or no token is
+                to be written.
+        """
+        chosen = options or self.options
+        if stream is not None and chosen.nbest > 1:
+            raise UserError(f"one text can be streamed, not {chosen.nbest}; leave one of them out")
+        call = _Call(self, chosen, max_tokens, stop, begins, stream)
+        return call.write([prompt], 0, lambda count: None)[0]
+
+    def generate_all(
+        self,
+        prompts: Iterable[str],
+        *,
+        options: SearchOptions | None = None,
+        max_tokens: int = MAX_TOKENS,
+        stop: Sequence[str] = (),
+        begins: bool = False,
+        first: int = 0,
+        advance: Advance | None = None,
+    ) -> list[list[Generated]]:
+        """Write on from each prompt for itself; the results are in the prompts' order.
+
+        As `generate`. Samples depend on the seed and on a prompt's number, not on the others.
+
+        Args:
+            prompts: what stands before.
+            options: how to write; the generator's own unless given.
+            max_tokens: the most tokens written after each.
+            stop: strings at which a text ends; they are not in it.
+            begins: whether each is the beginning of a document.
+            first: the number of the first prompt, where more came before.
+            advance: told about progress.
+        """
+        call = _Call(self, options or self.options, max_tokens, stop, begins, None)
+        return call.write(list(prompts), first, advance or (lambda count: None))
+
+    def perplexity(
+        self,
+        texts: Iterable[str],
+        *,
+        stride: int | None = None,
+        joined: bool = False,
+        ends: bool = True,
+        advance: Advance | None = None,
+    ) -> Perplexity:
+        """How well the model predicts ``texts``; each is a document.
+
+        The first token is predicted from a document's boundary. A document longer than the context
+        is read in windows of the context's length, each ``stride`` tokens on: a window counts what
+        the one before did not reach, so all but the first window's tokens are predicted from at
+        least context − stride tokens.
+
+        Args:
+            texts: documents.
+            stride: tokens from window to window, from 1 to the context; half of it unless given.
+                Smaller ones cost more and give lower figures.
+            joined: read all as one stream, with a boundary between two documents.
+            ends: whether the boundary that ends a document is to be predicted, too.
+            advance: told about progress.
+
+        Raises:
+            UserError: there is no text in them, or the stride is out of range.
+        """
+        return perplexity(self, texts, stride=stride, joined=joined, ends=ends, advance=advance)
+
+
+class _Call:
+    """What one call of the generator was asked for."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        options: SearchOptions,
+        max_tokens: int,
+        stop: Sequence[str],
+        begins: bool,
+        stream: Stream | None,
+    ) -> None:
+        if max_tokens < 1:
+            raise UserError(f"{max_tokens} tokens are to be written; at least 1 is needed")
+        if isinstance(stop, str) or not all(stop):
+            raise UserError("stop strings are a list, and none of them is empty")
+        self.generator, self.options, self.begins = generator, options, begins
+        self.max_tokens, self.stop, self.stream = max_tokens, tuple(stop), stream
+
+    def write(self, prompts: Sequence[str], first: int, advance: Advance) -> list[list[Generated]]:
+        """What follows each prompt."""
+        items = self._items(prompts)
+        found: dict[int, list[Generated]] = {}
+        with ready(self.generator.model, self.generator.device, self.generator.precision):
+            for batch in self._batches(items):
+                keys = [first + item.line for item in batch]
+                for item, written in zip(batch, self._batch(batch, keys), strict=True):
+                    found[item.line] = [
+                        self._generated(prompts[item.line], item.tokens, one) for one in written
+                    ]
+                advance(len(batch))
+        return [found[line] for line in range(len(prompts))]
+
+    def _items(self, prompts: Sequence[str]) -> list[Item]:
+        """The prompts' tokens, as many as the context takes."""
+        generator = self.generator
+        context = generator.max_length
+        # Half of the context at least, and so much that what is written finds room beside it.
+        kept = max(1, context // 2, context - self.max_tokens)
+        items, cut, unknown = [], 0, 0
+        for line, tokens in enumerate(generator.vocabulary.encode_batch(list(prompts))):
+            whole = [END, *tokens] if self.begins or not tokens else tokens
+            unknown += UNKNOWN in tokens
+            cut += len(whole) > context
+            items.append(Item(line, 0, whole[-kept:] if len(whole) > context else whole))
+        if cut:
+            generator.say(
+                f"{_prompts(cut)} longer than the model's {context:,} tokens: only the last "
+                f"{kept:,} are read"
+            )
+        if unknown:
+            generator.say(f"{_prompts(unknown)} not all in the model's vocabulary")
+        return items
+
+    def _batches(self, items: Sequence[Item]) -> list[list[Item]]:
+        """Prompts of one length together: a model reads them at once."""
+        batches: list[list[Item]] = []
+        for item in sorted(items, key=lambda item: (-len(item.tokens), item.line)):
+            same = batches and len(batches[-1][0].tokens) == len(item.tokens)
+            rows = (len(batches[-1]) + 1 if same else 1) * self.options.width
+            tokens = rows * (len(item.tokens) + self.max_tokens)
+            if same and tokens <= self.generator.batch_tokens:
+                batches[-1].append(item)
+            else:
+                batches.append([item])
+        return batches
+
+    def _batch(self, batch: Sequence[Item], keys: Sequence[int]) -> list[list[Hypothesis]]:
+        generator, rows = self.generator, len(batch)
+        searched = not self.options.sample and self.options.beam > 1
+        writer = Writer(
+            generator.model,
+            generator.vocabulary,
+            max_tokens=self.max_tokens,
+            stop=self.stop,
+            stream=None if searched else self.stream,
+        )
+        prompts = torch.tensor([item.tokens for item in batch], device=generator.device)
+        # One step more than tokens: there the end is given.
+        limits = torch.full((rows,), self.max_tokens + 1, device=generator.device)
+        found = search(
+            writer,
+            prompts,
+            rows=rows,
+            options=self.options,
+            max_lengths=limits,
+            keys=keys,
+        )
+        if self.stream is not None:
+            writer.stream = self.stream
+            writer.hand_on(self._text(batch[0].tokens, found[0][0]))
+        return found
+
+    def _text(self, read: Sequence[int], one: Hypothesis) -> str:
+        return until_stop(following(self.generator.vocabulary, read, one.tokens), self.stop)
+
+    def _generated(self, prompt: str, read: Sequence[int], one: Hypothesis) -> Generated:
+        vocabulary = self.generator.vocabulary
+        text = self._text(read, one)
+        ended: Literal["end", "stop", "limit"] = "end"
+        if text != following(vocabulary, read, one.tokens):
+            ended = "stop"
+        elif len(one.tokens) >= self.max_tokens or self.options.forced_length is not None:
+            ended = "limit"
+        return Generated(
+            prompt=prompt,
+            text=text,
+            tokens=tuple(vocabulary.pieces(one.tokens)),
+            token_scores=one.token_log_probabilities[: len(one.tokens)],
+            log_probability=one.log_probability,
+            score=one.score,
+            ended=ended,
+        )
+
+
+def _prompts(count: int) -> str:
+    return f"{count:,} prompt{'s were' if count > 1 else ' was'}"
