@@ -1,4 +1,4 @@
-"""BERT: sizes by the formula, transformers' BertModel and BertForPreTraining, no padding's trace."""
+"""BERT: sizes by the formula, parity with transformers, no influence of padding."""
 
 import copy
 import math
@@ -156,7 +156,7 @@ def test_the_longest_row_is_read_and_one_longer_is_refused() -> None:
     torch.testing.assert_close(
         bert(batch).states[1, :302], peer.bert(batch.tokens, there).last_hidden_state[1, :302]
     )
-    with pytest.raises(ValueError, match="513 .* 512"):
+    with pytest.raises(ValueError, match=r"513 .* 512"):
         bert(sequences_of([text]))
 
 
@@ -177,7 +177,7 @@ def count(*parts: nn.Module) -> int:
     ],
 )
 def test_sizes_have_exactly_the_formulas_parameters(size: str, expected: int) -> None:
-    """The published checkpoints' counts with 30,522 tokens (Turc et al. 2019 say 4.4 and 11.3 M)."""
+    """With 30,522 tokens; Turc et al. 2019 say 4.4 and 11.3 M."""
     settings = BertSettings(size=size)
     with torch.device("meta"):
         bert = Bert(settings, 30_522)

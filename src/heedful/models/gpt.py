@@ -1,0 +1,252 @@
+"""GPT: a decoder of causal self-attention alone, which predicts each next token of a text.
+
+Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training" (GPT-1, norms
+after each sublayer), and Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"
+(GPT-2, section 2.3: norms before each sublayer and after the last). With their vocabularies GPT-1
+has 116,534,784 parameters and the smallest GPT-2 124,439,808.
+Shapes: B batch, N rows of search, T tokens, D width, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from heedful.attention.masks import causal
+from heedful.attention.positions import Learned
+from heedful.basics.settings import Settings
+from heedful.basics.symbols import PAD
+from heedful.layers.caches import KeyValueCache
+from heedful.layers.dropout import Dropout
+from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer
+from heedful.models.language import LanguageModel, boundary
+from heedful.models.sizes import fill_from_size
+
+SIZES: dict[str, dict[str, Any]] = {
+    "tiny": {"layers": 4, "dim": 128, "inner": 512, "heads": 4},
+    "gpt-1": {
+        "layers": 12,
+        "dim": 768,
+        "inner": 3072,
+        "heads": 12,
+        "max_length": 512,
+        "pre_norm": False,
+    },
+    "small": {"layers": 12, "dim": 768, "inner": 3072, "heads": 12},
+    "medium": {"layers": 24, "dim": 1024, "inner": 4096, "heads": 16},
+    "large": {"layers": 36, "dim": 1280, "inner": 5120, "heads": 20},
+    "xl": {"layers": 48, "dim": 1600, "inner": 6400, "heads": 25},
+}
+"""Small to xl are GPT-2's (Radford et al. 2019, table 2)."""
+
+_STD = 0.02
+
+
+class GptSettings(Settings):
+    """Sizes and options of a GPT; ``size``, or ``dim``, fills in what is not given."""
+
+    kind: Literal["gpt"] = "gpt"
+    size: Literal["tiny", "gpt-1", "small", "medium", "large", "xl"] | None = None
+    layers: int = Field(ge=1)
+    dim: int = Field(ge=1)
+    inner: int = Field(ge=1)
+    """4 · dim unless given."""
+    heads: int = Field(ge=1)
+    """Heads 64 wide unless given."""
+    dropout: float = Field(0.1, ge=0, lt=1)
+    """On the embeddings' sum and on each sublayer's output."""
+    attention_dropout: float = Field(0.1, ge=0, lt=1)
+    max_length: int = Field(1024, ge=2)
+    """Longest context in tokens, the first END included."""
+    positions: Literal["learned", "rotary"] = "learned"
+    pre_norm: bool = True
+    activation: Activation = "gelu-tanh"
+    bias: bool = True
+    """Whether linear maps and layer norms have one."""
+    norm_epsilon: float = Field(1e-5, gt=0)
+    tied: bool = True
+    """Whether the table of token vectors is the output's matrix too."""
+    output_bias: bool = False
+    """Whether a lasting, untrained number is added to each symbol's logit; zeros unless loaded."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_size(cls, given: Any) -> Any:
+        return fill_from_size(given, SIZES, "tiny")
+
+    @model_validator(mode="after")
+    def _heads_divide_dim(self) -> "GptSettings":
+        if self.dim % self.heads:
+            raise ValueError(f"dim {self.dim} is no multiple of heads {self.heads}")
+        if self.positions == "rotary" and self.dim // self.heads % 2:
+            raise ValueError(
+                f"rotary positions turn pairs of numbers: heads {self.dim // self.heads} wide have "
+                "one left over; change dim or heads"
+            )
+        return self
+
+    @property
+    def blocks(self) -> BlockOptions:
+        """What its blocks have in common."""
+        return BlockOptions(
+            self.dim,
+            self.heads,
+            self.inner,
+            self.dropout,
+            self.attention_dropout,
+            pre_norm=self.pre_norm,
+            activation=self.activation,
+            norm_epsilon=self.norm_epsilon,
+            bias=self.bias,
+            rotary=self.positions == "rotary",
+        )
+
+
+@dataclass
+class GptState:
+    """Keys and values of the tokens so far, one row a text that is written on."""
+
+    caches: list[KeyValueCache]
+
+    @property
+    def length(self) -> int:
+        """Number of tokens read."""
+        return self.caches[0].length
+
+    def select(self, rows: Tensor) -> "GptState":
+        """The state of ``rows [M]``, in that order."""
+        return GptState([cache.select(rows) for cache in self.caches])
+
+
+class GptEmbeddings(nn.Module):
+    """``dropout(token + position)``, ``[B, T] -> [B, T, D]``."""
+
+    def __init__(self, settings: GptSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(vocabulary, settings.dim, padding_idx=PAD)
+        self.positions = None
+        if settings.positions == "learned":
+            self.positions = Learned(settings.dim, settings.max_length)
+        self.dropout = Dropout(settings.dropout)
+
+    def forward(self, tokens: Tensor, first: int) -> Tensor:
+        embedded = self.tokens(boundary(tokens))
+        if self.positions is not None:
+            embedded = self.positions(embedded, first)
+        result: Tensor = self.dropout(embedded)
+        return result
+
+
+class Gpt(LanguageModel):
+    """The language model; a token sees itself and those before it, so padding may stand behind.
+
+    Args:
+        settings: sizes and options.
+        vocabulary: number of symbols.
+
+    Example:
+        >>> gpt = Gpt(GptSettings(layers=1, dim=8, heads=2), 30)
+        >>> gpt.states(torch.tensor([[3, 7, 9]])).shape
+        torch.Size([1, 3, 8])
+        >>> logits, state = gpt.step(torch.tensor([9]), gpt.start(torch.tensor([[3, 7, 9]])))
+        >>> logits.shape, state.length
+        (torch.Size([1, 30]), 3)
+    """
+
+    bias: Tensor | None
+
+    def __init__(self, settings: GptSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.max_length = settings.max_length
+        dim = settings.dim
+        self.embeddings = GptEmbeddings(settings, vocabulary)
+        self.layers = nn.ModuleList(EncoderLayer(settings.blocks) for _ in range(settings.layers))
+        self.norm = (
+            nn.LayerNorm(dim, eps=settings.norm_epsilon, bias=settings.bias)
+            if settings.pre_norm
+            else nn.Identity()
+        )
+        self.output = None if settings.tied else nn.Linear(dim, vocabulary, bias=False)
+        bias = torch.zeros(vocabulary) if settings.output_bias else None
+        self.register_buffer("bias", bias)
+        self._reset()
+
+    def _reset(self) -> None:
+        """Normal weights of deviation 0.02; those that end a sublayer, of which there are two a
+        layer, less by the root of their number (Radford et al. 2019, section 2.3)."""
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=_STD)
+        nn.init.zeros_(self.embedding.weight.detach()[PAD])
+        last = _STD * (2 * self.settings.layers) ** -0.5
+        for name, parameter in self.named_parameters():
+            if name.endswith(("output_projection.weight", "contract.weight")):
+                nn.init.normal_(parameter, std=last)
+
+    def states(self, tokens: Tensor) -> Tensor:
+        """What each next token is predicted from ``[B, T, D]``, given ``tokens [B, T]``.
+
+        Raises:
+            ValueError: there are more tokens than ``max_length``.
+        """
+        return self._read(tokens, None)
+
+    def _read(self, tokens: Tensor, state: GptState | None) -> Tensor:
+        first = 0 if state is None else state.length
+        width = tokens.shape[1]
+        if first + width > self.max_length:
+            raise ValueError(
+                f"{first + width} tokens are more than the model reads: {self.max_length}"
+            )
+        hidden = self.embeddings(tokens, first)
+        mask = causal() if width > 1 else None  # One token is the last: it sees all that there is.
+        caches = [None] * len(self.layers) if state is None else state.caches
+        for layer, cache in zip(self.layers, caches, strict=True):
+            hidden = layer(hidden, mask, cache)
+        result: Tensor = self.norm(hidden)
+        return result
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.embeddings.tokens
+
+    @property
+    def output_table(self) -> Tensor:
+        return self.embedding.weight if self.output is None else self.output.weight
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        return self.bias
+
+    def start(self, prompts: Tensor) -> GptState:
+        if prompts.dim() != 2 or not prompts.shape[1]:
+            raise ValueError(f"prompts are {list(prompts.shape)}: expected [B, T], T at least 1")
+        state = GptState([KeyValueCache() for _ in self.layers])
+        if prompts.shape[1] > 1:
+            self._read(prompts[:, :-1], state)
+        return state
+
+    def step(self, tokens: Tensor, state: GptState) -> tuple[Tensor, GptState]:
+        """Logits ``[N, V]`` after the last ``tokens [N]``, and the state after them.
+
+        The state that was given is used up.
+
+        Raises:
+            ValueError: there are more tokens than ``max_length``.
+        """
+        hidden = self._read(tokens.unsqueeze(1), state)
+        return self.logits(hidden.squeeze(1)), state
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        names = (f"layers.{layer}.self_attention" for layer in range(len(self.layers)))
+        return dict.fromkeys(names, ("text", "text"))
+
+    def depth(self, name: str) -> int:
+        """0 for embeddings, n + 1 for layer n; the last norm and the output are one deeper."""
+        part, _, rest = name.partition(".")
+        if part == "layers":
+            return int(rest.partition(".")[0]) + 1
+        return 0 if part == "embeddings" else len(self.layers) + 1
