@@ -9,13 +9,24 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
 from heedful.data.readers.kinds import Kind, find_kind
+from heedful.data.readers.labelled import read_labelled
 from heedful.data.readers.opening import STANDARD_INPUT, Input, open_input
+from heedful.data.readers.plain import read_documents
 from heedful.data.readers.po import read_po
+from heedful.data.readers.tagged import read_tagged
 from heedful.data.readers.text import codec_name, line_blocks, read_aligned, read_tsv
 from heedful.data.readers.tmx import read_tmx
 from heedful.data.readers.xliff import read_xliff
 
-__all__ = ["read_line_blocks", "read_lines", "read_pairs", "say_left_out"]
+__all__ = [
+    "read_documents",
+    "read_labelled",
+    "read_line_blocks",
+    "read_lines",
+    "read_pairs",
+    "read_tagged",
+    "say_left_out",
+]
 
 READERS = {Kind.TMX: read_tmx, Kind.XLIFF: read_xliff, Kind.PO: read_po}
 
@@ -31,8 +42,8 @@ def read_pairs(
     """Stream the pairs of a corpus.
 
     Args:
-        paths: one TSV, TMX, PO or XLIFF file, or two aligned text files; plain or gzip; ``-`` is
-            standard input.
+        paths: one TSV, TMX, PO or XLIFF file, or two aligned text files; plain, gzip or xz;
+            ``-`` is standard input.
         source: source language for files that name theirs; ``en`` takes ``en-US``.
         target: target language, likewise.
         encoding: the text's encoding; by default UTF-8, or what an XML or PO file declares.
@@ -61,7 +72,7 @@ def read_pairs(
 
 
 def read_lines(path: str | Path, encoding: str | None = None) -> Iterator[str]:
-    """Stream the lines of a text file, plain or gzip, or of standard input (``-``).
+    """Stream the lines of a text file, plain, gzip or xz, or of standard input (``-``).
 
     Only a line feed ends a line; one carriage return before it is dropped.
 

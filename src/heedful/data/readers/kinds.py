@@ -52,7 +52,7 @@ def find_kind(head: bytes, name: str, encoding: str | None = None) -> Kind:
     Raises:
         UserError: the file is XML, but of a kind that is not read.
     """
-    by_name = EXTENSIONS.get(PurePath(name.removesuffix(".gz")).suffix.casefold())
+    by_name = EXTENSIONS.get(extension(name))
     text = _readable(head, encoding)
     rest = text.lstrip()
     if rest.startswith("<"):
@@ -62,6 +62,12 @@ def find_kind(head: bytes, name: str, encoding: str | None = None) -> Kind:
     elif _is_po(text):
         return Kind.PO
     return by_name or Kind.TEXT
+
+
+def extension(name: str) -> str:
+    """A file's extension in lower case, that of its compression left aside."""
+    path = PurePath(name.casefold())
+    return PurePath(path.stem).suffix if path.suffix in (".gz", ".xz") else path.suffix
 
 
 def xml_encoding(head: bytes) -> str:

@@ -1,8 +1,9 @@
-"""Bytes of a file or of standard input, plain or gzip; every failure names file and line."""
+"""Bytes of a file or of standard input, plain, gzip or xz; every failure names file and line."""
 
 import contextlib
 import gzip
 import io
+import lzma
 import sys
 import zlib
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from heedful.basics.errors import UserError
 STANDARD_INPUT = "-"
 CHUNK = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
+XZ_MAGIC = b"\xfd7zXZ\0"
 
 
 class Input:
@@ -22,11 +24,13 @@ class Input:
     Args:
         stream: where the bytes come from, already uncompressed.
         name: what errors call it.
+        packing: how it was compressed, for errors.
     """
 
-    def __init__(self, stream: io.BufferedIOBase, name: str) -> None:
+    def __init__(self, stream: io.BufferedIOBase, name: str, packing: str = "gzip") -> None:
         self.name = name
         self.line = 1
+        self._packing = packing
         self._stream = stream
         self._head = b""
 
@@ -55,20 +59,22 @@ class Input:
             return self._stream.read1(CHUNK)
         except EOFError as error:
             raise UserError(
-                f"{self.name}:{self.line}: the gzip data break off here; copy or download it again"
-            ) from error
-        except (zlib.error, gzip.BadGzipFile) as error:
+                f"{self._place()} data break off here; copy or download it again"
+            ) from (error)
+        except (zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise UserError(
-                f"{self.name}:{self.line}: the gzip data are damaged here ({error}); copy or "
-                "download it again"
+                f"{self._place()} data are damaged here ({error}); copy or download it again"
             ) from error
         except OSError as error:
             raise _cannot_read(self.name, error) from error
 
+    def _place(self) -> str:
+        return f"{self.name}:{self.line}: the {self._packing}"
+
 
 @contextlib.contextmanager
 def open_input(path: str | Path) -> Iterator[Input]:
-    """Open a file, or standard input for ``-``, and uncompress it if its content is gzip.
+    """Open a file, or standard input for ``-``, and uncompress it if its content is gzip or xz.
 
     Raises:
         UserError: the file is missing or may not be read.
@@ -86,9 +92,12 @@ def open_input(path: str | Path) -> Iterator[Input]:
             except OSError as error:
                 raise _cannot_read(name, error) from error
         stream: io.BufferedIOBase = raw
-        if raw.peek(2)[:2] == GZIP_MAGIC:
+        magic = raw.peek(len(XZ_MAGIC))
+        if magic.startswith(GZIP_MAGIC):
             stream = stack.enter_context(gzip.GzipFile(fileobj=raw, mode="rb"))
-        yield Input(stream, name)
+        elif magic.startswith(XZ_MAGIC):
+            stream = stack.enter_context(lzma.LZMAFile(raw))
+        yield Input(stream, name, "xz" if magic.startswith(XZ_MAGIC) else "gzip")
 
 
 def _buffered(stream: BinaryIO) -> io.BufferedReader:

@@ -1,0 +1,83 @@
+"""Running text, cut into documents."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Literal, get_args
+
+from heedful.basics.errors import UserError
+from heedful.data.readers.opening import Input, open_input
+from heedful.data.readers.text import codec_name, lines_of
+
+DocumentRule = Literal["blank-lines", "wikitext", "lines", "whole"]
+
+_TITLE = re.compile(r"= [^=].* =|= [^=] =")
+"""`` = Title = ``, but not the heading of a section, `` = = Section = = ``. Keys of tables look so
+too (``W = Won , D = ``): a title stands between two blank lines."""
+
+
+def read_documents(
+    paths: Sequence[str | Path] | str | Path,
+    *,
+    document: DocumentRule = "blank-lines",
+    blank_lines: bool = False,
+    encoding: str | None = None,
+) -> Iterator[list[str]]:
+    """Stream the documents of plain texts, each as its lines; no document goes over a file's end.
+
+    Args:
+        paths: plain, gzip or xz; ``-`` is standard input.
+        document: what parts documents: ``blank-lines``; the titles of ``wikitext``
+            (`` = Title = ``), each the first line of its document; every one of the ``lines`` is
+            one; or nothing, the ``whole`` file is one.
+        blank_lines: of ``wikitext`` and ``whole``, keep lines of white space only; joined by line
+            feeds, the lines of a document are then the text as it stands in the file.
+        encoding: UTF-8 unless said.
+
+    Raises:
+        UserError: a file is missing, broken or without text; a byte is not text.
+    """
+    if document not in get_args(DocumentRule):
+        known = ", ".join(get_args(DocumentRule))
+        raise UserError(f"unknown rule for documents '{document}'; known are {known}")
+    codec_name(encoding)
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        with open_input(path) as file:
+            found = False
+            for lines in _documents(file, document, blank_lines, encoding):
+                if any(map(str.strip, lines)):
+                    found = True
+                    yield lines
+            if not found:
+                raise UserError(f"{file.name}: no text in the file; there is nothing to learn from")
+
+
+def _documents(
+    file: Input, document: DocumentRule, blank_lines: bool, encoding: str | None
+) -> Iterator[list[str]]:
+    """Documents, empty ones among them."""
+    lines: list[str] = []
+    keep_blank = blank_lines and document in ("wikitext", "whole")
+    for before, line, after in _with_neighbours(lines_of(file, encoding)):
+        if document == "blank-lines":
+            begins = not line.strip()
+        elif document == "wikitext":
+            is_title = _TITLE.fullmatch(line.strip()) is not None
+            begins = is_title and not before.strip() and not after.strip()
+        else:
+            begins = document == "lines"
+        if begins and lines:
+            yield lines
+            lines = []
+        if keep_blank or line.strip():
+            lines.append(line)
+    yield lines
+
+
+def _with_neighbours(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
+    """Each line with the lines before and after it; beyond the ends there are empty ones."""
+    before, line = "", next(lines, None)
+    while line is not None:
+        after = next(lines, None)
+        yield before, line, after or ""
+        before, line = line, after

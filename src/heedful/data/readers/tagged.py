@@ -1,0 +1,145 @@
+"""Sentences whose words have tags: CoNLL-U, two columns, JSON lines."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+
+from heedful.basics.errors import UserError
+from heedful.data.examples import Tagged
+from heedful.data.readers.kinds import extension
+from heedful.data.readers.labelled import FORMATS, field, json_objects, nearest
+from heedful.data.readers.opening import Input, open_input
+from heedful.data.readers.text import codec_name, lines_of
+from heedful.data.subwords import refuse_surrogates
+
+COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+"""Of CoNLL-U (universaldependencies.org/format.html)."""
+
+_MAY_BE_NOTHING = ("lemma", "feats", "deps", "misc")
+"""Columns in which ``_`` says "none" of a word that is annotated, or may be the word itself."""
+
+
+def read_tagged(
+    paths: Sequence[str | Path] | str | Path,
+    *,
+    column: str = "upos",
+    encoding: str | None = None,
+) -> Iterator[Tagged]:
+    """Stream tagged sentences, from one file after the other.
+
+    Formats: CoNLL-U (ten columns; words of ranges such as ``3-4`` are read one by one, the ranges
+    themselves and empty nodes such as ``5.1`` are no words; comments are skipped); ``word TAB tag``
+    with an empty line after each sentence; JSON lines with the lists ``words`` (or ``tokens``) and
+    ``column`` (or ``tags``).
+
+    Args:
+        paths: plain, gzip or xz; ``-`` is standard input.
+        column: which column of CoNLL-U, or which list of JSON lines, holds the tags.
+        encoding: UTF-8 unless said.
+
+    Raises:
+        UserError: a file is missing or broken, a word has no tag, words and tags are of different
+            counts, a byte is not text; file and line are named.
+    """
+    codec_name(encoding)
+    for path in [paths] if isinstance(paths, str | Path) else paths:
+        with open_input(path) as file:
+            head = file.head().lstrip(b"\xef\xbb\xbf")
+            if FORMATS.get(extension(file.name)) == "jsonl" or head.startswith(b"{"):
+                yield from _json_lines(file, column, encoding)
+            else:
+                yield from _columns(file, column, encoding)
+
+
+def _columns(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]:
+    words: list[str] = []
+    tags: list[str] = []
+    width = sentences = 0
+    for number, line in enumerate(chain(lines_of(file, encoding), [""]), start=1):
+        where = f"{file.name}:{number}"
+        if not line.strip():
+            if words:
+                sentences += 1
+                yield Tagged(tuple(words), tuple(tags))
+            words, tags = [], []
+            continue
+        parts = line.split("\t")
+        if line.startswith("#") and len(parts) != (width or 2):
+            continue
+        width = width or _width(parts, where)
+        if len(parts) != width:
+            raise UserError(
+                f"{where}: {len(parts)} columns where there were {width} before; every word has a "
+                "line of its own with its tag, and between sentences the line is empty"
+            )
+        found = _row(parts, len(words), column, where) if width > 2 else (parts[0], parts[1])
+        if found is not None:
+            _check_word(*found, "tag" if width == 2 else column, where)
+            words.append(found[0])
+            tags.append(found[1])
+    if not sentences:
+        raise UserError(f"{file.name}: no sentence in the file; there is nothing to learn from")
+
+
+def _width(parts: Sequence[str], where: str) -> int:
+    if len(parts) not in (2, len(COLUMNS)):
+        raise UserError(
+            f"{where}: {len(parts)} TAB-separated columns; tagged sentences are CoNLL-U (10 "
+            "columns), or word TAB tag, or JSON lines"
+        )
+    return len(parts)
+
+
+def _row(parts: Sequence[str], before: int, column: str, where: str) -> tuple[str, str] | None:
+    """A line of CoNLL-U; None for what is no word."""
+    if column not in COLUMNS[2:]:
+        raise UserError(f"CoNLL-U has no column of tags '{column}'; {nearest(column, COLUMNS[2:])}")
+    name = parts[0]
+    if "-" in name or "." in name:
+        return None
+    if name != str(before + 1):
+        raise UserError(
+            f"{where}: word number '{name}' where {before + 1} should come; between sentences the "
+            "line is empty"
+        )
+    tag = parts[COLUMNS.index(column)]
+    if tag == "_" and column not in _MAY_BE_NOTHING:
+        raise UserError(f"{where}: the word '{parts[1]}' has no {column} ('_'); tag it first")
+    return parts[1], tag
+
+
+def _check_word(word: str, tag: str, column: str, where: str) -> None:
+    if not word.strip():
+        raise UserError(f"{where}: the word is empty; write it or remove the line")
+    if not tag.strip():
+        raise UserError(f"{where}: the word '{word}' has no {column}; tag it or remove the line")
+    refuse_surrogates(word, where)
+
+
+def _json_lines(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]:
+    number = 0
+    for where, found in json_objects(file, encoding, Counter()):
+        words = _strings(found, "tokens" if "tokens" in found else "words", where)
+        tags = _strings(found, column if column in found else "tags", where)
+        if len(words) != len(tags):
+            raise UserError(
+                f"{where}: {len(words)} words but {len(tags)} tags; each word has exactly one"
+            )
+        for word, tag in zip(words, tags, strict=True):
+            _check_word(word, tag, "tag", where)
+        if not words:
+            raise UserError(f"{where}: the sentence has no words; remove the line")
+        number += 1
+        yield Tagged(tuple(words), tuple(tags))
+    if not number:
+        raise UserError(f"{file.name}: no sentence in the file; there is nothing to learn from")
+
+
+def _strings(found: dict[str, object], name: str, where: str) -> list[str]:
+    values = field(found, name, where)
+    if not isinstance(values, list):
+        raise UserError(f"{where}: '{name}' is not a list; write one entry a word")
+    if not all(isinstance(value, str | int) for value in values):
+        raise UserError(f"{where}: '{name}' holds what is neither text nor whole number")
+    return [str(value) for value in values]
