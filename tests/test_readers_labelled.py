@@ -141,8 +141,8 @@ WRONG: list[tuple[str, str | bytes, dict[str, Any], str]] = [
     ("a.csv", "text,label\n", {"encoding": "utf-9"}, r"unknown encoding 'utf-9'"),
     (
         "a.csv.xz",
-        lzma.compress(GOOD_CSV.encode())[:-20],
-        {},
+        lzma.compress(GOOD_CSV.encode())[:-60],
+        NAMED,
         r"a.csv.xz:\d+: the xz data break off",
     ),
     (
