@@ -1,12 +1,20 @@
 """Models: one file an architecture, built from layers and attention; no I/O."""
 
 from heedful.models.aligner import AlignerSettings, WordAligner
+from heedful.models.attentive import RecurrentEncoderSettings, RecurrentTextEncoder
+from heedful.models.bert import Bert, BertSettings
 from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
+from heedful.models.encoders import TextEncoder
+from heedful.models.gpt import Gpt, GptSettings
+from heedful.models.language import LanguageModel
 from heedful.models.pairs import AlignmentSource, PairModel, Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
+from heedful.models.recurrent_language import RecurrentLanguageModel, RecurrentLanguageSettings
 from heedful.models.transformer import Transformer, TransformerSettings
 
 ModelSettings = TransformerSettings | RecurrentSettings | ConvolutionalSettings | AlignerSettings
+EncoderSettings = BertSettings | RecurrentEncoderSettings
+LanguageSettings = GptSettings | RecurrentLanguageSettings
 
 
 def build_model(
@@ -26,6 +34,30 @@ def build_model(
     return RecurrentEncoderDecoder(settings, source_vocabulary, target_vocabulary)
 
 
+def build_encoder(settings: EncoderSettings, vocabulary: int) -> TextEncoder:
+    """The encoder that the settings describe, with fresh weights from PyTorch's random numbers.
+
+    Args:
+        settings: its kind, sizes and options.
+        vocabulary: number of symbols.
+    """
+    if isinstance(settings, BertSettings):
+        return Bert(settings, vocabulary)
+    return RecurrentTextEncoder(settings, vocabulary)
+
+
+def build_language_model(settings: LanguageSettings, vocabulary: int) -> LanguageModel:
+    """The language model that the settings describe, with fresh weights.
+
+    Args:
+        settings: its kind, sizes and options.
+        vocabulary: number of symbols.
+    """
+    if isinstance(settings, GptSettings):
+        return Gpt(settings, vocabulary)
+    return RecurrentLanguageModel(settings, vocabulary)
+
+
 def learns_by_reward(settings: ModelSettings) -> bool:
     """Whether some of the model's attention passes no gradient and learns by reward alone."""
     return isinstance(settings, RecurrentSettings) and settings.attention == "hard-reinforce"
@@ -33,9 +65,15 @@ def learns_by_reward(settings: ModelSettings) -> bool:
 
 __all__ = [
     "AlignmentSource",
+    "EncoderSettings",
+    "LanguageModel",
+    "LanguageSettings",
     "ModelSettings",
     "PairModel",
     "Source",
+    "TextEncoder",
+    "build_encoder",
+    "build_language_model",
     "build_model",
     "learns_by_reward",
 ]

@@ -1,0 +1,178 @@
+"""A recurrent encoder whose states are pooled to one vector, by attention or plainly.
+
+Lin et al. 2017, "A Structured Self-Attentive Sentence Embedding", section 2.1: bidirectional LSTM,
+r hops of attention over its states, and a hidden layer before the output (section 4). Pairs read
+apart: Conneau et al. 2017, "Supervised Learning of Universal Sentence Representations from Natural
+Language Inference Data", section 3.1.
+Shapes: B batch, L tokens, D width of a token's state, R hops.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from heedful.attention import StructuredSelfAttention
+from heedful.basics.settings import Settings
+from heedful.layers.dropout import Dropout
+from heedful.layers.embeddings import token_embedding
+from heedful.layers.recurrent import RecurrentEncoder, glorot_linear
+from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.text_parts import both_texts, text_mask
+
+Pooling = Literal["structured", "mean", "max", "last"]
+
+
+class RecurrentEncoderSettings(Settings):
+    """Sizes and options of a recurrent encoder with pooling."""
+
+    kind: Literal["recurrent-encoder"] = "recurrent-encoder"
+    cell: Literal["lstm", "gru"] = "lstm"
+    layers: int = Field(1, ge=1)
+    dim: int = Field(150, ge=1)
+    """Width of a layer's state in each direction."""
+    embedding_dim: int = Field(100, ge=1)
+    bidirectional: bool = True
+    pooling: Pooling = "structured"
+    """How a text's states become one vector: by attention, their mean, the largest of each number,
+    or the states after the last token of each direction."""
+    hops: int = Field(10, ge=1)
+    """Of structured pooling: r."""
+    hidden_dim: int = Field(150, ge=1)
+    """Of structured pooling: d_a."""
+    hidden_layer: int = Field(0, ge=0)
+    """Width of a ReLU layer over the pooled vector; none if 0."""
+    dropout: float = Field(0.3, ge=0, lt=1)
+    """On embeddings, between layers, on the last layer's states, and before the hidden layer."""
+    pairs: Literal["joined", "apart"] = "joined"
+    """Whether the texts of a pair are read as one row, or each by itself, u and v, which become
+    (u, v, |u − v|, u ∘ v); then only pairs are read."""
+    max_length: int = Field(512, ge=2)
+    """Longest row in tokens, BEGIN and the ENDs included."""
+
+
+class RecurrentTextEncoder(TextEncoder):
+    """The encoder. Pooled are the tokens of texts alone: BEGIN and the ENDs are read, not pooled.
+
+    An empty text has zeros for the vector of its pooling (but for "last").
+
+    Args:
+        settings: sizes and options.
+        vocabulary: number of symbols.
+
+    Example:
+        >>> from heedful.models.encoders import sequences_of
+        >>> encoder = RecurrentTextEncoder(RecurrentEncoderSettings(dim=4, hops=3), 30)
+        >>> encoded = encoder(sequences_of([[7, 9], [8]]))
+        >>> encoded.states.shape, encoded.pooled.shape
+        (torch.Size([2, 4, 8]), torch.Size([2, 24]))
+    """
+
+    pooled_dim: int
+
+    def __init__(self, settings: RecurrentEncoderSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.max_length = settings.max_length
+        self.tokens = token_embedding(vocabulary, settings.embedding_dim)
+        self.drop = Dropout(settings.dropout)
+        self.recurrent = RecurrentEncoder(
+            settings.cell,
+            settings.embedding_dim,
+            settings.dim,
+            settings.layers,
+            bidirectional=settings.bidirectional,
+            dropout=settings.dropout,
+        )
+        width = self.recurrent.output_dim
+        self.needs_pairs = settings.pairs == "apart"
+        self.dim = None if self.needs_pairs else width
+        self.pooling: StructuredSelfAttention | None = None
+        self.second_pooling: StructuredSelfAttention | None = None
+        if settings.pooling == "structured":
+            self.pooling = StructuredSelfAttention(width, settings.hidden_dim, settings.hops)
+            width *= settings.hops
+            if self.needs_pairs:
+                self.second_pooling = _sharing(self.pooling)
+        self.pooled_dim = 4 * width if self.needs_pairs else width
+        self.hidden: nn.Linear | None = None
+        if settings.hidden_layer:
+            self.hidden = glorot_linear(self.pooled_dim, settings.hidden_layer)
+            self.pooled_dim = settings.hidden_layer
+
+    def encode(self, batch: Sequences) -> Encoded:
+        """The vectors of a batch; states are zero beyond a row's length."""
+        if self.needs_pairs:
+            return Encoded(None, self._finish(self._apart(batch)))
+        states, last = self._read(batch.tokens, batch.lengths)
+        pooled = self._pool(self.pooling, states, last, text_mask(batch))
+        return Encoded(states, self._finish(pooled))
+
+    def _read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """States ``[B, L, D]``, and each direction's after its last token ``[B, D]``."""
+        states, final = self.recurrent(self.drop(self.tokens(tokens)), lengths)
+        return self.drop(states), self.drop(final[-1][0])
+
+    def _apart(self, batch: Sequences) -> Tensor:
+        pooled = []
+        for pooling, text in zip(
+            (self.pooling, self.second_pooling), both_texts(batch), strict=True
+        ):
+            # An empty text is read as one PAD, whose vector is zeros.
+            states, last = self._read(text.tokens, text.lengths.clamp(min=1))
+            places = torch.arange(text.tokens.shape[1], device=states.device)
+            there = places < text.lengths.unsqueeze(1)
+            pooled.append(self._pool(pooling, states, last, there))
+        u, v = pooled
+        return torch.cat([u, v, (u - v).abs(), u * v], -1)
+
+    def _pool(
+        self, pooling: StructuredSelfAttention | None, states: Tensor, last: Tensor, there: Tensor
+    ) -> Tensor:
+        """One vector a row from the ``states [B, L, D]`` that are ``there [B, L]``."""
+        if pooling is not None:
+            hops: Tensor = pooling(states, there.unsqueeze(1))
+            return hops.flatten(1)
+        if self.settings.pooling == "last":
+            return last
+        out = ~there.unsqueeze(-1)
+        if self.settings.pooling == "mean":
+            count = there.sum(1, keepdim=True).clamp(min=1)
+            return states.masked_fill(out, 0.0).sum(1) / count
+        largest = states.masked_fill(out, float("-inf")).amax(1)
+        return largest.masked_fill(~there.any(1, keepdim=True), 0.0)
+
+    def _finish(self, pooled: Tensor) -> Tensor:
+        return pooled if self.hidden is None else torch.relu(self.hidden(self.drop(pooled)))
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.tokens
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        """``pooling`` from "hops" to "text"; of pairs read apart, two, to "first" and "second"."""
+        if self.pooling is None:
+            return {}
+        if self.second_pooling is None:
+            return {"pooling": ("hops", "text")}
+        return {"pooling": ("hops", "first"), "second_pooling": ("hops", "second")}
+
+    def depth(self, name: str) -> int:
+        """0 for the table of tokens, n + 1 for layer n; what pools is one deeper than the last."""
+        if name.startswith("recurrent."):
+            return int(name.removesuffix("_reverse").rpartition("_l")[2]) + 1
+        return 0 if name.startswith("tokens.") else self.settings.layers + 1
+
+    @property
+    def depths(self) -> int:
+        pools = self.pooling is not None or self.hidden is not None
+        return self.settings.layers + (2 if pools else 1)
+
+
+def _sharing(pooling: StructuredSelfAttention) -> StructuredSelfAttention:
+    """Another module with the same parameters, whose weights are watched by themselves."""
+    hops, hidden_dim = pooling.W_s2.shape
+    other = StructuredSelfAttention(pooling.dim, hidden_dim, hops)
+    other.W_s1, other.W_s2 = pooling.W_s1, pooling.W_s2
+    return other

@@ -1,0 +1,152 @@
+"""A language model of recurrent layers, without attention.
+
+Zaremba et al. 2014, "Recurrent Neural Network Regularization": dropout on what goes into a layer
+and out of the last, never on recurrent connections. One table for input and output: Press and Wolf
+2017, "Using the Output Embedding to Improve Language Models".
+Shapes: B batch, N rows of search, T tokens, E embedding, D width of a state, V vocabulary.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+
+from heedful.basics.settings import Settings
+from heedful.layers.dropout import Dropout
+from heedful.layers.embeddings import token_embedding
+from heedful.layers.recurrent import Hidden, RecurrentStack
+from heedful.models.language import LanguageModel, boundary
+
+
+class RecurrentLanguageSettings(Settings):
+    """Sizes and options of a recurrent language model."""
+
+    kind: Literal["recurrent-language-model"] = "recurrent-language-model"
+    cell: Literal["lstm", "gru"] = "lstm"
+    layers: int = Field(2, ge=1)
+    dim: int = Field(256, ge=1)
+    """Width of a layer's state."""
+    embedding_dim: int = Field(ge=1)
+    """``dim`` unless given."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """On embeddings, between layers and on the last layer's states."""
+    tied: bool = True
+    """Whether the table of token vectors is the output's matrix too."""
+    max_length: int = Field(1024, ge=2)
+    """Tokens of a text that are read at once; a state may be carried on beyond them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_wide(cls, given: Any) -> Any:
+        if isinstance(given, dict) and given.get("embedding_dim") is None:
+            return {**given, "embedding_dim": given.get("dim", cls.model_fields["dim"].default)}
+        return given
+
+    @model_validator(mode="after")
+    def _tieable(self) -> "RecurrentLanguageSettings":
+        if self.tied and self.embedding_dim != self.dim:
+            raise ValueError(
+                "one table for input and output needs embedding_dim and dim to be equal, not "
+                f"{self.embedding_dim} and {self.dim}; make them equal, or tied = false"
+            )
+        return self
+
+
+@dataclass
+class RecurrentLanguageState:
+    """All layers' states after the tokens so far, one row a text that is written on."""
+
+    hidden: Hidden
+
+    def select(self, rows: Tensor) -> "RecurrentLanguageState":
+        """The state of ``rows [M]``, in that order."""
+        return RecurrentLanguageState(
+            tuple(tuple(part.index_select(0, rows) for part in layer) for layer in self.hidden)
+        )
+
+    def detach(self) -> "RecurrentLanguageState":
+        """The same numbers without their history, for backpropagation that stops here."""
+        return RecurrentLanguageState(
+            tuple(tuple(part.detach() for part in layer) for layer in self.hidden)
+        )
+
+
+class RecurrentLanguageModel(LanguageModel):
+    """LSTM or GRU layers over the tokens so far.
+
+    Args:
+        settings: sizes and options.
+        vocabulary: number of symbols.
+
+    Example:
+        >>> import torch
+        >>> model = RecurrentLanguageModel(RecurrentLanguageSettings(dim=8), 30)
+        >>> model.logits(model.states(torch.tensor([[3, 7, 9]]))).shape
+        torch.Size([1, 3, 30])
+    """
+
+    def __init__(self, settings: RecurrentLanguageSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.max_length = settings.max_length
+        self.tokens = token_embedding(vocabulary, settings.embedding_dim)
+        self.drop = Dropout(settings.dropout)
+        self.recurrent = RecurrentStack(
+            settings.cell,
+            settings.embedding_dim,
+            settings.dim,
+            settings.layers,
+            dropout=settings.dropout,
+        )
+        self.output = None
+        if not settings.tied:
+            self.output = nn.Linear(settings.dim, vocabulary, bias=False)
+            nn.init.normal_(self.output.weight, std=settings.dim**-0.5)
+
+    def fresh(self, rows: int) -> RecurrentLanguageState:
+        """The state before any token: zeros."""
+        parts = 2 if self.settings.cell == "lstm" else 1
+        zeros = self.tokens.weight.new_zeros(rows, self.settings.dim)
+        return RecurrentLanguageState(((zeros,) * parts,) * self.settings.layers)
+
+    def read(
+        self, tokens: Tensor, state: RecurrentLanguageState
+    ) -> tuple[Tensor, RecurrentLanguageState]:
+        """``states`` of ``tokens [B, T]`` that go on from ``state``, and the state after them."""
+        embedded = self.drop(self.tokens(boundary(tokens)))
+        states, hidden = self.recurrent(embedded, state.hidden)
+        return self.drop(states), RecurrentLanguageState(hidden)
+
+    def states(self, tokens: Tensor) -> Tensor:
+        return self.read(tokens, self.fresh(len(tokens)))[0]
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.tokens
+
+    @property
+    def output_table(self) -> Tensor:
+        return self.tokens.weight if self.output is None else self.output.weight
+
+    def start(self, prompts: Tensor) -> RecurrentLanguageState:
+        if prompts.dim() != 2 or not prompts.shape[1]:
+            raise ValueError(f"prompts are {list(prompts.shape)}: expected [B, T], T at least 1")
+        state = self.fresh(len(prompts))
+        return self.read(prompts[:, :-1], state)[1] if prompts.shape[1] > 1 else state
+
+    def step(
+        self, tokens: Tensor, state: RecurrentLanguageState
+    ) -> tuple[Tensor, RecurrentLanguageState]:
+        states, after = self.read(tokens.unsqueeze(1), state)
+        return self.logits(states.squeeze(1)), after
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        """None: there is no attention."""
+        return {}
+
+    def depth(self, name: str) -> int:
+        """0 for the table of tokens, n + 1 for layer n; the output is one deeper than the last."""
+        if name.startswith("recurrent"):
+            return int(name.rpartition("_l")[2]) + 1
+        return 0 if name.startswith("tokens") else self.settings.layers + 1
