@@ -1,0 +1,327 @@
+"""How well texts are classified or words tagged: scikit-learn's scores and the worst mistakes."""
+
+import dataclasses
+import math
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Literal
+
+from heedful.basics.errors import UserError
+from heedful.evaluation.report import ReportTable
+
+SHOWN_WHOLE = 12
+"""A confusion matrix of more labels than this is shown as its largest entries only."""
+
+SHOWN_CONFUSIONS = 20
+
+
+@dataclass(frozen=True)
+class LabelScore:
+    """One label.
+
+    Attributes:
+        label: its name.
+        count: how many examples have it.
+        precision: share of those given it that have it; 0 where none were.
+        recall: share of those that have it that were given it; 0 where none have.
+        f1: their harmonic mean.
+    """
+
+    label: str
+    count: int
+    precision: float
+    recall: float
+    f1: float
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A wrong decision; ``line`` counts examples (of tags: words) from 1."""
+
+    line: int
+    probability: float | None
+    predicted: str
+    gold: str
+    text: str | None
+
+
+@dataclass(frozen=True)
+class ClassificationReport:
+    """What was measured.
+
+    Attributes:
+        count: how many decisions.
+        accuracy: share of right ones, between 0 and 1.
+        macro_f1: mean of the labels' F1, over the labels that occur in gold or were given.
+        matthews: Matthews' correlation coefficient, for any number of labels (Gorodkin 2004).
+        labels: the labels of ``confusion``: those that occur, known ones in the model's order.
+        confusion: how often the row's label was given the column's.
+        by_label: the labels one by one.
+        unseen: labels that the model does not know, and how many examples have them; each is a
+            mistake.
+        worst: wrong decisions, the surest first.
+    """
+
+    count: int
+    accuracy: float
+    macro_f1: float
+    matthews: float
+    labels: tuple[str, ...]
+    confusion: tuple[tuple[int, ...], ...]
+    by_label: tuple[LabelScore, ...]
+    unseen: dict[str, int]
+    worst: tuple[Mistake, ...]
+
+    def figures(self) -> dict[str, float]:
+        """The three scores by name."""
+        return {
+            "accuracy": self.accuracy,
+            "macro_f1": self.macro_f1,
+            "matthews": self.matthews,
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as what :mod:`json` can write."""
+        return dataclasses.asdict(self)
+
+    def tables(self) -> list[ReportTable]:
+        """The report as tables, to be drawn for a terminal or written plainly."""
+        scores = [
+            ("accuracy", f"{100 * self.accuracy:.2f} %"),
+            ("macro F1", f"{100 * self.macro_f1:.2f} %"),
+            ("Matthews", f"{self.matthews:.4f}"),
+        ]
+        made = [ReportTable(f"{self.count:,} decisions", ("score", "value"), scores)]
+        if self.unseen:
+            unseen = [(label, str(count)) for label, count in self.unseen.items()]
+            title = "labels that training never saw (all mistakes)"
+            made.append(ReportTable(title, ("label", "examples"), unseen))
+        made += [self._label_table(), self._confusion_table()]
+        return [*made, self._mistake_table()] if self.worst else made
+
+    def text(self) -> str:
+        """The tables as TAB-separated lines."""
+        return "\n\n".join(table.plain() for table in self.tables())
+
+    def _label_table(self) -> ReportTable:
+        rows = [
+            (
+                each.label,
+                str(each.count),
+                *(f"{100 * value:.1f} %" for value in (each.precision, each.recall, each.f1)),
+            )
+            for each in self.by_label
+        ]
+        return ReportTable("labels", ("label", "examples", "precision", "recall", "F1"), rows)
+
+    def _confusion_table(self) -> ReportTable:
+        if len(self.labels) <= SHOWN_WHOLE:
+            rows = [
+                (label, *map(str, row))
+                for label, row in zip(self.labels, self.confusion, strict=True)
+            ]
+            return ReportTable("confusion", ("gold \\ given", *self.labels), rows)
+        found = [
+            (count, gold, given)
+            for gold, row in zip(self.labels, self.confusion, strict=True)
+            for given, count in zip(self.labels, row, strict=True)
+            if count and gold != given
+        ]
+        found.sort(key=lambda entry: -entry[0])
+        rows = [(gold, given, str(count)) for count, gold, given in found[:SHOWN_CONFUSIONS]]
+        title = f"the largest of {len(found):,} confusions"
+        return ReportTable(title, ("gold", "given", "times"), rows)
+
+    def _mistake_table(self) -> ReportTable:
+        rows = [
+            (
+                str(each.line),
+                "" if each.probability is None else f"{each.probability:.3f}",
+                each.predicted,
+                each.gold,
+                each.text or "",
+            )
+            for each in self.worst
+        ]
+        return ReportTable("worst mistakes", ("line", "probability", "given", "gold", "text"), rows)
+
+
+def score_classification(
+    gold: Sequence[str],
+    predicted: Sequence[str],
+    *,
+    labels: Sequence[str],
+    probabilities: Sequence[float] | None = None,
+    texts: Sequence[str | Sequence[str]] | None = None,
+    worst: int = 10,
+    unseen: Literal["error", "count"] = "error",
+) -> ClassificationReport:
+    """Score decisions.
+
+    Args:
+        gold: the right labels.
+        predicted: the labels given, as many.
+        labels: what the model can give.
+        probabilities: of the labels given; without them mistakes are in the order of the examples.
+        texts: what was decided about, a text or the two of a pair.
+        worst: how many mistakes to keep.
+        unseen: what is done about a gold label that the model cannot give: an error, or it counts
+            as a mistake like any other, and the report names it.
+
+    Raises:
+        UserError: the counts differ, there is nothing to score, or a gold label is not known.
+        ValueError: a label was given that is not among ``labels``.
+
+    Example:
+        >>> report = score_classification(list("aabb"), list("aaba"), labels="ab")
+        >>> report.accuracy, report.confusion
+        (0.75, ((2, 0), (1, 1)))
+    """
+    # scikit-learn takes most of a second to import, which no other command should wait for.
+    from sklearn import metrics
+
+    new = _check(gold, predicted, labels, unseen)
+    for values in (probabilities, texts):
+        if values is not None and len(values) != len(gold):
+            raise ValueError(f"{len(values)} values for {len(gold)} decisions")
+    occurring = {*gold, *predicted}
+    names = [label for label in dict.fromkeys(labels) if label in occurring] + list(new)
+    parts = metrics.precision_recall_fscore_support(gold, predicted, labels=names, zero_division=0)
+    by_label = tuple(
+        LabelScore(name, int(count), float(precision), float(recall), float(f1))
+        for name, precision, recall, f1, count in zip(names, *parts, strict=True)
+    )
+    with warnings.catch_warnings():
+        # Of one label only, which is what it warns of, the matrix has one cell, as it should.
+        warnings.simplefilter("ignore", UserWarning)
+        confusion = metrics.confusion_matrix(gold, predicted, labels=names)
+        matthews = float(metrics.matthews_corrcoef(gold, predicted))
+    return ClassificationReport(
+        count=len(gold),
+        accuracy=float(metrics.accuracy_score(gold, predicted)),
+        macro_f1=float(
+            metrics.f1_score(gold, predicted, labels=names, average="macro", zero_division=0)
+        ),
+        matthews=matthews,
+        labels=tuple(names),
+        confusion=tuple(tuple(map(int, row)) for row in confusion),
+        by_label=by_label,
+        unseen=new,
+        worst=_worst(gold, predicted, probabilities, texts, worst),
+    )
+
+
+def score_tagging(
+    gold: Sequence[Sequence[str]],
+    predicted: Sequence[Sequence[str]],
+    *,
+    labels: Sequence[str],
+    words: Sequence[Sequence[str]] | None = None,
+    probabilities: Sequence[Sequence[float]] | None = None,
+    worst: int = 10,
+    unseen: Literal["error", "count"] = "error",
+) -> ClassificationReport:
+    """Score the tags of all words of all sentences, as `score_classification` does labels.
+
+    Raises:
+        UserError: sentences or their words are of different counts, or as `score_classification`.
+    """
+    if len(gold) != len(predicted):
+        raise UserError(f"{len(gold)} sentences with gold tags but {len(predicted)} tagged ones")
+    for number, (right, given) in enumerate(zip(gold, predicted, strict=True), start=1):
+        if len(right) != len(given):
+            raise UserError(
+                f"sentence {number}: {len(right)} gold tags but {len(given)} given; each word has "
+                "exactly one"
+            )
+    return score_classification(
+        list(chain.from_iterable(gold)),
+        list(chain.from_iterable(predicted)),
+        labels=labels,
+        probabilities=None if probabilities is None else list(chain.from_iterable(probabilities)),
+        texts=None if words is None else list(chain.from_iterable(words)),
+        worst=worst,
+        unseen=unseen,
+    )
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over several seeds: mean, sample standard deviation (0 of one), and the values."""
+
+    mean: float
+    deviation: float
+    values: tuple[float, ...]
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} ± {self.deviation:.2g} ({len(self.values)} seeds)"
+
+
+def spread(values: Sequence[float]) -> Spread:
+    """Mean and sample standard deviation of a figure over seeds.
+
+    Raises:
+        ValueError: there are no values.
+
+    Example:
+        >>> print(spread([88.0, 89.0, 90.0]))
+        89 ± 1 (3 seeds)
+    """
+    if not values:
+        raise ValueError("no values to average")
+    mean = math.fsum(values) / len(values)
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    return Spread(mean, math.sqrt(squares / max(len(values) - 1, 1)), tuple(values))
+
+
+def _check(
+    gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str], unseen: str
+) -> dict[str, int]:
+    """The gold labels that are not known, with their counts."""
+    if len(gold) != len(predicted):
+        raise UserError(
+            f"{len(predicted)} decisions but {len(gold)} gold labels; each text has exactly one"
+        )
+    if not gold:
+        raise UserError("no decisions to score; the data are empty")
+    known = set(labels)
+    if strange := set(predicted) - known:
+        raise ValueError(f"labels were given that the model does not have: {sorted(strange)}")
+    new = Counter(label for label in gold if label not in known)
+    if new and unseen == "error":
+        line = next(number for number, label in enumerate(gold, start=1) if label in new)
+        raise UserError(
+            f"the label '{gold[line - 1]}' (example {line:,}; {new.total():,} in all have labels "
+            "like it) is none that training saw: remove these examples, or add such to the "
+            "training data"
+        )
+    return dict(sorted(new.items()))
+
+
+def _worst(
+    gold: Sequence[str],
+    predicted: Sequence[str],
+    probabilities: Sequence[float] | None,
+    texts: Sequence[str | Sequence[str]] | None,
+    most: int,
+) -> tuple[Mistake, ...]:
+    wrong = [place for place in range(len(gold)) if gold[place] != predicted[place]]
+    if probabilities is not None:
+        wrong.sort(key=lambda place: -probabilities[place])
+    return tuple(
+        Mistake(
+            place + 1,
+            None if probabilities is None else float(probabilities[place]),
+            predicted[place],
+            gold[place],
+            None if texts is None else _joined(texts[place]),
+        )
+        for place in wrong[:most]
+    )
+
+
+def _joined(text: str | Sequence[str]) -> str:
+    return text if isinstance(text, str) else " ‖ ".join(text)
