@@ -79,7 +79,7 @@ class ByteVocabulary:
         self._tokenizer = Tokenizer(model)
         self._tokenizer.pre_tokenizer = _cutter()
         fixed = len(fixed_names(settings.mask))
-        own = _bytes_of_letters()
+        own = bytes_of_letters()
         self._bytes = [b""] * fixed + [bytes(map(own.__getitem__, p)) for p in pieces[fixed:]]
         self._bytes[UNKNOWN] = " ⁇ ".encode()
 
@@ -174,7 +174,7 @@ class ByteVocabulary:
         """Each token as a person reads it: ``␣`` is a space, ``<0xE2>`` a byte that is no text."""
         names = fixed_names(self.settings.mask)
         return [
-            names[token] if token < len(names) else _readable(self._bytes[token])
+            names[token] if token < len(names) else readable(self._bytes[token])
             for token in map(int, tokens)
         ]
 
@@ -247,7 +247,7 @@ def _ready(text: str, settings: ByteSettings) -> str:
     return text.lower() if settings.lower_case else text
 
 
-def _readable(span: bytes) -> str:
+def readable(span: bytes) -> str:
     try:
         text = span.decode("utf-8")
     except UnicodeDecodeError:
@@ -255,7 +255,7 @@ def _readable(span: bytes) -> str:
     return text.replace(" ", "␣").replace("\n", "⏎")
 
 
-def _bytes_of_letters() -> dict[str, int]:
+def bytes_of_letters() -> dict[str, int]:
     """The byte that each of `tokenizers`' 256 letters stands for.
 
     The printable bytes of Latin-1 are written as themselves, the others as U+0100 and on, in order

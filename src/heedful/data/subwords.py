@@ -50,14 +50,15 @@ class TokeniserSettings(Settings):
 
     Attributes:
         kind: merges of frequent pairs (``bpe``, Sennrich et al. 2016) or the most probable
-            segmentation (``unigram``, Kudo 2018).
+            segmentation (``unigram``, Kudo 2018); ``imported`` is another maker's, which is not
+            trained.
         vocabulary: number of symbols, the 324 fixed ones (4 control symbols, 64 placeholders, 256
             bytes) included; of each side, where the sides are separate.
         joint: one vocabulary for both languages.
         normalise: ``nfc`` composes characters first; decoding then gives the composed text.
     """
 
-    kind: Literal["bpe", "unigram"] = "bpe"
+    kind: Literal["bpe", "unigram", "imported"] = "bpe"
     vocabulary: int = Field(default=8000, ge=325, le=1_000_000)
     joint: bool = True
     normalise: Literal["none", "nfc"] = "none"

@@ -7,7 +7,9 @@
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -41,7 +43,7 @@ __all__ = [
 ]
 
 _TEXTS_A_THREAD = 256
-_INDEX = "tokenisers.json"
+INDEX = "tokenisers.json"
 
 
 class Tokeniser:
@@ -231,6 +233,11 @@ class Tokenisers:
             VocabularyTooLargeError: the texts support fewer symbols than asked for.
             UserError: the corpus is empty, needs more symbols, or holds a lone surrogate.
         """
+        if settings.kind == "imported":
+            raise UserError(
+                "tokeniser.kind = 'imported' is what runs of heedful import have; train one that "
+                "starts from such a run (--start-from), or take another kind"
+            )
         if settings.joint:
             both = (text for pair in pairs() for text in pair)
             joint = Tokeniser.train(both, settings, seed=seed, where="the training texts")
@@ -256,7 +263,7 @@ class Tokenisers:
             "shared": self.shared,
             "models": {name: _digest(tokeniser.model) for name, tokeniser in sides.items()},
         }
-        write_json(folder / _INDEX, index)
+        write_json(folder / INDEX, index)
 
     @classmethod
     def load(cls, folder: Path) -> "Tokenisers":
@@ -265,9 +272,14 @@ class Tokenisers:
         Raises:
             UserError: a file is missing, damaged, or not the one that was saved.
         """
-        models = read_json(folder / _INDEX).get("models")
+        index = read_json(folder / INDEX)
+        if index.get("kind") == "marian":
+            loaded_by: Callable[[Path, dict[str, Any]], Tokenisers]
+            loaded_by = import_module("heedful.data.imported_pairs").load_marian
+            return loaded_by(folder, index)
+        models = index.get("models")
         if not isinstance(models, dict) or set(models) not in ({"joint"}, {"source", "target"}):
-            raise UserError(f"{folder / _INDEX}: not an index of tokenisers; the file is damaged")
+            raise UserError(f"{folder / INDEX}: not an index of tokenisers; the file is damaged")
         loaded = {}
         for name, digest in models.items():
             path = folder / f"{name}.model"

@@ -1,0 +1,296 @@
+"""Marian's tokenisers: two sentencepiece models, and a vocabulary that numbers their pieces.
+
+Each side has a model of its own, also where both share one vocabulary; a piece that the vocabulary
+lacks is unknown. The symbols are put into our order, and the files kept byte for byte.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file, write_json
+from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+from heedful.data.fixed_symbols import digest, fixed_names
+from heedful.data.imported import count_rows, places_of, read_kept, read_said
+from heedful.data.subwords import MARKER, TokeniserSettings, refuse_surrogates
+from heedful.data.tokeniser import INDEX, Tokeniser, Tokenisers
+
+KIND = "marian"
+FILES = (
+    "source.spm",
+    "target.spm",
+    "vocab.json",
+    "target_vocab.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+)
+"""What a folder may hold of its tokenisers, and what is kept of it."""
+
+_FEW = 256
+_LEAST = 325
+"""Recipes know no smaller vocabularies."""
+_LEAST = 325
+"""Recipes know no smaller vocabularies."""
+
+
+class MarianSide(Tokeniser):
+    """One side's pieces, in our order of symbols.
+
+    Args:
+        model: the sentencepiece model.
+        rows: the row of each piece in the model's table.
+        special: the rows of PAD, UNKNOWN, BEGIN and END.
+        count: number of rows in the table; at least as many as the pieces need.
+        joint: whether both sides have one vocabulary.
+        where: the files, for messages.
+
+    Raises:
+        UserError: the model is damaged, or a piece has no row in the table.
+    """
+
+    def __init__(
+        self,
+        model: bytes,
+        rows: Mapping[str, int],
+        special: Sequence[int | None],
+        count: int,
+        *,
+        joint: bool,
+        where: str,
+    ) -> None:
+        self.model = model
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
+        largest = max(rows.values(), default=-1)
+        if largest >= count:
+            raise UserError(
+                f"{where}: the vocabulary has a piece {largest}, but the model's table only "
+                f"{count} rows; the two are not of the same model"
+            )
+        self.special, self.rows = tuple(special), dict(rows)
+        self.places = places_of(special, count)
+        self.size = len(self.places)
+        self.mask = None
+        self._silent = frozenset({PAD, BEGIN, END})
+        size = max(self.size, _LEAST)
+        self.settings = TokeniserSettings(kind="imported", vocabulary=size, joint=joint)
+        ours = {place: symbol for symbol, place in enumerate(self.places) if place is not None}
+        self._ours = {piece: ours[row] for piece, row in rows.items()}
+        names = {row: piece for piece, row in rows.items()}
+        self._names = [
+            fixed_names(mask=False)[symbol] if symbol <= END else names.get(place or 0, "")
+            for symbol, place in enumerate(self.places)
+        ]
+        self._bytes = [self._surface(symbol) for symbol in range(self.size)]
+
+    def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
+        """The tokens of each text.
+
+        A language's code at the start of a text (``>>fr<<``) is one token.
+
+        Raises:
+            UserError: a text holds a lone surrogate; the message says which text and where.
+        """
+        for number, text in enumerate(texts, start=1):
+            refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
+        parts = [_language_code(text) for text in texts]
+        pieces: list[list[str]] = self._processor.encode(
+            [text for _, text in parts],
+            out_type=str,
+            num_threads=1 if len(texts) < _FEW else (threads or -1),
+        )
+        number_of = self._ours
+        return [
+            [number_of.get(piece, UNKNOWN) for piece in [*code, *found]]
+            for (code, _), found in zip(parts, pieces, strict=True)
+        ]
+
+    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+        """The text of each sequence of tokens."""
+        spans = (b"".join(self._bytes[int(token)] for token in tokens) for tokens in batch)
+        return [span.decode("utf-8", "replace").removeprefix(" ") for span in spans]
+
+    def pieces(self, tokens: Sequence[int]) -> list[str]:
+        """Each token as a person reads it: ``▁`` starts a word."""
+        return [self._names[int(token)] for token in tokens]
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        rows = json.dumps(sorted(self.rows.items()))
+        return digest([KIND, super().fingerprint(), str(self.special), str(self.size), rows])
+
+    def save(self, path: Path) -> None:
+        """Not by itself: both sides' files are saved together, by `MarianTokenisers.save`."""
+        raise NotImplementedError
+
+    def _surface(self, token: int) -> bytes:
+        if token in self._silent:
+            return b""
+        if token == UNKNOWN:
+            return " ⁇ ".encode()
+        piece = self._names[token]
+        own = self._processor.piece_to_id(piece)
+        if piece and self._processor.is_byte(own):
+            return bytes([int(piece[3:5], 16)])
+        return piece.replace(MARKER, " ").encode()
+
+
+@dataclass(frozen=True)
+class MarianTokenisers(Tokenisers):
+    """Both sides of a Marian model, with the content of the files that they are made of."""
+
+    source: MarianSide
+    target: MarianSide
+    files: dict[str, bytes]
+
+    @classmethod
+    def read(
+        cls,
+        files: Mapping[str, bytes],
+        special: tuple[Sequence[int | None], Sequence[int | None]],
+        counts: tuple[int, int],
+        where: str,
+    ) -> "MarianTokenisers":
+        """From the files' content.
+
+        Args:
+            files: the content of those of `FILES` that there are.
+            special: the rows of PAD, UNKNOWN, BEGIN and END in the source's and target's table.
+            counts: the numbers of rows of both tables.
+            where: the folder, for messages.
+
+        Raises:
+            UserError: a file is missing or damaged, or has more pieces than there are rows.
+        """
+        rows = read_rows(files, where)
+        sides = [
+            MarianSide(
+                _content(files, f"{name}.spm", where),
+                rows[side],
+                special[side],
+                counts[side],
+                joint=rows[0] is rows[1],
+                where=f"{where}/{name}.spm",
+            )
+            for side, name in enumerate(("source", "target"))
+        ]
+        return cls(sides[0], sides[1], dict(files))
+
+    def save(self, folder: Path) -> None:
+        """Write the files as they were into ``folder``; the index comes last."""
+        for name, content in self.files.items():
+            with atomic_file(folder / name) as file:
+                file.write(content)
+        index = {
+            "format": 1,
+            "kind": KIND,
+            "special": [list(self.source.special), list(self.target.special)],
+            "rows": [count_rows(self.source.places), count_rows(self.target.places)],
+            "files": {
+                name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()
+            },
+        }
+        write_json(folder / INDEX, index)
+
+    def fingerprint(self) -> str:
+        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        return digest([self.source.fingerprint(), self.target.fingerprint()])
+
+
+def load_marian(folder: Path, index: dict[str, Any]) -> MarianTokenisers:
+    """What `MarianTokenisers.save` wrote.
+
+    Raises:
+        UserError: a file is missing, damaged, or not the one that was saved.
+    """
+    special, rows = index.get("special"), index.get("rows")
+    if not (isinstance(special, list) and isinstance(rows, list) and len(special + rows) == 4):
+        raise UserError(f"{folder / INDEX}: not an index of tokenisers; the file is damaged")
+    files = read_kept(folder, index, INDEX, FILES)
+    return MarianTokenisers.read(files, (special[0], special[1]), (rows[0], rows[1]), str(folder))
+
+
+def read_rows(
+    files: Mapping[str, bytes], where: str
+) -> tuple[Mapping[str, int], Mapping[str, int]]:
+    """The row of each piece of the source and of the target: one and the same where it is shared.
+
+    Raises:
+        UserError: a file is missing or damaged.
+    """
+    source = _rows(files, "vocab.json", where)
+    if read_said(files, where).get("separate_vocabs"):
+        return source, _rows(files, "target_vocab.json", where)
+    return source, source
+
+
+def find_marian_special(
+    files: Mapping[str, bytes], config: Mapping[str, Any], where: str
+) -> tuple[list[int | None], list[int | None]]:
+    """The rows of PAD, UNKNOWN, BEGIN and END in the source's and the target's table.
+
+    A target begins with ``decoder_start_token_id``. Where that is the symbol of padding too, as in
+    most models, it is our BEGIN, and they have no PAD, which is never read or written.
+
+    Raises:
+        UserError: the configuration and the vocabulary do not agree, or a symbol is missing.
+    """
+    said = read_said(files, where)
+    end, pad, start = (
+        config.get(name) for name in ("eos_token_id", "pad_token_id", "decoder_start_token_id")
+    )
+    for name, row in (("eos_token_id", end), ("decoder_start_token_id", start)):
+        if type(row) is not int or row < 0:
+            raise UserError(f"{where}/config.json: {name} = {json.dumps(row)}: expected a number")
+    if start == end:
+        raise UserError(
+            f"{where}/config.json: decoder_start_token_id = {start}: not supported where it is "
+            "eos_token_id too"
+        )
+    found = []
+    for rows in read_rows(files, where):
+        unknown = rows.get(said.get("unk_token", "<unk>"))
+        ends = rows.get(said.get("eos_token", "</s>"))
+        if unknown is None or ends != end:
+            raise UserError(
+                f"{where}: eos_token_id = {end} and the unknown symbol must be in vocab.json as "
+                f"tokenizer_config.json names them; there </s> is {ends} and <unk> is {unknown}"
+            )
+        found.append([None if pad == start else pad, unknown, start, end])
+    return found[0], found[1]
+
+
+def _rows(files: Mapping[str, bytes], name: str, where: str) -> dict[str, int]:
+    try:
+        rows = json.loads(_content(files, name, where))
+    except ValueError as error:
+        raise UserError(f"{where}/{name}: not valid JSON; the file is damaged") from error
+    good = isinstance(rows, dict) and all(type(row) is int and row >= 0 for row in rows.values())
+    if not good or len(set(rows.values())) < len(rows):
+        raise UserError(f"{where}/{name}: it does not give each piece a row of its own")
+    own: dict[str, int] = rows
+    return own
+
+
+def _content(files: Mapping[str, bytes], name: str, where: str) -> bytes:
+    if name not in files:
+        raise UserError(
+            f"{where} has no {name}; a Marian model has source.spm, target.spm and vocab.json"
+        )
+    return files[name]
+
+
+def _language_code(text: str) -> tuple[list[str], str]:
+    """A code such as ``>>fr<<`` at the start of a text, and the rest."""
+    end = text.find("<<")
+    if not text.startswith(">>") or end < 0:
+        return [], text
+    return [text[: end + 2]], text[end + 2 :]

@@ -1,0 +1,86 @@
+"""Folders in the Hugging Face layout: ``config.json`` and safetensors, whole or in shards.
+
+Pickles are never opened: reading one can run any code.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import read_json
+
+CONFIG = "config.json"
+WEIGHTS = "model.safetensors"
+_INDEX = "model.safetensors.index.json"
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+_OTHERS = {"*.h5": "TensorFlow", "*.msgpack": "Flax", "*.onnx": "ONNX", "*.npz": "Marian's own"}
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The content of ``config.json``.
+
+    Raises:
+        UserError: there is no such folder or file, or it is damaged.
+    """
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder; give one that has a {CONFIG}")
+    if not (folder / CONFIG).exists():
+        raise UserError(f"{folder} has no {CONFIG}; give the folder that save_pretrained wrote")
+    return read_json(folder / CONFIG)
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """All tensors by their names in the file.
+
+    Raises:
+        UserError: there are none in safetensors, or a file is missing or damaged.
+    """
+    if (folder / WEIGHTS).exists():
+        return _load(folder / WEIGHTS)
+    if not (folder / _INDEX).exists():
+        raise _no_weights(folder)
+    names = read_json(folder / _INDEX).get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(one, str) for one in names.values()):
+        raise UserError(f"{folder / _INDEX}: it has no weight_map; the file is damaged")
+    tensors: dict[str, Tensor] = {}
+    for shard in sorted(set(names.values())):
+        if Path(shard).name != shard or not shard.endswith(".safetensors"):
+            raise UserError(f"{folder / _INDEX}: '{shard}' is no safetensors file of this folder")
+        tensors |= _load(folder / shard)
+    if missing := sorted(set(names) - set(tensors)):
+        raise UserError(f"{folder / _INDEX}: the tensor '{missing[0]}' is in none of its files")
+    return tensors
+
+
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is missing, damaged or no safetensors file: {error}") from error
+
+
+def _no_weights(folder: Path) -> UserError:
+    for pattern in _PICKLES:
+        for path in sorted(folder.glob(pattern)):
+            return UserError(
+                f"{path}: a pickle, which can run any code when it is read, so it is not; convert "
+                "it where you trust it: from_pretrained(…).save_pretrained(…) of transformers "
+                f"writes {WEIGHTS}"
+            )
+    for pattern, kind in _OTHERS.items():
+        for path in sorted(folder.glob(pattern)):
+            return UserError(f"{path}: weights of {kind} format; only {WEIGHTS} is read")
+    return UserError(f"{folder} has no {WEIGHTS}")
+
+
+def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
+    """Write ``model.safetensors``, marked as PyTorch's, as transformers wants it."""
+    try:
+        save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
+    except SafetensorError as error:
+        # The library wraps the system's error (a full disk, say) in its own.
+        raise OSError(str(error)) from error

@@ -1,0 +1,1 @@
+"""Layouts: which tensor of another library is which of ours, and how each is rearranged."""

@@ -1,0 +1,260 @@
+"""Marian's layout (``MarianMTModel``): a post-norm Transformer with sinusoidal positions.
+
+There the sines of a position stand before the cosines, here they alternate. Numbers of a
+Transformer's hidden vectors may be put in any order, if all that reads and writes them follows; so
+the vectors are re-ordered on the way, and both are the same function.
+Shapes: V symbols of ours, W rows of theirs, D width, F inner width.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.attention.positions.sinusoidal import sinusoids
+from heedful.basics.errors import UserError
+from heedful.data.imported import count_rows
+from heedful.interop.fields import Fields, their_activation
+from heedful.interop.layouts.entries import (
+    NEVER,
+    Entry,
+    Places,
+    Turn,
+    permuted,
+    symbols,
+    to_ours,
+    to_theirs,
+)
+from heedful.models.transformer import TransformerSettings
+
+_POSITIONS = ("model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight")
+_ELSEWHERE = """
+vocab_size decoder_vocab_size pad_token_id eos_token_id bos_token_id decoder_start_token_id
+forced_eos_token_id classif_dropout classifier_dropout add_bias_logits num_hidden_layers
+extra_pos_embeddings
+"""
+
+
+class MarianSymbols(NamedTuple):
+    """Where each symbol of ours stands in their tables."""
+
+    source: Places
+    target: Places
+
+
+def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
+    """Our settings for their configuration.
+
+    Raises:
+        UserError: a field has no counterpart here; the message has its name and value.
+    """
+    fields = Fields(config, where)
+    dim = fields.count("d_model")
+    if dim % 2:
+        raise fields.refuse("d_model", "odd widths are not supported")
+    sides = {}
+    for side in ("encoder", "decoder"):
+        sides[side] = (
+            fields.count(f"{side}_layers"),
+            fields.count(f"{side}_ffn_dim"),
+            heads := fields.count(f"{side}_attention_heads"),
+        )
+        if dim % heads:
+            raise fields.refuse(f"{side}_attention_heads", f"does not divide d_model = {dim}")
+        fields.require(f"{side}_layerdrop", 0)
+    layers, inner, heads = sides["encoder"]
+    decoder = [
+        other if other != one else None
+        for one, other in zip(sides["encoder"], sides["decoder"], strict=True)
+    ]
+    settings = TransformerSettings(
+        layers=layers,
+        dim=dim,
+        inner=inner,
+        heads=heads,
+        dropout=fields.share("dropout", 0.1),
+        attention_dropout=fields.share("attention_dropout"),
+        inner_dropout=fields.share("activation_dropout"),
+        pre_norm=False,
+        positions="sinusoidal",
+        tied=_tied(fields),
+        max_length=fields.count("max_position_embeddings", least=2),
+        activation=fields.activation("activation_function", "gelu"),
+        scaled=fields.flag("scale_embedding", default=False),
+        output_bias=True,
+        decoder_layers=decoder[0],
+        decoder_inner=decoder[1],
+        decoder_heads=decoder[2],
+    )
+    fields.require("is_encoder_decoder", True)
+    fields.require("static_position_embeddings", True)
+    for name in ("is_decoder", "normalize_before", "normalize_embedding", "add_final_layer_norm"):
+        fields.require(name, False)
+    fields.require("forced_bos_token_id")
+    fields.ignore(_ELSEWHERE.split())
+    fields.finish()
+    return settings
+
+
+def _tied(fields: Fields) -> Literal["all", "output", "none"]:
+    shared = fields.flag("share_encoder_decoder_embeddings", default=True)
+    tied = fields.flag("tie_word_embeddings", default=True)
+    if shared and not tied:
+        raise fields.refuse(
+            "tie_word_embeddings", "only with share_encoder_decoder_embeddings = false"
+        )
+    if shared:
+        return "all"
+    return "output" if tied else "none"
+
+
+def config_of(settings: TransformerSettings) -> dict[str, Any]:
+    """The fields of their configuration that say the same; sizes of vocabularies are not in it.
+
+    Raises:
+        UserError: there is no such model in their layout; the message has the setting.
+    """
+    if settings.pre_norm:
+        raise UserError("model.pre_norm = true: Marian's layers are post-norm only")
+    if settings.positions != "sinusoidal":
+        raise UserError(
+            f"model.positions = '{settings.positions}': Marian's positions are sinusoidal only"
+        )
+    return {
+        "model_type": "marian",
+        "architectures": ["MarianMTModel"],
+        "is_encoder_decoder": True,
+        "d_model": settings.dim,
+        "encoder_layers": settings.layers,
+        "encoder_ffn_dim": settings.inner,
+        "encoder_attention_heads": settings.heads,
+        "decoder_layers": settings.decoder_layers or settings.layers,
+        "decoder_ffn_dim": settings.decoder_inner or settings.inner,
+        "decoder_attention_heads": settings.decoder_heads or settings.heads,
+        "dropout": settings.dropout,
+        "attention_dropout": settings.attention_dropout,
+        "activation_dropout": settings.inner_dropout,
+        "activation_function": their_activation(settings.activation),
+        "max_position_embeddings": settings.max_length,
+        "scale_embedding": settings.scaled,
+        "share_encoder_decoder_embeddings": settings.tied == "all",
+        "tie_word_embeddings": settings.tied != "none",
+    }
+
+
+def import_tensors(
+    tensors: Mapping[str, Tensor], settings: TransformerSettings, places: MarianSymbols, where: str
+) -> dict[str, Tensor]:
+    """Our Transformer's tensors from theirs.
+
+    Raises:
+        UserError: a tensor is missing, not known or of another shape, or the positions that the
+            file holds are not sinusoids.
+    """
+    kept = {name: tensor for name, tensor in tensors.items() if name not in _POSITIONS}
+    halves = _halves(settings.dim)
+    for name in _POSITIONS:
+        if name not in tensors:
+            continue
+        positions = tensors[name].float()
+        shape = [settings.max_length, settings.dim]
+        if list(positions.shape) != shape:
+            raise UserError(
+                f"{where}: '{name}' has shape {list(positions.shape)}, by config.json it is {shape}"
+            )
+        ours = sinusoids(torch.arange(len(positions)), settings.dim)
+        if not torch.allclose(
+            positions[:, halves], ours, atol=1e-3 if _half(tensors[name]) else 1e-5
+        ):
+            raise UserError(
+                f"{where}: '{name}' are not sinusoids; other positions are not supported"
+            )
+    return to_ours(_entries(settings, places), kept, where)
+
+
+def export_tensors(
+    tensors: Mapping[str, Tensor], settings: TransformerSettings, places: MarianSymbols
+) -> dict[str, Tensor]:
+    """Their tensors from our Transformer's."""
+    given = dict(tensors)
+    given.setdefault("bias", torch.zeros(len(places.target)))
+    return to_theirs(_entries(settings, places), given)
+
+
+def _half(tensor: Tensor) -> bool:
+    return tensor.dtype in (torch.float16, torch.bfloat16)
+
+
+def _halves(dim: int) -> Tensor:
+    """For each of our dimensions (sine, cosine, sine, …) theirs (sines, then cosines)."""
+    return torch.arange(dim).view(2, dim // 2).T.flatten()
+
+
+def _entries(settings: TransformerSettings, places: MarianSymbols) -> list[Entry]:
+    dim, order = settings.dim, _halves(settings.dim)
+    columns = permuted(order, 1)
+    source, target = symbols(places.source).then(columns), symbols(places.target).then(columns)
+    in_source = (count_rows(places.source), dim)
+    in_target = (count_rows(places.target), dim)
+    encoder, decoder = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
+    head = "lm_head.weight"
+    ours = "target_embedding.weight"
+    if settings.tied == "all":
+        shared = "model.shared.weight"
+        entries = [Entry(shared, in_target, (ours,), target, (encoder, decoder, head))]
+    else:
+        aliases = (head,) if settings.tied == "output" else ()
+        entries = [
+            Entry(encoder, in_source, ("source_embedding.weight",), source),
+            Entry(decoder, in_target, (ours,), target, aliases),
+        ]
+        if settings.tied == "none":
+            entries.append(Entry(head, in_target, ("output.weight",), target))
+    entries.append(
+        Entry(
+            "final_logits_bias",
+            (1, in_target[0]),
+            ("bias",),
+            Turn(lambda theirs: theirs[0], lambda ours: ours.unsqueeze(0)).then(
+                symbols(places.target, fill=NEVER)
+            ),
+            optional=True,
+        )
+    )
+    for layer in range(settings.layers):
+        entries += _layer("encoder", layer, dim, settings.inner, order)
+    for layer in range(settings.decoder_layers or settings.layers):
+        entries += _layer("decoder", layer, dim, settings.decoder_inner or settings.inner, order)
+    return entries
+
+
+def _layer(side: str, layer: int, dim: int, inner: int, order: Tensor) -> list[Entry]:
+    ours, theirs = f"{side}.{layer}", f"model.{side}.layers.{layer}"
+    reads, writes, vector = permuted(order, 1), permuted(order, 0), permuted(order, 0)
+    heads = [("self_attn", "self_attention", "around_self")]
+    if side == "decoder":
+        heads.append(("encoder_attn", "cross_attention", "around_cross"))
+    found = []
+
+    def add(their: str, our: str, shape: tuple[int, ...], turn: Turn | None = None) -> None:
+        entry = Entry(f"{theirs}.{their}", shape, (f"{ours}.{our}",))
+        found.append(entry if turn is None else entry._replace(turn=turn))
+
+    for their, our, around in heads:
+        for short, long in (("q", "query"), ("k", "key"), ("v", "value")):
+            add(
+                f"{their}.{short}_proj.weight", f"{our}.{long}_projection.weight", (dim, dim), reads
+            )
+            add(f"{their}.{short}_proj.bias", f"{our}.{long}_projection.bias", (dim,))
+        add(f"{their}.out_proj.weight", f"{our}.output_projection.weight", (dim, dim), writes)
+        add(f"{their}.out_proj.bias", f"{our}.output_projection.bias", (dim,), vector)
+        for part in ("weight", "bias"):
+            add(f"{their}_layer_norm.{part}", f"{around}.norm.{part}", (dim,), vector)
+    add("fc1.weight", "feed_forward.expand.weight", (inner, dim), reads)
+    add("fc1.bias", "feed_forward.expand.bias", (inner,))
+    add("fc2.weight", "feed_forward.contract.weight", (dim, inner), writes)
+    add("fc2.bias", "feed_forward.contract.bias", (dim,), vector)
+    for part in ("weight", "bias"):
+        add(f"final_layer_norm.{part}", f"around_feed_forward.norm.{part}", (dim,), vector)
+    return found

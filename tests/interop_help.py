@@ -1,0 +1,122 @@
+"""Small tokenisers and random models of other makers, as their own libraries write them."""
+
+import json
+from pathlib import Path
+
+import sentencepiece
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, trainers
+from tokenizers.models import BPE, WordPiece
+
+TEXTS = [
+    "The quick brown fox jumps over the lazy dog.",
+    "A cat, sat on the mat; the mat was flat!",
+    "Numbers 12 and 345, and a naïve café in Zürich.",
+    "She sells sea shells by the sea shore (doesn't she?)",
+] * 5
+
+SPECIAL = ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"]
+
+
+def wordpiece(special: list[str] | None = None, size: int = 120, lower: bool = True) -> Tokenizer:
+    """A WordPiece tokeniser; the special tokens stand in an odd order, and not first."""
+    tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower)
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, special_tokens=["[unused0]", *(special or SPECIAL)], show_progress=False
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    return tokenizer
+
+
+def save_wordpiece(folder: Path, lower: bool = True, **options: object) -> dict[str, int]:
+    """Write a BERT tokeniser as transformers does; gives its tokens."""
+    vocabulary: dict[str, int] = wordpiece(lower=lower).get_vocab()
+    transformers.BertTokenizer(vocab=vocabulary, do_lower_case=lower, **options).save_pretrained(
+        folder
+    )
+    return vocabulary
+
+
+def save_bytes(folder: Path, size: int = 300, **options: object) -> dict[str, int]:
+    """Write a GPT-2 tokeniser as transformers does, its end of text last; gives its tokens."""
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(TEXTS, trainer)
+    tokenizer.save(str(folder / "trained.json"))
+    model = json.loads((folder / "trained.json").read_text())["model"]
+    (folder / "trained.json").unlink()
+    vocabulary: dict[str, int] = model["vocab"] | {"<|endoftext|>": len(model["vocab"])}
+    merges = [tuple(pair) for pair in model["merges"]]
+    made = transformers.GPT2Tokenizer(vocab=vocabulary, merges=merges, **options)
+    made.save_pretrained(folder)
+    return vocabulary
+
+
+def randomise(model: torch.nn.Module, seed: int = 1) -> torch.nn.Module:
+    """Every parameter and lasting buffer normal, so that none is a zero that hides a mistake."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            if "embed_positions" in name:
+                continue
+            tensor.normal_(0.0, 0.2, generator=generator)
+            if "norm" in name.lower() or "ln_" in name:
+                tensor += 1.0 if name.endswith("weight") else 0.0
+        for name, tensor in model.named_buffers():
+            if name == "final_logits_bias":
+                tensor.normal_(0.0, 0.2, generator=generator)
+    return model.eval()
+
+
+def save_marian_tokeniser(folder: Path, *, separate: bool = False, code: str | None = None) -> int:
+    """Write Marian's tokeniser files; gives the number of rows that its table needs.
+
+    END is 0, the unknown symbol 1, and padding, which targets begin with, is last.
+    """
+    models = []
+    for name, texts in (("source", TEXTS), ("target", [text[::-1] for text in TEXTS])):
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(texts),
+            model_prefix=str(folder / name),
+            vocab_size=90 if name == "source" else 330,
+            model_type="unigram" if name == "source" else "bpe",
+            byte_fallback=name == "target",
+            hard_vocab_limit=name == "target",
+            minloglevel=3,
+        )
+        (folder / f"{name}.vocab").unlink()
+        path = (folder / f"{name}.model").rename(folder / f"{name}.spm")
+        model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        models.append([model.id_to_piece(row) for row in range(model.get_piece_size())])
+
+    def number(pieces: list[str]) -> dict[str, int]:
+        ordinary = [piece for piece in pieces if piece not in ("<s>", "</s>", "<unk>")]
+        # One piece is left out, as in real models: it is unknown.
+        names = ["</s>", "<unk>", *dict.fromkeys(ordinary[:-1]), *([code] if code else [])]
+        return {piece: row for row, piece in enumerate([*names, "<pad>"])}
+
+    settings: dict[str, object] = {
+        "tokenizer_class": "MarianTokenizer",
+        "separate_vocabs": separate,
+    }
+    rows = number(models[0] if separate else models[0] + models[1])
+    (folder / "vocab.json").write_text(json.dumps(rows))
+    if separate:
+        target = number(models[1])
+        # transformers has one number for padding: that of the smaller table.
+        pad = rows["<pad>"]
+        swapped = next(piece for piece, row in target.items() if row == pad)
+        target[swapped], target["<pad>"] = target["<pad>"], pad
+        (folder / "target_vocab.json").write_text(json.dumps(target))
+        settings["target_vocab_size"] = len(target)
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return len(rows)
