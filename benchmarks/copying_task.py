@@ -92,10 +92,6 @@ class CopyTask:
     def load(self, tensors: dict[str, Tensor]) -> None:
         """There is nothing to load."""
 
-    def higher_is_better(self, figure: str) -> bool:
-        """A loss falls."""
-        return False
-
 
 class Scored(NamedTuple):
     """What became of each test string of one length ``[B]``."""

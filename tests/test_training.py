@@ -24,7 +24,7 @@ from heedful.runs.summary import describe_run, summarise_run
 from heedful.training.commands import train_from_command
 from heedful.training.loop import Loop
 from heedful.training.report import Report
-from heedful.training.train import compile_states
+from heedful.training.train import compile_method
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
 
@@ -397,7 +397,7 @@ def test_compiling_changes_nothing_and_is_done_once_for_all_shapes(
         counters.clear()
         model = build_run_model(run)
         if compiled:
-            compile_states(model, backend="eager")
+            compile_method(model, "states", backend="eager")
         task = build_task(run, model, settings, torch.device("cpu"), "float32")
         options = {"seed": 3, "device": torch.device("cpu"), "precision": "float32"}
         folder = tmp_path / str(compiled)

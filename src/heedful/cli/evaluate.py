@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from heedful.evaluation.alignment_error import AlignmentScore
     from heedful.evaluation.attention_statistics import HeadStatistics
     from heedful.evaluation.report import Report, ReportSettings
-    from heedful.runs import Run
+    from heedful.runs import PairRun
 
 
 @dataclass(frozen=True)
@@ -219,10 +219,10 @@ def _settings(
     )
 
 
-def _open(run: Path) -> "Run":
-    from heedful.runs import open_run
+def _open(run: Path) -> "PairRun":
+    from heedful.runs import open_pair_run
 
-    return open_run(run)
+    return open_pair_run(run)
 
 
 def _texts_of_files(files: dict[str, str | None], gold: str | None, indexing: str) -> _Texts:
@@ -306,7 +306,7 @@ def _texts_of_runs(
 
 
 def _test_pairs(
-    run: "Run", data: list[str] | None, source: str | None, target: str | None
+    run: "PairRun", data: list[str] | None, source: str | None, target: str | None
 ) -> list[Any]:
     from heedful.data.readers import read_pairs
 

@@ -43,9 +43,9 @@ def search_of(run: Path, beam: int | None, where: str) -> "SearchOptions":
     """
     from heedful.basics.settings import check
     from heedful.decoding import SearchOptions
-    from heedful.runs import open_run
+    from heedful.runs import open_pair_run
 
-    recipe = open_run(run).recipe.evaluation
+    recipe = open_pair_run(run).recipe.evaluation
     width = recipe.beam if beam is None else beam
     given = {"beam": width, "length_penalty": recipe.length_penalty}
     return check(SearchOptions, given, where)

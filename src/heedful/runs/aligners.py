@@ -11,7 +11,7 @@ from heedful.evaluation.symmetrising import DEFAULT_JOIN, Join
 from heedful.inference import Translator
 from heedful.runs.building import load_translator
 from heedful.runs.rules import joined_rule_of, rule_of
-from heedful.runs.run import Run, open_run
+from heedful.runs.run import PairRun, open_pair_run
 
 Languages = tuple[str | None, str | None]
 
@@ -23,7 +23,7 @@ DIRECTIONS = {"forward": False, "reverse": True}
 class RunDirection:
     """A run, its translator, and which side of the corpus it reads."""
 
-    run: Run
+    run: PairRun
     translator: Translator
     turned: bool
 
@@ -57,7 +57,7 @@ def load_directions(
         UserError: a folder is no run, a run does not attend to its source, or the languages of
             runs and corpus do not belong together.
     """
-    runs = [open_run(path) for path in paths]
+    runs = [open_pair_run(path) for path in paths]
     if len(runs) == 2:
         _require_opposite(*runs)
     turned = _is_turned(runs[0], languages)
@@ -99,14 +99,14 @@ def build_aligner(directions: Sequence[RunDirection], join: Join | None) -> Alig
     return Aligner(pieces, join or DEFAULT_JOIN)
 
 
-def say_rule(run: Run, translator: Translator) -> None:
+def say_rule(run: PairRun, translator: Translator) -> None:
     """Say by which rule a run's alignments are read, and where it is from."""
     known = rule_of(run, translator.models[0])
     if known is not None:
         notice(f"{run.path} is read at {known.rule.describe()} ({known.origin})")
 
 
-def _require_opposite(run: Run, other: Run) -> None:
+def _require_opposite(run: PairRun, other: PairRun) -> None:
     if run.path.resolve() == other.path.resolve():
         raise UserError(f"{run.path} is given twice; the second run is that of the other direction")
     first, second = _languages(run), _languages(other)
@@ -124,12 +124,12 @@ def _require_opposite(run: Run, other: Run) -> None:
         )
 
 
-def _sides(run: Run) -> tuple[list[str], bool]:
+def _sides(run: PairRun) -> tuple[list[str], bool]:
     """What the run was trained on, and which way round."""
     return run.facts["data"]["hashes"]["train"], run.recipe.data.reversed
 
 
-def _is_turned(run: Run, languages: Languages) -> bool:
+def _is_turned(run: PairRun, languages: Languages) -> bool:
     """Whether the run reads the corpus's target side.
 
     Raises:
@@ -146,7 +146,7 @@ def _is_turned(run: Run, languages: Languages) -> bool:
     )
 
 
-def _languages(run: Run) -> Languages:
+def _languages(run: PairRun) -> Languages:
     return run.recipe.data.source, run.recipe.data.target
 
 

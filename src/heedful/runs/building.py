@@ -18,7 +18,7 @@ from heedful.models.aligner import WordAligner
 from heedful.runs.checkpoints import load_model_tensors
 from heedful.runs.recipe import EvaluationSettings, TrainingSettings
 from heedful.runs.rules import guided_source, rule_of
-from heedful.runs.run import Run, open_run
+from heedful.runs.run import PairRun, open_pair_run
 from heedful.tasks.aligning import AlignmentTask
 from heedful.tasks.guided import GuidedAlignment
 from heedful.tasks.reinforce import Reinforce, rewarded_modules
@@ -26,7 +26,7 @@ from heedful.tasks.terms import Term
 from heedful.tasks.translation import TranslationTask
 
 
-def build_run_model(run: Run) -> PairModel:
+def build_run_model(run: PairRun) -> PairModel:
     """The recipe's model with fresh weights, which the recipe's seed decides.
 
     Raises:
@@ -41,7 +41,7 @@ def build_run_model(run: Run) -> PairModel:
 
 
 def build_task(
-    run: Run, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
+    run: PairRun, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
 ) -> TranslationTask | AlignmentTask:
     """The run's task, ready for the loop.
 
@@ -81,7 +81,7 @@ def build_task(
     )
 
 
-def _terms(run: Run, model: PairModel, training: TrainingSettings) -> list[Term]:
+def _terms(run: PairRun, model: PairModel, training: TrainingSettings) -> list[Term]:
     """What the loss has beside the cross-entropy."""
     terms: list[Term] = []
     guided = guided_source(run.recipe, model)
@@ -132,7 +132,7 @@ def load_translator(
         UserError: a folder is no run of a translator, or the vocabularies differ.
     """
     chosen_device = choose_device(device)
-    runs = [open_run(path) for path in paths]
+    runs = [open_pair_run(path) for path in paths]
     tokenisers = runs[0].tokenisers()
     for run in runs[1:]:
         require_same_vocabulary(runs[0], run)
@@ -156,7 +156,7 @@ def load_translator(
     )
 
 
-def require_same_vocabulary(one: Run, other: Run) -> None:
+def require_same_vocabulary(one: PairRun, other: PairRun) -> None:
     """Raise UserError unless two runs have the very same tokenisers."""
     if _fingerprint(one) != _fingerprint(other):
         raise UserError(
@@ -165,5 +165,5 @@ def require_same_vocabulary(one: Run, other: Run) -> None:
         )
 
 
-def _fingerprint(run: Run) -> str:
+def _fingerprint(run: PairRun) -> str:
     return str(run.facts["vocabulary"]["fingerprint"])

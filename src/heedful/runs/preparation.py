@@ -1,6 +1,5 @@
 """From files to a run that can train: held-out pairs, tokeniser, encoded corpus, facts."""
 
-import hashlib
 import platform
 import shutil
 import sys
@@ -24,22 +23,23 @@ from heedful.data.readers import read_pairs
 from heedful.data.shards import write_shards
 from heedful.data.tokeniser import Tokenisers
 from heedful.runs.checkpoints import save_checkpoint
-from heedful.runs.recipe import DataSettings, Recipe, find_data, write_toml
-from heedful.runs.run import FORMAT, Run, open_run, write_pairs
+from heedful.runs.holding_out import part_of
+from heedful.runs.recipe import DataSettings, PairRecipe, find_data, write_toml
+from heedful.runs.run import FORMAT, PairRun, Run, open_pair_run, write_pairs
 
 
 class Start(NamedTuple):
     """What a run takes from another that it starts from."""
 
-    tokenisers: Tokenisers
+    run: Run
     weights: dict[str, Tensor]
     facts: dict[str, Any]
     """Which run and checkpoint that were."""
 
 
 def prepare_run(
-    path: Path, recipe: Recipe, data_folder: Path | None, start: Start | None = None
-) -> Run:
+    path: Path, recipe: PairRecipe, data_folder: Path | None, start: Start | None = None
+) -> PairRun:
     """Make a new run: read, filter and encode the data once; nothing of it is read again.
 
     Args:
@@ -62,7 +62,7 @@ def prepare_run(
     tokenisers = (
         Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
         if start is None
-        else start.tokenisers
+        else start_tokenisers(start)
     )
     left_out: Counter[str] = Counter()
     train_folder = path / "data" / "train"
@@ -114,9 +114,18 @@ def prepare_run(
     }
     if start is not None:
         state = {"step": 0, "validation": {}}
-        save_checkpoint(Run(path, recipe, facts).start_folder, start.weights, {}, state)
+        save_checkpoint(PairRun(path, recipe, facts).start_folder, start.weights, {}, state)
     write_json(path / "run.json", facts)
-    return open_run(path)
+    return open_pair_run(path)
+
+
+def start_tokenisers(start: Start) -> Tokenisers:
+    """The tokenisers of the run that another starts from.
+
+    Raises:
+        UserError: it is none of pairs of texts.
+    """
+    return open_pair_run(start.run.path).tokenisers()
 
 
 def made_with() -> dict[str, Any]:
@@ -129,12 +138,14 @@ def made_with() -> dict[str, Any]:
     }
 
 
-def data_hashes(recipe: Recipe, data_folder: Path | None) -> dict[str, list[str]]:
+def data_hashes(recipe: PairRecipe, data_folder: Path | None) -> dict[str, list[str]]:
     """Each part's content hashes, for a run that goes on to be compared with."""
     named = {"train": recipe.data.train, "validation": recipe.data.validation}
     named["test"] = recipe.data.test
     if recipe.data.links is not None:
         named["links"] = [recipe.data.links]
+    if "-" in recipe.data.train:
+        return {}  # a pipe cannot be read again
     return {
         part: [content_hash(Path(file)) for file in find_data(files, data_folder)]
         for part, files in named.items()
@@ -144,7 +155,7 @@ def data_hashes(recipe: Recipe, data_folder: Path | None) -> dict[str, list[str]
 class _Corpus:
     """A recipe's data: files found, read as often as asked for, held-out pairs set apart."""
 
-    def __init__(self, recipe: Recipe, path: Path, data_folder: Path | None) -> None:
+    def __init__(self, recipe: PairRecipe, path: Path, data_folder: Path | None) -> None:
         self.settings: DataSettings = recipe.data
         self.seed = recipe.seed
         self.files = {
@@ -224,13 +235,7 @@ class _Corpus:
             "validation": 0.0 if self.files["validation"] else self.settings.validation_share,
             "test": 0.0 if self.files["test"] else self.settings.test_share,
         }
-        if not any(shares.values()):
-            return "train"
-        salted = f"{self.seed} {pair.source.strip()}".encode("utf-8", "surrogatepass")
-        place = int.from_bytes(hashlib.blake2b(salted, digest_size=8).digest()) / 2**64
-        if place < shares["validation"]:
-            return "validation"
-        return "test" if place < shares["validation"] + shares["test"] else "train"
+        return part_of(pair.source, self.seed, shares)
 
 
 class _Counted:

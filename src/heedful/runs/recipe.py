@@ -1,207 +1,48 @@
 """The recipe: all settings of a run, typed, from TOML and back."""
 
+import difflib
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import tomlkit
-from pydantic import Field, field_validator, model_validator
 
 from heedful.basics.errors import UserError
-from heedful.basics.settings import Settings, check
-from heedful.data.filters import FilterSettings
-from heedful.data.tokeniser import TokeniserSettings
-from heedful.models import ModelSettings, learns_by_reward
-from heedful.models.transformer import TransformerSettings
-from heedful.runs.searched import Searched, refuse_unsearchable, whole_keys
-from heedful.tasks.reinforce import ReinforceSettings
+from heedful.basics.settings import check
+from heedful.models import learns_by_reward
+from heedful.runs.pair_recipe import (
+    DataSettings,
+    EvaluationSettings,
+    GuidedSettings,
+    PairRecipe,
+    TrainingSettings,
+)
+from heedful.runs.searched import refuse_unsearchable
+from heedful.runs.settings import LoopSettings, Recipe
+
+__all__ = [
+    "DataSettings",
+    "EvaluationSettings",
+    "GuidedSettings",
+    "LoopSettings",
+    "PairRecipe",
+    "Recipe",
+    "TrainingSettings",
+    "check_recipe",
+    "find_data",
+    "find_recipe",
+    "read_recipe",
+    "with_overrides",
+    "with_setting",
+    "write_toml",
+]
 
 
-class DataSettings(Settings):
-    """Where the examples come from."""
-
-    train: list[str] = Field(min_length=1, max_length=2)
-    """One file (TSV, TMX, PO, XLIFF; ``-`` is standard input) or two aligned text files."""
-    validation: list[str] = Field([], max_length=2)
-    test: list[str] = Field([], max_length=2)
-    source: str | None = None
-    """Language of the source side, matched by prefix; needed for TMX, PO and XLIFF."""
-    target: str | None = None
-    reversed: bool = False
-    """The files have the target first: learn from their second side to their first."""
-    links: str | None = None
-    """Word links of the training pairs (0-0 1-2), one line a pair, in the files' order."""
-    encoding: str | None = None
-    validation_share: float = Field(0.0, ge=0, le=0.5)
-    """Share of the training corpus held out for validation, where no files are named."""
-    test_share: float = Field(0.0, ge=0, le=0.5)
-    max_tokens: int = Field(256, ge=2)
-    """Longer training pairs are left out (and counted)."""
-    filters: FilterSettings = FilterSettings()
-
-    @field_validator("train", "validation", "test", mode="before")
-    @classmethod
-    def _one_path_is_a_list(cls, given: Any) -> Any:
-        return [given] if isinstance(given, str) else given
-
-    @model_validator(mode="after")
-    def _something_is_left(self) -> "DataSettings":
-        shares = {
-            "validation_share": 0.0 if self.validation else self.validation_share,
-            "test_share": 0.0 if self.test else self.test_share,
-        }
-        if sum(shares.values()) >= 1:
-            held_out = " and ".join(f"{name} {share}" for name, share in shares.items())
-            raise ValueError(f"{held_out} leave nothing to train on; lower one of them")
-        return self
-
-
-class GuidedSettings(Settings):
-    """How attention learns from ``data.links``, where they are given."""
-
-    weight: float = Field(0.05, ge=0)
-    """Of the term beside the cross-entropy."""
-    module: str | None = None
-    """The attention module; that of the model's own alignments unless set."""
-    head: int | None = Field(None, ge=1)
-    """The head, from 1; the mean of all unless set."""
-    shift: int | None = Field(None, ge=0, le=1)
-    """Row of a target token: 0 where it is predicted, 1 where it is fed in; the model's own."""
-
-
-class TrainingSettings(Settings):
-    """How the weights are learnt."""
-
-    max_steps: int = Field(10_000, ge=1)
-    max_minutes: float | None = Field(None, gt=0)
-    """Of computing steps; validating and saving do not count."""
-    batch_tokens: int = Field(4096, ge=1)
-    """Rows × longest side of a batch at most, padding included."""
-    accumulate: int = Field(1, ge=1)
-    """Batches a step."""
-    optimiser: Literal["adam", "adamw", "sgd"] = "adam"
-    learning_rate: float = Field(1e-3, gt=0)
-    """The highest; the schedule leads to it and down again."""
-    betas: tuple[float, float] = (0.9, 0.98)
-    weight_decay: float = Field(0.0, ge=0)
-    schedule: Literal["inverse_square_root", "linear", "cosine", "constant"] = "inverse_square_root"
-    warmup_steps: int = Field(1000, ge=0)
-    clip_norm: float | None = Field(1.0, gt=0)
-    label_smoothing: float = Field(0.1, ge=0, lt=1)
-    guided_alignment: GuidedSettings = GuidedSettings()
-    reinforce: ReinforceSettings = ReinforceSettings()
-    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    threads: int | None = Field(None, ge=1)
-    compile: bool = False
-    log_every: int = Field(50, ge=1)
-    validate_every: int = Field(1000, ge=1)
-    checkpoint_every: int = Field(1000, ge=1)
-    keep_last: int = Field(5, ge=1)
-    keep_best: int = Field(1, ge=1)
-    average: int = Field(0, ge=0)
-    """At the end, the mean of this many last checkpoints is tried; at most ``keep_last``."""
-    patience: int | None = Field(None, ge=1)
-    """Stop after so many validations without a better ``choose_by``."""
-    choose_by: Literal["loss", "bleu", "chrf"] = "bleu"
-    tensorboard: bool = False
-
-    @field_validator("betas", mode="before")
-    @classmethod
-    def _two_betas(cls, given: Any) -> Any:
-        numbers = list(given) if isinstance(given, list | tuple) else []
-        right = [type(number) in (int, float) and 0 <= number < 1 for number in numbers]
-        if right != [True, True]:
-            raise ValueError("give two numbers, each from 0 to less than 1, such as [0.9, 0.98]")
-        return given
-
-    @model_validator(mode="after")
-    def _average_is_kept(self) -> "TrainingSettings":
-        if self.average > self.keep_last:
-            raise ValueError(
-                f"average {self.average} needs as many checkpoints; raise keep_last "
-                f"({self.keep_last})"
-            )
-        return self
-
-
-class EvaluationSettings(Settings):
-    """How translations are made and scored, at validation and by ``heedful evaluate``."""
-
-    beam: int = Field(5, ge=1)
-    length_penalty: float = Field(1.0, ge=0)
-    tokenise: str = "13a"
-    """sacreBLEU's tokeniser; ``none`` for text that is tokenised already."""
-    validation_pairs: int = Field(1000, ge=1)
-    """Pairs translated at validation: the first ones; the loss is over all."""
-    samples: int = Field(3, ge=0)
-
-
-class Recipe(Settings):
-    """All settings of a run."""
-
-    task: Literal["translation", "alignment"] = "translation"
-    seed: int = Field(1, ge=0, lt=2**31)
-    data: DataSettings
-    tokeniser: TokeniserSettings = TokeniserSettings()
-    model: ModelSettings = Field(
-        default_factory=lambda: TransformerSettings.model_validate({"size": "tiny"}),
-        discriminator="kind",
-    )
-    training: TrainingSettings = TrainingSettings()
-    evaluation: EvaluationSettings = EvaluationSettings()
-    tune: dict[str, Searched] = Field(default_factory=dict)
-    """What ``heedful tune`` searches, by key; a run has no such table."""
-
-    @field_validator("tune", mode="before")
-    @classmethod
-    def _keys_are_whole(cls, given: Any) -> Any:
-        return whole_keys(given) if isinstance(given, dict) else given
-
-    @field_validator("model", mode="before")
-    @classmethod
-    def _kind_is_transformer_unless_said(cls, given: Any) -> Any:
-        return {"kind": "transformer", **given} if isinstance(given, dict) else given
-
-    def as_tables(self) -> dict[str, Any]:
-        """As TOML can write them; without ``tune`` where nothing is searched."""
-        tables = super().as_tables()
-        del tables["tune"]
-        searched = {key: searched.as_tables() for key, searched in self.tune.items()}
-        return tables | ({"tune": searched} if searched else {})
-
-    @model_validator(mode="after")
-    def _parts_fit(self) -> "Recipe":
-        if self.model.tied == "all" and not self.tokeniser.joint:
-            raise ValueError(
-                "model.tied = 'all' needs tokeniser.joint = true; or use model.tied = 'output'"
-            )
-        if self.data.max_tokens > self.model.max_length - 1:
-            raise ValueError(
-                f"data.max_tokens {self.data.max_tokens} must be less than model.max_length "
-                f"{self.model.max_length}"
-            )
-        if (self.task == "alignment") != (self.model.kind == "aligner"):
-            raise ValueError(
-                "task = 'alignment' and model.kind = 'aligner' go together: the aligner does not "
-                "translate, and translators are aligned with as they are"
-            )
-        if self.task == "alignment" and self.training.choose_by != "loss":
-            raise ValueError("task = 'alignment' has no translations: training.choose_by = 'loss'")
-        if self.data.links is None and self.training.guided_alignment != GuidedSettings():
-            raise ValueError(
-                "training.guided_alignment needs data.links, the word links to learn from"
-            )
-        rewarded = learns_by_reward(self.model)
-        if not rewarded and self.training.reinforce != ReinforceSettings():
-            raise ValueError(
-                "training.reinforce is for attention that learns by reward, as with "
-                "model.attention = 'hard-reinforce'; with this model, leave it out"
-            )
-        return self
+KINDS: dict[str, type[Recipe]] = {"translation": PairRecipe, "alignment": PairRecipe}
+"""Task → its recipes."""
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -326,16 +167,31 @@ def check_recipe(tables: Mapping[str, Any], where: str, *, written: bool = False
         UserError: a key is unknown (with the nearest right one), missing, or of a wrong value; so
             too for a key that is searched, and each end of its range.
     """
-    if written:
+    kind = recipe_kind(tables, where)
+    if written and issubclass(kind, PairRecipe):
         tables = _without_unused(tables, where)
-    recipe = check(Recipe, dict(tables), where)
+    recipe = check(kind, dict(tables), where)
     plain = {key: table for key, table in tables.items() if key != "tune"}
     for key, searched in recipe.tune.items():
         place = f"{where}, [tune]"
         refuse_unsearchable(key, place)
         for value in searched.ends():
-            check(Recipe, with_setting(plain, key, value, place), place)
+            check(kind, with_setting(plain, key, value, place), place)
     return recipe
+
+
+def recipe_kind(tables: Mapping[str, Any], where: str) -> type[Recipe]:
+    """The class of recipes that a task has.
+
+    Raises:
+        UserError: there is no such task; the nearest is named.
+    """
+    task = tables.get("task", "translation")
+    if task in KINDS:
+        return KINDS[task]
+    near = difflib.get_close_matches(str(task), KINDS, n=1, cutoff=0.4)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KINDS)}"
+    raise UserError(f"{where}: unknown task {task!r}; {hint}")
 
 
 def _without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -343,7 +199,7 @@ def _without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
     optional = {
         name: training.pop(name) for name in ("guided_alignment", "reinforce") if name in training
     }
-    recipe = check(Recipe, {**tables, "training": training}, where)
+    recipe = check(PairRecipe, {**tables, "training": training}, where)
     used = {
         "guided_alignment": recipe.data.links is not None,
         "reinforce": learns_by_reward(recipe.model),

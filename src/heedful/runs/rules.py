@@ -12,8 +12,8 @@ from heedful.evaluation.choosing_rule import JoinedRules, ScoredRule
 from heedful.evaluation.symmetrising import Join, check_join
 from heedful.inference.alignment import AlignmentRule, cross_modules, usual_rule
 from heedful.models.pairs import AlignmentSource, PairModel
-from heedful.runs.recipe import Recipe
-from heedful.runs.run import Run
+from heedful.runs.recipe import PairRecipe
+from heedful.runs.run import PairRun
 
 FILE = "alignment.json"
 _FORMAT = 1
@@ -48,7 +48,7 @@ class ChosenOn(NamedTuple):
     """Whose weights were aligned with."""
 
 
-def rule_of(run: Run, model: PairModel) -> KnownRule | None:
+def rule_of(run: PairRun, model: PairModel) -> KnownRule | None:
     """The rule that was chosen for a run, else that of its model; None without cross-attention.
 
     Raises:
@@ -65,7 +65,7 @@ def rule_of(run: Run, model: PairModel) -> KnownRule | None:
     return None if usual is None else KnownRule(usual, "the model's own, chosen on nothing")
 
 
-def guided_source(recipe: Recipe, model: PairModel) -> AlignmentSource | None:
+def guided_source(recipe: PairRecipe, model: PairModel) -> AlignmentSource | None:
     """Where a recipe's links guide the attention of its model; None if they do not.
 
     Raises:
@@ -90,7 +90,7 @@ def guided_source(recipe: Recipe, model: PairModel) -> AlignmentSource | None:
     return AlignmentSource(module, heads, usual.shift if guided.shift is None else guided.shift)
 
 
-def joined_rule_of(run: Run, model: PairModel) -> JoinedRule | None:
+def joined_rule_of(run: PairRun, model: PairModel) -> JoinedRule | None:
     """The rule that was chosen for a run together with that of the other direction, if any.
 
     Raises:
@@ -109,7 +109,7 @@ def joined_rule_of(run: Run, model: PairModel) -> JoinedRule | None:
 
 
 def write_rule(
-    run: Run,
+    run: PairRun,
     alone: ScoredRule,
     chosen_on: ChosenOn,
     joined: tuple[AlignmentRule, JoinedRules] | None = None,
@@ -135,7 +135,7 @@ def write_rule(
     write_json(run.path / FILE, values)
 
 
-def chosen_on(run: Run, gold: str, pairs: int, checkpoint: str | None) -> ChosenOn:
+def chosen_on(run: PairRun, gold: str, pairs: int, checkpoint: str | None) -> ChosenOn:
     """The facts about what a rule is chosen on."""
     return ChosenOn(gold, content_hash(Path(gold)), pairs, run.chosen(checkpoint).path.name)
 

@@ -10,7 +10,7 @@ from heedful.basics.files import atomic_file, read_json
 from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokenisers
 from heedful.runs.checkpoints import Checkpoint, open_checkpoint, whole_checkpoints
-from heedful.runs.recipe import Recipe, check_recipe, read_recipe
+from heedful.runs.recipe import PairRecipe, Recipe, check_recipe, read_recipe
 
 FORMAT = 1
 
@@ -51,18 +51,6 @@ class Run:
         path = self.path / "result.json"
         return read_json(path) if path.exists() else None
 
-    def tokenisers(self) -> Tokenisers:
-        """The run's own tokenisers."""
-        return Tokenisers.load(self.path / "tokeniser")
-
-    def pairs(self, part: str) -> list[Pair]:
-        """The ``validation`` or ``test`` pairs that the run keeps; none if it was given none."""
-        path = self.path / "data" / f"{part}.jsonl"
-        if not path.exists():
-            return []
-        with path.open(encoding="utf-8") as file:
-            return [Pair(*json.loads(line)) for line in file]
-
     def checkpoints(self) -> list[Checkpoint]:
         """The undamaged checkpoints, by step."""
         return whole_checkpoints(self.checkpoint_folder)
@@ -100,6 +88,25 @@ class Run:
         raise UserError(f"{self.path} has no checkpoint '{name}'; there are best, last, {steps}")
 
 
+@dataclass(frozen=True)
+class PairRun(Run):
+    """A run that learns from pairs of texts."""
+
+    recipe: PairRecipe
+
+    def tokenisers(self) -> Tokenisers:
+        """The run's own tokenisers."""
+        return Tokenisers.load(self.path / "tokeniser")
+
+    def pairs(self, part: str) -> list[Pair]:
+        """The ``validation`` or ``test`` pairs that the run keeps; none if it was given none."""
+        path = self.path / "data" / f"{part}.jsonl"
+        if not path.exists():
+            return []
+        with path.open(encoding="utf-8") as file:
+            return [Pair(*json.loads(line)) for line in file]
+
+
 def open_run(path: str | Path) -> Run:
     """The run in a folder.
 
@@ -121,7 +128,22 @@ def open_run(path: str | Path) -> Run:
         )
     recipe_file = folder / "recipe.toml"
     tables = read_recipe(recipe_file)
-    return Run(folder, check_recipe(tables, str(recipe_file), written=True), facts)
+    recipe = check_recipe(tables, str(recipe_file), written=True)
+    if isinstance(recipe, PairRecipe):
+        return PairRun(folder, recipe, facts)
+    return Run(folder, recipe, facts)
+
+
+def open_pair_run(path: str | Path) -> PairRun:
+    """As :func:`open_run`, of a run that learns from pairs of texts.
+
+    Raises:
+        UserError: also for a run of another task.
+    """
+    run = open_run(path)
+    if not isinstance(run, PairRun):
+        raise UserError(f"{path} is a run for {run.recipe.task}, not for pairs of texts")
+    return run
 
 
 def write_pairs(path: Path, pairs: list[Pair]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from heedful.basics.files import write_text
 from heedful.evaluation.metrics import Score
-from heedful.runs.building import build_run_model
+from heedful.runs.kinds import kind_of
 from heedful.runs.run import Run, open_run
 
 SCORES = "scores.jsonl"
@@ -26,10 +26,10 @@ def summarise_run(path: Path) -> dict[str, Any]:
     return {
         "run": str(path),
         "task": recipe.task,
-        "source": recipe.data.source,
-        "target": recipe.data.target,
-        "model": recipe.model.model_dump(mode="json", exclude_none=True),
-        "parameters": sum(p.numel() for p in build_run_model(run).parameters()),
+        "source": facts.get("source"),
+        "target": facts.get("target"),
+        "model": recipe.model_dump(mode="json", exclude_none=True)["model"],
+        "parameters": sum(p.numel() for p in kind_of(recipe).build_model(run).parameters()),
         "vocabulary": facts["vocabulary"],
         "data": facts["data"],
         "started_from": facts.get("started_from"),

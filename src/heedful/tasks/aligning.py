@@ -91,7 +91,3 @@ class AlignmentTask:
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`tensors` gave."""
         load_terms(self.terms, tensors)
-
-    def higher_is_better(self, figure: str) -> bool:
-        """Loss and perplexity fall."""
-        return False

@@ -1,6 +1,7 @@
 """What the training loop knows of a task: batches, a loss, a validation. Never a model's kind."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -16,6 +17,8 @@ class Loss(NamedTuple):
     """What is differentiated: a sum over ``weight`` tokens or examples."""
     parts: dict[str, Tensor]
     """Named sums over the same, detached, for the record."""
+    weights: Mapping[str, float] = MappingProxyType({})
+    """What a part is a sum over, where it is another number than ``weight``."""
 
 
 class Sample(NamedTuple):
@@ -74,6 +77,15 @@ class Task(Protocol):
         """Go on from what :meth:`tensors` gave."""
         ...
 
-    def higher_is_better(self, figure: str) -> bool:
-        """Whether a figure of :meth:`validate` grows as the model gets better."""
-        ...
+
+_COSTS = frozenset({"loss", "perplexity", "bits_per_byte"})
+
+
+def is_gain(figure: str) -> bool:
+    """Whether a figure of a validation grows as the model gets better.
+
+    Example:
+        >>> is_gain("bleu"), is_gain("loss"), is_gain("trec.loss")
+        (True, False, False)
+    """
+    return figure.rpartition(".")[2] not in _COSTS

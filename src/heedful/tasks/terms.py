@@ -57,7 +57,7 @@ def modules_of(terms: Sequence[Term]) -> list[str]:
 
 def with_terms(loss: Loss, terms: Sequence[Term], forced: Forced) -> Loss:
     """A loss and all the terms, their parts beside its own."""
-    total, parts = loss
+    total, parts, _ = loss
     for term in terms:
         more = term.loss(forced)
         total, parts = total + more.total, parts | more.parts

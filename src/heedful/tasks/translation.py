@@ -145,7 +145,3 @@ class TranslationTask:
                 total += self._cross_entropy(source, target_in, target_out, 0.0)[1].sum().item()
                 weight += sum(len(target) + 1 for target in targets)
         return {"loss": total / max(weight, 1), "perplexity": perplexity(total, weight)}
-
-    def higher_is_better(self, figure: str) -> bool:
-        """BLEU and chrF grow as the translator gets better; loss and perplexity fall."""
-        return figure in {"bleu", "chrf"}

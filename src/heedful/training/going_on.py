@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.runs.preparation import data_hashes
+from heedful.runs.kinds import kind_of
 from heedful.runs.recipe import Recipe
 from heedful.runs.run import Run
 
@@ -31,7 +31,8 @@ CHANGEABLE = frozenset(
 )
 """Settings of an existing run that may change; docs/training.md gives the list with reasons."""
 
-_PATHS = frozenset({"data.train", "data.validation", "data.test", "data.links"})
+_FILES = ("data.train", "data.validation", "data.test", "data.links")
+"""How the keys end that name files, which are compared by content."""
 
 
 def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
@@ -40,26 +41,27 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
     Data files are compared by content, not by name.
     """
     old, new = flat(run.recipe.model_dump(mode="json")), flat(recipe.model_dump(mode="json"))
-    fixed = CHANGEABLE | _PATHS
+    changeable = CHANGEABLE
     if recipe.training.schedule in ("linear", "cosine"):
         # The schedule ends at the last step: another last step is another schedule.
-        fixed -= {"training.max_steps"}
+        changeable -= {"training.max_steps"}
     for key in sorted(old.keys() | new.keys()):
-        if key not in fixed and old.get(key) != new.get(key):
+        if key in changeable or key.endswith(_FILES):
+            continue
+        if old.get(key) != new.get(key):
             raise UserError(
                 f"{run.path} was begun with {key} = {old.get(key)!r}, now it is "
                 f"{new.get(key)!r}: a run that goes on cannot change this; use another --out"
             )
-    if "-" in recipe.data.train:
-        return
-    if (run.recipe.data.links is None) != (recipe.data.links is None):
-        raise UserError(
-            f"{run.path} was begun {'with' if run.recipe.data.links else 'without'} data.links: a "
-            "run that goes on cannot change this; use another --out"
-        )
     known = run.facts["data"]["hashes"]
-    for part, hashes in data_hashes(recipe, data_folder).items():
-        if hashes != known.get(part):
+    now = kind_of(recipe).data_hashes(recipe, data_folder)
+    for part in sorted(known.keys() | now.keys()) if now else []:
+        if (part in known) != (part in now):
+            raise UserError(
+                f"{run.path} was begun {'with' if part in known else 'without'} data.{part}: a "
+                "run that goes on cannot change this; use another --out"
+            )
+        if now[part] != known[part]:
             raise UserError(
                 f"data.{part} is not what {run.path} was begun with (its content differs); use "
                 "another --out, and --start-from to go on from this run with new data"

@@ -4,6 +4,7 @@ import math
 import signal
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -25,8 +26,8 @@ from heedful.runs.checkpoints import (
     save_checkpoint,
     whole_checkpoints,
 )
-from heedful.runs.recipe import TrainingSettings
-from heedful.tasks.protocol import Task
+from heedful.runs.recipe import LoopSettings
+from heedful.tasks.protocol import Task, is_gain
 from heedful.training.operations import operation_counter
 from heedful.training.optimisers import (
     build_optimiser,
@@ -56,6 +57,8 @@ class Progress:
     position: Position
     sums: dict[str, float] = field(default_factory=dict)
     """Named loss sums since the last record."""
+    weights: dict[str, float] = field(default_factory=dict)
+    """What they are sums over."""
     weight: int = 0
     """Tokens since the last record."""
     seconds: float = 0.0
@@ -90,7 +93,7 @@ class Loop:
     def __init__(
         self,
         task: Task,
-        settings: TrainingSettings,
+        settings: LoopSettings,
         folder: Path,
         *,
         seed: int,
@@ -123,7 +126,10 @@ class Loop:
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = dict(checkpoint.state["progress"])
-        self.progress = Progress(**{**state, "position": Position(*state["position"])})
+        # Until there were tasks with several weights, all sums had one.
+        weights = state.get("weights", dict.fromkeys(state["sums"], state["weight"]))
+        position = Position(*state["position"])
+        self.progress = Progress(**{**state, "weights": weights, "position": position})
         # Patience may have been changed since.
         patience = self.settings.patience
         self.progress.stopped = patience is not None and self.progress.worse >= patience
@@ -197,6 +203,7 @@ class Loop:
         group = [next(batches) for _ in range(self.settings.accumulate)]
         weight = sum(batch.weight for _, batch in group)
         sums: dict[str, Tensor] = {}
+        weights: Counter[str] = Counter()
         for _, batch in group:
             batch = batch.to(self.device)
             if not progress.operations_per_weight:
@@ -205,6 +212,7 @@ class Loop:
             torch.autograd.backward(self.scaler.scale(loss.total / weight))
             for name, part in loss.parts.items():
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + part
+                weights[name] += loss.weights.get(name, batch.weight)
         rate = learning_rate(progress.step + 1, self.settings)
         for parameters in self.optimiser.param_groups:
             parameters["lr"] = rate
@@ -220,6 +228,7 @@ class Loop:
         progress.position = group[-1][0]
         for name, total in sums.items():
             progress.sums[name] = progress.sums.get(name, 0.0) + total.item()
+            progress.weights[name] = progress.weights.get(name, 0.0) + weights[name]
         self._require_finite(progress.sums)
         progress.weight += weight
         progress.total_weight += weight
@@ -254,7 +263,7 @@ class Loop:
     def _log(self) -> None:
         progress = self.progress
         figures: dict[str, float | int] = {
-            name: total / progress.weight for name, total in progress.sums.items()
+            name: total / max(progress.weights[name], 1) for name, total in progress.sums.items()
         }
         progress.total_seconds += progress.seconds
         figures |= {
@@ -265,7 +274,7 @@ class Loop:
             "operations": progress.operations_per_weight * progress.total_weight,
             "seconds": progress.total_seconds,
         }
-        progress.sums, progress.weight, progress.seconds = {}, 0, 0.0
+        progress.sums, progress.weights, progress.weight, progress.seconds = {}, {}, 0, 0.0
         self.record.figures("train", progress.step, figures)
         self.report.logged(progress.step, progress.position.epoch, figures)
 
@@ -301,7 +310,7 @@ class Loop:
     def rank(self, figures: dict[str, float]) -> list[float]:
         """What validations are compared by, greater is better: the chosen figure, then the loss."""
         chosen = self.settings.choose_by
-        sign = 1 if self.task.higher_is_better(chosen) else -1
+        sign = 1 if is_gain(chosen) else -1
         return [sign * figures[chosen], -figures.get("loss", 0.0)]
 
     def _save(self, validation: dict[str, float]) -> None:

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor, nn
 
-from heedful.runs.recipe import TrainingSettings
+from heedful.runs.recipe import LoopSettings
 
 
 def build_optimiser(
-    parameters: Iterable[nn.Parameter], settings: TrainingSettings
+    parameters: Iterable[nn.Parameter], settings: LoopSettings
 ) -> torch.optim.Optimizer:
     """The optimiser that the settings name."""
     parameters = list(parameters)
@@ -30,14 +30,14 @@ def build_optimiser(
     )
 
 
-def learning_rate(step: int, settings: TrainingSettings) -> float:
+def learning_rate(step: int, settings: LoopSettings) -> float:
     """The learning rate of step 1, 2, …: a linear warm-up to the highest, then the schedule.
 
     ``inverse_square_root`` is that of Vaswani et al. 2017, section 5.3, equation 3, scaled so that
     its highest value is the recipe's ``learning_rate``.
 
     Example:
-        >>> settings = TrainingSettings(learning_rate=1.0, warmup_steps=4, max_steps=16)
+        >>> settings = LoopSettings(learning_rate=1.0, warmup_steps=4, max_steps=16)
         >>> [round(learning_rate(step, settings), 2) for step in (1, 4, 16)]
         [0.25, 1.0, 0.5]
     """

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.models import PairModel
-from heedful.runs.checkpoints import MODEL, Checkpoint, load_model_tensors, open_checkpoint
+from heedful.runs.checkpoints import MODEL, Checkpoint
 from heedful.runs.preparation import Start
 from heedful.runs.recipe import Recipe
-from heedful.runs.run import Run, open_run
+from heedful.runs.run import open_run
 
 
 def find_start(out: Path, start_from: str | Path | None) -> Path | None:
@@ -62,26 +61,16 @@ def open_start(start_from: str | Path, recipe: Recipe) -> Start:
         UserError: the recipe's model or tokeniser is another than that run's.
     """
     run = open_run(start_from)
+    now, known = recipe.as_tables(), run.recipe.as_tables()
     for table in ("model", "tokeniser"):
-        if getattr(recipe, table) != getattr(run.recipe, table):
+        if now[table] != known[table]:
             raise UserError(
                 f"the recipe's [{table}] differs from that of {run.path}: a run that starts "
                 "from another has its model and tokeniser; leave the table out"
             )
     point = run.chosen()
     facts = {"run": str(start_from), "checkpoint": point.path.name, "weights": _hash(point)}
-    return Start(run.tokenisers(), point.weights(), facts)
-
-
-def load_start(run: Run, model: PairModel) -> None:
-    """Put the weights that the run began with into ``model``; without such, leave it as it is.
-
-    Raises:
-        UserError: they are missing or damaged.
-    """
-    if run.facts.get("started_from") is not None:
-        point = open_checkpoint(run.start_folder)
-        load_model_tensors(model, point.weights(), point.path)
+    return Start(run, point.weights(), facts)
 
 
 def _hash(point: Checkpoint) -> str:

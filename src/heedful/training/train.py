@@ -6,14 +6,13 @@ from typing import Any
 
 import torch
 import torch.fx.experimental._config as shapes
+from torch import nn
 
 from heedful.basics.device import choose_device, keep_freed_memory
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_json, write_text
 from heedful.basics.locking import locked
-from heedful.evaluation.statistics import check_tokeniser
-from heedful.models import PairModel
-from heedful.runs.building import build_run_model, build_task, choose_precision
+from heedful.runs.building import choose_precision
 from heedful.runs.checkpoints import (
     folder_of,
     load_model_tensors,
@@ -23,10 +22,10 @@ from heedful.runs.checkpoints import (
     save_checkpoint,
     whole_checkpoints,
 )
-from heedful.runs.preparation import prepare_run
+from heedful.runs.kinds import kind_of
 from heedful.runs.recipe import (
+    LoopSettings,
     Recipe,
-    TrainingSettings,
     check_recipe,
     find_recipe,
     read_recipe,
@@ -36,7 +35,7 @@ from heedful.runs.run import Run, open_run
 from heedful.training.going_on import require_same
 from heedful.training.loop import Loop, Stop
 from heedful.training.report import Report
-from heedful.training.starting import find_start, load_start, open_start, with_start
+from heedful.training.starting import find_start, open_start, with_start
 
 
 def train(
@@ -68,7 +67,7 @@ def train(
     recipe = _checked(recipe, find_start(folder, start_from)).model_copy(update={"tune": {}})
     device = choose_device(recipe.training.device)
     precision = choose_precision(recipe.training.precision, device)
-    _require_scorable(recipe)
+    kind_of(recipe).require_usable(recipe)
     keep_freed_memory()
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
@@ -91,15 +90,6 @@ def _checked(recipe: str | Path | Recipe | Mapping[str, Any], start: Path | None
     return check_recipe(with_start(recipe, start), where)
 
 
-def _require_scorable(recipe: Recipe) -> None:
-    """Say now, and not at the first validation, that its scores cannot be had here."""
-    validated = bool(recipe.data.validation or recipe.data.validation_share)
-    try:
-        check_tokeniser(recipe.evaluation.tokenise, present=validated)
-    except UserError as error:
-        raise UserError(f"evaluation.tokenise: {error}") from error
-
-
 def _open_or_prepare(
     folder: Path, recipe: Recipe, data_folder: Path | None, start_from: str | Path | None
 ) -> Run:
@@ -109,7 +99,7 @@ def _open_or_prepare(
         return run
     _require_free(folder)
     start = None if start_from is None else open_start(start_from, recipe)
-    return prepare_run(folder, recipe, data_folder, start)
+    return kind_of(recipe).prepare(folder, recipe, data_folder, start)
 
 
 def _make(folder: Path) -> None:
@@ -133,14 +123,14 @@ def _require_free(folder: Path) -> None:
 def _train(
     run: Run, recipe: Recipe, device: torch.device, precision: str, stop: Stop | None
 ) -> bool:
-    settings = recipe.training
-    model = build_run_model(run)
+    settings, kind = recipe.training, kind_of(recipe)
+    model = kind.build_model(run)
     model.to(device)
     if settings.compile:
-        compile_states(model)
-    task = build_task(run, model, settings, device, precision)
+        compile_method(model, kind.compile_name)
+    task = kind.build_task(run, model, settings, device, precision)
     parameters = sum(p.numel() for p in model.parameters())
-    with Report(settings.max_steps, max_minutes=settings.max_minutes) as report:
+    with Report(settings.max_steps, kind.weight_name(run), settings.max_minutes) as report:
         loop = Loop(
             task,
             settings,
@@ -152,16 +142,15 @@ def _train(
             stop=stop,
         )
         if not loop.progress.step:
-            load_start(run, model)
+            kind.load_start(run, model)
         # Only now is it sure that the run can go on with what has changed.
-        kept = recipe.model_copy(update={"data": run.recipe.data})
-        write_text(run.path / "recipe.toml", write_toml(kept))
+        write_text(run.path / "recipe.toml", write_toml(_with_files_of(run, recipe)))
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
             report.say(f"{run.path} is trained: {_said(run.result)}")
             return True
         at = f"on from step {loop.progress.step:,}" if loop.progress.step else "from the start"
         report.say(
-            f"training {run.path} {at}: {run.facts['data']['train_pairs']:,} pairs, "
+            f"training {run.path} {at}: {kind.amount(run)}, "
             f"{parameters:,} parameters, {precision} on {device.type}"
         )
         for text in _without_effect(run, settings):
@@ -178,9 +167,16 @@ def _train(
     return True
 
 
-def _without_effect(run: Run, settings: TrainingSettings) -> list[str]:
+def _with_files_of(run: Run, recipe: Recipe) -> Recipe:
+    """``recipe`` with the data tables of the run: its files may have moved since."""
+    tables = recipe.as_tables()
+    tables |= {key: own for key, own in run.recipe.as_tables().items() if key in ("data", "tasks")}
+    return check_recipe(tables, str(run.path), written=True)
+
+
+def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
     """What is asked for in vain, said before the training."""
-    if run.facts["data"]["validation_pairs"]:
+    if run.recipe.is_validated:
         return []
     asked = {
         "training.average": settings.average > 1,
@@ -194,17 +190,18 @@ def _without_effect(run: Run, settings: TrainingSettings) -> list[str]:
     ]
 
 
-def compile_states(model: PairModel, backend: str = "inductor") -> None:
-    """Compile teacher forcing once, for any batch shape from the first step on."""
+def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> None:
+    """Compile a method of a model, or of a part of it, once, for any batch shape from the start."""
     # Else sides that happen to be equally long in the first batch are taken to be so always, and
     # which code a batch runs through would depend on where a run went on.
     shapes.use_duck_shape = False
-    model.states = torch.compile(  # type: ignore[method-assign]
-        model.states, dynamic=True, backend=backend
-    )
+    part, _, method = name.rpartition(".")
+    owner = model.get_submodule(part)
+    compiled = torch.compile(getattr(owner, method), dynamic=True, backend=backend)
+    setattr(owner, method, compiled)
 
 
-def _choose(run: Run, loop: Loop, model: PairModel) -> dict[str, Any]:
+def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
     """Which checkpoint the run is loaded at: the best, or the last ones' average if better."""
     settings, progress = loop.settings, loop.progress
     found = whole_checkpoints(loop.checkpoints)

@@ -12,7 +12,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_text
 from heedful.basics.locking import locked
 from heedful.basics.notices import notice
-from heedful.runs.building import build_run_model
+from heedful.runs.kinds import kind_of
 from heedful.runs.recipe import (
     Recipe,
     check_recipe,
@@ -24,6 +24,7 @@ from heedful.runs.recipe import (
 from heedful.runs.run import Run, open_run
 from heedful.runs.searched import Searched
 from heedful.runs.sharing import can_share, share_preparation
+from heedful.tasks.protocol import is_gain
 from heedful.training.going_on import flat
 from heedful.training.loop import DivergedError
 from heedful.training.proposing import is_hopeless, propose
@@ -43,10 +44,10 @@ _HARMLESS = frozenset(
     {
         *("training.device", "training.threads", "training.log_every", "training.tensorboard"),
         *("training.checkpoint_every", "evaluation.samples"),
-        *("data.train", "data.validation", "data.test"),  # known by content, as training checks
     }
 )
 """Settings of the recipe that may change while a search goes on."""
+_FILES = ("data.train", "data.validation", "data.test")
 
 
 def tune(
@@ -98,7 +99,7 @@ def default_space(recipe: Recipe) -> dict[str, Searched]:
     """
     rate = recipe.training.learning_rate
     space = {"training.learning_rate": Searched(low=rate / 3, high=rate * 3, log=True)}
-    dropout = getattr(recipe.model, "dropout", None)
+    dropout = recipe.as_tables().get("model", {}).get("dropout")
     if dropout is not None:
         low, high = max(0.0, round(dropout - 0.1, 4)), min(0.9, round(dropout + 0.1, 4))
         space["model.dropout"] = Searched(low=low, high=high, step=0.05)
@@ -123,7 +124,7 @@ class _Search:
         self.recipe = check_recipe(tables, self.where)
         self.space = dict(self.recipe.tune) or default_space(self.recipe)
         self.tables = {key: table for key, table in tables.items() if key != "tune"}
-        if not (self.recipe.data.validation or self.recipe.data.validation_share):
+        if not self.recipe.is_validated:
             raise UserError(
                 f"{self.where}: a search chooses by validation, and there are no validation pairs "
                 "(data.validation names some, data.validation_share holds some out)"
@@ -152,13 +153,14 @@ class _Search:
                 f"{self.folder} holds other files ({sorted(other)[0]}); --out names a new folder "
                 "or a search"
             )
-        self.tuning = Tuning(begun_with, compared_by, higher=compared_by != "loss")
+        self.tuning = Tuning(begun_with, compared_by, higher=is_gain(compared_by))
 
     def _as_of_now(self, known: dict[str, Any]) -> dict[str, Any]:
         """Settings of a search begun before, with those that were added to heedful since."""
         tables: Mapping[str, Any] = {}
         own = flat(self.recipe.as_tables())
-        for key, value in {**{key: own[key] for key in _HARMLESS & own.keys()}, **known}.items():
+        free = {k: v for k, v in own.items() if k in _HARMLESS or k.endswith(_FILES)}
+        for key, value in {**free, **known}.items():
             tables = with_setting(tables, key, value, str(self.folder))
         return _compared(check_recipe(tables, str(self.folder / RECORD), written=True))
 
@@ -199,7 +201,7 @@ class _Search:
             )
         best = tuning.trials[winner]
         if not tuning.parameters:
-            model = build_run_model(open_run(self.folder / best.folder))
+            model = kind_of(self.recipe).build_model(open_run(self.folder / best.folder))
             tuning.parameters = sum(p.numel() for p in model.parameters())
             write_tuning(self.folder, tuning)
         text = write_toml(self._recipe(best)).partition("\n")[2]
@@ -328,7 +330,9 @@ def _compared(recipe: Recipe) -> dict[str, Any]:
     return {
         key: value
         for key, value in flat(recipe.as_tables()).items()
-        if key not in _HARMLESS and not key.startswith("tune.")
+        if key not in _HARMLESS
+        and not key.startswith("tune.")
+        and not key.endswith(_FILES)  # known by content, as training checks
     }
 
 

@@ -1,0 +1,166 @@
+"""Streams: documents one after the other, for language models, and the windows they learn from.
+
+A folder holds ``stream.json`` (written last) and ``stream.tokens``, one flat little-endian array:
+END, the first document's tokens, END, the second's, …, END.
+Shapes: B windows, T tokens.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_folder, read_json, write_json
+from heedful.basics.symbols import END, PAD
+from heedful.data.batching import mix, permute
+from heedful.data.mapped import Mapped, damaged
+from heedful.data.positions import Position
+
+INDEX, TOKENS = "stream.json", "stream.tokens"
+FORMAT = 1
+
+
+def write_stream(documents: Iterable[Sequence[int]], folder: Path, vocabulary: int) -> int:
+    """Write documents, read once, into ``folder``, which is whole or absent after.
+
+    Args:
+        documents: the tokens of each, without END.
+        folder: replaced if it is there.
+        vocabulary: number of symbols.
+
+    Returns:
+        The number of tokens, one END for each document included.
+    """
+    kind = np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
+    count, number = 0, 0
+    with atomic_folder(folder) as beside:
+        with (beside / TOKENS).open("wb") as file:
+            file.write(np.array([END], kind).tobytes())
+            for tokens in documents:
+                file.write(np.array([*tokens, END], kind).tobytes())
+                count += len(tokens) + 1
+                number += 1
+        facts = {"format": FORMAT, "tokens": count, "documents": number, "token_type": kind.str}
+        write_json(beside / INDEX, facts)
+    return count
+
+
+class Stream:
+    """What `write_stream` wrote, opened without reading it.
+
+    Raises:
+        UserError: the folder is no stream, or a file is missing or damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / INDEX
+        index = read_json(path)
+        if index.get("format") != FORMAT:
+            raise UserError(f"{path}: not a stream that this version of heedful reads")
+        try:
+            self.tokens, self.documents = int(index["tokens"]), int(index["documents"])
+            kind = np.dtype(index["token_type"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(path) from error
+        self.folder = folder
+        self._mapped = Mapped(folder / TOKENS, kind, self.tokens + 1)
+
+    def windows(self, starts: Sequence[int], width: int) -> Tensor:
+        """The ``width`` tokens from each start on ``[B, width]``; PAD beyond the end."""
+        stream = self._mapped.array
+        rows = np.full((len(starts), width), PAD, np.int64)
+        for row, start in zip(rows, starts, strict=True):
+            found = stream[start : start + width]
+            row[: len(found)] = found
+        self._mapped.release()
+        return torch.from_numpy(rows)
+
+
+@dataclass(frozen=True)
+class WindowBatch:
+    """Windows of a stream.
+
+    Attributes:
+        tokens: [B, T] what is read.
+        targets: [B, T] the token after each; PAD where the stream has ended.
+        weight: number of targets.
+    """
+
+    tokens: Tensor
+    targets: Tensor
+    weight: int
+
+    def to(self, device: torch.device | str) -> "WindowBatch":
+        """The same batch on ``device``."""
+        return WindowBatch(
+            self.tokens.to(device, non_blocking=True),
+            self.targets.to(device, non_blocking=True),
+            self.weight,
+        )
+
+
+class WindowBatches:
+    """Batches of windows of ``context`` tokens, in an order that is a function of (seed, epoch).
+
+    An epoch predicts every token of the stream once: the first window is of a random length that
+    differs from epoch to epoch, and so does where all the others begin.
+
+    Args:
+        stream: the tokens.
+        context: T, tokens in a window.
+        rows: windows in a batch.
+
+    Raises:
+        UserError: the stream is empty.
+    """
+
+    def __init__(self, stream: Stream, context: int, rows: int) -> None:
+        if not stream.tokens:
+            raise UserError(f"{stream.folder}: there is no text to learn from")
+        if min(context, rows) < 1:
+            raise ValueError(f"context={context} and rows={rows} must be at least 1")
+        self.stream, self.context, self.rows = stream, context, rows
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, WindowBatch]]:
+        """Batches without end from ``position``, each with the position after it.
+
+        Raises:
+            UserError: no batch stands at ``position`` (the stream or a batch's size is another).
+        """
+        seed, epoch, index = position
+        while True:
+            first = 1 + int(mix(np.zeros(1, np.uint64), f"{seed} {epoch}")[0] % self.context)
+            first = min(first, self.stream.tokens)
+            windows = 1 + -(-(self.stream.tokens - first) // self.context)
+            batches = -(-windows // self.rows)
+            if not 0 <= index < batches:
+                raise UserError(
+                    f"{self.stream.folder}: no batch stands at {tuple(position)} (seed, epoch, "
+                    "index); the stream, context or training.batch_tokens is not the run's own"
+                )
+            while index < batches:
+                ranks = np.arange(index * self.rows, min((index + 1) * self.rows, windows))
+                chosen = permute(ranks, windows, f"{seed} {epoch}").tolist()
+                index += 1
+                end = index == batches
+                after = Position(seed, epoch + 1, 0) if end else Position(seed, epoch, index)
+                yield after, self._batch(chosen, first)
+            epoch, index = epoch + 1, 0
+
+    def _batch(self, numbers: list[int], first: int) -> WindowBatch:
+        starts = [0 if n == 0 else first + (n - 1) * self.context for n in numbers]
+        tokens = self.stream.windows(starts, self.context + 1)
+        if 0 in numbers:  # the first window ends where the second begins
+            tokens[numbers.index(0), first + 1 :] = PAD
+        targets = tokens[:, 1:]
+        width = int((targets != PAD).sum(1).max())
+        read = tokens[:, :-1].masked_fill(targets == PAD, PAD)
+        return WindowBatch(
+            read[:, :width].contiguous(),
+            targets[:, :width].contiguous(),
+            int((targets != PAD).sum()),
+        )

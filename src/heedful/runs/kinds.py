@@ -1,0 +1,79 @@
+"""What training asks of a run, whatever its task: a table of functions for each kind."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from heedful.basics.errors import UserError
+from heedful.evaluation.statistics import check_tokeniser
+from heedful.runs import building, preparation
+from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
+from heedful.runs.preparation import Start
+from heedful.runs.recipe import PairRecipe, Recipe
+from heedful.runs.run import Run
+from heedful.tasks.protocol import Task
+
+
+class Kind(NamedTuple):
+    """How runs of one kind are made and trained; ``Any`` is their own class of recipes or runs."""
+
+    require_usable: Callable[[Any], None]
+    """Raise UserError, before anything is read, for what cannot be had on this machine."""
+    prepare: Callable[[Path, Any, Path | None, Start | None], Run]
+    """Make a new run: folder, recipe, the folder where data paths start, what it starts from."""
+    data_hashes: Callable[[Any, Path | None], dict[str, list[str]]]
+    """Content hashes of a recipe's files, by the dotted key that names them."""
+    build_model: Callable[[Any], nn.Module]
+    """The run's model with fresh weights."""
+    build_task: Callable[[Any, Any, Any, torch.device, str], Task]
+    """The task of a run and its model, by settings of training, device and precision."""
+    load_start: Callable[[Any, Any], None]
+    """Put the weights that a run began with into its model."""
+    amount: Callable[[Any], str]
+    """What is learnt from, for people: "28,997 pairs"."""
+    weight_name: Callable[[Any], str]
+    """What a batch's weight counts, for people: "tokens"."""
+    compile_name: str
+    """The method of the model, with dots for parts of it, that ``training.compile`` compiles."""
+
+
+def kind_of(recipe: Recipe) -> Kind:
+    """The kind of a recipe's runs."""
+    if not isinstance(recipe, PairRecipe):
+        raise NotImplementedError
+    return PAIRS
+
+
+def _require_scorable(recipe: PairRecipe) -> None:
+    """Say now, and not at the first validation, that its scores cannot be had here."""
+    try:
+        check_tokeniser(recipe.evaluation.tokenise, present=recipe.is_validated)
+    except UserError as error:
+        raise UserError(f"evaluation.tokenise: {error}") from error
+
+
+def _load_start(run: Run, model: nn.Module) -> None:
+    """Put the weights that the run began with into ``model``; without such, leave it as it is.
+
+    Raises:
+        UserError: they are missing or damaged.
+    """
+    if run.facts.get("started_from") is not None:
+        point = open_checkpoint(run.start_folder)
+        load_model_tensors(model, point.weights(), point.path)
+
+
+PAIRS = Kind(
+    require_usable=_require_scorable,
+    prepare=preparation.prepare_run,
+    data_hashes=preparation.data_hashes,
+    build_model=building.build_run_model,
+    build_task=building.build_task,
+    load_start=_load_start,
+    amount=lambda run: f"{run.facts['data']['train_pairs']:,} pairs",
+    weight_name=lambda run: "tokens",
+    compile_name="states",
+)

@@ -1,0 +1,139 @@
+"""The recipe of what learns from pairs of texts: translators and word aligners."""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from heedful.basics.settings import Settings
+from heedful.data.filters import FilterSettings
+from heedful.data.tokeniser import TokeniserSettings
+from heedful.models import ModelSettings, learns_by_reward
+from heedful.models.transformer import TransformerSettings
+from heedful.runs.settings import LoopSettings, Recipe
+from heedful.tasks.reinforce import ReinforceSettings
+
+
+class DataSettings(Settings):
+    """Where the examples come from."""
+
+    train: list[str] = Field(min_length=1, max_length=2)
+    """One file (TSV, TMX, PO, XLIFF; ``-`` is standard input) or two aligned text files."""
+    validation: list[str] = Field([], max_length=2)
+    test: list[str] = Field([], max_length=2)
+    source: str | None = None
+    """Language of the source side, matched by prefix; needed for TMX, PO and XLIFF."""
+    target: str | None = None
+    reversed: bool = False
+    """The files have the target first: learn from their second side to their first."""
+    links: str | None = None
+    """Word links of the training pairs (0-0 1-2), one line a pair, in the files' order."""
+    encoding: str | None = None
+    validation_share: float = Field(0.0, ge=0, le=0.5)
+    """Share of the training corpus held out for validation, where no files are named."""
+    test_share: float = Field(0.0, ge=0, le=0.5)
+    max_tokens: int = Field(256, ge=2)
+    """Longer training pairs are left out (and counted)."""
+    filters: FilterSettings = FilterSettings()
+
+    @field_validator("train", "validation", "test", mode="before")
+    @classmethod
+    def _one_path_is_a_list(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> "DataSettings":
+        shares = {
+            "validation_share": 0.0 if self.validation else self.validation_share,
+            "test_share": 0.0 if self.test else self.test_share,
+        }
+        if sum(shares.values()) >= 1:
+            held_out = " and ".join(f"{name} {share}" for name, share in shares.items())
+            raise ValueError(f"{held_out} leave nothing to train on; lower one of them")
+        return self
+
+
+class GuidedSettings(Settings):
+    """How attention learns from ``data.links``, where they are given."""
+
+    weight: float = Field(0.05, ge=0)
+    """Of the term beside the cross-entropy."""
+    module: str | None = None
+    """The attention module; that of the model's own alignments unless set."""
+    head: int | None = Field(None, ge=1)
+    """The head, from 1; the mean of all unless set."""
+    shift: int | None = Field(None, ge=0, le=1)
+    """Row of a target token: 0 where it is predicted, 1 where it is fed in; the model's own."""
+
+
+class TrainingSettings(LoopSettings):
+    """How a model for pairs learns its weights."""
+
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    guided_alignment: GuidedSettings = GuidedSettings()
+    reinforce: ReinforceSettings = ReinforceSettings()
+    choose_by: Literal["loss", "bleu", "chrf"] = "bleu"
+
+
+class EvaluationSettings(Settings):
+    """How translations are made and scored, at validation and by ``heedful evaluate``."""
+
+    beam: int = Field(5, ge=1)
+    length_penalty: float = Field(1.0, ge=0)
+    tokenise: str = "13a"
+    """sacreBLEU's tokeniser; ``none`` for text that is tokenised already."""
+    validation_pairs: int = Field(1000, ge=1)
+    """Pairs translated at validation: the first ones; the loss is over all."""
+    samples: int = Field(3, ge=0)
+
+
+class PairRecipe(Recipe):
+    """All settings of a run that learns from pairs of texts."""
+
+    task: Literal["translation", "alignment"] = "translation"
+    data: DataSettings
+    tokeniser: TokeniserSettings = TokeniserSettings()
+    model: ModelSettings = Field(
+        default_factory=lambda: TransformerSettings.model_validate({"size": "tiny"}),
+        discriminator="kind",
+    )
+    training: TrainingSettings = TrainingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _kind_is_transformer_unless_said(cls, given: Any) -> Any:
+        return {"kind": "transformer", **given} if isinstance(given, dict) else given
+
+    @property
+    def is_validated(self) -> bool:
+        return bool(self.data.validation or self.data.validation_share)
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "PairRecipe":
+        if self.model.tied == "all" and not self.tokeniser.joint:
+            raise ValueError(
+                "model.tied = 'all' needs tokeniser.joint = true; or use model.tied = 'output'"
+            )
+        if self.data.max_tokens > self.model.max_length - 1:
+            raise ValueError(
+                f"data.max_tokens {self.data.max_tokens} must be less than model.max_length "
+                f"{self.model.max_length}"
+            )
+        if (self.task == "alignment") != (self.model.kind == "aligner"):
+            raise ValueError(
+                "task = 'alignment' and model.kind = 'aligner' go together: the aligner does not "
+                "translate, and translators are aligned with as they are"
+            )
+        if self.task == "alignment" and self.training.choose_by != "loss":
+            raise ValueError("task = 'alignment' has no translations: training.choose_by = 'loss'")
+        if self.data.links is None and self.training.guided_alignment != GuidedSettings():
+            raise ValueError(
+                "training.guided_alignment needs data.links, the word links to learn from"
+            )
+        rewarded = learns_by_reward(self.model)
+        if not rewarded and self.training.reinforce != ReinforceSettings():
+            raise ValueError(
+                "training.reinforce is for attention that learns by reward, as with "
+                "model.attention = 'hard-reinforce'; with this model, leave it out"
+            )
+        return self

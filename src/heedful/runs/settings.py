@@ -1,0 +1,90 @@
+"""What all recipes have: a task, a seed, how the weights are learnt, and what is searched."""
+
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from heedful.basics.settings import Settings
+from heedful.runs.searched import Searched, whole_keys
+
+
+class LoopSettings(Settings):
+    """How the weights are learnt: what the loop knows."""
+
+    max_steps: int = Field(10_000, ge=1)
+    max_minutes: float | None = Field(None, gt=0)
+    """Of computing steps; validating and saving do not count."""
+    batch_tokens: int = Field(4096, ge=1)
+    """Rows × longest side of a batch at most, padding included."""
+    accumulate: int = Field(1, ge=1)
+    """Batches a step."""
+    optimiser: Literal["adam", "adamw", "sgd"] = "adam"
+    learning_rate: float = Field(1e-3, gt=0)
+    """The highest; the schedule leads to it and down again."""
+    betas: tuple[float, float] = (0.9, 0.98)
+    weight_decay: float = Field(0.0, ge=0)
+    schedule: Literal["inverse_square_root", "linear", "cosine", "constant"] = "inverse_square_root"
+    warmup_steps: int = Field(1000, ge=0)
+    clip_norm: float | None = Field(1.0, gt=0)
+    precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    threads: int | None = Field(None, ge=1)
+    compile: bool = False
+    log_every: int = Field(50, ge=1)
+    validate_every: int = Field(1000, ge=1)
+    checkpoint_every: int = Field(1000, ge=1)
+    keep_last: int = Field(5, ge=1)
+    keep_best: int = Field(1, ge=1)
+    average: int = Field(0, ge=0)
+    """At the end, the mean of this many last checkpoints is tried; at most ``keep_last``."""
+    patience: int | None = Field(None, ge=1)
+    """Stop after so many validations without a better ``choose_by``."""
+    choose_by: str = "loss"
+    """The figure of a validation that checkpoints are compared by."""
+    tensorboard: bool = False
+
+    @field_validator("betas", mode="before")
+    @classmethod
+    def _two_betas(cls, given: Any) -> Any:
+        numbers = list(given) if isinstance(given, list | tuple) else []
+        right = [type(number) in (int, float) and 0 <= number < 1 for number in numbers]
+        if right != [True, True]:
+            raise ValueError("give two numbers, each from 0 to less than 1, such as [0.9, 0.98]")
+        return given
+
+    @model_validator(mode="after")
+    def _average_is_kept(self) -> "LoopSettings":
+        if self.average > self.keep_last:
+            raise ValueError(
+                f"average {self.average} needs as many checkpoints; raise keep_last "
+                f"({self.keep_last})"
+            )
+        return self
+
+
+class Recipe(Settings):
+    """All settings of a run; each task has more of its own."""
+
+    task: str
+    seed: int = Field(1, ge=0, lt=2**31)
+    training: LoopSettings = LoopSettings()
+    tune: dict[str, Searched] = Field(default_factory=dict)
+    """What ``heedful tune`` searches, by key; a run has no such table."""
+
+    @field_validator("tune", mode="before")
+    @classmethod
+    def _keys_are_whole(cls, given: Any) -> Any:
+        return whole_keys(given) if isinstance(given, dict) else given
+
+    def as_tables(self) -> dict[str, Any]:
+        """As TOML can write them; without ``tune`` where nothing is searched."""
+        tables = super().as_tables()
+        del tables["tune"], tables["training"]
+        searched = {key: searched.as_tables() for key, searched in self.tune.items()}
+        tables["training"] = self.training.as_tables()
+        return tables | ({"tune": searched} if searched else {})
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether there is something to validate on."""
+        raise NotImplementedError

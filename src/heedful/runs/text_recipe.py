@@ -1,0 +1,316 @@
+"""Recipes of what reads or writes single texts: classifiers, taggers, BERTs, language models."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from heedful.basics.settings import Settings
+from heedful.data.readers.labelled import LabelledFormat
+from heedful.data.readers.plain import DocumentRule
+from heedful.data.vocabularies import VocabularySettings
+from heedful.models import EncoderSettings, LanguageSettings
+from heedful.models.bert import BertSettings
+from heedful.models.gpt import GptSettings
+from heedful.runs.settings import LoopSettings, Recipe
+
+
+class FileSettings(Settings):
+    """Files of examples, and what is held out of them."""
+
+    train: list[str] = Field(min_length=1)
+    validation: list[str] = Field(default_factory=list)
+    test: list[str] = Field(default_factory=list)
+    encoding: str | None = None
+    """Of all files; UTF-8 unless said."""
+    validation_share: float = Field(0.0, ge=0, le=0.5)
+    """Share of the training examples held out for validation, where no files are named."""
+    test_share: float = Field(0.0, ge=0, le=0.5)
+
+    @field_validator("train", "validation", "test", mode="before")
+    @classmethod
+    def _one_path_is_a_list(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether some examples are held out for validation."""
+        return bool(self.validation or self.validation_share)
+
+    @property
+    def files(self) -> dict[str, list[str]]:
+        """The paths of each part."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+
+class LabelledData(FileSettings):
+    """Texts, or pairs of texts, each with a label."""
+
+    text: list[str] = Field(default_factory=lambda: ["text"], min_length=1, max_length=2)
+    """The columns of the text, or of both texts, by name or number from 1."""
+    label: str = "label"
+    """The column of the label, by name or number from 1."""
+    format: LabelledFormat | None = None
+    """Known by the file's name unless given; ``label-text`` has label, space and text a line."""
+
+    @field_validator("text", mode="before")
+    @classmethod
+    def _one_column_is_a_list(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+
+class TaggedData(FileSettings):
+    """Sentences of words, each with a tag."""
+
+    column: str = "upos"
+    """The column of CoNLL-U that has the tags."""
+
+
+class DocumentData(FileSettings):
+    """Documents of plain text."""
+
+    documents: DocumentRule = "blank-lines"
+    """What parts documents: blank lines, WikiText's titles, line ends, or files (``whole``)."""
+
+
+class TextTrainingSettings(LoopSettings):
+    """How encoders and language models learn their weights."""
+
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    penalty: float = Field(0.0, ge=0)
+    """Of ``‖AAᵀ − I‖²`` of each example's hops (structured self-attention)."""
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    """The learning rate of each layer over that of the layer above it."""
+    unfreeze_every: int | None = Field(None, ge=1)
+    """Learn the head alone at first, and one layer more each so many steps, from the top."""
+    schedule: Literal[
+        "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
+    ] = "linear"
+    betas: tuple[float, float] = (0.9, 0.999)
+
+
+class VectorSettings(Settings):
+    """Word vectors that the embedding begins with."""
+
+    file: str
+    """Text of word2vec or GloVe, plain or gz: a word and its numbers a line."""
+    frozen: bool = False
+    """Whether they stay as they are."""
+
+
+class MaskingSettings(Settings):
+    """What an encoder is pre-trained on (Devlin et al. 2019, section 3.1)."""
+
+    share: float = Field(0.15, gt=0, lt=1)
+    """Of the tokens, that are to be told; 80 % of them are masked, 10 % replaced, 10 % kept."""
+    whole_word: bool = False
+    """Choose words, with all their tokens."""
+    next_sentence: bool = True
+    """Also learn whether the second segment of a pair follows the first."""
+
+
+class ClassificationHead(Settings):
+    """A label for each text, or pair of texts."""
+
+    task: Literal["classification"] = "classification"
+    data: LabelledData
+    weight: float = Field(1.0, gt=0)
+    """λ of its loss, where there are several."""
+
+
+class TaggingHead(Settings):
+    """A tag for each word."""
+
+    task: Literal["tagging"] = "tagging"
+    data: TaggedData
+    weight: float = Field(1.0, gt=0)
+
+
+class MaskedHead(Settings):
+    """Hidden tokens, and whether two segments follow each other."""
+
+    task: Literal["masked"] = "masked"
+    data: DocumentData
+    weight: float = Field(1.0, gt=0)
+    masking: MaskingSettings = MaskingSettings()
+
+
+HeadSettings = ClassificationHead | TaggingHead | MaskedHead
+
+
+class TextRecipe(Recipe):
+    """All settings of a run for single texts."""
+
+    tokeniser: VocabularySettings = VocabularySettings()
+    vectors: VectorSettings | None = None
+    training: TextTrainingSettings = TextTrainingSettings()
+
+    @property
+    def is_validated(self) -> bool:
+        return any(data.is_validated for data in self.sets().values())
+
+    def sets(self) -> Mapping[str, FileSettings]:
+        """The data by the name of what is learnt from them."""
+        raise NotImplementedError
+
+
+class EncoderRecipe(TextRecipe):
+    """An encoder with one head, or several."""
+
+    model: Annotated[EncoderSettings, Field(discriminator="kind")] = Field(
+        default_factory=lambda: BertSettings.model_validate({"size": "tiny"})
+    )
+    max_tokens: int = Field(128, ge=8)
+    """Longest row that is trained on, BEGIN and the ENDs included; what is longer goes in parts."""
+    head_dropout: float = Field(0.1, ge=0, lt=1)
+    """Before the layer that decides."""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _kind_is_bert_unless_said(cls, given: Any) -> Any:
+        return {"kind": "bert", **given} if isinstance(given, dict) else given
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        """What is learnt, by name."""
+        raise NotImplementedError
+
+    def sets(self) -> Mapping[str, FileSettings]:
+        return {name: head.data for name, head in self.heads().items()}
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "EncoderRecipe":
+        if self.max_tokens > self.model.max_length:
+            raise ValueError(
+                f"max_tokens {self.max_tokens} is more than model.max_length "
+                f"{self.model.max_length}"
+            )
+        masked = any(head.task == "masked" for head in self.heads().values())
+        if masked and self.model.kind != "bert":
+            raise ValueError("hidden tokens are learnt by model.kind = 'bert' only")
+        if masked and not self.tokeniser.mask:
+            raise ValueError("hidden tokens need tokeniser.mask = true")
+        hops = getattr(self.model, "pooling", None) == "structured"
+        if self.training.penalty and not hops:
+            raise ValueError(
+                "training.penalty is for structured self-attention: model.pooling = 'structured'"
+            )
+        return self
+
+
+class ClassificationTraining(TextTrainingSettings):
+    """As all, chosen by accuracy."""
+
+    choose_by: Literal["loss", "accuracy", "macro_f1", "matthews"] = "accuracy"
+
+
+class ClassificationRecipe(EncoderRecipe):
+    """A label for each text, or pair of texts."""
+
+    task: Literal["classification"] = "classification"
+    data: LabelledData
+    training: ClassificationTraining = ClassificationTraining()
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return {"classification": ClassificationHead(data=self.data)}
+
+
+class TaggingTraining(TextTrainingSettings):
+    """As all, chosen by accuracy."""
+
+    choose_by: Literal["loss", "accuracy"] = "accuracy"
+
+
+class TaggingRecipe(EncoderRecipe):
+    """A tag for each word."""
+
+    task: Literal["tagging"] = "tagging"
+    data: TaggedData
+    training: TaggingTraining = TaggingTraining()
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return {"tagging": TaggingHead(data=self.data)}
+
+
+class MaskedTraining(TextTrainingSettings):
+    """As all, chosen by loss."""
+
+    choose_by: Literal["loss", "masked_accuracy", "next_accuracy"] = "loss"
+
+
+class MaskedRecipe(EncoderRecipe):
+    """An encoder's pre-training on plain text."""
+
+    task: Literal["masked"] = "masked"
+    data: DocumentData
+    masking: MaskingSettings = MaskingSettings()
+    training: MaskedTraining = MaskedTraining()
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return {"masked": MaskedHead(data=self.data, masking=self.masking)}
+
+
+class SeveralTraining(TextTrainingSettings):
+    """As all, chosen by the mean of the tasks' accuracies, or by a figure of one of them."""
+
+    choose_by: str = "mean"
+
+
+class SeveralRecipe(EncoderRecipe):
+    """Several tasks over one encoder: ``Σ λ_t L_t``."""
+
+    task: Literal["several"] = "several"
+    tasks: dict[str, Annotated[HeadSettings, Field(discriminator="task")]] = Field(min_length=1)
+    temperature: float = Field(1.0, ge=1)
+    """A task is drawn in proportion to its examples to the power of 1 over this."""
+    training: SeveralTraining = SeveralTraining()
+
+    @field_validator("tasks")
+    @classmethod
+    def _names_are_plain(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name in given:
+            if not name.isidentifier():
+                raise ValueError(f"tasks: '{name}' is no name of letters, digits and underscores")
+        return given
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return self.tasks
+
+
+class LanguageTraining(TextTrainingSettings):
+    """As all, chosen by loss."""
+
+    choose_by: Literal["loss"] = "loss"
+    schedule: Literal[
+        "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
+    ] = "cosine"
+
+
+class LanguageRecipe(TextRecipe):
+    """A language model: each next token of plain text."""
+
+    task: Literal["language-model"] = "language-model"
+    data: DocumentData
+    model: Annotated[LanguageSettings, Field(discriminator="kind")] = Field(
+        default_factory=lambda: GptSettings.model_validate({"size": "tiny"})
+    )
+    context: int = Field(128, ge=2)
+    """Tokens that are trained on at a time."""
+    samples: int = Field(1, ge=0)
+    """Texts that are written at each validation."""
+    training: LanguageTraining = LanguageTraining()
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _kind_is_gpt_unless_said(cls, given: Any) -> Any:
+        return {"kind": "gpt", **given} if isinstance(given, dict) else given
+
+    def sets(self) -> Mapping[str, FileSettings]:
+        return {"language-model": self.data}
+
+    @model_validator(mode="after")
+    def _context_fits(self) -> "LanguageRecipe":
+        if self.context > self.model.max_length:
+            raise ValueError(
+                f"context {self.context} is more than model.max_length {self.model.max_length}"
+            )
+        return self
