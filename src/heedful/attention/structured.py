@@ -89,4 +89,5 @@ class StructuredSelfAttention(Watchable):
         self.show(one_head)
         if self.watched_in_part:
             self.show_some(lambda hops: one_head[..., hops, :], one_head, states.shape[-2])
-        return weights @ states
+        # Through what was shown, so that who watches can ask for the result's gradients by it.
+        return one_head.squeeze(-3) @ states

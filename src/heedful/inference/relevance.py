@@ -3,17 +3,20 @@
 Shapes: H heads, Q queries, K keys, L layers, T target tokens with BEGIN.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from heedful.attention import watch
 from heedful.basics.symbols import END
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.trace import AttentionMap, Trace
+from heedful.models.encoders import HeadedEncoder
+from heedful.models.language import LanguageModel
+from heedful.models.pairs import PairModel
 
 if TYPE_CHECKING:
     from heedful.inference.translator import Translator
@@ -81,14 +84,30 @@ def attention_times_gradient(
         (an aligner's has none), its name followed by " × gradient".
     """
     model = translator.models[0]
-    axes_of = model.attention_axes()
-    if not axes_of:
-        return []
-    with _differentiable(translator), watch(model, axes_of, keep_gradients=True) as seen:
+
+    def log_probability() -> Tensor:
         states = source_of([source], translator.device), target_in_of([target], translator.device)
         log_probabilities = model.teacher_force(*states)[0].float().log_softmax(1)  # [T, V]
         decided = torch.tensor([*target, END], device=log_probabilities.device)
-        total = log_probabilities.gather(1, decided.unsqueeze(1)).sum()
+        return log_probabilities.gather(1, decided.unsqueeze(1)).sum()
+
+    return weights_times_gradient(model, log_probability)
+
+
+def weights_times_gradient(
+    model: PairModel | HeadedEncoder | LanguageModel, log_probability: Callable[[], Tensor]
+) -> list[AttentionMap]:
+    """As `attention_times_gradient`, of any model and any decision.
+
+    Args:
+        model: of whatever kind.
+        log_probability: runs the model once on one row; gives the decision's log-probability.
+    """
+    axes_of = model.attention_axes()
+    if not axes_of:
+        return []
+    with _differentiable(model), watch(model, axes_of, keep_gradients=True) as seen:
+        total = log_probability()
         calls = [weights for name in axes_of for weights in seen[name]]
         gradients = iter(torch.autograd.grad(total, calls, allow_unused=True))
         maps = []
@@ -107,9 +126,8 @@ def attention_times_gradient(
 
 
 @contextmanager
-def _differentiable(translator: "Translator") -> Iterator[None]:
+def _differentiable(model: nn.Module) -> Iterator[None]:
     """Evaluation mode, but with gradients, as far as to the weights of attention."""
-    model = translator.models[0]
     training = [part for part in model.modules() if part.training]
     frozen = [one for one in model.parameters() if not one.requires_grad]
     model.eval()

@@ -1,0 +1,225 @@
+"""Classifying: a text, or two, in; one of the labels out.
+
+Shapes: B rows, C classes.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.data.vocabulary import Vocabulary
+from heedful.inference.batches import Item, token_batches
+from heedful.inference.readiness import ready
+from heedful.inference.spans import room_for_text, spans, were
+from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
+
+Text = str | tuple[str, str]
+"""A text, or a pair of texts."""
+
+Advance = Callable[[int], None]
+"""Called with the number of texts that were finished since the last call."""
+
+
+@dataclass(frozen=True)
+class Classification:
+    """One text and its class."""
+
+    label: str | None
+    """The most probable one; None where there is nothing to read."""
+    probability: float
+    probabilities: dict[str, float]
+    """Of all labels, in their order."""
+    windows: int = 1
+    """In how many windows the text was read; more than 1 if it is longer than the model reads."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; docs/texts.md says what its fields are."""
+        return dict(vars(self))
+
+
+class Row(NamedTuple):
+    """The tokens of one window."""
+
+    first: list[int]
+    second: list[int] | None
+
+
+class Classifier:
+    """An encoder with a head for classes, and its vocabulary, ready to classify.
+
+    A text longer than the model reads is read in as few windows as cover it, evenly spread, and
+    its probabilities are the mean of theirs. Of a pair, a text that takes at most half of the room
+    is whole in every window; otherwise each has half of it, and every window of the one is read
+    with every window of the other. A text that is empty, or white space only, has no label, nor
+    has a pair of which one is.
+
+    Args:
+        model: the encoder and its heads.
+        vocabulary: text to tokens.
+        labels: the classes' names, in the head's order.
+        head: the head's name.
+        pairs: whether it was trained on pairs of texts; either is taken if None.
+        device: where the model is.
+        precision: of matrix products: float32, bfloat16 or float16.
+        batch_tokens: padded tokens that go through the model at once.
+        say: takes notices: standard error's.
+
+    Raises:
+        ValueError: there is no such head.
+    """
+
+    def __init__(
+        self,
+        model: HeadedEncoder,
+        vocabulary: Vocabulary,
+        labels: Sequence[str],
+        *,
+        head: str = "classification",
+        pairs: bool | None = None,
+        device: torch.device | str = "cpu",
+        precision: str = "float32",
+        batch_tokens: int = 8192,
+        say: Callable[[str], None] = notice,
+    ) -> None:
+        check_head(model, head)
+        self.model, self.vocabulary, self.labels, self.head = model, vocabulary, tuple(labels), head
+        self.pairs = True if model.encoder.needs_pairs else pairs
+        self.device, self.precision = torch.device(device), precision
+        self.batch_tokens, self.say = batch_tokens, say
+        self.max_length = model.max_length
+
+    def classify(
+        self, texts: Iterable[Text], *, advance: Advance | None = None
+    ) -> list[Classification]:
+        """The class of each text, in their order; as many as there are texts.
+
+        Raises:
+            UserError: a text is not valid Unicode, or pairs are given where texts are wanted or
+                the other way round.
+        """
+        blocks = self.classify_blocks([list(texts)], advance=advance)
+        return [one for block in blocks for one in block]
+
+    def classify_blocks(
+        self, blocks: Iterable[Sequence[Text]], *, advance: Advance | None = None
+    ) -> Iterator[list[Classification]]:
+        """As `classify`, block by block; the texts of one are sorted and batched together."""
+        counts: Counter[str] = Counter()
+        for block in blocks:
+            found = self.classify_rows([self.rows(text) for text in block], advance)
+            counts["windows"] += sum(one.windows > 1 for one in found)
+            counts["empty"] += sum(one.label is None for one in found)
+            yield found
+        if counts["windows"]:
+            self.say(
+                f"{were(counts['windows'], 'text')} longer than the model's {self.max_length:,} "
+                "tokens: read in windows, whose probabilities are averaged"
+            )
+        if counts["empty"]:
+            self.say(f"{were(counts['empty'], 'text')} empty: without a label")
+
+    def rows(self, text: Text) -> list[Row]:
+        """The windows of a text; none for one that is empty.
+
+        Raises:
+            UserError: it is a pair where a text is wanted, or the other way round.
+        """
+        pair = not isinstance(text, str)
+        if self.pairs is not None and pair != self.pairs:
+            raise UserError(
+                "this model classifies pairs of texts; give two"
+                if self.pairs
+                else "this model classifies single texts; leave the second one out"
+            )
+        parts = (text,) if isinstance(text, str) else text
+        if not all(part.strip() for part in parts):
+            return []
+        return rows_of([self.vocabulary.encode(part) for part in parts], self.max_length)
+
+    def encode(self, rows: Sequence[Row]) -> Sequences:
+        """A batch of windows, all of them of texts or all of pairs."""
+        seconds = [row.second for row in rows if row.second is not None]
+        made = sequences_of([row.first for row in rows], seconds or None)
+        return Sequences(*(part.to(self.device) for part in made))
+
+    def logits(self, batch: Sequences) -> Tensor:
+        """The labels' unnormalised log-probabilities ``[B, C]``."""
+        result: Tensor = self.model.heads[self.head](self.model.encoder(batch)).float()
+        return result
+
+    def classification(self, windows: Sequence[Tensor]) -> Classification:
+        """A text's class from the probabilities ``[C]`` of each of its windows."""
+        if not windows:
+            return Classification(None, 0.0, dict.fromkeys(self.labels, 0.0), 0)
+        mean = torch.stack(list(windows)).double().mean(0)
+        best = int(mean.argmax())
+        probabilities = dict(zip(self.labels, mean.tolist(), strict=True))
+        return Classification(self.labels[best], float(mean[best]), probabilities, len(windows))
+
+    def classify_rows(
+        self, rows: Sequence[Sequence[Row]], advance: Advance | None = None
+    ) -> list[Classification]:
+        """The class of each text that `rows` has made windows of."""
+        advance = advance or (lambda count: None)
+        missing = [len(own) for own in rows]
+        found = [[torch.empty(0)] * len(own) for own in rows]
+        advance(missing.count(0))
+        with ready(self.model, self.device, self.precision):
+            for batch in self._batches(rows):
+                chosen = [rows[item.line][item.part] for item in batch]
+                probabilities = self.logits(self.encode(chosen)).softmax(1).cpu()
+                for item, own in zip(batch, probabilities, strict=True):
+                    found[item.line][item.part] = own
+                    missing[item.line] -= 1
+                advance(sum(not missing[line] for line in {item.line for item in batch}))
+        return [self.classification(own) for own in found]
+
+    def _batches(self, rows: Sequence[Sequence[Row]]) -> Iterator[list[Item]]:
+        for pair in (False, True):
+            items = [
+                Item(line, part, [*row.first, *(row.second or [])])
+                for line, own in enumerate(rows)
+                for part, row in enumerate(own)
+                if (row.second is not None) == pair
+            ]
+            yield from token_batches(items, 1, self.batch_tokens)
+
+
+def rows_of(tokens: Sequence[list[int]], max_length: int) -> list[Row]:
+    """The windows, of ``max_length`` tokens at most, of one text or of two.
+
+    Raises:
+        UserError: no text fits into so few tokens.
+    """
+    if len(tokens) == 1:
+        room = room_for_text(max_length)
+        return [Row(tokens[0][start:end], None) for start, end in spans(len(tokens[0]), room)]
+    return _pair_rows(tokens[0], tokens[1], room_for_text(max_length, 2))
+
+
+def _pair_rows(first: list[int], second: list[int], room: int) -> list[Row]:
+    """The windows of a pair of texts of which ``room`` tokens fit."""
+    half = room // 2
+    if len(first) + len(second) <= room:
+        return [Row(first, second)]
+    if len(first) <= half:
+        return [Row(first, second[a:b]) for a, b in spans(len(second), room - len(first))]
+    if len(second) <= half:
+        return [Row(first[a:b], second) for a, b in spans(len(first), room - len(second))]
+    return [
+        Row(first[a:b], second[c:d])
+        for a, b in spans(len(first), room - half)
+        for c, d in spans(len(second), half)
+    ]
+
+
+def check_head(model: HeadedEncoder, head: str) -> None:
+    """Raise ValueError unless the model has that head."""
+    if head not in model.heads:
+        raise ValueError(f"no head '{head}'; there are {', '.join(model.heads) or 'none'}")

@@ -1,0 +1,232 @@
+"""Filling in: a text with hidden words in, what may stand there out.
+
+Shapes: M masks, L tokens, V vocabulary.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.basics.symbols import END
+from heedful.data.vocabulary import Vocabulary
+from heedful.inference.classifier import Advance, check_head
+from heedful.inference.readiness import ready
+from heedful.inference.spans import room_for_text, were
+from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
+
+MASK = "[MASK]"
+"""How a hidden token is written, beside the vocabulary's own way."""
+
+# No tokeniser joins it with what follows, and most of them do not know it.
+_STRANGER = "☃"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A token that may stand at a hidden place."""
+
+    token: str
+    """The piece, as the vocabulary names it."""
+    word: str
+    """Its text."""
+    probability: float
+    """Of the token there, whatever stands at other hidden places."""
+    text: str
+    """The text with it, and with the likeliest tokens at the other hidden places."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Filling:
+    """A text with hidden tokens, and what may stand there."""
+
+    source: str
+    text: str
+    """With the likeliest token at each hidden place."""
+    masks: tuple[tuple[Candidate, ...], ...]
+    """For each hidden place the likeliest tokens, the most probable first."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; docs/texts.md says what its fields are."""
+        masks = [[one.to_json() for one in own] for own in self.masks]
+        return {"source": self.source, "text": self.text, "masks": masks}
+
+
+class Filler:
+    """An encoder with the head of masked pre-training, and its vocabulary, ready to fill.
+
+    In a text longer than the model reads, each hidden place is read in the middle of as much text
+    as the model takes.
+
+    Args:
+        model: the encoder and its heads.
+        vocabulary: text to tokens and back; with a mask.
+        head: the head's name.
+        device: where the model is.
+        precision: of matrix products: float32, bfloat16 or float16.
+        say: takes notices: standard error's.
+
+    Raises:
+        ValueError: there is no such head.
+        UserError: the vocabulary has no mask.
+    """
+
+    def __init__(
+        self,
+        model: HeadedEncoder,
+        vocabulary: Vocabulary,
+        *,
+        head: str = "masked",
+        device: torch.device | str = "cpu",
+        precision: str = "float32",
+        say: Callable[[str], None] = notice,
+    ) -> None:
+        check_head(model, head)
+        if vocabulary.mask is None:
+            raise UserError("this run's vocabulary has no mask; only masked pre-training fills in")
+        self.model, self.vocabulary, self.head = model, vocabulary, head
+        self.mask: int = vocabulary.mask
+        self.device, self.precision, self.say = torch.device(device), precision, say
+        self.max_length = model.max_length
+        own = vocabulary.pieces([self.mask])[0]
+        self._hidden = re.compile("|".join(re.escape(name) for name in {MASK, own}))
+        self._names = MASK if own == MASK else f"{MASK} or {own}"
+
+    def fill(self, text: str, count: int = 5) -> Filling:
+        """The ``count`` likeliest tokens at each hidden place of ``text``.
+
+        Args:
+            text: with ``[MASK]``, or the vocabulary's own mask, where a token is hidden.
+            count: of candidates.
+
+        Raises:
+            UserError: nothing is hidden in the text, or ``count`` is below 1.
+        """
+        return self.fill_all([text], count)[0]
+
+    def fill_all(
+        self,
+        texts: Iterable[str],
+        count: int = 5,
+        *,
+        first: int | None = None,
+        advance: Advance | None = None,
+    ) -> list[Filling]:
+        """As `fill`, for each text; one that is empty stays so.
+
+        Args:
+            texts: each with something hidden.
+            count: of candidates.
+            first: the number of the first text, for messages; none unless given.
+            advance: told about progress.
+        """
+        if count < 1:
+            raise UserError(f"{count} candidates are asked for; at least 1 is needed")
+        found, long = [], 0
+        with ready(self.model, self.device, self.precision):
+            for number, text in enumerate(texts, first or 0):
+                if not text.strip() and first is not None:
+                    found.append(Filling(text, text, ()))
+                else:
+                    tokens = self.tokens(text, "" if first is None else f"line {number}: ")
+                    long += len(tokens) > room_for_text(self.max_length)
+                    found.append(self._filling(text, tokens, count))
+                if advance is not None:
+                    advance(1)
+        if long:
+            self.say(
+                f"{were(long, 'text')} longer than the model's {self.max_length:,} tokens: each "
+                "hidden place is read in the middle of what fits"
+            )
+        return found
+
+    def tokens(self, text: str, where: str = "") -> list[int]:
+        """The tokens of ``text``, hidden ones among them.
+
+        Raises:
+            UserError: nothing is hidden.
+        """
+        parts = self._hidden.split(text)
+        if len(parts) == 1:
+            raise UserError(f"{where}nothing is hidden; write {self._names} where a word is to be")
+        # A hidden token begins with the space before it, as the token that it hides would.
+        tokens = self.vocabulary.encode(parts[0].removesuffix(" "))
+        for place, part in enumerate(parts[1:], start=2):
+            inner = part.removesuffix(" ") if place < len(parts) else part
+            tokens += [self.mask, *self._behind(inner)]
+        return tokens
+
+    def _behind(self, text: str) -> list[int]:
+        """The tokens of ``text`` behind a hidden token, where no space is put before it."""
+        before = self.vocabulary.encode(_STRANGER)
+        whole = self.vocabulary.encode(_STRANGER + text)
+        behind = whole[len(before) :]
+        said = self.vocabulary.decode(behind).strip()
+        alone = self.vocabulary.encode(text)
+        if whole[: len(before)] == before and said == self.vocabulary.decode(alone).strip():
+            return behind
+        return alone
+
+    def _filling(self, text: str, tokens: list[int], count: int) -> Filling:
+        places = [place for place, token in enumerate(tokens) if token == self.mask]
+        probabilities = self.probabilities(tokens, places)  # [M, V]
+        shown = probabilities.clone()
+        shown[:, : END + 1] = 0.0
+        shown[:, self.mask] = 0.0
+        best = shown.topk(min(count, shown.shape[1] - END - 2), dim=1)
+        filled = list(tokens)
+        for place, ordered in zip(places, best.indices.tolist(), strict=True):
+            filled[place] = ordered[0]
+        masks = []
+        for row, place in enumerate(places):
+            chosen = best.indices[row].tolist(), best.values[row].tolist()
+            masks.append(
+                tuple(
+                    self._candidate(filled, place, token, probability)
+                    for token, probability in zip(*chosen, strict=True)
+                )
+            )
+        return Filling(text, self.vocabulary.decode(filled), tuple(masks))
+
+    def _candidate(
+        self, filled: Sequence[int], place: int, token: int, probability: float
+    ) -> Candidate:
+        whole = [*filled[:place], token, *filled[place + 1 :]]
+        return Candidate(
+            self.vocabulary.pieces([token])[0],
+            self.vocabulary.decode([token]).strip(),
+            probability,
+            self.vocabulary.decode(whole),
+        )
+
+    def probabilities(self, tokens: list[int], places: Sequence[int]) -> Tensor:
+        """Of every token at each of the hidden ``places``, ``[M, V]``; inside `ready`."""
+        room = room_for_text(self.max_length)
+        if len(tokens) <= room:
+            rows, at = [tokens], [(0, place) for place in places]
+        else:
+            starts = [max(0, min(place - room // 2, len(tokens) - room)) for place in places]
+            rows = [tokens[start : start + room] for start in starts]
+            at = [
+                (row, place - start)
+                for row, (place, start) in enumerate(zip(places, starts, strict=True))
+            ]
+        found = []
+        # One row at a time: texts to fill are few.
+        for number, row in enumerate(rows):
+            batch = Sequences(*(part.to(self.device) for part in sequences_of([row])))
+            states = self.model.encoder(batch).states
+            if states is None:
+                raise ValueError("this encoder gives tokens no vectors of their own")
+            own = [place + 1 for of_row, place in at if of_row == number]  # BEGIN stands before
+            found.append(self.model.heads[self.head](states[0, own]).float().softmax(1).cpu())
+        return torch.cat(found)

@@ -1,0 +1,177 @@
+"""Tagging: a sentence's words in, as many tags out.
+
+Shapes: B rows, L tokens, C tags.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.data.vocabularies import encode_words
+from heedful.data.vocabulary import Vocabulary
+from heedful.inference.batches import Item, token_batches
+from heedful.inference.classifier import Advance, check_head
+from heedful.inference.readiness import ready
+from heedful.inference.spans import room_for_text, spans, were
+from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
+
+
+@dataclass(frozen=True)
+class Tagging:
+    """A sentence's words and their tags."""
+
+    words: tuple[str, ...]
+    tags: tuple[str, ...]
+    """One a word."""
+    probabilities: tuple[float, ...]
+    """Of each word's tag."""
+    windows: int = 1
+    """In how many windows the sentence was read."""
+
+    def to_json(self) -> dict[str, Any]:
+        """A JSON object; docs/texts.md says what its fields are."""
+        return {
+            "words": list(self.words),
+            "tags": list(self.tags),
+            "probabilities": list(self.probabilities),
+            "windows": self.windows,
+        }
+
+
+class Tagger:
+    """An encoder with a head for tags, and its vocabulary, ready to tag.
+
+    A word's tag is that of its first token. A sentence longer than the model reads is read in
+    windows that share at least half of their tokens; a word's tag comes from the window in which
+    it stands farthest from an edge behind which the sentence goes on.
+
+    Args:
+        model: the encoder and its heads.
+        vocabulary: text to tokens.
+        tags: their names, in the head's order.
+        head: the head's name.
+        device: where the model is.
+        precision: of matrix products: float32, bfloat16 or float16.
+        batch_tokens: padded tokens that go through the model at once.
+        say: takes notices: standard error's.
+
+    Raises:
+        ValueError: there is no such head, or the model has no vectors of tokens.
+    """
+
+    def __init__(
+        self,
+        model: HeadedEncoder,
+        vocabulary: Vocabulary,
+        tags: Sequence[str],
+        *,
+        head: str = "tagging",
+        device: torch.device | str = "cpu",
+        precision: str = "float32",
+        batch_tokens: int = 8192,
+        say: Callable[[str], None] = notice,
+    ) -> None:
+        check_head(model, head)
+        if model.encoder.dim is None:
+            raise ValueError("this encoder gives tokens no vectors of their own")
+        self.model, self.vocabulary, self.tags, self.head = model, vocabulary, tuple(tags), head
+        self.device, self.precision = torch.device(device), precision
+        self.batch_tokens, self.say = batch_tokens, say
+        self.max_length = model.max_length
+
+    def tag(self, sentences: Iterable[Sequence[str]]) -> list[list[str]]:
+        """The tags of each sentence's words.
+
+        Raises:
+            UserError: a word is empty or white space only, or not valid Unicode.
+        """
+        return [list(one.tags) for one in self.taggings(sentences)]
+
+    def taggings(
+        self, sentences: Iterable[Sequence[str]], *, advance: Advance | None = None
+    ) -> list[Tagging]:
+        """As `tag`, with probabilities."""
+        blocks = self.tag_blocks([list(sentences)], advance=advance)
+        return [one for block in blocks for one in block]
+
+    def tag_blocks(
+        self, blocks: Iterable[Sequence[Sequence[str]]], *, advance: Advance | None = None
+    ) -> Iterator[list[Tagging]]:
+        """As `taggings`, block by block; the sentences of one are sorted and batched together."""
+        counts: Counter[str] = Counter()
+        first = 1
+        for block in blocks:
+            found = self._block(block, first, advance or (lambda count: None))
+            counts["windows"] += sum(one.windows > 1 for one in found)
+            first += len(block)
+            yield found
+        if counts["windows"]:
+            self.say(
+                f"{were(counts['windows'], 'sentence')} longer than the model's "
+                f"{self.max_length:,} tokens: read in windows"
+            )
+
+    def _block(
+        self, sentences: Sequence[Sequence[str]], first: int, advance: Advance
+    ) -> list[Tagging]:
+        room = room_for_text(self.max_length)
+        items: list[Item] = []
+        wanted: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        windows: list[int] = []
+        for line, words in enumerate(sentences):
+            tokens, firsts = self._encode(words, first + line)
+            parts = spans(len(tokens), room, room // 2) if tokens else []
+            windows.append(len(parts))
+            items += [Item(line, part, tokens[a:b]) for part, (a, b) in enumerate(parts)]
+            for word, place in enumerate(firsts):
+                part = max(
+                    range(len(parts)), key=lambda part: _distance(parts[part], place, len(tokens))
+                )
+                wanted.setdefault((line, part), []).append((word, place - parts[part][0]))
+        tags: list[dict[int, tuple[str, float]]] = [{} for _ in sentences]
+        with ready(self.model, self.device, self.precision):
+            for batch in token_batches(items, 1, self.batch_tokens):
+                made = sequences_of([item.tokens for item in batch])
+                rows = Sequences(*(part.to(self.device) for part in made))
+                logits = self.model.heads[self.head](self.model.encoder(rows)).float()
+                values, best = logits.softmax(2).max(2)  # [B, L]
+                for row, item in enumerate(batch):
+                    for word, place in wanted.get((item.line, item.part), []):
+                        at = row, place + 1  # BEGIN stands before
+                        tags[item.line][word] = self.tags[int(best[at])], float(values[at])
+        found = []
+        for words, own, parts_of in zip(sentences, tags, windows, strict=True):
+            chosen = [own[word] for word in range(len(words))]
+            found.append(
+                Tagging(
+                    tuple(words),
+                    tuple(tag for tag, _ in chosen),
+                    tuple(probability for _, probability in chosen),
+                    parts_of,
+                )
+            )
+        advance(len(found))
+        return found
+
+    def _encode(self, words: Sequence[str], number: int) -> tuple[list[int], list[int]]:
+        if not words:
+            return [], []
+        try:
+            return encode_words(self.vocabulary, words)
+        except ValueError as error:
+            raise UserError(f"sentence {number}: {error}; leave it out") from error
+
+
+def _distance(span: tuple[int, int], place: int, length: int) -> int:
+    """How far a token of a window stands from an edge behind which the text goes on."""
+    start, end = span
+    if not start <= place < end:
+        return -1
+    before = place - start if start else length
+    after = end - 1 - place if end < length else length
+    return min(before, after)

@@ -1,0 +1,116 @@
+"""Traces of language models: what each token that is written rests on.
+
+Shapes: L tokens, V vocabulary.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from heedful.attention import watch
+from heedful.basics.errors import UserError
+from heedful.basics.symbols import END
+from heedful.data.vocabulary import Vocabulary
+from heedful.decoding import SearchOptions
+from heedful.inference.generator import Generator
+from heedful.inference.readiness import ready
+from heedful.inference.reading_trace import watched_maps
+from heedful.inference.relevance import rollout, weights_times_gradient
+from heedful.inference.trace import Trace
+from heedful.inference.tracing import BEGIN_LABEL, END_LABEL
+
+_TRACED_TOKENS = 64
+
+
+def trace_writing(
+    generator: Generator,
+    prompt: str,
+    written: str | None = None,
+    *,
+    options: SearchOptions | None = None,
+    max_tokens: int = _TRACED_TOKENS,
+    relevance: bool = True,
+) -> Trace:
+    """What a language model attends to while it writes.
+
+    Args:
+        generator: what writes.
+        prompt: what stands before.
+        written: what follows it; what the model writes unless given, nothing if empty.
+        options: how to write it.
+        max_tokens: the most tokens written.
+        relevance: whether to add rollout, and attention × gradient of what follows the prompt.
+
+    Returns:
+        The axis "text": the tokens as they are fed in (``<s>`` for the boundary before an empty
+        prompt); ``decided[i]`` is what followed the i-th, after the last one the likeliest token.
+
+    Raises:
+        UserError: there is nothing to look at, or more than the model's context.
+    """
+    vocabulary, model, device = generator.vocabulary, generator.model, generator.device
+    given = vocabulary.encode(prompt) or [END]
+    if written is None:
+        [one] = generator.generate(
+            prompt,
+            options=options or SearchOptions(beam=1),
+            max_tokens=min(max_tokens, max(1, generator.max_length - len(given))),
+        )
+        written = one.text
+    tokens = vocabulary.encode(prompt + written) if written else given
+    if given == [END] and tokens != given:
+        tokens = [END, *tokens]
+    # The prompt's own tokens, if what follows it has not changed the last of them.
+    before = next(
+        (
+            place
+            for place, pair in enumerate(zip(given, tokens, strict=False))
+            if pair[0] != pair[1]
+        ),
+        min(len(given), len(tokens)),
+    )
+    if len(tokens) > generator.max_length:
+        raise UserError(
+            f"the text has {len(tokens):,} tokens, more than the model's {generator.max_length:,}; "
+            "give a shorter text"
+        )
+    row = torch.tensor([tokens], device=device)
+
+    def log_probabilities() -> tuple[Tensor, Tensor]:
+        scores = model.logits(model.states(row))[0].float().log_softmax(1)  # [L, V]
+        last = int(scores[-1, END:].argmax()) + END
+        decided = torch.tensor([*tokens[1:], last], device=device)
+        return decided, scores.gather(1, decided.unsqueeze(1)).squeeze(1)
+
+    axes_of = model.attention_axes()
+    with ready(model, device, generator.precision), watch(model, axes_of) as seen:
+        decided, chosen = log_probabilities()
+        maps = watched_maps(axes_of, seen)
+    trace = Trace(
+        axes={"text": _labels(vocabulary, tokens)},
+        maps=maps,
+        decided=[
+            END_LABEL if token == END else piece
+            for token, piece in zip(
+                decided.tolist(), vocabulary.pieces(decided.tolist()), strict=True
+            )
+        ],
+        log_probabilities=chosen.tolist(),
+        title=prompt + written or END_LABEL,
+        words={"text": vocabulary.word_indices(tokens)},
+    )
+    if relevance:
+        first = max(0, before - 1) if written else 0
+        gradients = weights_times_gradient(model, lambda: log_probabilities()[1][first:].sum())
+        trace = replace(trace, maps=[*maps, *rollout(trace), *gradients])
+    trace._check()
+    return trace
+
+
+def _labels(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[str]:
+    labels = vocabulary.pieces(tokens)
+    if tokens[0] == END:
+        labels[0] = BEGIN_LABEL
+    return labels

@@ -1,0 +1,571 @@
+"""Classifying, tagging, filling in, and looking at why: on small encoders; one has learnt."""
+
+import itertools
+import json
+import random
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor, nn
+
+from heedful.attention import StructuredSelfAttention
+from heedful.basics.errors import UserError
+from heedful.basics.symbols import END
+from heedful.data.vocabularies import VocabularySettings, encode_words, train_vocabulary
+from heedful.data.vocabulary import Vocabulary
+from heedful.decoding import SearchOptions
+from heedful.inference import Trace
+from heedful.inference.classifier import Classifier, Text
+from heedful.inference.explaining import Reason, explain
+from heedful.inference.filler import Filler
+from heedful.inference.generator import Generator
+from heedful.inference.reading_trace import (
+    trace_classification,
+    trace_filling,
+    trace_tagging,
+)
+from heedful.inference.spans import spans
+from heedful.inference.tagger import Tagger
+from heedful.inference.writing_trace import trace_writing
+from heedful.models.bert import Bert, BertSettings, MaskedHead
+from heedful.models.encoders import (
+    Classifier as ClassifierHead,
+)
+from heedful.models.encoders import Encoded, HeadedEncoder, Sequences, TextEncoder, sequences_of
+from heedful.models.encoders import Tagger as TaggerHead
+from heedful.models.gpt import Gpt, GptSettings
+from heedful.viewing.page import export_html
+from heedful.viewing.wire import map_bytes, summary
+
+torch.set_num_threads(1)
+WORDS = ["the", "film", "was", "very", "long", "and", "loud", "we", "saw", "it"]
+LABELS = ["good", "bad"]
+TAGS = ["DET", "NOUN", "VERB"]
+
+
+def texts(count: int, seed: int = 1) -> list[str]:
+    chance = random.Random(seed)
+    return [
+        " ".join([*chance.choices(WORDS, k=chance.randint(2, 7)), chance.choice(LABELS)])
+        for _ in range(count)
+    ]
+
+
+@cache
+def vocabulary(kind: str = "words") -> Vocabulary:
+    size = 400 if kind == "bpe" else 60
+    settings = VocabularySettings.model_validate({"kind": kind, "vocabulary": size, "mask": True})
+    return train_vocabulary(lambda: iter(texts(60)), settings, seed=1, where="the test")
+
+
+def headed(
+    kind: str = "words", max_length: int = 24, dim: int = 16, layers: int = 2
+) -> HeadedEncoder:
+    torch.manual_seed(3)
+    settings = BertSettings(layers=layers, dim=dim, heads=2, inner=32, max_length=max_length)
+    bert = Bert(settings, vocabulary(kind).size)
+    heads = {
+        "classification": ClassifierHead(dim, 2, 0.1),
+        "tagging": TaggerHead(dim, 3, 0.1),
+        "masked": MaskedHead(bert),
+    }
+    model = HeadedEncoder(bert, heads)
+    for parameter in model.parameters():  # of 0.02 nothing would come out clearly
+        if parameter.ndim == 2:
+            nn.init.normal_(parameter, std=0.3)
+    return model.eval()
+
+
+@cache
+def learnt() -> Classifier:
+    """Which word decides is known: "good" or "bad", somewhere in the text, or none."""
+    torch.manual_seed(3)
+    bert = Bert(BertSettings(layers=2, dim=16, heads=2, inner=32, dropout=0.0), 60)
+    model = HeadedEncoder(bert, {"classification": ClassifierHead(16, 3, 0.0)})
+    for parameter in model.parameters():
+        if parameter.ndim == 2:
+            nn.init.normal_(parameter, std=0.1)
+    optimiser = torch.optim.Adam(model.parameters(), lr=5e-3)
+    chance = random.Random(5)
+    for step in range(200):
+        batch = [text.split() for text in texts(32, step)]
+        for text in batch[::3]:
+            text.pop()
+        for text in batch:
+            chance.shuffle(text)
+        classes = [2 - ("bad" in text) - 2 * ("good" in text) for text in batch]
+        rows = sequences_of([vocabulary().encode(" ".join(text)) for text in batch])
+        logits = model.heads["classification"](model.encoder(rows))
+        loss = F.cross_entropy(logits, torch.tensor(classes))
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return Classifier(model.eval(), vocabulary(), [*LABELS, "neither"])
+
+
+class Pooled(TextEncoder):
+    """Embeddings and structured self-attention: no row is BEGIN's."""
+
+    dim = None
+    pooled_dim = 2 * 8
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.max_length = 30
+        self.table = nn.Embedding(size, 8)
+        self.pooling = StructuredSelfAttention(8, hidden_dim=6, hops=2)
+
+    def encode(self, batch: Sequences) -> Encoded:
+        hidden = self.table(batch.tokens)
+        places = torch.arange(batch.tokens.shape[1])
+        mask = places < batch.lengths[:, None]
+        return Encoded(None, self.pooling(hidden, mask=mask[:, None]).flatten(1))
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.table
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        return {"pooling": ("hops", "text")}
+
+
+class Compared(TextEncoder):
+    """Each of two texts attends to the other (Parikh et al. 2016), and reads nothing else."""
+
+    dim = None
+    pooled_dim = 16
+    needs_pairs = True
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        from heedful.attention import MultiHeadAttention
+
+        self.max_length = 30
+        self.table = nn.Embedding(size, 8)
+        self.forwards = MultiHeadAttention(8, heads=1)
+        self.backwards = MultiHeadAttention(8, heads=1)
+
+    def encode(self, batch: Sequences) -> Encoded:
+        pooled = []
+        for row, segments in zip(batch.tokens, batch.segments, strict=True):
+            kept = (row > END) | (row == 1)
+            first, second = (
+                self.table(row[kept & (segments == side)]).unsqueeze(0) for side in (0, 1)
+            )
+            both = self.forwards(first, second).sum(1), self.backwards(second, first).sum(1)
+            pooled.append(torch.cat(both, dim=1))
+        return Encoded(None, torch.cat(pooled))
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        return {"forwards": ("first", "second"), "backwards": ("second", "first")}
+
+
+def classifier(model: HeadedEncoder | None = None, **more: object) -> Classifier:
+    return Classifier(model or headed(), vocabulary(), LABELS, **more)  # type: ignore[arg-type]
+
+
+# Windows
+
+
+@given(st.integers(1, 200), st.integers(2, 30), st.data())
+def test_windows_cover_all_and_are_few(length: int, limit: int, data: st.DataObject) -> None:
+    overlap = data.draw(st.integers(0, limit - 1))
+    found = spans(length, limit, overlap)
+    assert found[0][0] == 0
+    assert found[-1][1] == length
+    assert all(end - start == min(limit, length) for start, end in found)
+    for (_, end), (start, _) in itertools.pairwise(found):
+        assert end - start >= overlap
+    assert len(found) == 1 or (len(found) - 2) * (limit - overlap) + limit < length
+
+
+# Classifying
+
+
+def by_hand(model: HeadedEncoder, first: list[int], second: list[int] | None = None) -> Tensor:
+    rows = sequences_of([first], None if second is None else [second])
+    with torch.no_grad():
+        logits: Tensor = model.heads["classification"](model.encoder(rows))[0]
+    return logits.softmax(0)
+
+
+def test_many_come_back_in_order_as_each_alone() -> None:
+    model, words = headed(), vocabulary()
+    given: list[Text] = [*texts(9), "", ("the film", "it was long"), "  ", ("", "x")]
+    said: list[str] = []
+    found = classifier(model, batch_tokens=40, say=said.append).classify(given)
+    assert len(found) == len(given)
+    for text, one in zip(given, found, strict=True):
+        if isinstance(text, str) and text.strip():
+            expected = by_hand(model, words.encode(text))
+        elif text and text[0].strip():
+            expected = by_hand(model, words.encode(text[0]), words.encode(text[1]))
+        else:
+            assert (one.label, one.windows) == (None, 0)
+            continue
+        assert list(one.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
+        assert one.label == LABELS[int(expected.argmax())]
+        assert one.probability == max(one.probabilities.values())
+    assert said == ["3 texts were empty: without a label"]
+
+
+def test_a_long_text_is_the_mean_of_its_windows_and_that_is_said() -> None:
+    model, words = headed(max_length=10), vocabulary()
+    text = " ".join(WORDS + WORDS[:9])
+    tokens = words.encode(text)
+    said: list[str] = []
+    [one, _] = classifier(model, say=said.append).classify([text, "it was"])
+    parts = [tokens[start : start + 8] for start in (0, 5, 11)]
+    mean = torch.stack([by_hand(model, part) for part in parts]).mean(0)
+    assert one.windows == 3
+    assert list(one.probabilities.values()) == pytest.approx(mean.tolist(), abs=1e-5)
+    assert len(said) == 1
+    assert said[0].startswith("1 text was longer than the model's 10 tokens: read in windows")
+
+
+def test_of_a_long_pair_every_part_is_read_with_the_other() -> None:
+    model, words = headed(max_length=13), vocabulary()  # room for 10
+    short, long = words.encode("the film"), words.encode(" ".join(WORDS))
+    one = classifier(model).classify([("the film", " ".join(WORDS))])[0]
+    mean = torch.stack([by_hand(model, short, part) for part in (long[:8], long[2:])]).mean(0)
+    assert list(one.probabilities.values()) == pytest.approx(mean.tolist(), abs=1e-5)
+    both = classifier(model).classify([(" ".join(WORDS), " ".join(WORDS))])[0]
+    assert both.windows == 4
+
+
+def test_pairs_and_texts_are_not_mixed_up() -> None:
+    with pytest.raises(UserError, match="pairs"):
+        classifier(pairs=True).classify(["one"])
+    with pytest.raises(UserError, match="single"):
+        classifier(pairs=False).classify([("one", "two")])
+    compared = HeadedEncoder(Compared(60), {"classification": ClassifierHead(16, 2, 0.0)})
+    with pytest.raises(UserError, match="pairs"):
+        classifier(compared).classify(["one"])
+    with pytest.raises(ValueError, match="no head 'other'"):
+        classifier(head="other")
+
+
+def test_it_is_left_as_it_was() -> None:
+    model = headed().train()
+    classifier(model).classify(["the film"])
+    explain(classifier(model), "the film")
+    assert all(part.training for part in model.modules())
+    assert all(one.grad is None for one in model.parameters())
+
+
+# Why
+
+
+def test_the_word_that_decides_is_found() -> None:
+    reader = learnt()
+    found = reader.classify(texts(40, 999))
+    assert [one.label for one in found] == [text.split()[-1] for text in texts(40, 999)]
+    attended = 0
+    for text in texts(60, 998):
+        why = explain(reader, text)
+        assert [one.word for one in why.words] == text.split()
+        assert sum(map(share_of, why.words)) == pytest.approx(1.0, abs=1e-5)
+        attended += max(why.words, key=share_of).word == why.classification.label
+        assert max(why.words, key=lambda one: one.fall).word == why.classification.label
+    assert attended >= 30  # Chance would have 12; what is attended to is a hint, and no proof.
+
+
+def share_of(one: Reason) -> float:
+    assert one.share is not None
+    return one.share
+
+
+def test_how_far_the_probability_falls_is_that_without_the_word() -> None:
+    reader = classifier(headed())
+    for text, without in (
+        ("the film was long", ["film was long", "the was long", "the film long", "the film was"]),
+        (("it was", "loud"), [("was", "loud"), ("it", "loud"), None]),
+    ):
+        why = explain(reader, text)  # type: ignore[arg-type]
+        label = why.classification.label or ""
+        for one, other in zip(why.words, without, strict=True):
+            if other is None:  # without it nothing is left to read there
+                rows = sequences_of([vocabulary().encode("it was")], [[]])
+                with torch.no_grad():
+                    logits = reader.model.heads["classification"](reader.model.encoder(rows))
+                left = float(logits[0].softmax(0)[LABELS.index(label)])
+            else:
+                left = reader.classify([other])[0].probabilities[label]  # type: ignore[list-item]
+            assert one.fall == pytest.approx(why.classification.probability - left, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["words", "bpe"])
+def test_a_trace_has_the_weights_and_goes_through_a_file_and_the_views(
+    kind: str, tmp_path: Path
+) -> None:
+    model, own = headed(kind), vocabulary(kind)
+    reader = Classifier(model, own, LABELS)
+    trace = trace_classification(reader, "the film was long", label="bad")
+    pieces = own.pieces(own.encode("the film was long"))
+    assert trace.axes == {"text": ["<s>", *pieces, "</s>"], "decision": ["bad"]}
+    assert trace.words["text"] == [-1, *own.word_indices(own.encode("the film was long")), -1]
+    expected = by_hand(model, own.encode("the film was long"))[1].log()
+    assert trace.log_probabilities == pytest.approx([float(expected)], abs=1e-5)
+    for layer in range(2):
+        weights = trace[f"encoder.layers.{layer}.self_attention"].weights
+        assert weights.sum(2).allclose(torch.ones(2, len(pieces) + 2), atol=1e-5)
+    rolled = trace["rollout of text"].weights
+    assert torch.equal(trace["rollout of decision to text"].weights[:, 0], rolled[:, 0])
+    check_views(trace, tmp_path)
+
+
+def check_views(trace: Trace, folder: Path) -> None:
+    """A saved trace is the same, and is shown by what shows any trace."""
+    trace.save(folder / "trace.safetensors")
+    again = Trace.load(folder / "trace.safetensors")
+    assert (again.axes, again.decided, again.words) == (trace.axes, trace.decided, trace.words)
+    for one, other in zip(again.maps, trace.maps, strict=True):
+        assert one.name == other.name
+        assert torch.equal(one.weights, other.weights)
+    facts = summary(again)
+    json.dumps(facts, allow_nan=False)
+    for index, one in enumerate(facts["maps"]):
+        assert len(map_bytes(again, index)) == one["heads"] * one["queries"] * one["keys"]
+    export_html([again], folder / "view.html")
+    assert (folder / "view.html").stat().st_size > 10_000
+
+
+def test_gradients_are_those_of_the_chosen_class() -> None:
+    """With two classes, what speaks for one speaks against the other."""
+    reader = classifier(headed())
+    good, bad = (trace_classification(reader, "it was long", label=label) for label in LABELS)
+    name = "encoder.layers.1.self_attention × gradient"
+    assert float(good[name].weights.max()) > 0
+    assert float((good[name].weights * bad[name].weights).abs().max()) == 0.0
+
+
+def test_a_pooling_is_traced_by_its_hops_and_the_words_are_its_columns(tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    model = HeadedEncoder(Pooled(60), {"classification": ClassifierHead(16, 2, 0.0)})
+    nn.init.normal_(model.heads["classification"].output.weight)  # type: ignore[union-attr]
+    reader = classifier(model)
+    trace = trace_classification(reader, "the film was long")
+    assert trace.axes["hops"] == ["hop 1", "hop 2"]
+    weights = trace["encoder.pooling × gradient"].weights.mean(0).sum(0)
+    assert torch.equal(trace["decision × gradient to text"].weights[0, 0], weights)
+    shares = [one.share for one in explain(reader, "the film was long").words]
+    inner = weights[1:-1] / weights[1:-1].sum()
+    assert shares == pytest.approx(inner.tolist(), abs=1e-5)
+    check_views(trace, tmp_path)
+
+
+def test_of_two_texts_that_attend_to_each_other_both_have_words(tmp_path: Path) -> None:
+    torch.manual_seed(2)
+    model = HeadedEncoder(Compared(60), {"classification": ClassifierHead(16, 2, 0.0)})
+    reader = classifier(model)
+    trace = trace_classification(reader, ("the film", "it was long"))
+    assert [len(trace.axes[axis]) for axis in ("first", "second")] == [2, 3]
+    why = explain(reader, ("the film", "it was long"))
+    assert [one.word for one in why.words] == ["the", "film", "it", "was", "long"]
+    assert sum(one.share or 0.0 for one in why.words) == pytest.approx(1.0, abs=1e-5)
+    check_views(trace, tmp_path)
+
+
+def test_a_pair_in_one_row_has_both_ends(tmp_path: Path) -> None:
+    trace = trace_classification(classifier(headed()), ("the film", "was long"))
+    assert trace.axes["text"] == ["<s>", "the", "film", "</s>", "was", "long", "</s>"]
+    assert trace.words["text"] == [-1, 0, 1, -1, 2, 3, -1]
+    assert [one.word for one in explain(classifier(), ("the film", "was long")).words] == [
+        "the",
+        "film",
+        "was",
+        "long",
+    ]
+
+
+def test_what_cannot_be_traced_is_said() -> None:
+    reader = classifier(headed(max_length=6))
+    for text, message in ((" ", "empty"), (" ".join(WORDS), "more tokens than the model's 4")):
+        with pytest.raises(UserError, match=message):
+            trace_classification(reader, text)
+    with pytest.raises(UserError, match="no label 'x'"):
+        trace_classification(reader, "film", label="x")
+
+
+# Tagging
+
+
+def test_a_words_tag_is_that_of_its_first_token() -> None:
+    model, own = headed("bpe", max_length=40), vocabulary("bpe")
+    sentences = [["the", "unheard-of", "film"], [], ["it"], texts(1)[0].split()]
+    tagger = Tagger(model, own, TAGS, batch_tokens=50)
+    found = tagger.taggings(sentences)
+    assert tagger.tag(sentences) == [list(one.tags) for one in found]
+    for words, one in zip(sentences, found, strict=True):
+        assert one.words == tuple(words)
+        if words:
+            tokens, firsts = encode_words(own, words)
+            with torch.no_grad():
+                encoded = model.encoder(sequences_of([tokens]))
+                scores = model.heads["tagging"](encoded)[0].softmax(1)
+            expected = scores[[place + 1 for place in firsts]].max(1)
+            assert [TAGS.index(tag) for tag in one.tags] == expected.indices.tolist()
+            assert list(one.probabilities) == pytest.approx(expected.values.tolist(), abs=1e-5)
+
+
+def test_a_long_sentence_is_tagged_where_its_words_have_most_around_them() -> None:
+    model, own = headed(max_length=10), vocabulary()
+    words = (WORDS + WORDS)[:17]
+    said: list[str] = []
+    [one] = Tagger(model, own, TAGS, say=said.append).taggings([words])
+    tokens = own.encode(" ".join(words))
+    starts = [start for start, _ in spans(17, 8, 4)]
+    expected = []
+    for place in range(17):
+        inside = [start for start in starts if start <= place < start + 8]
+        edges = {
+            start: min(place - start if start else 99, start + 7 - place if start + 8 < 17 else 99)
+            for start in inside
+        }
+        start = max(inside, key=lambda start: edges[start])
+        with torch.no_grad():
+            encoded = model.encoder(sequences_of([tokens[start : start + 8]]))
+            scores = model.heads["tagging"](encoded)[0, place - start + 1]
+        expected.append(TAGS[int(scores.argmax())])
+    assert list(one.tags) == expected
+    assert len(said) == 1
+
+
+def test_a_word_that_is_none_is_refused_with_its_sentence() -> None:
+    with pytest.raises(UserError, match="sentence 2: a word is empty"):
+        Tagger(headed(), vocabulary(), TAGS).tag([["it"], ["the", " "]])
+
+
+def test_a_tagging_is_traced_with_a_decision_a_word(tmp_path: Path) -> None:
+    tagger = Tagger(headed("bpe"), vocabulary("bpe"), TAGS)
+    trace = trace_tagging(tagger, ["the", "film"])
+    assert trace.decided == tagger.tag([["the", "film"]])[0]
+    assert trace["rollout of decision to text"].weights.shape[1] == 2
+    check_views(trace, tmp_path)
+
+
+# Filling
+
+
+@pytest.mark.parametrize("kind", ["words", "bpe", "bytes"])
+def test_hidden_tokens_stand_where_the_tokens_stood(kind: str) -> None:
+    own = vocabulary(kind) if kind != "bytes" else byte_vocabulary()
+    filler = Filler(headed_for(own), own)
+    whole = own.encode("the film was very long")
+    starts = [place for place, word in enumerate(own.word_indices(whole)) if word == 2]
+    hidden = [*whole[: starts[0]], own.mask, *whole[starts[-1] + 1 :]]
+    assert filler.tokens("the film [MASK] very long") == hidden
+    name = own.pieces([own.mask or 0])[0]
+    assert filler.tokens(f"the film {name} very long") == hidden
+
+
+@cache
+def byte_vocabulary() -> Vocabulary:
+    settings = VocabularySettings(kind="bytes", vocabulary=330, mask=True)
+    return train_vocabulary(lambda: iter(texts(60)), settings, seed=1, where="the test")
+
+
+def headed_for(own: Vocabulary) -> HeadedEncoder:
+    torch.manual_seed(3)
+    bert = Bert(BertSettings(layers=1, dim=8, heads=2, inner=8, max_length=64), own.size)
+    return HeadedEncoder(bert, {"masked": MaskedHead(bert)}).eval()
+
+
+def test_candidates_have_the_models_probabilities() -> None:
+    model, own = headed(), vocabulary()
+    found = Filler(model, own).fill("the [MASK] was [MASK]", count=4)
+    tokens = Filler(model, own).tokens("the [MASK] was [MASK]")
+    with torch.no_grad():
+        states = model.encoder(sequences_of([tokens])).states
+        probabilities = model.heads["masked"](states[0, [2, 4]]).softmax(1)
+    assert len(found.masks) == 2
+    for row, own_masks in enumerate(found.masks):
+        assert len(own_masks) == 4
+        allowed = probabilities[row].clone()
+        allowed[: END + 2] = 0
+        expected = allowed.topk(4)
+        assert [one.probability for one in own_masks] == pytest.approx(
+            expected.values.tolist(), abs=1e-6
+        )
+        assert [one.token for one in own_masks] == own.pieces(expected.indices.tolist())
+    best = [own_masks[0].word for own_masks in found.masks]
+    assert found.text == f"the {best[0]} was {best[1]}" == found.masks[0][0].text
+    assert found.masks[1][2].text == f"the {best[0]} was {found.masks[1][2].word}"
+    json.dumps(found.to_json())
+
+
+def test_in_a_long_text_each_place_is_read_in_the_middle_of_what_fits() -> None:
+    model, own = headed(max_length=10), vocabulary()
+    said: list[str] = []
+    filler = Filler(model, own, say=said.append)
+    text = " ".join(["[MASK]", *WORDS, "[MASK]", *WORDS])
+    tokens = filler.tokens(text)
+    found = filler.fill(text, count=1)
+    for (one,), start, place in zip(found.masks, (0, 7), (0, 11), strict=True):
+        with torch.no_grad():
+            states = model.encoder(sequences_of([tokens[start : start + 8]])).states
+            probabilities = model.heads["masked"](states[0, [place - start + 1]]).softmax(1)[0]
+        token = own.encode(one.word)[0]
+        assert one.probability == pytest.approx(float(probabilities[token]), abs=1e-6)
+    assert len(said) == 1
+
+
+def test_filling_needs_a_mask() -> None:
+    filler = Filler(headed(), vocabulary())
+    with pytest.raises(UserError, match=r"nothing is hidden; write \[MASK\] or <mask>"):
+        filler.fill("the film")
+    with pytest.raises(UserError, match="line 2: nothing is hidden"):
+        filler.fill_all(["the [MASK]", "film"], first=1)
+    assert filler.fill_all(["", "[MASK]"], 1, first=1)[0].text == ""
+    with pytest.raises(UserError, match="at least 1"):
+        filler.fill("[MASK]", 0)
+    settings = VocabularySettings(kind="words", vocabulary=60)
+    without = train_vocabulary(lambda: iter(texts(60)), settings, seed=1, where="the test")
+    with pytest.raises(UserError, match="no mask"):
+        Filler(headed(), without)
+
+
+def test_a_filling_is_traced(tmp_path: Path) -> None:
+    filler = Filler(headed(), vocabulary())
+    trace = trace_filling(filler, "the [MASK] was [MASK]")
+    found = filler.fill("the [MASK] was [MASK]", 1)
+    assert trace.decided == [own[0].token for own in found.masks]
+    assert trace.log_probabilities == pytest.approx(
+        [float(torch.tensor(own[0].probability).log()) for own in found.masks], abs=1e-5
+    )
+    check_views(trace, tmp_path)
+
+
+# Language models
+
+
+def test_a_language_models_trace_has_what_followed_each_token(tmp_path: Path) -> None:
+    torch.manual_seed(1)
+    own = vocabulary("bpe")
+    model = Gpt(GptSettings(layers=2, dim=16, heads=2, max_length=30), own.size).eval()
+    generator = Generator(model, own)
+    trace = trace_writing(generator, "the film", " was long")
+    tokens = own.encode("the film was long")
+    assert trace.axes == {"text": own.pieces(tokens)}
+    assert trace.decided[:-1] == own.pieces(tokens[1:])
+    with torch.no_grad():
+        scores = model.logits(model.states(torch.tensor([tokens])))[0].log_softmax(1)
+    chosen = scores[:-1].gather(1, torch.tensor(tokens[1:])[:, None]).squeeze(1)
+    assert trace.log_probabilities[:-1] == pytest.approx(chosen.tolist(), abs=1e-5)
+    for one in trace.maps:
+        assert float(one.weights.triu(1).abs().max()) < 1e-6  # nothing is seen before it is written
+    # What stands in the prompt was not decided here, so its rows have no part in what was.
+    before = len(own.encode("the film"))
+    last = [one for one in trace.maps if one.kind == "gradient"][-1]
+    assert float(last.weights[:, : before - 1].abs().max()) == 0.0
+    assert float(last.weights[:, before - 1 :].abs().max()) > 0.0
+    check_views(trace, tmp_path)
+    whole = trace_writing(generator, "", options=SearchOptions(beam=1), max_tokens=4)
+    assert whole.axes["text"][0] == "<s>"
+    with pytest.raises(UserError, match="more than the model's 30"):
+        trace_writing(generator, "the film " * 40, "")
