@@ -1,14 +1,31 @@
 """Encoders with pooling, pairs, documents; recurrent language models: against plain PyTorch."""
 
+from collections.abc import Callable
+from typing import Annotated
+
 import pytest
 import torch
-from pydantic import ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from torch import Tensor, nn
 
 from heedful.attention import watch
 from heedful.basics.symbols import BEGIN, END, PAD
+from heedful.models import (
+    EncoderSettings,
+    LanguageSettings,
+    build_encoder,
+    build_language_model,
+)
 from heedful.models.attentive import RecurrentEncoderSettings, RecurrentTextEncoder
+from heedful.models.bert import BertSettings
+from heedful.models.decomposable import DecomposableEncoder, DecomposableSettings, TwoLayers
 from heedful.models.encoders import HeadedEncoder, Sequences, TextEncoder, sequences_of
+from heedful.models.gpt import Gpt, GptSettings
+from heedful.models.hierarchical import (
+    AttentionOverParts,
+    HierarchicalEncoder,
+    HierarchicalSettings,
+)
 from heedful.models.recurrent_language import RecurrentLanguageModel, RecurrentLanguageSettings
 
 VOCABULARY = 40
@@ -185,6 +202,107 @@ def test_pairs_read_apart_are_compared_number_by_number(pooling: str) -> None:
     same_gradients(together.pooled, torch.stack(expected), own)
 
 
+# Pairs, word by word
+
+
+def decomposable_of(**given: object) -> DecomposableEncoder:
+    torch.manual_seed(2)
+    shape = {"dim": 4, "embedding_dim": 5, "hidden": 6, "dropout": 0.0}
+    encoder = DecomposableEncoder(DecomposableSettings(**{**shape, **given}), VOCABULARY)
+    blur(encoder.double().eval())
+    return encoder
+
+
+@pytest.mark.parametrize("intra", [False, True])
+def test_decomposable_attention_is_the_papers_equations(intra: bool) -> None:
+    """A pair at a time, a word at a time, against a padded batch; and every gradient."""
+    encoder = decomposable_of(intra=intra)
+    longer = [*SECOND[:2], list(range(4, 28))]  # words that are farther apart than ten
+
+    def layers(part: TwoLayers, x: Tensor) -> Tensor:
+        return part.second(part.first(x).relu()).relu()
+
+    def within(words: Tensor) -> Tensor:
+        f, rows = layers(encoder.intra.attend, words), []
+        for i in range(len(words)):
+            far = [21 if abs(i - j) > 10 else i - j + 10 for j in range(len(words))]
+            scores = torch.stack([f[i] @ f[j] for j in range(len(words))])
+            weights = (scores + encoder.intra.distance[far]).softmax(0)
+            rows.append(torch.cat([words[i], weights @ words]))
+        return torch.stack(rows)
+
+    expected = []
+    for pair in zip(FIRST, longer, strict=True):
+        a, b = (encoder.tokens(torch.tensor(text)) @ encoder.project.weight.T for text in pair)
+        if intra:
+            a, b = within(a), within(b)
+        scores = layers(encoder.attend, a) @ layers(encoder.attend, b).T
+        beta, alpha = scores.softmax(1) @ b, scores.softmax(0).T @ a
+        sums = [(a, beta), (b, alpha)]
+        compared = [layers(encoder.compare, torch.cat(both, 1)).sum(0) for both in sums]
+        expected.append(layers(encoder.aggregate, torch.cat(compared)))
+    encoded = encoder(sequences_of(FIRST, longer))
+    assert encoded.states is None
+    own = [(p, p) for p in encoder.parameters()]
+    same_gradients(encoded.pooled, torch.stack(expected), own)
+
+
+# Sentences
+
+ENDS = (8, 6)
+
+
+def hierarchical_of(**given: object) -> HierarchicalEncoder:
+    torch.manual_seed(2)
+    shape = {"embedding_dim": 5, "word_dim": 3, "sentence_dim": 2, "hidden_dim": 4}
+    settings = HierarchicalSettings(**{**shape, "dropout": 0.0, **given})
+    encoder = HierarchicalEncoder(settings, VOCABULARY, ENDS)
+    blur(encoder.double().eval())
+    return encoder
+
+
+@pytest.mark.parametrize("cell", ["gru", "lstm"])
+def test_hierarchical_attention_is_the_papers_equations(cell: str) -> None:
+    """A text at a time, its sentences in a list, against a padded batch; and every gradient."""
+    encoder = hierarchical_of(cell=cell)
+    texts = {
+        (7, 9, 8, 10, 11, 12, 6, 13): [[7, 9, 8], [10, 11, 12, 6], [13]],
+        (8, 6, 8, 7, 8): [[8, 6, 8], [7, 8]],  # ends in a row end one sentence
+        (20,): [[20]],
+        (6,): [[6]],
+        (5, 5, 5, 5, 5, 5, 5, 5, 5): [[5] * 9],
+    }
+
+    def attended(part: AttentionOverParts, states: Tensor) -> Tensor:
+        u = torch.tanh(states @ part.hidden.weight.T + part.hidden.bias)
+        return (u @ part.context).softmax(0) @ states
+
+    expected = []
+    for sentences in texts.values():
+        read = [
+            encoder.words.network(encoder.tokens(torch.tensor(words)).unsqueeze(0))[0][0]
+            for words in sentences
+        ]
+        vectors = torch.stack([attended(encoder.word_attention, states) for states in read])
+        states = encoder.sentences.network(vectors.unsqueeze(0))[0][0]
+        expected.append(attended(encoder.sentence_attention, states))
+    batch = sequences_of([list(text) for text in texts])
+    encoded = encoder(batch)
+    own = [(p, p) for p in encoder.parameters()]
+    same_gradients(encoded.pooled, torch.stack(expected), own)
+    numbers = encoder.sentence_numbers(batch)
+    assert numbers[0].tolist() == [-1, 0, 0, 0, 1, 1, 1, 1, 2, -1, -1]
+    assert numbers[1].tolist() == [-1, 0, 0, 0, 1, 1, -1, -1, -1, -1, -1]
+    assert encoded.states[numbers >= 0].any(-1).all()
+    assert not encoded.states[numbers < 0].any()
+
+
+def test_a_second_text_begins_a_sentence() -> None:
+    encoder = hierarchical_of()
+    numbers = encoder.sentence_numbers(sequences_of([[7, 9], []], [[10, 8, 11], [12]]))
+    assert numbers.tolist() == [[-1, 0, 0, -1, 1, 1, 2, -1], [-1, -1, 0, -1, -1, -1, -1, -1]]
+
+
 # What holds for every encoder
 
 ENCODERS = {
@@ -194,11 +312,17 @@ ENCODERS = {
         for kind in POOLINGS
     },
     "two layers": lambda: encoder_of(layers=2, cell="gru", hidden_layer=3),
+    "decomposable": decomposable_of,
+    "decomposable, within": lambda: decomposable_of(intra=True),
+    "hierarchical": hierarchical_of,
+    "bert": lambda: (
+        build_encoder(BertSettings(layers=1, dim=6, heads=2, dropout=0), VOCABULARY).double().eval()
+    ),
 }
 
 
 @pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
-def test_padding_and_company_change_nothing(make: "type[TextEncoder]") -> None:
+def test_padding_and_company_change_nothing(make: Callable[[], TextEncoder]) -> None:
     encoder = make()
     batch = sequences_of(FIRST, SECOND)
     together = encoder(batch)
@@ -208,14 +332,14 @@ def test_padding_and_company_change_nothing(make: "type[TextEncoder]") -> None:
         if alone.states is not None:
             length = alone.states.shape[1]
             torch.testing.assert_close(together.states[row, :length], alone.states[0])
-    noise = batch.tokens.masked_fill(batch.tokens == PAD, 17)
-    wide = nn.functional.pad(noise, (0, 4), value=13)
+    noise = batch.tokens.masked_fill(batch.tokens == PAD, 6)
+    wide = nn.functional.pad(noise, (0, 4), value=8)
     other = encoder(Sequences(wide, batch.lengths, nn.functional.pad(batch.segments, (0, 4))))
     torch.testing.assert_close(other.pooled, together.pooled)
 
 
 @pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
-def test_empty_texts_have_vectors(make: "type[TextEncoder]") -> None:
+def test_empty_texts_have_vectors(make: Callable[[], TextEncoder]) -> None:
     encoder = make()
     pairs = sequences_of([[], [7], []], [[8], [], []])
     encoded = encoder(pairs)
@@ -226,28 +350,54 @@ def test_empty_texts_have_vectors(make: "type[TextEncoder]") -> None:
 
 
 @pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
-def test_weights_have_the_axes_they_say(make: "type[TextEncoder]") -> None:
+def test_weights_have_the_axes_they_say(make: Callable[[], TextEncoder]) -> None:
     """Each map is as large as its axes, and its rows sum to 1 or, where nothing is, to 0."""
     encoder = make()
     batch = sequences_of(FIRST[:1], SECOND[:1])
-    sizes = {"text": 10, "first": 4, "second": 3, "hops": 2}
+    sizes = {"text": 10, "first": 4, "second": 3, "hops": 2, "sentences": 2}
     bare = encoder(batch)
     with watch(encoder, encoder.attention_axes()) as seen:
         watched = encoder(batch)
     torch.testing.assert_close(watched.pooled, bare.pooled)
     for name, axes in encoder.attention_axes().items():
         (weights,) = seen[name]
+        if axes == ("hops", "sentences"):
+            sizes["hops"] = 1
         assert weights.shape[2:] == tuple(sizes[axis] for axis in axes)
         torch.testing.assert_close(weights.sum(-1), torch.ones_like(weights[..., 0]))
-        if axes[1] == "text":
+        if axes[1] == "text" and axes[0] != "text":
             assert not weights[..., batch.tokens[0] < 4].any()
 
 
 @pytest.mark.parametrize("make", ENCODERS.values(), ids=ENCODERS)
-def test_depths_leave_out_no_number(make: "type[TextEncoder]") -> None:
+def test_depths_leave_out_no_number(make: Callable[[], TextEncoder]) -> None:
     encoder = make()
     model = HeadedEncoder(encoder, {"head": nn.Linear(2, 2)})
     depths = {name: model.depth(name) for name, _ in model.named_parameters()}
     assert set(depths.values()) == set(range(encoder.depths + 1))
     assert depths["heads.head.weight"] == encoder.depths
     assert encoder.embedding.weight.shape[0] == VOCABULARY
+
+
+def test_settings_build_what_they_say() -> None:
+    encoders = TypeAdapter(Annotated[EncoderSettings, Field(discriminator="kind")])
+    languages = TypeAdapter(Annotated[LanguageSettings, Field(discriminator="kind")])
+    kinds = {
+        "recurrent-encoder": RecurrentTextEncoder,
+        "decomposable": DecomposableEncoder,
+        "hierarchical": HierarchicalEncoder,
+    }
+    for kind, model in kinds.items():
+        settings = encoders.validate_python({"kind": kind, "embedding_dim": 3})
+        assert encoders.validate_python(settings.as_tables()) == settings
+        built = build_encoder(settings, 9, sentence_ends=[4])
+        assert type(built) is model
+        assert built.embedding.weight.shape == (9, 3)
+        assert built.max_length == settings.max_length
+    assert isinstance(encoders.validate_python({"kind": "bert"}), BertSettings)
+    gpt = languages.validate_python({"kind": "gpt", "dim": 8})
+    assert isinstance(gpt, GptSettings)
+    assert type(build_language_model(gpt, 9)) is Gpt
+    recurrent = languages.validate_python({"kind": "recurrent-language-model", "dim": 8})
+    assert type(build_language_model(recurrent, 9)) is RecurrentLanguageModel
+    assert languages.validate_python(recurrent.as_tables()) == recurrent

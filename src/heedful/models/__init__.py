@@ -1,11 +1,15 @@
 """Models: one file an architecture, built from layers and attention; no I/O."""
 
+from collections.abc import Sequence
+
 from heedful.models.aligner import AlignerSettings, WordAligner
 from heedful.models.attentive import RecurrentEncoderSettings, RecurrentTextEncoder
 from heedful.models.bert import Bert, BertSettings
 from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
+from heedful.models.decomposable import DecomposableEncoder, DecomposableSettings
 from heedful.models.encoders import TextEncoder
 from heedful.models.gpt import Gpt, GptSettings
+from heedful.models.hierarchical import HierarchicalEncoder, HierarchicalSettings
 from heedful.models.language import LanguageModel
 from heedful.models.pairs import AlignmentSource, PairModel, Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
@@ -13,7 +17,9 @@ from heedful.models.recurrent_language import RecurrentLanguageModel, RecurrentL
 from heedful.models.transformer import Transformer, TransformerSettings
 
 ModelSettings = TransformerSettings | RecurrentSettings | ConvolutionalSettings | AlignerSettings
-EncoderSettings = BertSettings | RecurrentEncoderSettings
+EncoderSettings = (
+    BertSettings | RecurrentEncoderSettings | HierarchicalSettings | DecomposableSettings
+)
 LanguageSettings = GptSettings | RecurrentLanguageSettings
 
 
@@ -34,15 +40,22 @@ def build_model(
     return RecurrentEncoderDecoder(settings, source_vocabulary, target_vocabulary)
 
 
-def build_encoder(settings: EncoderSettings, vocabulary: int) -> TextEncoder:
+def build_encoder(
+    settings: EncoderSettings, vocabulary: int, sentence_ends: Sequence[int] = ()
+) -> TextEncoder:
     """The encoder that the settings describe, with fresh weights from PyTorch's random numbers.
 
     Args:
         settings: its kind, sizes and options.
         vocabulary: number of symbols.
+        sentence_ends: the tokens that end sentences, for a model that reads sentence by sentence.
     """
     if isinstance(settings, BertSettings):
         return Bert(settings, vocabulary)
+    if isinstance(settings, HierarchicalSettings):
+        return HierarchicalEncoder(settings, vocabulary, sentence_ends)
+    if isinstance(settings, DecomposableSettings):
+        return DecomposableEncoder(settings, vocabulary)
     return RecurrentTextEncoder(settings, vocabulary)
 
 

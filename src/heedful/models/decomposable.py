@@ -1,0 +1,157 @@
+"""Decomposable attention: two texts are compared word by word, each with what it is aligned to.
+
+    e_ij = F(a_i)ᵀ F(b_j),   β_i = Σ_j softmax_j(e_ij) b_j,   α_j = Σ_i softmax_i(e_ij) a_i
+    v = H([Σ_i G([a_i, β_i]), Σ_j G([b_j, α_j])])
+
+Parikh et al. 2016, "A Decomposable Attention Model for Natural Language Inference", section 3; the
+attention within a text is section 3.4's. No word is read in its context otherwise, and no text has
+a NULL before it.
+Shapes: B batch, W words of a text, D width of a word, U hidden width.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from heedful.attention import Attention
+from heedful.attention.masks import padding
+from heedful.attention.scores import Dot
+from heedful.basics.settings import Settings
+from heedful.layers.dropout import Dropout
+from heedful.layers.embeddings import token_embedding
+from heedful.layers.recurrent import glorot_linear
+from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.text_parts import Text, both_texts
+
+FAR = 10
+"""Words farther apart than this share one number of the attention within a text."""
+
+
+class DecomposableSettings(Settings):
+    """Sizes and options of decomposable attention."""
+
+    kind: Literal["decomposable"] = "decomposable"
+    embedding_dim: int = Field(300, ge=1)
+    dim: int = Field(200, ge=1)
+    """Width that embeddings are projected to."""
+    hidden: int = Field(200, ge=1)
+    """Width of the layers of F, G and H, and of the vector of a pair."""
+    dropout: float = Field(0.2, ge=0, lt=1)
+    """On what goes into each layer of F, G and H."""
+    intra: bool = False
+    """Whether each text is first attended to by itself (section 3.4)."""
+    max_length: int = Field(512, ge=4)
+    """Longest row in tokens, BEGIN and the ENDs included."""
+
+
+class TwoLayers(nn.Module):
+    """``ReLU(W₂ ReLU(W₁ x + b₁) + b₂)`` with dropout before each layer."""
+
+    def __init__(self, width: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.first, self.second = glorot_linear(width, hidden), glorot_linear(hidden, hidden)
+        self.drop = Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(self.second(self.drop(torch.relu(self.first(self.drop(x))))))
+
+
+class WithinText(nn.Module):
+    """``[a_i, Σ_j softmax_j(F(a_i)ᵀ F(a_j) + d_{i−j}) a_j]``, ``[B, W, D] -> [B, W, 2·D]``."""
+
+    def __init__(self, width: int, hidden: int, dropout: float) -> None:
+        super().__init__()
+        self.attend = TwoLayers(width, hidden, dropout)
+        self.distance = nn.Parameter(torch.zeros(2 * FAR + 2))
+        # One for each text: they hold no parameters, and each is watched by itself.
+        self.first, self.second = Attention(Dot()), Attention(Dot())
+
+    def forward(self, words: Tensor, lengths: Tensor, attention: Attention) -> Tensor:
+        """``words [B, W, D]`` of texts of ``lengths [B]``; ``attention`` is one of the two."""
+        places = torch.arange(words.shape[1], device=words.device)
+        offset = places.unsqueeze(1) - places
+        index = torch.where(offset.abs() > FAR, 2 * FAR + 1, offset + FAR)
+        bias = self.distance[index].expand(len(words), -1, -1)
+        beyond = places >= lengths[:, None, None]
+        compared = self.attend(words)
+        bias = bias.to(compared.dtype).masked_fill(beyond, float("-inf"))
+        return torch.cat([words, attention(compared, compared, words, bias)], -1)
+
+
+class DecomposableEncoder(TextEncoder):
+    """Reads pairs alone; ``pooled`` is the last hidden layer of H.
+
+    Args:
+        settings: sizes and options.
+        vocabulary: number of symbols.
+
+    Example:
+        >>> from heedful.models.encoders import sequences_of
+        >>> encoder = DecomposableEncoder(DecomposableSettings(dim=8, hidden=6), 30)
+        >>> encoder(sequences_of([[7, 9], [8]], [[5], [6, 4]])).pooled.shape
+        torch.Size([2, 6])
+    """
+
+    needs_pairs = True
+    pooled_dim: int
+
+    def __init__(self, settings: DecomposableSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.max_length = settings.max_length
+        self.dim, self.pooled_dim = None, settings.hidden
+        width, hidden, dropout = settings.dim, settings.hidden, settings.dropout
+        self.tokens = token_embedding(vocabulary, settings.embedding_dim)
+        self.project = glorot_linear(settings.embedding_dim, width, bias=False)
+        self.intra = None
+        if settings.intra:
+            self.intra = WithinText(width, hidden, dropout)
+            width *= 2
+        self.attend = TwoLayers(width, hidden, dropout)
+        self.compare = TwoLayers(2 * width, hidden, dropout)
+        self.aggregate = TwoLayers(2 * hidden, hidden, dropout)
+        self.first_to_second, self.second_to_first = Attention(Dot()), Attention(Dot())
+
+    def encode(self, batch: Sequences) -> Encoded:
+        """The vectors of a batch of pairs; a word of a text beside an empty one sees zeros."""
+        first, second = both_texts(batch)
+        a, b = self.project(self.tokens(first.tokens)), self.project(self.tokens(second.tokens))
+        if self.intra is not None:
+            a = self.intra(a, first.lengths, self.intra.first)
+            b = self.intra(b, second.lengths, self.intra.second)
+        of_a, of_b = self.attend(a), self.attend(b)
+        beta = self.first_to_second(of_a, of_b, b, padding(second.lengths))
+        alpha = self.second_to_first(of_b, of_a, a, padding(first.lengths))
+        sums = [self._compared(a, beta, first), self._compared(b, alpha, second)]
+        return Encoded(None, self.aggregate(torch.cat(sums, -1)))
+
+    def _compared(self, words: Tensor, aligned: Tensor, text: Text) -> Tensor:
+        """``Σ_i G([a_i, β_i])`` over the words that there are, ``[B, U]``."""
+        compared: Tensor = self.compare(torch.cat([words, aligned], -1))
+        places = torch.arange(words.shape[1], device=words.device)
+        beyond = places >= text.lengths.unsqueeze(1)
+        return compared.masked_fill(beyond.unsqueeze(-1), 0.0).sum(1)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.tokens
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        axes = {"first_to_second": ("first", "second"), "second_to_first": ("second", "first")}
+        if self.intra is None:
+            return axes
+        return {"intra.first": ("first", "first"), "intra.second": ("second", "second"), **axes}
+
+    def _parts(self) -> list[str]:
+        within = [] if self.intra is None else ["intra"]
+        return ["tokens", "project", *within, "attend", "compare", "aggregate"]
+
+    def depth(self, name: str) -> int:
+        """In the order of the equations: embeddings 0, their projection 1, … the aggregation."""
+        return self._parts().index(name.partition(".")[0])
+
+    @property
+    def depths(self) -> int:
+        return len(self._parts())

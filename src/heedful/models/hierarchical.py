@@ -1,0 +1,213 @@
+"""Hierarchical attention: words make sentences, and sentences make a text.
+
+    u_t = tanh(W h_t + b),   α_t = softmax_t(u_tᵀ u),   s = Σ_t α_t h_t
+
+over the states h of a bidirectional GRU, for the words of each sentence and then for sentences.
+Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", section 2.2.
+Shapes: B batch, L tokens, N sentences of a text, S sentences of a batch, W words of the longest
+sentence, D width of a state, U hidden units.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from heedful.attention.normalizers import Softmax
+from heedful.attention.watching import Watchable
+from heedful.basics.settings import Settings
+from heedful.basics.symbols import END, PAD
+from heedful.layers.dropout import Dropout
+from heedful.layers.embeddings import token_embedding
+from heedful.layers.recurrent import RecurrentEncoder, glorot_linear
+from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.text_parts import text_mask
+
+
+class HierarchicalSettings(Settings):
+    """Sizes and options of hierarchical attention."""
+
+    kind: Literal["hierarchical"] = "hierarchical"
+    cell: Literal["gru", "lstm"] = "gru"
+    embedding_dim: int = Field(200, ge=1)
+    word_dim: int = Field(50, ge=1)
+    """Width of a word's state in each direction."""
+    sentence_dim: int = Field(50, ge=1)
+    """Width of a sentence's state in each direction."""
+    hidden_dim: int = Field(100, ge=1)
+    """Units of each attention: of u_t."""
+    dropout: float = Field(0.3, ge=0, lt=1)
+    """On embeddings, on words' states and on sentences' states."""
+    max_length: int = Field(1024, ge=2)
+    """Longest row in tokens, BEGIN and the ENDs included."""
+
+
+class AttentionOverParts(Watchable):
+    """Each part's states summed by attention; a part without states has zeros.
+
+    Every part asks the same learned question u, so that scores are made once a state. Watched, it
+    shows ``[B, 1, parts, K]``.
+
+    Args:
+        dim: width of the states.
+        hidden_dim: width of u.
+    """
+
+    def __init__(self, dim: int, hidden_dim: int) -> None:
+        super().__init__()
+        self.hidden = glorot_linear(dim, hidden_dim)
+        self.context = nn.Parameter(torch.empty(hidden_dim))
+        nn.init.normal_(self.context, std=hidden_dim**-0.5)
+        self.normalize = Softmax()
+
+    def forward(self, states: Tensor, parts: Tensor) -> Tensor:
+        """``[B, parts, D]`` from ``states [B, K, D]`` and which are in a part ``[B, parts, K]``."""
+        scores = torch.tanh(self.hidden(states)) @ self.context  # [B, K]
+        weights: Tensor = self.normalize(scores.unsqueeze(1).expand(parts.shape), parts)
+        one_head = weights.unsqueeze(1)
+        self.show(one_head)
+        if self.watched_in_part:
+            self.show_some(lambda rows: one_head[..., rows, :], one_head, states.shape[1])
+        return weights.to(states.dtype) @ states
+
+
+class _Sentences(NamedTuple):
+    """Where the words of a batch are, as n words of S sentences."""
+
+    row: Tensor
+    """Of each word ``[n]``."""
+    column: Tensor
+    sentence: Tensor
+    """Number of each word's sentence in the batch ``[n]``."""
+    place: Tensor
+    """Place of each word in its sentence ``[n]``."""
+    lengths: Tensor
+    """Words of each sentence ``[S]``."""
+    row_of: Tensor
+    """Row of each sentence ``[S]``."""
+    place_of: Tensor
+    """Place of each sentence in its row ``[S]``."""
+    counts: Tensor
+    """Sentences of each row ``[B]``."""
+
+
+class HierarchicalEncoder(TextEncoder):
+    """The encoder; ``states`` are the words', each read within its sentence.
+
+    A sentence ends with a token of ``sentence_ends`` that is followed by none of them, with its
+    text (a pair's second text begins another), or not at all: without such tokens a text is one
+    sentence. BEGIN and the ENDs are read by nobody; an empty text has zeros for its vector.
+
+    Args:
+        settings: sizes and options.
+        vocabulary: number of symbols.
+        sentence_ends: the tokens that end sentences: those of full stops, of line ends, …
+
+    Example:
+        >>> from heedful.models.encoders import sequences_of
+        >>> settings = HierarchicalSettings(embedding_dim=8, word_dim=3, sentence_dim=5)
+        >>> encoded = HierarchicalEncoder(settings, 30, [4])(sequences_of([[7, 4, 8, 9, 4], [8]]))
+        >>> encoded.states.shape, encoded.pooled.shape
+        (torch.Size([2, 7, 6]), torch.Size([2, 10]))
+    """
+
+    dim: int
+    pooled_dim: int
+    sentence_ends: Tensor
+
+    def __init__(
+        self, settings: HierarchicalSettings, vocabulary: int, sentence_ends: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self.settings = settings
+        self.max_length = settings.max_length
+        self.tokens = token_embedding(vocabulary, settings.embedding_dim)
+        self.drop = Dropout(settings.dropout)
+        self.words = _one_layer(settings, settings.embedding_dim, settings.word_dim)
+        self.dim = self.words.output_dim
+        self.word_attention = AttentionOverParts(self.dim, settings.hidden_dim)
+        self.sentences = _one_layer(settings, self.dim, settings.sentence_dim)
+        self.pooled_dim = self.sentences.output_dim
+        self.sentence_attention = AttentionOverParts(self.pooled_dim, settings.hidden_dim)
+        ends = torch.tensor(sorted(set(sentence_ends)), dtype=torch.long)
+        self.register_buffer("sentence_ends", ends, persistent=False)
+
+    def encode(self, batch: Sequences) -> Encoded:
+        """The vectors of a batch; states are zero at BEGIN, the ENDs and padding."""
+        where = self._sentences(batch)
+        rows, width = batch.tokens.shape
+        states = self._words(batch.tokens, where)
+        count = max(1, int(where.counts.max())) if rows else 1
+        parts = torch.zeros(rows, count, width, dtype=torch.bool, device=states.device)
+        parts[where.row, where.place_of[where.sentence], where.column] = True
+        sentences = self.word_attention(states, parts)  # [B, N, D]
+        read, _ = self.sentences(sentences, where.counts.clamp(min=1))
+        there = torch.arange(count, device=read.device) < where.counts[:, None, None]
+        pooled = self.sentence_attention(self.drop(read), there)
+        return Encoded(states, pooled.squeeze(1))
+
+    def sentence_numbers(self, batch: Sequences) -> Tensor:
+        """Which sentence of its row each token is in ``[B, L]``, from 0; −1 for none."""
+        where = self._sentences(batch)
+        numbers = torch.full_like(batch.tokens, -1)
+        numbers[where.row, where.column] = where.place_of[where.sentence]
+        return numbers
+
+    def _words(self, tokens: Tensor, where: _Sentences) -> Tensor:
+        """Each word's state ``[B, L, D]``, read sentence by sentence."""
+        width = int(where.lengths.max()) if len(where.lengths) else 0
+        if not width:
+            return self.tokens.weight.new_zeros(*tokens.shape, self.dim)
+        sentences = tokens.new_full((len(where.lengths), width), PAD)
+        sentences[where.sentence, where.place] = tokens[where.row, where.column]
+        read, _ = self.words(self.drop(self.tokens(sentences)), where.lengths)
+        words = self.drop(read[where.sentence, where.place])
+        states: Tensor = words.new_zeros(*tokens.shape, self.dim)
+        return states.index_put((where.row, where.column), words)
+
+    def _sentences(self, batch: Sequences) -> _Sentences:
+        ends = torch.isin(batch.tokens, self.sentence_ends)
+        ends[:, :-1] &= ~ends[:, 1:]  # Of several in a row, the last.
+        ends |= batch.tokens == END
+        before = ends.cumsum(1) - ends.long()  # sentences that ended before a token
+        row, column = text_mask(batch).nonzero(as_tuple=True)
+        # One number for each sentence of the batch, growing from word to word.
+        number = row * (batch.tokens.shape[1] + 1) + before[row, column]
+        _, sentence, lengths = torch.unique_consecutive(
+            number, return_inverse=True, return_counts=True
+        )
+        starts = lengths.cumsum(0) - lengths
+        place = torch.arange(len(row), device=row.device) - starts[sentence]
+        row_of = row[starts]
+        counts = torch.bincount(row_of, minlength=len(batch.tokens))
+        firsts = counts.cumsum(0) - counts
+        place_of = torch.arange(len(row_of), device=row.device) - firsts[row_of]
+        return _Sentences(row, column, sentence, place, lengths, row_of, place_of, counts)
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.tokens
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        """Words from "sentences" to "text" (zero outside a sentence), sentences from one "hop"."""
+        return {
+            "word_attention": ("sentences", "text"),
+            "sentence_attention": ("hops", "sentences"),
+        }
+
+    def depth(self, name: str) -> int:
+        """0 for the table, then words, their attention, sentences and theirs."""
+        parts = ("tokens", "words", "word_attention", "sentences", "sentence_attention")
+        return parts.index(name.partition(".")[0])
+
+    @property
+    def depths(self) -> int:
+        return 5
+
+
+def _one_layer(settings: HierarchicalSettings, width: int, hidden: int) -> RecurrentEncoder:
+    return RecurrentEncoder(
+        settings.cell, width, hidden, 1, bidirectional=True, dropout=settings.dropout
+    )
