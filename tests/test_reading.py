@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from heedful.attention import StructuredSelfAttention
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.data.vocabularies import VocabularySettings, encode_words, train_vocabulary
@@ -32,13 +31,15 @@ from heedful.inference.reading_trace import (
 from heedful.inference.spans import spans
 from heedful.inference.tagger import Tagger
 from heedful.inference.writing_trace import trace_writing
+from heedful.models import build_encoder
+from heedful.models.attentive import RecurrentEncoderSettings
 from heedful.models.bert import Bert, BertSettings, MaskedHead
-from heedful.models.encoders import (
-    Classifier as ClassifierHead,
-)
-from heedful.models.encoders import Encoded, HeadedEncoder, Sequences, TextEncoder, sequences_of
+from heedful.models.decomposable import DecomposableSettings
+from heedful.models.encoders import Classifier as ClassifierHead
+from heedful.models.encoders import HeadedEncoder, sequences_of
 from heedful.models.encoders import Tagger as TaggerHead
 from heedful.models.gpt import Gpt, GptSettings
+from heedful.models.hierarchical import HierarchicalSettings
 from heedful.viewing.page import export_html
 from heedful.viewing.wire import map_bytes, summary
 
@@ -108,61 +109,20 @@ def learnt() -> Classifier:
     return Classifier(model.eval(), vocabulary(), [*LABELS, "neither"])
 
 
-class Pooled(TextEncoder):
-    """Embeddings and structured self-attention: no row is BEGIN's."""
-
-    dim = None
-    pooled_dim = 2 * 8
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        self.max_length = 30
-        self.table = nn.Embedding(size, 8)
-        self.pooling = StructuredSelfAttention(8, hidden_dim=6, hops=2)
-
-    def encode(self, batch: Sequences) -> Encoded:
-        hidden = self.table(batch.tokens)
-        places = torch.arange(batch.tokens.shape[1])
-        mask = places < batch.lengths[:, None]
-        return Encoded(None, self.pooling(hidden, mask=mask[:, None]).flatten(1))
-
-    @property
-    def embedding(self) -> nn.Embedding:
-        return self.table
-
-    def attention_axes(self) -> dict[str, tuple[str, str]]:
-        return {"pooling": ("hops", "text")}
-
-
-class Compared(TextEncoder):
-    """Each of two texts attends to the other (Parikh et al. 2016), and reads nothing else."""
-
-    dim = None
-    pooled_dim = 16
-    needs_pairs = True
-
-    def __init__(self, size: int) -> None:
-        super().__init__()
-        from heedful.attention import MultiHeadAttention
-
-        self.max_length = 30
-        self.table = nn.Embedding(size, 8)
-        self.forwards = MultiHeadAttention(8, heads=1)
-        self.backwards = MultiHeadAttention(8, heads=1)
-
-    def encode(self, batch: Sequences) -> Encoded:
-        pooled = []
-        for row, segments in zip(batch.tokens, batch.segments, strict=True):
-            kept = (row > END) | (row == 1)
-            first, second = (
-                self.table(row[kept & (segments == side)]).unsqueeze(0) for side in (0, 1)
-            )
-            both = self.forwards(first, second).sum(1), self.backwards(second, first).sum(1)
-            pooled.append(torch.cat(both, dim=1))
-        return Encoded(None, torch.cat(pooled))
-
-    def attention_axes(self) -> dict[str, tuple[str, str]]:
-        return {"forwards": ("first", "second"), "backwards": ("second", "first")}
+def other(kind: str, **settings: object) -> HeadedEncoder:
+    """An encoder that is no Transformer."""
+    torch.manual_seed(2)
+    kinds = {
+        "pooled": RecurrentEncoderSettings,
+        "compared": DecomposableSettings,
+        "hierarchical": HierarchicalSettings,
+    }
+    made = kinds[kind].model_validate({"embedding_dim": 8, "dropout": 0.0, **settings})
+    encoder = build_encoder(made, 60, vocabulary().encode("and"))
+    assert encoder.pooled_dim is not None
+    head = ClassifierHead(encoder.pooled_dim, 2, 0.0)
+    nn.init.normal_(head.output.weight)
+    return HeadedEncoder(encoder, {"classification": head}).eval()
 
 
 def classifier(model: HeadedEncoder | None = None, **more: object) -> Classifier:
@@ -243,9 +203,8 @@ def test_pairs_and_texts_are_not_mixed_up() -> None:
         classifier(pairs=True).classify(["one"])
     with pytest.raises(UserError, match="single"):
         classifier(pairs=False).classify([("one", "two")])
-    compared = HeadedEncoder(Compared(60), {"classification": ClassifierHead(16, 2, 0.0)})
     with pytest.raises(UserError, match="pairs"):
-        classifier(compared).classify(["one"])
+        classifier(other("compared", dim=8, hidden=8)).classify(["one"])
     with pytest.raises(ValueError, match="no head 'other'"):
         classifier(head="other")
 
@@ -345,29 +304,46 @@ def test_gradients_are_those_of_the_chosen_class() -> None:
 
 
 def test_a_pooling_is_traced_by_its_hops_and_the_words_are_its_columns(tmp_path: Path) -> None:
-    torch.manual_seed(2)
-    model = HeadedEncoder(Pooled(60), {"classification": ClassifierHead(16, 2, 0.0)})
-    nn.init.normal_(model.heads["classification"].output.weight)  # type: ignore[union-attr]
-    reader = classifier(model)
+    reader = classifier(other("pooled", dim=8, hops=2, pooling="structured"))
     trace = trace_classification(reader, "the film was long")
     assert trace.axes["hops"] == ["hop 1", "hop 2"]
     weights = trace["encoder.pooling × gradient"].weights.mean(0).sum(0)
     assert torch.equal(trace["decision × gradient to text"].weights[0, 0], weights)
     shares = [one.share for one in explain(reader, "the film was long").words]
-    inner = weights[1:-1] / weights[1:-1].sum()
-    assert shares == pytest.approx(inner.tolist(), abs=1e-5)
+    assert shares == pytest.approx((weights[1:-1] / weights[1:-1].sum()).tolist(), abs=1e-5)
     check_views(trace, tmp_path)
 
 
-def test_of_two_texts_that_attend_to_each_other_both_have_words(tmp_path: Path) -> None:
-    torch.manual_seed(2)
-    model = HeadedEncoder(Compared(60), {"classification": ClassifierHead(16, 2, 0.0)})
-    reader = classifier(model)
+def test_sentences_are_an_axis(tmp_path: Path) -> None:
+    reader = classifier(other("hierarchical", word_dim=4, sentence_dim=4, hidden_dim=4))
+    trace = trace_classification(reader, "the film and it was long")
+    assert trace.axes["sentences"] == ["sentence 1", "sentence 2"]
+    words = trace["encoder.word_attention"].weights[0]
+    assert words.sum(1).tolist() == pytest.approx([1.0, 1.0])
+    assert [row.nonzero().flatten().tolist() for row in words] == [[1, 2, 3], [4, 5, 6]]
+    why = explain(reader, "the film and it was long")
+    assert sum(map(share_of, why.words)) == pytest.approx(1.0, abs=1e-5)
+    check_views(trace, tmp_path)
+
+
+def test_without_attention_to_words_they_have_no_share(tmp_path: Path) -> None:
+    reader = classifier(other("pooled", dim=8, pooling="mean"))
+    why = explain(reader, "the film was")
+    assert [one.share for one in why.words] == [None] * 3
+    assert any(one.fall for one in why.words)
+    check_views(why.trace, tmp_path)
+
+
+@pytest.mark.parametrize("intra", [False, True])
+def test_of_two_texts_that_attend_to_each_other_both_have_words(
+    intra: bool, tmp_path: Path
+) -> None:
+    reader = classifier(other("compared", dim=8, hidden=8, intra=intra))
     trace = trace_classification(reader, ("the film", "it was long"))
     assert [len(trace.axes[axis]) for axis in ("first", "second")] == [2, 3]
     why = explain(reader, ("the film", "it was long"))
     assert [one.word for one in why.words] == ["the", "film", "it", "was", "long"]
-    assert sum(one.share or 0.0 for one in why.words) == pytest.approx(1.0, abs=1e-5)
+    assert sum(map(share_of, why.words)) == pytest.approx(1.0, abs=1e-5)
     check_views(trace, tmp_path)
 
 

@@ -70,7 +70,8 @@ class AttentionOverParts(Watchable):
         self.show(one_head)
         if self.watched_in_part:
             self.show_some(lambda rows: one_head[..., rows, :], one_head, states.shape[1])
-        return weights.to(states.dtype) @ states
+        # Through what was shown, so that who watches can ask for gradients by it.
+        return one_head.squeeze(1).to(states.dtype) @ states
 
 
 class _Sentences(NamedTuple):
@@ -170,7 +171,7 @@ class HierarchicalEncoder(TextEncoder):
     def _sentences(self, batch: Sequences) -> _Sentences:
         ends = torch.isin(batch.tokens, self.sentence_ends)
         ends[:, :-1] &= ~ends[:, 1:]  # Of several in a row, the last.
-        ends |= batch.tokens == END
+        pass
         before = ends.cumsum(1) - ends.long()  # sentences that ended before a token
         row, column = text_mask(batch).nonzero(as_tuple=True)
         # One number for each sentence of the batch, growing from word to word.
