@@ -171,7 +171,7 @@ class HierarchicalEncoder(TextEncoder):
     def _sentences(self, batch: Sequences) -> _Sentences:
         ends = torch.isin(batch.tokens, self.sentence_ends)
         ends[:, :-1] &= ~ends[:, 1:]  # Of several in a row, the last.
-        pass
+        ends |= batch.tokens == END
         before = ends.cumsum(1) - ends.long()  # sentences that ended before a token
         row, column = text_mask(batch).nonzero(as_tuple=True)
         # One number for each sentence of the batch, growing from word to word.
