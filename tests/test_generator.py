@@ -17,8 +17,11 @@ from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.decoding import SearchOptions
 from heedful.inference.generator import Generator
 from heedful.inference.perplexity import _windows
+from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.language import LanguageModel
+from heedful.models.recurrent_language import RecurrentLanguageModel, RecurrentLanguageSettings
 from language_help import ByteVocabulary, Read, Recited, SmallLanguage
+from test_gpt import give, gpt_of, peer_of
 
 torch.set_num_threads(1)
 GREEDY = SearchOptions(beam=1)
@@ -94,6 +97,7 @@ def asked(model: GPT2LMHeadModel, prompt: list[int], count: int, **options: Any)
         max_new_tokens=count,
         suppress_tokens=suppressed,
         pad_token_id=PAD,
+        eos_token_id=END,
         **options,
     )
     return found[:, len(prompt) :]
@@ -131,6 +135,30 @@ def test_beams_are_theirs_without_a_length_penalty(theirs: GPT2LMHeadModel) -> N
         do_sample=False,
     )
     assert [list(map(int, one.tokens)) for one in ours] == expected.tolist()
+
+
+def test_our_gpt_writes_with_its_cache_what_theirs_writes() -> None:
+    gpt = gpt_of(max_length=32)
+    peer: Any = peer_of(gpt)
+    give(gpt, peer)
+    generator = Generator(gpt, Numbers())
+    for prompt in ([5, 9, 20], [7]):
+        [one] = generator.generate(numbers(prompt), options=GREEDY, max_tokens=12)
+        expected = asked(peer, prompt, 12, do_sample=False)[0].tolist()
+        assert list(map(int, one.tokens)) + [END] * (one.ended == "end") == expected
+        options = SearchOptions(beam=3, nbest=3, length_penalty=0.0, forced_length=6)
+        beams = generator.generate(numbers(prompt), options=options, max_tokens=6)
+        found = asked(
+            peer,
+            prompt,
+            6,
+            num_beams=3,
+            num_return_sequences=3,
+            min_new_tokens=6,
+            length_penalty=0.0,
+            do_sample=False,
+        )
+        assert [list(map(int, one.tokens)) for one in beams] == found.tolist()
 
 
 @pytest.mark.parametrize(
@@ -253,9 +281,21 @@ def test_a_stream_comes_while_it_is_written_and_of_beams_at_the_end() -> None:
 # The context
 
 
-def test_past_the_context_it_goes_on_from_the_last_half() -> None:
+def small_gpt() -> LanguageModel:
+    return Gpt(GptSettings(layers=2, dim=16, heads=2, max_length=8), 260).eval()
+
+
+def small_lstm() -> LanguageModel:
+    settings = RecurrentLanguageSettings(layers=1, dim=12, embedding_dim=12, max_length=8)
+    return RecurrentLanguageModel(settings, 260).eval()
+
+
+@pytest.mark.parametrize("make", [lambda: SmallLanguage(max_length=8), small_gpt, small_lstm])
+def test_past_the_context_it_goes_on_from_the_last_half(make: Any) -> None:
     torch.manual_seed(3)
-    model = SmallLanguage(max_length=8)
+    model = make()
+    for parameter in model.parameters():
+        nn.init.normal_(parameter, std=0.5)
     [one] = Generator(model, VOCABULARY).generate("abc", options=GREEDY, max_tokens=20)
     tokens, read = VOCABULARY.encode("abc"), VOCABULARY.encode("abc")
     expected = []
