@@ -1,0 +1,232 @@
+"""BERT's layout: the encoder alone, or with the heads of pre-training, of classes or of tags.
+
+Shapes: V symbols of ours, W rows of theirs, D width, F inner width, P positions, C classes.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.data.imported import count_rows
+from heedful.interop.fields import Fields, their_activation
+from heedful.interop.layouts.entries import (
+    NEVER,
+    SAME,
+    Entry,
+    Places,
+    Turn,
+    symbols,
+    to_ours,
+    to_theirs,
+)
+from heedful.models.bert import BertSettings
+
+HEADS = ("masked", "next_sentence", "classification", "tagging")
+"""The heads that the layout knows, by what they learn."""
+
+_ARCHITECTURES: dict[frozenset[str], str] = {
+    frozenset(): "BertModel",
+    frozenset({"masked"}): "BertForMaskedLM",
+    frozenset({"next_sentence"}): "BertForNextSentencePrediction",
+    frozenset({"masked", "next_sentence"}): "BertForPreTraining",
+    frozenset({"classification"}): "BertForSequenceClassification",
+    frozenset({"tagging"}): "BertForTokenClassification",
+}
+_WITHOUT_POOLER = ("BertForMaskedLM", "BertForTokenClassification")
+_ELSEWHERE = """
+vocab_size pad_token_id bos_token_id eos_token_id pooler_fc_size pooler_num_attention_heads
+pooler_num_fc_layers pooler_size_per_head pooler_type
+"""
+
+
+class BertShape(NamedTuple):
+    """What a file holds beside the encoder."""
+
+    heads: Mapping[str, int]
+    """Each head of `HEADS`, and its number of classes (0 for ``masked``)."""
+    pooler: bool
+
+    @property
+    def architecture(self) -> str:
+        """The name of transformers' class.
+
+        Raises:
+            UserError: there is none with these heads together.
+        """
+        name = _ARCHITECTURES.get(frozenset(self.heads))
+        if name is None:
+            raise UserError(
+                f"heads {', '.join(sorted(self.heads))}: the layout has no model with these "
+                "together; choose one"
+            )
+        return name
+
+
+def settings_of(config: Mapping[str, Any], where: str) -> BertSettings:
+    """Our settings for their configuration.
+
+    Raises:
+        UserError: a field has no counterpart here; the message has its name and value.
+    """
+    fields = Fields(config, where)
+    dim, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
+    if dim % heads:
+        raise fields.refuse("num_attention_heads", f"does not divide hidden_size = {dim}")
+    settings = BertSettings(
+        layers=fields.count("num_hidden_layers"),
+        dim=dim,
+        inner=fields.count("intermediate_size"),
+        heads=heads,
+        dropout=fields.share("hidden_dropout_prob", 0.1),
+        attention_dropout=fields.share("attention_probs_dropout_prob", 0.1),
+        activation=fields.activation("hidden_act", "gelu"),
+        norm_epsilon=fields.number("layer_norm_eps", 1e-12),
+        segments=fields.count("type_vocab_size", 2),
+        max_length=fields.count("max_position_embeddings", 512, least=2),
+    )
+    fields.require("classifier_dropout", settings.dropout)
+    fields.require("position_embedding_type", "absolute")
+    fields.require("directionality", "bidi")
+    fields.require("tie_word_embeddings", True)
+    fields.require("problem_type", "single_label_classification")
+    for name in ("is_decoder", "add_cross_attention", "is_encoder_decoder"):
+        fields.require(name, False)
+    fields.ignore(_ELSEWHERE.split())
+    fields.finish()
+    return settings
+
+
+def config_of(settings: BertSettings, shape: BertShape) -> dict[str, Any]:
+    """The fields of their configuration that say the same; those of symbols are not in it."""
+    return {
+        "model_type": "bert",
+        "architectures": [shape.architecture],
+        "hidden_size": settings.dim,
+        "num_hidden_layers": settings.layers,
+        "num_attention_heads": settings.heads,
+        "intermediate_size": settings.inner,
+        "hidden_act": their_activation(settings.activation),
+        "hidden_dropout_prob": settings.dropout,
+        "attention_probs_dropout_prob": settings.attention_dropout,
+        "max_position_embeddings": settings.max_length,
+        "type_vocab_size": settings.segments,
+        "layer_norm_eps": settings.norm_epsilon,
+    }
+
+
+def shape_of(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> BertShape:
+    """Which heads a file holds."""
+    tensors = _current_names(tensors)
+    heads: dict[str, int] = {}
+    if "cls.predictions.transform.dense.weight" in tensors:
+        heads["masked"] = 0
+    if "cls.seq_relationship.weight" in tensors:
+        heads["next_sentence"] = 2
+    pooler = any(name.endswith("pooler.dense.weight") for name in tensors)
+    if "classifier.weight" in tensors:
+        said = (config.get("architectures") or [None])[0]
+        tags = said == "BertForTokenClassification" or (said is None and not pooler)
+        heads["tagging" if tags else "classification"] = len(tensors["classifier.weight"])
+    return BertShape(heads, pooler)
+
+
+def import_tensors(
+    tensors: Mapping[str, Tensor],
+    settings: BertSettings,
+    places: Places,
+    shape: BertShape,
+    where: str,
+) -> dict[str, Tensor]:
+    """Our tensors from theirs: ``encoder.…``, and ``heads.…`` by the names in `HEADS`.
+
+    A pooler that the file does not have is drawn as in training, from fixed random numbers.
+
+    Raises:
+        UserError: a tensor is missing, not known or of another shape.
+    """
+    current = _current_names(tensors)
+    prefix = "bert." if any(name.startswith("bert.") for name in current) else ""
+    ours = to_ours(_entries(settings, places, shape, prefix), current, where)
+    if not shape.pooler:
+        generator = torch.Generator().manual_seed(0)
+        weight = torch.empty(settings.dim, settings.dim).normal_(0.0, 0.02, generator=generator)
+        ours |= {"encoder.pooler.weight": weight, "encoder.pooler.bias": torch.zeros(settings.dim)}
+    return ours
+
+
+def export_tensors(
+    tensors: Mapping[str, Tensor], settings: BertSettings, places: Places, shape: BertShape
+) -> dict[str, Tensor]:
+    """Their tensors from ours."""
+    prefix = "bert." if shape.heads else ""
+    return to_theirs(_entries(settings, places, shape, prefix), tensors)
+
+
+def shape_for(heads: Mapping[str, int]) -> BertShape:
+    """What transformers expects in a file with these heads."""
+    shape = BertShape(dict(heads), pooler=True)
+    return shape._replace(pooler=shape.architecture not in _WITHOUT_POOLER)
+
+
+def _current_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Older files say gamma and beta, and hold the numbers 0, 1, 2, … of positions."""
+    return {
+        name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
+            "LayerNorm.beta", "LayerNorm.bias"
+        ): tensor
+        for name, tensor in tensors.items()
+        if not name.endswith("embeddings.position_ids")
+    }
+
+
+def _entries(settings: BertSettings, places: Places, shape: BertShape, prefix: str) -> list[Entry]:
+    dim, inner, rows = settings.dim, settings.inner, count_rows(places)
+    table = symbols(places)
+    found: list[Entry] = []
+
+    def add(theirs: str, ours: str, *size: int, turn: Turn = SAME, aliases: str = "") -> None:
+        names = tuple(aliases.split())
+        found.append(Entry(theirs, size, (ours,), turn, names))
+
+    def linear(theirs: str, ours: str, out: int, inside: int) -> None:
+        add(f"{theirs}.weight", f"{ours}.weight", out, inside)
+        add(f"{theirs}.bias", f"{ours}.bias", out)
+
+    def norm(theirs: str, ours: str) -> None:
+        for part in ("weight", "bias"):
+            add(f"{theirs}.LayerNorm.{part}", f"{ours}.{part}", dim)
+
+    at, ours = f"{prefix}embeddings", "encoder.embeddings"
+    aliases = "cls.predictions.decoder.weight" if "masked" in shape.heads else ""
+    words = f"{at}.word_embeddings.weight"
+    add(words, f"{ours}.tokens.weight", rows, dim, turn=table, aliases=aliases)
+    positions = f"{at}.position_embeddings.weight"
+    add(positions, f"{ours}.positions.table.weight", settings.max_length, dim)
+    add(f"{at}.token_type_embeddings.weight", f"{ours}.segments.weight", settings.segments, dim)
+    norm(at, f"{ours}.norm")
+    for layer in range(settings.layers):
+        at, ours = f"{prefix}encoder.layer.{layer}", f"encoder.layers.{layer}"
+        for name in ("query", "key", "value"):
+            own = f"{ours}.self_attention.{name}_projection"
+            linear(f"{at}.attention.self.{name}", own, dim, dim)
+        linear(f"{at}.attention.output.dense", f"{ours}.self_attention.output_projection", dim, dim)
+        norm(f"{at}.attention.output", f"{ours}.around_self.norm")
+        linear(f"{at}.intermediate.dense", f"{ours}.feed_forward.expand", inner, dim)
+        linear(f"{at}.output.dense", f"{ours}.feed_forward.contract", dim, inner)
+        norm(f"{at}.output", f"{ours}.around_feed_forward.norm")
+    if shape.pooler:
+        linear(f"{prefix}pooler.dense", "encoder.pooler", dim, dim)
+    if "masked" in shape.heads:
+        linear("cls.predictions.transform.dense", "heads.masked.dense", dim, dim)
+        norm("cls.predictions.transform", "heads.masked.norm")
+        bias, alias = "cls.predictions.bias", "cls.predictions.decoder.bias"
+        add(bias, "heads.masked.bias", rows, turn=symbols(places, NEVER), aliases=alias)
+    if "next_sentence" in shape.heads:
+        linear("cls.seq_relationship", "heads.next_sentence.output", 2, dim)
+    for head in ("classification", "tagging"):
+        if head in shape.heads:
+            linear("classifier", f"heads.{head}.output", shape.heads[head], dim)
+    return found

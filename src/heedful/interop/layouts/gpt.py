@@ -1,0 +1,162 @@
+"""GPT-2's layout (``GPT2LMHeadModel``), whose linear maps are stored the other way round.
+
+Shapes: V symbols of ours, W rows of theirs, D width, F inner width, P positions.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.data.imported import count_rows
+from heedful.interop.fields import Fields, their_activation
+from heedful.interop.layouts.entries import (
+    NEVER,
+    SAME,
+    TRANSPOSED,
+    Entry,
+    Places,
+    Turn,
+    symbols,
+    to_ours,
+    to_theirs,
+)
+from heedful.models.gpt import GptSettings
+
+_MASKS = re.compile(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)")
+"""Causal masks, which older files hold."""
+_PREFIX = "transformer."
+_ELSEWHERE = """
+vocab_size bos_token_id eos_token_id pad_token_id n_ctx summary_type summary_use_proj
+summary_activation summary_first_dropout summary_proj_to_labels
+"""
+
+
+def settings_of(config: Mapping[str, Any], where: str) -> GptSettings:
+    """Our settings for their configuration.
+
+    Raises:
+        UserError: a field has no counterpart here; the message has its name and value.
+    """
+    fields = Fields(config, where)
+    dim, heads = fields.count("n_embd"), fields.count("n_head")
+    if dim % heads:
+        raise fields.refuse("n_head", f"does not divide n_embd = {dim}")
+    inner = 4 * dim if config.get("n_inner") is None else fields.count("n_inner")
+    dropout = fields.share("resid_pdrop", 0.1)
+    if fields.share("embd_pdrop", 0.1) != dropout:
+        raise fields.refuse("embd_pdrop", f"only where it is resid_pdrop = {dropout} too")
+    settings = GptSettings(
+        layers=fields.count("n_layer"),
+        dim=dim,
+        inner=inner,
+        heads=heads,
+        dropout=dropout,
+        attention_dropout=fields.share("attn_pdrop", 0.1),
+        max_length=fields.count("n_positions", 1024, least=2),
+        activation=fields.activation("activation_function", "gelu_new"),
+        norm_epsilon=fields.number("layer_norm_epsilon", 1e-5),
+        tied=fields.flag("tie_word_embeddings", default=True),
+        output_bias=True,
+    )
+    fields.require("scale_attn_weights", True)
+    for name in (
+        "scale_attn_by_inverse_layer_idx",
+        "reorder_and_upcast_attn",
+        "add_cross_attention",
+        "is_encoder_decoder",
+    ):
+        fields.require(name, False)
+    fields.ignore(_ELSEWHERE.split())
+    fields.finish()
+    return settings
+
+
+def config_of(settings: GptSettings) -> dict[str, Any]:
+    """The fields of their configuration that say the same; those of symbols are not in it.
+
+    Raises:
+        UserError: there is no such model in their layout; the message has the setting.
+    """
+    wanted = (("pre_norm", True, "true"), ("bias", True, "true"), ("positions", "learned", ""))
+    for name, value, said in wanted:
+        if getattr(settings, name) != value:
+            has = str(getattr(settings, name)).lower()
+            raise UserError(f"model.{name} = {has}: in GPT-2's layout it is {said or value} only")
+    return {
+        "model_type": "gpt2",
+        "architectures": ["GPT2LMHeadModel"],
+        "n_embd": settings.dim,
+        "n_layer": settings.layers,
+        "n_head": settings.heads,
+        "n_inner": settings.inner,
+        "n_positions": settings.max_length,
+        "activation_function": their_activation(settings.activation),
+        "resid_pdrop": settings.dropout,
+        "embd_pdrop": settings.dropout,
+        "attn_pdrop": settings.attention_dropout,
+        "layer_norm_epsilon": settings.norm_epsilon,
+        "tie_word_embeddings": settings.tied,
+    }
+
+
+def import_tensors(
+    tensors: Mapping[str, Tensor], settings: GptSettings, places: Places, where: str
+) -> dict[str, Tensor]:
+    """Our tensors from theirs.
+
+    Raises:
+        UserError: a tensor is missing, not known or of another shape.
+    """
+    kept = {name: tensor for name, tensor in tensors.items() if not _MASKS.fullmatch(name)}
+    prefix = _PREFIX if any(name.startswith(_PREFIX) for name in kept) else ""
+    ours = to_ours(_entries(settings, places, prefix), kept, where)
+    table = ours["embeddings.tokens.weight"]
+    ours["bias"] = symbols(places, NEVER).to_ours(table.new_zeros(count_rows(places)))
+    return ours
+
+
+def export_tensors(
+    tensors: Mapping[str, Tensor], settings: GptSettings, places: Places
+) -> dict[str, Tensor]:
+    """Their tensors from ours."""
+    return to_theirs(_entries(settings, places, _PREFIX), tensors)
+
+
+def _entries(settings: GptSettings, places: Places, prefix: str) -> list[Entry]:
+    dim, inner, rows = settings.dim, settings.inner, count_rows(places)
+    table = symbols(places)
+    found: list[Entry] = []
+
+    def add(theirs: str, ours: tuple[str, ...], *size: int, turn: Turn = SAME) -> None:
+        found.append(Entry(prefix + theirs, size, ours, turn))
+
+    def linear(theirs: str, ours: tuple[str, ...], inside: int, out: int) -> None:
+        weights = tuple(f"{name}.weight" for name in ours)
+        add(f"{theirs}.weight", weights, inside, out, turn=TRANSPOSED)
+        add(f"{theirs}.bias", tuple(f"{name}.bias" for name in ours), out)
+
+    def norm(theirs: str, ours: str) -> None:
+        for part in ("weight", "bias"):
+            add(f"{theirs}.{part}", (f"{ours}.{part}",), dim)
+
+    add("wte.weight", ("embeddings.tokens.weight",), rows, dim, turn=table)
+    if settings.tied:
+        found[0] = found[0]._replace(aliases=("lm_head.weight",))
+    else:
+        found.append(Entry("lm_head.weight", (rows, dim), ("output.weight",), table))
+    add("wpe.weight", ("embeddings.positions.table.weight",), settings.max_length, dim)
+    for layer in range(settings.layers):
+        at, ours = f"h.{layer}", f"layers.{layer}"
+        heads = f"{ours}.self_attention"
+        three = tuple(f"{heads}.{name}_projection" for name in ("query", "key", "value"))
+        linear(f"{at}.attn.c_attn", three, dim, 3 * dim)
+        linear(f"{at}.attn.c_proj", (f"{heads}.output_projection",), dim, dim)
+        linear(f"{at}.mlp.c_fc", (f"{ours}.feed_forward.expand",), dim, inner)
+        linear(f"{at}.mlp.c_proj", (f"{ours}.feed_forward.contract",), inner, dim)
+        norm(f"{at}.ln_1", f"{ours}.around_self.norm")
+        norm(f"{at}.ln_2", f"{ours}.around_feed_forward.norm")
+    norm("ln_f", "norm")
+    return found
