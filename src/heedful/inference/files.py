@@ -8,7 +8,7 @@ import select
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -23,7 +23,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference.reading import source_blocks
 from heedful.inference.translation import Translation
 from heedful.inference.translator import Advance, Translator
-from heedful.inference.windows import windows
+from heedful.inference.windows import WINDOW, windows
 
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 # A program that feeds a pipe may need a moment between its writes.
@@ -70,24 +70,60 @@ def translate_lines(
         UserError: the input cannot be read or the output cannot be written.
     """
     wanted = alignments is not None or (line_format.json and translator.aligns)
-    blocks = windows(source_blocks(path, tsv=tsv, wary=wary), more_waits=_more_waits(path))
+    blocks = line_windows(path, tsv=tsv, wary=wary)
     found = translator.translate_windows(
         blocks, options=options, alignments=wanted, advance=advance
     )
+    with _opened_alignments(alignments) as links:
+
+        def lines() -> Iterator[list[str]]:
+            for window in found:
+                if links is not None:
+                    for one in window:
+                        if one.alignment is not None:
+                            links.write(one.alignment.pharaoh().encode() + b"\n")
+                yield [_line(one, line_format) for one in window]
+
+        write_lines(lines(), output, "translation")
+
+
+def line_windows(
+    path: str, *, tsv: bool = False, wary: bool = False, size: int = WINDOW
+) -> Iterator[list[str]]:
+    """The lines of a file, or of standard input, as many at a time as are batched together.
+
+    Of a pipe, what is there when no more waits. For ``tsv`` and ``wary`` see
+    :func:`heedful.inference.reading.source_blocks`.
+
+    Raises:
+        UserError: the input cannot be read.
+    """
+    blocks = source_blocks(path, tsv=tsv, wary=wary)
+    return windows(blocks, size, more_waits=_more_waits(path))
+
+
+def write_lines(windows: Iterable[Iterable[str]], output: Path | None, noun: str) -> None:
+    """Write answers, each as one line: a line break in one becomes a space, and that is said.
+
+    Args:
+        windows: the answers, written and flushed window by window.
+        output: a file, made whole or not at all; standard output if None.
+        noun: what an answer is called in the notice.
+
+    Raises:
+        UserError: the output cannot be written.
+    """
     breaks = 0
-    with opened_output(output) as lines, _opened_alignments(alignments) as links:
-        for window in found:
-            for one in window:
-                line = _line(one, line_format)
-                whole = line if line_format.json else _LINE_BREAK.sub(" ", line)
+    with opened_output(output) as lines:
+        for window in windows:
+            for line in window:
+                whole = _LINE_BREAK.sub(" ", line)
                 breaks += whole != line
                 lines.write(whole.encode() + b"\n")
-                if links is not None and one.alignment is not None:
-                    links.write(one.alignment.pharaoh().encode() + b"\n")
             lines.flush()
     if breaks:
         notice(
-            f"{breaks:,} translation{'s' if breaks > 1 else ''} had a line break inside; it was "
+            f"{breaks:,} {noun}{'s' if breaks > 1 else ''} had a line break inside; it was "
             "written as a space (--json keeps it)"
         )
 
