@@ -356,11 +356,13 @@ def test_weights_have_the_axes_they_say(make: Callable[[], TextEncoder]) -> None
     batch = sequences_of(FIRST[:1], SECOND[:1])
     sizes = {"text": 10, "first": 4, "second": 3, "hops": 2, "sentences": 2}
     bare = encoder(batch)
-    with watch(encoder, encoder.attention_axes()) as seen:
+    with watch(encoder, encoder.attention_axes(), keep_gradients=True) as seen:
         watched = encoder(batch)
     torch.testing.assert_close(watched.pooled, bare.pooled)
     for name, axes in encoder.attention_axes().items():
         (weights,) = seen[name]
+        (gradient,) = torch.autograd.grad(watched.pooled.sum(), weights, retain_graph=True)
+        assert gradient.any()  # so that a view can ask what rests on them
         if axes == ("hops", "sentences"):
             sizes["hops"] = 1
         assert weights.shape[2:] == tuple(sizes[axis] for axis in axes)
