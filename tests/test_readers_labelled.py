@@ -260,6 +260,13 @@ def test_documents_by_every_rule(tmp_path: Path) -> None:
     assert "\n".join(line for lines in kept for line in lines) == WIKITEXT[2:-1]
 
 
+def test_lines_are_cut_into_sentences(tmp_path: Path) -> None:
+    line = " It is 0 @.@ 7 cm . Mr. Smith sat . \n \n Why ?  "
+    path = write(tmp_path / "a.txt", line)
+    [cut] = read_documents(path, document="whole", sentences="en", blank_lines=True)
+    assert cut == ["It is 0 @.@ 7 cm .", "Mr. Smith sat .", " ", "Why ?"]
+
+
 @pytest.mark.parametrize("content", ["", "\n \n\n"])
 def test_a_file_without_text_is_refused(tmp_path: Path, content: str) -> None:
     path = write(tmp_path / "a.txt", content)

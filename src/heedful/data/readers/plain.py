@@ -5,9 +5,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
+from sentencex import segment
+
 from heedful.basics.errors import UserError
 from heedful.data.readers.opening import Input, open_input
 from heedful.data.readers.text import codec_name, lines_of
+
+_POINT, _HELD = "@.@", "@\ufdd1@"
 
 DocumentRule = Literal["blank-lines", "wikitext", "lines", "whole"]
 
@@ -21,6 +25,7 @@ def read_documents(
     *,
     document: DocumentRule = "blank-lines",
     blank_lines: bool = False,
+    sentences: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[list[str]]:
     """Stream the documents of plain texts, each as its lines; no document goes over a file's end.
@@ -32,6 +37,8 @@ def read_documents(
             one; or nothing, the ``whole`` file is one.
         blank_lines: of ``wikitext`` and ``whole``, keep lines of white space only; joined by line
             feeds, the lines of a document are then the text as it stands in the file.
+        sentences: a language code, by whose rules each line is cut into sentences, which take the
+            place of the lines (white space around them is left out).
         encoding: UTF-8 unless said.
 
     Raises:
@@ -47,7 +54,7 @@ def read_documents(
             for lines in _documents(file, document, blank_lines, encoding):
                 if any(map(str.strip, lines)):
                     found = True
-                    yield lines
+                    yield lines if sentences is None else _sentences(lines, sentences)
             if not found:
                 raise UserError(f"{file.name}: no text in the file; there is nothing to learn from")
 
@@ -72,6 +79,17 @@ def _documents(
         if keep_blank or line.strip():
             lines.append(line)
     yield lines
+
+
+def _sentences(lines: list[str], language: str) -> list[str]:
+    """The sentences of lines; a line without any, as it is."""
+    cut: list[str] = []
+    for line in lines:
+        # WikiText writes 1.5 as "1 @.@ 5": no sentence ends there.
+        parts = segment(language, line.replace(_POINT, _HELD))
+        found = [part.strip().replace(_HELD, _POINT) for part in parts if part.strip()]
+        cut.extend(found or [line])
+    return cut
 
 
 def _with_neighbours(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:

@@ -1,0 +1,311 @@
+"""Examples of BERT's pre-training: masked tokens, and whether one segment follows another.
+
+Shapes: B rows, L tokens of a row, M masked places.
+
+Everything is a function of (seed, epoch, index): the order of the documents, which segments stand
+together, and what is masked, which is drawn anew at every epoch (dynamic masking, Liu et al. 2019,
+section 4.1). An epoch is a pseudo-random permutation of stretches of documents, cut into pools; the
+examples of a pool are put together by length, and its batches are shuffled.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.symbols import BEGIN, END, PAD
+from heedful.data.batching import mix, permute
+from heedful.data.document_shards import EncodedDocuments
+from heedful.data.mapped import Integers, ranges
+from heedful.data.pairing import Draws, Rule, Segments, segments
+from heedful.data.positions import Position
+from heedful.data.vocabulary import Vocabulary
+from heedful.models.encoders import Sequences
+
+MASKED, RANDOM = 0.8, 0.1
+"""Of the chosen tokens, the shares that become the mask and another token (Devlin, A.1)."""
+
+STRETCH = 256
+"""Sentences: a longer document is several stretches, between which no pair is made."""
+
+POOL = 512
+"""Stretches among which examples of like length are put together."""
+
+_SPAN = 1 << 20
+"""Indices that a pool has in positions; it has fewer batches."""
+
+
+@dataclass(frozen=True)
+class MaskedBatch:
+    """Rows with hidden tokens.
+
+    Attributes:
+        sequences: the rows, hidden tokens replaced.
+        places: [M, 2] row and column of each chosen token, in order.
+        labels: [M] what stood there.
+        next_labels: [B] 0 where the second segment follows the first, 1 where it is from another
+            document; None where rows have one segment.
+        weight: B.
+    """
+
+    sequences: Sequences
+    places: Tensor
+    labels: Tensor
+    next_labels: Tensor | None
+    weight: int
+
+    def to(self, device: torch.device | str) -> "MaskedBatch":
+        """The same batch on ``device``."""
+        moved = [each.to(device, non_blocking=True) for each in self.sequences]
+        follows = self.next_labels
+        return MaskedBatch(
+            Sequences(*moved),
+            self.places.to(device, non_blocking=True),
+            self.labels.to(device, non_blocking=True),
+            None if follows is None else follows.to(device, non_blocking=True),
+            self.weight,
+        )
+
+
+class SentencePairs:
+    """Pre-training batches of a corpus: rows × the longest row is at most ``batch_tokens``.
+
+    Args:
+        corpus: the encoded documents.
+        vocabulary: of the corpus; it has a mask.
+        max_tokens: the longest row, BEGIN and the ENDs included.
+        batch_tokens: the limit of a batch, in tokens with padding.
+        next_sentence: whether rows are pairs; without, they are runs of one document's sentences.
+        whole_words: all tokens of a word are chosen, or none.
+        masked: the share of tokens that are chosen; of each row at least one (or one word).
+        short: the share of rows that are to be shorter than ``max_tokens``, of any length.
+
+    Raises:
+        UserError: the vocabulary has no mask or is not the corpus's own, there is but one document
+            to make pairs of, or the corpus's sentences are too long for the rows.
+    """
+
+    def __init__(
+        self,
+        corpus: EncodedDocuments,
+        vocabulary: Vocabulary,
+        *,
+        max_tokens: int,
+        batch_tokens: int,
+        next_sentence: bool = True,
+        whole_words: bool = False,
+        masked: float = 0.15,
+        short: float = 0.1,
+    ) -> None:
+        room = max_tokens - (3 if next_sentence else 2)
+        _check(corpus, vocabulary, room // 2 if next_sentence else room, next_sentence)
+        if not 0 < masked <= 1 or not 0 <= short <= 1 or batch_tokens < 1:
+            raise ValueError(f"masked={masked}, short={short}, batch_tokens={batch_tokens}")
+        self.corpus = corpus
+        self.batch_tokens = batch_tokens
+        self.max_tokens = max_tokens
+        self.next_sentence = next_sentence
+        self._rule = Rule(room, next_sentence, short)
+        self._hide = _Hiding(vocabulary, masked, whole_words)
+        self._stretches = _stretches(corpus.starts)
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, MaskedBatch]]:
+        """Batches without end from ``position``, each with the position after it.
+
+        Every sentence is in exactly one row of an epoch as a first segment or one that follows.
+        Going on from any position that came with a batch gives the batches that would have
+        followed it.
+
+        Raises:
+            UserError: no batch stands at ``position`` (the corpus or the batch size is another).
+        """
+        seed, epoch, index = position
+        pools = -(-len(self._stretches) // POOL)
+        while True:
+            number, place = divmod(index, _SPAN)
+            rows = self._pool(f"{seed} {epoch}", number) if 0 <= number < pools else []
+            if place >= len(rows):
+                raise UserError(
+                    f"{self.corpus.sentences.folder}: no batch stands at {tuple(position)} (seed, "
+                    "epoch, index); the corpus or training.batch_tokens is not the run's own"
+                )
+            for turn in range(place, len(rows)):
+                index = number * _SPAN + turn + 1
+                if turn + 1 == len(rows):
+                    last = number + 1 == pools
+                    after = (epoch + 1, 0) if last else (epoch, (number + 1) * _SPAN)
+                else:
+                    after = (epoch, index)
+                yield (
+                    Position(seed, *after),
+                    self._batch(rows[turn], f"{seed} {epoch} {number} {turn}"),
+                )
+            epoch, index = after
+
+    def once(self) -> Iterator[MaskedBatch]:
+        """Every sentence once, always in the same rows with the same tokens hidden."""
+        for number in range(-(-len(self._stretches) // POOL)):
+            for turn, rows in enumerate(self._pool("once", number)):
+                yield self._batch(rows, f"once {number} {turn}")
+
+    def _pool(self, key: str, number: int) -> list[Segments]:
+        """The batches of a pool, in the order of training."""
+        count = len(self._stretches)
+        ranks = np.arange(number * POOL, min((number + 1) * POOL, count))
+        chosen = self._stretches[permute(ranks, count, key)]
+        found = segments(self.corpus, chosen, self._rule, f"{key} {number}")
+        sizes = found.sizes.sum(axis=1)
+        tie = mix(np.arange(len(sizes), dtype=np.uint64), f"tie {key} {number}")
+        order = np.lexsort((tie, sizes))
+        rows = self.batch_tokens // (sizes[order] + (3 if self.next_sentence else 2))
+        cuts, start = [], 0
+        for place, most in enumerate(rows.tolist()):
+            if place > start and place - start + 1 > most:
+                cuts.append(place)
+                start = place
+        made = [found.of(of) for of in np.split(order, cuts)]
+        turns = mix(np.arange(len(made), dtype=np.uint64), f"turn {key} {number}")
+        return [made[turn] for turn in np.argsort(turns, kind="stable")]
+
+    def _batch(self, rows: Segments, key: str) -> MaskedBatch:
+        runs = np.stack([rows.first, rows.second], axis=1).reshape(-1, 2)
+        sentences = ranges(runs[:, 0], runs[:, 1] - runs[:, 0])
+        found, both = self.corpus.sentences.gather(sentences)
+        tokens, lengths = found.astype(np.int64), both[:, 0]
+        starts = np.zeros(len(tokens), bool)
+        starts[(np.cumsum(lengths) - lengths)] = True
+
+        # Of each token: its run (0 and 1 are the first row's), and its place in the run.
+        of_sentence = np.repeat(np.arange(len(runs)), runs[:, 1] - runs[:, 0])
+        run = np.repeat(of_sentence, lengths)
+        size = np.bincount(run, minlength=len(runs))
+        inside = np.arange(len(tokens)) - np.repeat(np.cumsum(size) - size, size)
+        kept = inside < rows.sizes.ravel()[run]
+        tokens, starts, run, inside = tokens[kept], starts[kept], run[kept], inside[kept]
+
+        row = run // 2
+        column = 1 + inside + np.where(run % 2, rows.sizes[row, 0] + 1, 0)
+        chosen, put = self._hide(tokens, starts, row, key)
+        labels = torch.from_numpy(tokens[chosen])
+        tokens[chosen] = put
+        places = torch.from_numpy(np.stack([row[chosen], column[chosen]], axis=1))
+        random = torch.from_numpy(rows.random.astype(np.int64)) if self.next_sentence else None
+        sequences = self._sequences(tokens, row, column, rows.sizes)
+        return MaskedBatch(sequences, places, labels, random, len(rows.sizes))
+
+    def _sequences(
+        self, tokens: Integers, row: Integers, column: Integers, sizes: Integers
+    ) -> Sequences:
+        first, second = 2 + sizes[:, 0], sizes[:, 1] + 1
+        lengths = first + second if self.next_sentence else first
+        made = np.full((len(sizes), int(lengths.max())), PAD, np.int64)
+        made[:, 0] = BEGIN
+        made[row, column] = tokens
+        rows, columns = np.arange(len(sizes)), np.arange(made.shape[1])
+        made[rows, first - 1] = END
+        made[rows, lengths - 1] = END
+        in_second = (columns >= first[:, None]) & (columns < lengths[:, None])
+        return Sequences(
+            torch.from_numpy(made),
+            torch.from_numpy(lengths),
+            torch.from_numpy(in_second.astype(np.int64)),
+        )
+
+
+class _Hiding:
+    """Chooses tokens, and what is put in their places."""
+
+    def __init__(self, vocabulary: Vocabulary, share: float, whole_words: bool) -> None:
+        if vocabulary.mask is None:
+            raise UserError(
+                "the vocabulary has no mask; make it with one (mask = true in its settings)"
+            )
+        self.mask = vocabulary.mask
+        self.share = share
+        self._begins: NDArray[np.bool_] | None = None
+        if whole_words:
+            self._begins = np.zeros(vocabulary.size, bool)
+            self._begins[vocabulary.word_starts()] = True
+        usual = np.arange(END + 1, vocabulary.size)
+        self._usual = usual[usual != self.mask]
+
+    def __call__(
+        self, tokens: Integers, starts: NDArray[np.bool_], rows: Integers, key: str
+    ) -> tuple[Integers, Integers]:
+        """Which of ``tokens`` [n] are chosen [M], and what is put there [M].
+
+        Args:
+            tokens: [n] of all rows, one after the other.
+            starts: [n] whether a sentence begins here.
+            rows: [n] the row of each token.
+            key: what is drawn is a function of it.
+        """
+        usual = np.flatnonzero((tokens > END) & (tokens != self.mask))
+        group = np.arange(len(usual))
+        if self._begins is not None:
+            # A word goes on until the next one begins; tokens that are never chosen part words too.
+            apart = np.cumsum((tokens <= END) | (tokens == self.mask))
+            begins = (self._begins[tokens] | starts)[usual]
+            begins[1:] |= np.diff(apart[usual]) > 0
+            begins[1:] |= np.diff(rows[usual]) > 0
+            group = np.cumsum(begins) - begins[:1].sum()
+        chosen = usual[self._choose(group, rows[usual], key)]
+        draws = Draws(len(chosen), key)
+        action = draws.uniform("action")
+        others = self._usual[(draws.uniform("other") * len(self._usual)).astype(np.int64)]
+        put = np.where(action < MASKED, self.mask, tokens[chosen])
+        put = np.where((action >= MASKED) & (action < MASKED + RANDOM), others, put)
+        return chosen, put
+
+    def _choose(self, group: Integers, rows: Integers, key: str) -> NDArray[np.bool_]:
+        """Which tokens [n] are chosen: groups in random order, until a row has its share.
+
+        A row gets the number of tokens that is nearest to its share, and at least one group.
+        """
+        if not len(group):
+            return np.zeros(0, bool)
+        sizes = np.bincount(group)
+        row = rows[np.searchsorted(group, np.arange(len(sizes)))]
+        order = np.lexsort((Draws(len(sizes), key).uniform("choose"), row))
+        sizes, row = sizes[order], row[order]
+        before = np.cumsum(sizes) - sizes
+        of_row = np.bincount(row, sizes)
+        before -= (np.cumsum(of_row) - of_row).astype(np.int64)[row]
+        wanted = np.maximum(1, np.rint(self.share * of_row))[row]
+        taken = np.empty(len(sizes), bool)
+        taken[order] = (before == 0) | (before + sizes / 2 <= wanted)
+        found: NDArray[np.bool_] = taken[group]
+        return found
+
+
+def _stretches(starts: Integers) -> Integers:
+    """Documents cut into runs of at most `STRETCH` sentences [n, 2]: first, and after the last."""
+    sizes = np.diff(starts)
+    counts = -(-sizes // STRETCH)
+    begins = np.repeat(starts[:-1], counts) + STRETCH * ranges(np.zeros_like(counts), counts)
+    ends = np.minimum(begins + STRETCH, np.repeat(starts[1:], counts))
+    return np.stack([begins, ends], axis=1)
+
+
+def _check(
+    corpus: EncodedDocuments, vocabulary: Vocabulary, longest: int, next_sentence: bool
+) -> None:
+    folder = corpus.sentences.folder
+    if vocabulary.fingerprint() != corpus.fingerprint:
+        raise UserError(
+            f"{folder}: encoded with another vocabulary than the one given; encode the corpus again"
+        )
+    if corpus.longest > longest:
+        raise UserError(
+            f"{folder}: sentences of up to {corpus.longest} tokens do not fit rows that have room "
+            f"for {longest}; encode the corpus again with longest={longest}, or raise max_tokens"
+        )
+    if next_sentence and len(corpus) < 2:
+        raise UserError(
+            f"{folder}: one document only; whether a sentence follows needs others to draw from: "
+            "give more documents (with an empty line between them), or do without next sentences"
+        )

@@ -1,0 +1,223 @@
+"""Pairs of segments from documents, for predicting whether one follows the other.
+
+Devlin et al. 2019, section 3.1 and appendix A.2: the first segment is a run of sentences; half of
+the second segments are the sentences that follow, half are a run from another document.
+
+Differing from the paper's: every sentence is in exactly one pair of an epoch, as first segment or
+as the one that follows; nothing is cut off a first segment or off one that follows; and where a
+document's end forces a random second segment, a later pair gets a true one for it, so that halves
+stay halves. A random segment is about as long as a true one, and begins where a sentence does.
+"""
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from heedful.data.batching import Words, mix
+from heedful.data.document_shards import EncodedDocuments
+from heedful.data.mapped import Integers
+
+_TRIES = 4
+"""Draws of a random segment among which the first that fits whole is taken."""
+
+_LONGEST_RUN = 64
+"""Sentences in a random segment at most."""
+
+
+class Segments(NamedTuple):
+    """Examples, each as two runs of sentences of a corpus.
+
+    Shapes: N examples.
+    """
+
+    first: Integers
+    """[N, 2] the first sentence of the first segment, and the sentence after its last."""
+    second: Integers
+    """[N, 2] likewise of the second; an empty run where there is none."""
+    sizes: Integers
+    """[N, 2] tokens of each segment, without BEGIN and ENDs; fewer than the second run has where
+    no random run was short enough."""
+    random: NDArray[np.bool_]
+    """[N] whether the second segment does not follow the first."""
+
+    def of(self, chosen: Integers) -> "Segments":
+        """Some of the examples."""
+        return Segments(
+            self.first[chosen], self.second[chosen], self.sizes[chosen], self.random[chosen]
+        )
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How segments are made.
+
+    Attributes:
+        room: tokens of both segments, at most.
+        pairs: whether there are second segments.
+        short: the share of examples that are to be shorter, of any length.
+    """
+
+    room: int
+    pairs: bool = True
+    short: float = 0.1
+
+
+def segments(corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str) -> Segments:
+    """The examples of some stretches of documents, in order.
+
+    Args:
+        corpus: the documents.
+        stretches: [n, 2] the first sentence of each, and the one after its last; each lies in one
+            document.
+        rule: how segments are made.
+        key: what is drawn is a function of it.
+    """
+    sentences = np.concatenate([np.arange(begin, end) for begin, end in stretches])
+    lengths = corpus.sentences.lengths(sentences)[:, 0]
+    draws = Draws(len(sentences), key)
+    cut = _Cut(rule, draws)
+    place = 0
+    for begin, end in stretches.tolist():
+        cut.stretch(begin, lengths[place : place + end - begin])
+        place += end - begin
+    first = np.array(cut.first, np.int64).reshape(-1, 2)
+    second = np.array(cut.second, np.int64).reshape(-1, 2)
+    sizes = np.array(cut.sizes, np.int64).reshape(-1, 2)
+    random = np.array(cut.random, bool)
+    if random.any():
+        budgets = np.array(cut.budgets, np.int64)[random]
+        found = _random_runs(corpus, first[random, 0], sizes[random, 0], budgets, rule.room, draws)
+        second[random], sizes[random, 1] = found
+    return Segments(first, second, sizes, random)
+
+
+class Draws:
+    """Numbers between 0 and 1, as a function of a key, a name and a place."""
+
+    def __init__(self, count: int, key: str) -> None:
+        self.count = count
+        self.key = key
+
+    def uniform(self, name: str, count: int | None = None) -> NDArray[np.float64]:
+        """[count] numbers in [0, 1)."""
+        places: Words = np.arange(self.count if count is None else count, dtype=np.uint64)
+        return (mix(places, f"{name} {self.key}") >> np.uint64(11)) * 2.0**-53
+
+
+class _Cut:
+    """Cuts stretches into first segments and those that follow.
+
+    Of random second segments only the number of tokens that they should have is settled here.
+    """
+
+    def __init__(self, rule: Rule, draws: Draws) -> None:
+        self.rule = rule
+        self.first: list[tuple[int, int]] = []
+        self.second: list[tuple[int, int]] = []
+        self.sizes: list[tuple[int, int]] = []
+        self.random: list[bool] = []
+        self.budgets: list[int] = []
+        self._owed = 0
+        self._shorten = (draws.uniform("shorten") < rule.short).tolist()
+        self._target = draws.uniform("target").tolist()
+        self._part = draws.uniform("part").tolist()
+        self._follows = (draws.uniform("follows") < 0.5).tolist()
+
+    def stretch(self, begin: int, lengths: Integers) -> None:
+        """Cut one stretch, whose first sentence is ``begin``, into examples."""
+        ends = [0, *np.cumsum(lengths).tolist()]
+        count = len(lengths)
+        place = 0
+        while place < count:
+            number = len(self.first)
+            target = self.rule.room
+            if self._shorten[number]:
+                target = 2 + int(self._target[number] * (target - 1))
+            end = bisect_right(ends, ends[place] + target) - 1
+            if not self.rule.pairs:
+                end = max(end, place + 1)
+                self._add(begin, ends, (place, end, end), False, 0)
+                place = end
+                continue
+            end = min(max(end, place + 2), count)
+            follows = end - place > 1 and self._does_follow(number)
+            middle = end
+            if end - place > 1:
+                middle = place + 1 + int(self._part[number] * (end - place - 1))
+            self._owed += end - place == 1
+            # As long as the one that would follow; at the end of a stretch, of any length.
+            budget = ends[end] - ends[middle]
+            if end == middle:
+                budget = int(self._part[number] * (target - budget))
+            self._add(begin, ends, (place, middle, end if follows else middle), not follows, budget)
+            place = end if follows else middle
+
+    def _does_follow(self, number: int) -> bool:
+        if self._follows[number]:
+            return True
+        # A pair that follows in the place of a random one moves the balance by two.
+        if self._owed >= 2:
+            self._owed -= 2
+            return True
+        return False
+
+    def _add(
+        self, begin: int, ends: list[int], places: tuple[int, int, int], random: bool, budget: int
+    ) -> None:
+        start, middle, end = places
+        self.first.append((begin + start, begin + middle))
+        self.second.append((begin + middle, begin + end))
+        self.sizes.append((ends[middle] - ends[start], ends[end] - ends[middle]))
+        self.random.append(random)
+        self.budgets.append(budget)
+
+
+def _random_runs(
+    corpus: EncodedDocuments,
+    sentences: Integers,
+    sizes: Integers,
+    budgets: Integers,
+    room: int,
+    draws: Draws,
+) -> tuple[Integers, Integers]:
+    """Runs of sentences of other documents.
+
+    Args:
+        corpus: the documents.
+        sentences: [n] a sentence of each document that is to be left out.
+        sizes: [n] tokens of the first segments.
+        budgets: [n] tokens that the runs should have.
+        room: tokens of both segments at most.
+        draws: what is drawn.
+
+    Returns:
+        The runs [n, 2], and their numbers of tokens [n].
+    """
+    count = len(sentences)
+    document = np.searchsorted(corpus.starts, sentences, side="right") - 1
+    own, after = corpus.starts[document], corpus.starts[document + 1]
+    others = len(corpus.sentences) - (after - own)
+    chances = draws.uniform("begin", count * _TRIES).reshape(_TRIES, count)
+    begins = (chances * others).astype(np.int64)
+    begins += np.where(begins >= own, after - own, 0)
+    lengths = corpus.sentences.lengths(begins.ravel())[:, 0].reshape(_TRIES, count)
+    most = room - sizes
+    fits = lengths <= most
+    chosen = np.where(fits.any(axis=0), fits.argmax(axis=0), 0)
+    begin = begins[chosen, np.arange(count)]
+
+    last = corpus.starts[np.searchsorted(corpus.starts, begin, side="right")]
+    run = begin[:, None] + np.arange(_LONGEST_RUN)
+    inside = run < last[:, None]
+    run = np.where(inside, run, begin[:, None])
+    of_run = corpus.sentences.lengths(run.ravel())[:, 0].reshape(run.shape)
+    total = np.cumsum(of_run, axis=1)
+    # The number of tokens nearest to the budget: not exceeding it would make runs shorter.
+    taken = inside & (total <= most[:, None]) & (total - of_run / 2 <= budgets[:, None])
+    taken[:, 0] = True
+    number = taken.sum(axis=1)  # taken is a prefix: totals only grow, and ``inside`` is one
+    tokens = np.minimum(total[np.arange(count), number - 1], most)
+    return np.stack([begin, begin + number], axis=1), tokens
