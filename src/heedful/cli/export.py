@@ -1,0 +1,47 @@
+"""``heedful export``: runs as models of other libraries."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    help="Write a run's model as another library reads it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def _group() -> None:
+    """Write a run's model as another library reads it.
+
+    Example:
+
+        heedful export hf runs/en-de --out en-de-hf
+    """
+
+
+@app.command(no_args_is_help=True)
+def hf(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write, which is made.")],
+    checkpoint: Annotated[
+        str | None,
+        typer.Option("--checkpoint", help="best, last, average or a step; the run's own choice."),
+    ] = None,
+) -> None:
+    """Write a run's model and tokeniser so that transformers loads them with from_pretrained.
+
+    Example:
+
+        heedful export hf runs/en-de --out en-de-hf
+    """
+    from heedful.interop.exporting import export_hf
+
+    print(f"{export_hf(run, out, checkpoint=checkpoint)}: for from_pretrained of transformers")
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the command."""
+    parent.add_typer(app, name="export")

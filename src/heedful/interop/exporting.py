@@ -1,0 +1,56 @@
+"""Runs as Hugging Face folders: ``heedful export hf``."""
+
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_folder, read_bytes, read_json, write_json
+from heedful.interop.folder import CONFIG, write_weights
+from heedful.interop.importing import KEPT
+from heedful.interop.translators import GENERATION, Exported, write_marian
+from heedful.runs.run import PairRun, Run, open_run
+
+
+def export_hf(run: str | Path, out: str | Path, *, checkpoint: str | None = None) -> Path:
+    """Write a run's model and tokeniser so that transformers loads them with ``from_pretrained``.
+
+    Args:
+        run: the run's folder.
+        out: the folder to write, which must not exist.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: the run's model has no such layout; the message says why.
+    """
+    opened, out = open_run(run), Path(out)
+    if out.exists():
+        raise UserError(f"{out} exists; choose another place")
+    found = _exported(opened, checkpoint)
+    config = _kept_config(opened) | found.config | {"dtype": "float32"}
+    config.pop("torch_dtype", None)  # the older name of the same
+    with atomic_folder(out) as made:
+        for name, content in (found.files | _kept_generation(opened)).items():
+            (made / name).write_bytes(content)
+        write_weights(made, found.weights)
+        write_json(made / CONFIG, config)
+    return out
+
+
+def _exported(run: Run, checkpoint: str | None) -> Exported:
+    if isinstance(run, PairRun):
+        if run.recipe.task != "translation":
+            raise UserError(f"{run.path}: a run for {run.recipe.task} has no Hugging Face layout")
+        return write_marian(run, run.chosen(checkpoint).weights())
+    raise UserError(f"{run.path}: a run for {run.recipe.task} has no Hugging Face layout")
+
+
+def _kept_generation(run: Run) -> dict[str, bytes]:
+    """How transformers is to generate, if the run was imported with that."""
+    path = run.path / KEPT / GENERATION
+    return {GENERATION: read_bytes(path)} if path.exists() else {}
+
+
+def _kept_config(run: Run) -> dict[str, Any]:
+    """The configuration that the run was imported with: fields that are not ours come back."""
+    path = run.path / KEPT / CONFIG
+    return read_json(path) if path.exists() else {}

@@ -1,0 +1,108 @@
+"""Hugging Face folders as runs: ``heedful import hf``."""
+
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import (
+    atomic_file,
+    atomic_folder,
+    content_hash,
+    read_bytes,
+    write_json,
+    write_text,
+)
+from heedful.data.tokeniser import Tokenisers
+from heedful.interop.folder import CONFIG, read_config
+from heedful.interop.translators import GENERATION, read_marian
+from heedful.runs.checkpoints import folder_of, save_checkpoint
+from heedful.runs.preparation import made_with
+from heedful.runs.recipe import PairRecipe, write_toml
+from heedful.runs.run import FORMAT, PairRun, Run, open_run, write_pairs
+
+KEPT = "imported"
+"""The folder of a run that keeps the configuration as it was."""
+
+_KINDS = ("bert", "gpt2", "marian")
+
+
+def import_hf(folder: str | Path, out: str | Path) -> Run:
+    """Make a run of a model in the Hugging Face layout; nothing of it is executed.
+
+    Args:
+        folder: with ``config.json``, safetensors and the tokeniser's files.
+        out: the run's folder, which must not exist.
+
+    Raises:
+        UserError: the model is of a kind, or has a field, that is not supported; a file is missing,
+            damaged or a pickle; or files do not agree.
+    """
+    folder, out = Path(folder), Path(out)
+    if out.exists():
+        raise UserError(f"{out} exists; choose another place for the run")
+    config = read_config(folder)
+    kind = config.get("model_type")
+    if kind not in _KINDS:
+        raise UserError(
+            f"{folder / CONFIG}: model_type = '{kind}' is not supported; supported are "
+            f"{', '.join(_KINDS)}"
+        )
+    facts = {
+        "format": FORMAT,
+        "made_with": made_with(),
+        "started_from": None,
+        "imported": {
+            "layout": kind,
+            "folder": str(folder),
+            "config": content_hash(folder / CONFIG),
+        },
+    }
+    return _import_marian(folder, out, config, facts)
+
+
+def _import_marian(folder: Path, out: Path, config: dict[str, Any], facts: dict[str, Any]) -> Run:
+    found = read_marian(folder, config)
+    facts |= _pair_facts(found.recipe, found.tokenisers)
+    with atomic_folder(out) as made:
+        found.tokenisers.save(made / "tokeniser")
+        for part in ("validation", "test"):
+            write_pairs(made / "data" / f"{part}.jsonl", [])
+        write_text(made / "recipe.toml", write_toml(found.recipe))
+        _keep_config(folder, made)
+        run = PairRun(made, found.recipe, facts)
+        _save_weights(run, found.weights)
+        write_json(made / "run.json", facts)
+    return open_run(out)
+
+
+def _pair_facts(recipe: PairRecipe, tokenisers: Tokenisers) -> dict[str, Any]:
+    return {
+        "task": recipe.task,
+        "source": recipe.data.source,
+        "target": recipe.data.target,
+        "data": {
+            "hashes": {},
+            "train_pairs": 0,
+            "left_out": {},
+            "validation_pairs": 0,
+            "test_pairs": 0,
+            "held_out_sources_in_training": {},
+        },
+        "vocabulary": {
+            "source": tokenisers.source.size,
+            "target": tokenisers.target.size,
+            "fingerprint": tokenisers.fingerprint(),
+        },
+    }
+
+
+def _keep_config(folder: Path, made: Path) -> None:
+    for name in (CONFIG, GENERATION):
+        if (folder / name).exists():
+            with atomic_file(made / KEPT / name) as file:
+                file.write(read_bytes(folder / name))
+
+
+def _save_weights(run: Run, weights: dict[str, Any]) -> None:
+    state = {"step": 0, "validation": {}}
+    save_checkpoint(run.checkpoint_folder / folder_of(0), weights, {}, state)

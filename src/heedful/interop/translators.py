@@ -1,0 +1,203 @@
+"""Marian models as runs, and runs as Marian models."""
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import sentencepiece
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import read_json
+from heedful.basics.notices import notice
+from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+from heedful.data.imported import count_rows, read_files, read_said
+from heedful.data.imported_pairs import (
+    FILES,
+    MarianTokenisers,
+    find_marian_special,
+)
+from heedful.data.tokeniser import Tokeniser, Tokenisers
+from heedful.interop.folder import CONFIG, read_weights
+from heedful.interop.layouts import marian
+from heedful.interop.layouts.marian import MarianSymbols
+from heedful.models.transformer import TransformerSettings
+from heedful.runs.recipe import DataSettings, EvaluationSettings, PairRecipe
+from heedful.runs.run import PairRun
+
+GENERATION = "generation_config.json"
+
+_WITH_FIRST_SPACE = b"\x1a\x02\x18\x01"
+"""A further part of a sentencepiece model, merged with those before it (protobuf's rule for fields
+that come twice): ``normalizer_spec { add_dummy_prefix: true }``."""
+
+
+class Imported(NamedTuple):
+    """What a run is made of."""
+
+    recipe: PairRecipe
+    tokenisers: MarianTokenisers
+    weights: dict[str, Tensor]
+
+
+def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
+    """A Marian model's recipe, tokenisers and weights.
+
+    Raises:
+        UserError: a field is not supported, a file is missing or damaged, or they do not agree.
+    """
+    where = str(folder)
+    settings = marian.settings_of(config, f"{where}/{CONFIG}")
+    files = read_files(folder, FILES)
+    special = find_marian_special(files, config, where)
+    rows = _rows(config, settings, where)
+    tokenisers = MarianTokenisers.read(files, special, rows, where)
+    places = MarianSymbols(tokenisers.source.places, tokenisers.target.places)
+    weights = marian.import_tensors(read_weights(folder), settings, places, where)
+    said = read_said(files, where)
+    beam = read_generation(folder).get("num_beams", config.get("num_beams"))
+    known = EvaluationSettings()
+    languages = {
+        side: said[f"{side}_lang"]
+        for side in ("source", "target")
+        if isinstance(said.get(f"{side}_lang"), str)
+    }
+    recipe = PairRecipe(
+        data=DataSettings(
+            train=[where],
+            max_tokens=min(256, settings.max_length - 1),
+            source=languages.get("source"),
+            target=languages.get("target"),
+        ),
+        tokeniser=tokenisers.source.settings,
+        model=settings,
+        evaluation=known.model_copy(update={"beam": beam}) if is_count(beam) else known,
+    )
+    return Imported(recipe, tokenisers, weights)
+
+
+def read_generation(folder: Path) -> dict[str, Any]:
+    """What a folder says of generation, if it does."""
+    path = folder / GENERATION
+    return read_json(path) if path.exists() else {}
+
+
+def is_count(value: Any) -> bool:
+    """Whether something is a whole number of at least 1."""
+    return type(value) is int and value >= 1
+
+
+def _rows(config: dict[str, Any], settings: TransformerSettings, where: str) -> tuple[int, int]:
+    """The numbers of rows of the source's and the target's table."""
+    source = config.get("vocab_size")
+    target = source if settings.tied == "all" else (config.get("decoder_vocab_size") or source)
+    for name, value in (("vocab_size", source), ("decoder_vocab_size", target)):
+        if not is_count(value):
+            raise UserError(f"{where}/{CONFIG}: {name} = {json.dumps(value)}: expected a number")
+    return int(source or 0), int(target or 0)
+
+
+class Exported(NamedTuple):
+    """What a folder in the Hugging Face layout is made of."""
+
+    config: dict[str, Any]
+    weights: dict[str, Tensor]
+    files: dict[str, bytes]
+
+
+def write_marian(run: PairRun, weights: dict[str, Tensor]) -> Exported:
+    """A translator's run as a Marian model.
+
+    Args:
+        run: the run.
+        weights: of the checkpoint that is to be exported.
+
+    Raises:
+        UserError: there is no such model in Marian's layout; the message says why.
+    """
+    settings = run.recipe.model
+    if not isinstance(settings, TransformerSettings):
+        raise UserError(
+            f"{run.path}: model.kind = '{settings.kind}' has no Hugging Face layout; of "
+            "translators, post-norm Transformers have one (docs/interop.md)"
+        )
+    try:
+        config = marian.config_of(settings)
+    except UserError as error:
+        raise UserError(f"{run.path}: no Hugging Face layout for it: {error}") from error
+    tokenisers = run.tokenisers()
+    if isinstance(tokenisers, MarianTokenisers):
+        source, target = tokenisers.source, tokenisers.target
+        places = MarianSymbols(source.places, target.places)
+        files = dict(tokenisers.files)
+        special: list[int | None] = list(target.places[: END + 1])
+    else:
+        places = MarianSymbols(range(tokenisers.source.size), range(tokenisers.target.size))
+        files = _own_files(run, tokenisers, settings)
+        special = [PAD, UNKNOWN, BEGIN, END]
+    start, end = special[BEGIN], special[END]
+    pad = start if special[PAD] is None else special[PAD]
+    config |= {
+        "vocab_size": count_rows(places.source),
+        "decoder_vocab_size": count_rows(places.target),
+        "pad_token_id": pad,
+        "bos_token_id": None,
+        "eos_token_id": end,
+        "decoder_start_token_id": start,
+        "forced_eos_token_id": end,
+    }
+    never = sorted({row for row in special[:END] if row is not None})
+    generation = {
+        "pad_token_id": pad,
+        "eos_token_id": end,
+        "decoder_start_token_id": start,
+        "forced_eos_token_id": end,
+        "bad_words_ids": [[row] for row in never],
+        "max_length": settings.max_length,
+        "num_beams": run.recipe.evaluation.beam,
+    }
+    files[GENERATION] = _json(generation)
+    return Exported(config, marian.export_tensors(weights, settings, places), files)
+
+
+def _own_files(
+    run: PairRun, tokenisers: Tokenisers, settings: TransformerSettings
+) -> dict[str, bytes]:
+    """Our tokenisers as ``MarianTokenizer`` reads them."""
+    files: dict[str, bytes] = {}
+    for side, own in (("source", tokenisers.source), ("target", tokenisers.target)):
+        # What we do before sentencepiece is told to sentencepiece: a space before each text.
+        files[f"{side}.spm"] = own.model + _WITH_FIRST_SPACE
+        name = "vocab.json" if side == "source" else "target_vocab.json"
+        if side == "source" or not tokenisers.shared:
+            files[name] = _json({piece: row for row, piece in enumerate(_pieces(own))})
+    if tokenisers.source.settings.normalise != "none":
+        notice(
+            f"{run.path}: its tokeniser composes characters first (nfc); transformers will not, so "
+            "give it texts that are composed"
+        )
+    data = run.recipe.data
+    said = {
+        "tokenizer_class": "MarianTokenizer",
+        "unk_token": "<unk>",
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+        "model_max_length": settings.max_length,
+        "separate_vocabs": not tokenisers.shared,
+        "split_special_tokens": True,
+        "source_lang": data.source,
+        "target_lang": data.target,
+    }
+    files["tokenizer_config.json"] = _json(
+        {key: value for key, value in said.items() if value is not None}
+    )
+    return files
+
+
+def _pieces(tokeniser: Tokeniser) -> list[str]:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=tokeniser.model)
+    return [str(processor.id_to_piece(row)) for row in range(tokeniser.size)]
+
+
+def _json(value: dict[str, Any]) -> bytes:
+    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")
