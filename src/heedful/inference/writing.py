@@ -98,6 +98,8 @@ class Writer:
             kept = so_far[:, -max(1, length // 2) :]
             inner, length = self.model.start(kept), kept.shape[1] - 1
         logits, inner = self.model.step(so_far[:, -1], inner)
+        if self.vocabulary.mask is not None:  # it hides a token, and is none
+            logits = logits.index_fill(1, self._mask(logits), -torch.inf)
         ended = self._ended(so_far)
         if ended is not None:
             only_end = torch.full_like(logits, -torch.inf)
@@ -106,6 +108,9 @@ class Writer:
         if self.stream is not None and state.begun:
             self._show(so_far[0].tolist())
         return logits, Written(inner, so_far, length + 1, begun=True)
+
+    def _mask(self, logits: Tensor) -> Tensor:
+        return torch.tensor([self.vocabulary.mask], device=logits.device)
 
     def _ended(self, so_far: Tensor) -> Tensor | None:
         """The rows ``[N]`` that may write no more; None for none."""

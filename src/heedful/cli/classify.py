@@ -1,0 +1,203 @@
+"""``heedful classify``: the class of each text, and which words it rests on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.cli.answering import (
+    File,
+    Json,
+    Output,
+    TraceFile,
+    bar,
+    check_outputs,
+    numbered,
+    save_trace,
+)
+from heedful.cli.options import Checkpoint, Device, Precision, Threads, use_threads
+
+if TYPE_CHECKING:
+    from heedful.inference.classifier import Advance, Classification, Classifier, Text
+    from heedful.inference.explaining import Explanation
+
+_WORDS_SHOWN = 5
+_TABLE_WINDOW = 10_000
+
+
+def classify(
+    run: Annotated[Path, typer.Argument(help="The run that classifies.")],
+    file: File = "-",
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text",
+            metavar="COLUMN",
+            help="FILE is a table (CSV, TSV, JSON lines) and this is the text's column, by name "
+            "or number from 1; twice for pairs.",
+        ),
+    ] = None,
+    encoding: Annotated[
+        str | None, typer.Option(help="Of a table, if it is not UTF-8: latin-1, cp1252, …")
+    ] = None,
+    output: Output = None,
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Add a TAB and the label's probability.")
+    ] = False,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Add a TAB and the words without which the label's probability falls most.",
+        ),
+    ] = False,
+    json: Json = False,
+    trace: TraceFile = None,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    precision: Precision = "float32",
+) -> None:
+    """Classify: N texts in, N labels out, in their order; an empty line stays empty.
+
+    A model of pairs takes both texts of a line with a TAB between them.
+
+    Examples:
+
+        echo "a film that one remembers" | heedful classify runs/mood --explain
+
+        heedful classify runs/teams mails.csv --text body --json --output teams.jsonl
+
+        echo "a film that one remembers" | heedful classify runs/mood --trace film.safetensors
+    """
+    check_outputs(output, trace)
+    if encoding is not None and not text:
+        raise UserError("--encoding is for tables; name the text's column with --text")
+    if json and scores:
+        raise UserError("--scores is for lines of text; JSON lines have it: leave it out")
+    use_threads(threads)
+    from heedful.inference.files import write_lines
+    from heedful.runs.texts import load_classifier
+
+    classifier = load_classifier(run, device=device, precision=precision, checkpoint=checkpoint)
+    windows = _windows(classifier, file, text, encoding)
+    if trace is not None:
+        windows = _traced(classifier, windows, trace)
+    answer = _Answer(classifier, scores=scores, explained=explain, json=json)
+    with bar("classifying", file, output, "texts") as advance:
+        write_lines(answer.lines(windows, advance), output, "answer")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(classify)
+
+
+def _windows(
+    classifier: "Classifier", file: str, columns: list[str] | None, encoding: str | None
+) -> "Iterator[list[Text]]":
+    """The texts, as many at a time as are batched together."""
+    from heedful.data.readers.labelled import read_labelled
+    from heedful.inference.files import line_windows
+
+    if not columns:
+        for first, lines in numbered(line_windows(file)):
+            yield [_text(line, classifier, first + place) for place, line in enumerate(lines)]
+        return
+    window: list[Text] = []
+    # A table's reader wants a label, for which any column does that is there.
+    for one in read_labelled(file, text=columns, label=columns[0], encoding=encoding):
+        texts = one.texts
+        window.append(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
+        if len(window) == _TABLE_WINDOW:
+            yield window
+            window = []
+    yield window
+
+
+def _text(line: str, classifier: "Classifier", number: int) -> "Text":
+    """A line as a text, or as two for a model of pairs."""
+    if not classifier.pairs:
+        return line
+    if not line.strip():
+        return "", ""
+    first, *others = line.split("\t")
+    if len(others) != 1:
+        raise UserError(
+            f"line {number}: {len(others)} TABs in a line where this model wants one, between "
+            "its two texts"
+        )
+    return first, others[0]
+
+
+def _traced(
+    classifier: "Classifier", windows: "Iterator[list[Text]]", path: Path
+) -> "Iterator[list[Text]]":
+    """The one text that there is, its trace having been written."""
+    from heedful.inference.reading_trace import trace_classification
+
+    texts = [text for window in windows for text in window if "".join(text).strip()]
+    if len(texts) != 1:
+        raise UserError(f"--trace looks at one text; {len(texts):,} are given")
+    save_trace(trace_classification(classifier, texts[0]), path)
+    yield texts
+
+
+class _Answer:
+    """How a text's class is written."""
+
+    def __init__(
+        self, classifier: "Classifier", *, scores: bool, explained: bool, json: bool
+    ) -> None:
+        self.classifier, self.scores = classifier, scores
+        self.explained, self.json = explained, json
+
+    def lines(
+        self, windows: "Iterator[list[Text]]", advance: "Advance | None"
+    ) -> Iterator[Iterator[str]]:
+        """A line a text, window by window."""
+        told: Advance = advance or (lambda count: None)
+        if self.explained:
+            number = 0
+            for window in windows:
+                yield (
+                    self._explained(text, number + place, told)
+                    for place, text in enumerate(window, start=1)
+                )
+                number += len(window)
+            return
+        for found in self.classifier.classify_blocks(windows, advance=told):
+            yield map(self._line, found)
+
+    def _line(self, one: "Classification") -> str:
+        from json import dumps
+
+        if self.json:
+            return dumps(one.to_json(), ensure_ascii=False)
+        if one.label is None:
+            return ""
+        return f"{one.label}\t{one.probability:.4f}" if self.scores else one.label
+
+    def _explained(self, text: "Text", number: int, advance: "Advance") -> str:
+        from json import dumps
+
+        from heedful.inference.explaining import explain
+
+        advance(1)
+        if not self.classifier.rows(text):
+            return self._line(self.classifier.classify([text])[0])
+        try:
+            found = explain(self.classifier, text)
+        except UserError as error:
+            raise UserError(f"text {number}: {error}") from error
+        if self.json:
+            return dumps(found.to_json(), ensure_ascii=False)
+        return f"{self._line(found.classification)}\t{_words(found)}"
+
+
+def _words(found: "Explanation") -> str:
+    """The words that matter most, with what the probability loses without them."""
+    most = sorted(found.words, key=lambda one: -one.fall)[:_WORDS_SHOWN]
+    return ", ".join(f"{one.word} {one.fall:.2f}" for one in most)

@@ -1,0 +1,104 @@
+"""``heedful fill``: what may stand where words are hidden."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.cli.answering import (
+    Json,
+    Output,
+    TraceFile,
+    bar,
+    check_outputs,
+    numbered,
+    save_trace,
+)
+from heedful.cli.options import Checkpoint, Device, Precision, Threads, use_threads
+
+if TYPE_CHECKING:
+    from heedful.basics.progress import Advance
+    from heedful.inference.filler import Filler, Filling
+
+
+def fill(
+    run: Annotated[Path, typer.Argument(help="The run of masked pre-training.")],
+    text: Annotated[
+        str | None,
+        typer.Argument(help="With [MASK] where a word is hidden; without it, lines are read."),
+    ] = None,
+    file: Annotated[
+        str, typer.Option("--file", help="Texts, one a line; default: standard input.")
+    ] = "-",
+    count: Annotated[int, typer.Option("--count", help="So many words for each hidden one.")] = 5,
+    output: Output = None,
+    json: Json = False,
+    trace: TraceFile = None,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    precision: Precision = "float32",
+) -> None:
+    """Fill in hidden words.
+
+    For one TEXT its likeliest words with their probabilities; for lines, each line filled in with
+    the likeliest: N lines in, N lines out, and an empty line stays empty.
+
+    Examples:
+
+        heedful fill runs/bert "The [MASK] sat on the [MASK]."
+
+        heedful fill runs/bert --file hidden.txt --json --output filled.jsonl
+    """
+    check_outputs(output, trace)
+    if text is not None and file != "-":
+        raise UserError(f"both a text and --file {file} are given; leave one of them out")
+    if trace is not None and text is None:
+        raise UserError("--trace looks at one text; give it as TEXT")
+    use_threads(threads)
+    from heedful.inference.files import write_lines
+    from heedful.inference.reading_trace import trace_filling
+    from heedful.runs.texts import load_filler
+
+    filler = load_filler(run, device=device, precision=precision, checkpoint=checkpoint)
+    if text is None:
+        with bar("filling", file, output, "texts") as advance:
+            lines = _lines(filler, file, count, advance, json=json)
+            write_lines(lines, output, "answer")
+        return
+    found = filler.fill(text, count)
+    if trace is not None:
+        save_trace(trace_filling(filler, text), trace)
+    write_lines([[_object(found)] if json else _shown(found)], output, "answer")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(fill)
+
+
+def _lines(
+    filler: "Filler", file: str, count: int, advance: "Advance | None", *, json: bool
+) -> Iterator[list[str]]:
+    from heedful.inference.files import line_windows
+
+    for first, window in numbered(line_windows(file)):
+        found = filler.fill_all(window, count, first=first, advance=advance)
+        yield [_object(one) if json else one.text for one in found]
+
+
+def _object(one: "Filling") -> str:
+    from json import dumps
+
+    return dumps(one.to_json(), ensure_ascii=False)
+
+
+def _shown(found: "Filling") -> Iterator[str]:
+    """Probability, word and text a line; an empty line between two hidden places."""
+    for place, candidates in enumerate(found.masks):
+        if place:
+            yield ""
+        for one in candidates:
+            yield f"{one.probability:.4f}\t{one.word}\t{one.text}"

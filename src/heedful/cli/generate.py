@@ -1,0 +1,206 @@
+"""``heedful generate``: a language model writes on from prompts."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.cli.answering import (
+    Json,
+    Output,
+    TraceFile,
+    bar,
+    check_outputs,
+    numbered,
+    save_trace,
+)
+from heedful.cli.options import Checkpoint, Device, Precision, Threads, use_threads
+
+if TYPE_CHECKING:
+    from heedful.basics.progress import Advance
+    from heedful.decoding import SearchOptions
+    from heedful.inference.generator import Generated, Generator
+
+_WINDOW = 256  # prompts that are answered together: each writes for a while
+
+
+def generate(
+    run: Annotated[Path, typer.Argument(help="The run of a language model.")],
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Prompts, one a line; plain, gzip or xz; - or nothing is standard input.",
+        ),
+    ] = "-",
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", help="What stands before; empty begins a document."),
+    ] = None,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", help="At most so many tokens are written.")
+    ] = 256,
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stop", help="End before this string (\\n is a line break); may be repeated."
+        ),
+    ] = None,
+    begins: Annotated[
+        bool, typer.Option("--begins", help="A prompt is the beginning of a document.")
+    ] = False,
+    nbest: Annotated[
+        int, typer.Option("--nbest", help="So many texts for each prompt, as JSON lines.")
+    ] = 1,
+    beam: Annotated[
+        int | None, typer.Option("--beam", help="Search, do not draw; 1 is greedy.")
+    ] = None,
+    length_penalty: Annotated[
+        float | None, typer.Option(help="Its exponent; higher favours longer output.")
+    ] = None,
+    temperature: Annotated[float | None, typer.Option(help="Below 1, sharper.")] = None,
+    top_k: Annotated[int | None, typer.Option(help="Draw from the K likeliest.")] = None,
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw from the likeliest that reach this share.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Another seed, other texts.")] = None,
+    output: Output = None,
+    json: Json = False,
+    trace: TraceFile = None,
+    checkpoint: Checkpoint = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    precision: Precision = "float32",
+) -> None:
+    """Write on from a prompt; it is shown as it is written.
+
+    Without --prompt, prompts are read a line each: N lines in, N lines out, each the prompt and
+    what follows it, line breaks as spaces (--json keeps them, and prompt and text apart).
+
+    Examples:
+
+        heedful generate runs/gpt --prompt "Once upon a time" --temperature 0.8 --top-k 40
+
+        heedful generate runs/gpt --prompt "ROMEO:" --beam 1 --max-tokens 40 --stop "\\n\\n"
+
+        heedful generate runs/gpt prompts.txt --nbest 3 --output texts.jsonl
+    """
+    check_outputs(output, trace)
+    if prompt is not None and file != "-":
+        raise UserError(f"both --prompt and {file} are given; leave one of them out")
+    if prompt is None and file == "-" and sys.stdin.isatty():
+        raise UserError('give a prompt: heedful generate RUN --prompt "TEXT"')
+    if trace is not None and (prompt is None or nbest > 1):
+        raise UserError("--trace looks at one text; give --prompt, and leave --nbest out")
+    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    options = _options(beam, length_penalty, nbest, drawing)
+    use_threads(threads)
+    from heedful.runs.texts import load_generator
+
+    generator = load_generator(run, device=device, precision=precision, checkpoint=checkpoint)
+    how: dict[str, Any] = {
+        "options": options,
+        "max_tokens": max_tokens,
+        "stop": [one.replace("\\n", "\n").replace("\\t", "\t") for one in stop or []],
+        "begins": begins,
+    }
+    as_json = json or nbest > 1
+    if prompt is None:
+        _answer_lines(generator, file, output, how, json=as_json)
+        return
+    found = _answer(generator, prompt, output, how, json=as_json)
+    if trace is not None:
+        from heedful.inference.writing_trace import trace_writing
+
+        save_trace(trace_writing(generator, prompt, found[0].text), trace)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command(no_args_is_help=True)(generate)
+
+
+def _options(
+    beam: int | None, length_penalty: float | None, nbest: int, drawing: dict[str, Any]
+) -> "SearchOptions":
+    """How to write: by drawing, unless a beam is given.
+
+    Raises:
+        UserError: a setting is out of range, or two exclude each other.
+    """
+    from heedful.basics.settings import check
+    from heedful.decoding import SearchOptions
+
+    given = {name: value for name, value in drawing.items() if value is not None}
+    if beam is not None and given:
+        name = next(iter(given)).replace("_", "-")
+        raise UserError(f"--beam searches and --{name} is for drawing; leave one of them out")
+    if beam is None and length_penalty is not None:
+        raise UserError("--length-penalty is for searching; add --beam, or leave it out")
+    chosen = {"sample": True} if beam is None else {"beam": max(beam, nbest)}
+    if beam is not None and beam < 1:
+        raise UserError(f"--beam {beam}: at least 1 is needed")
+    penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
+    return check(SearchOptions, {**chosen, **penalty, **given, "nbest": nbest}, "search options")
+
+
+def _answer(
+    generator: "Generator", prompt: str, output: Path | None, how: dict[str, Any], *, json: bool
+) -> "list[Generated]":
+    """Write on from one prompt; to standard output piece by piece."""
+    from heedful.inference.files import opened_output
+
+    with opened_output(output) as lines:
+
+        def show(piece: str) -> None:
+            lines.write(piece.encode())
+            lines.flush()
+
+        if json:
+            found = generator.generate(prompt, **how)
+            show(_object(found) + "\n")
+            return found
+        show(prompt)
+        found = generator.generate(prompt, **how, stream=show)
+        show("\n")
+    return found
+
+
+def _answer_lines(
+    generator: "Generator", file: str, output: Path | None, how: dict[str, Any], *, json: bool
+) -> None:
+    from heedful.inference.files import write_lines
+
+    with bar("writing", file, output, "prompts") as advance:
+        lines = _lines(generator, file, how, advance, json=json)
+        write_lines(lines, output, "text")
+
+
+def _lines(
+    generator: "Generator",
+    file: str,
+    how: dict[str, Any],
+    advance: "Advance | None",
+    *,
+    json: bool,
+) -> Iterator[Iterator[str]]:
+    from heedful.inference.files import line_windows
+
+    windows = line_windows(file, size=_WINDOW)
+    for first, window in numbered(windows):
+        found = generator.generate_all(window, **how, first=first - 1, advance=advance)
+        yield (_object(own) if json else own[0].prompt + own[0].text for own in found)
+
+
+def _object(found: "list[Generated]") -> str:
+    from json import dumps
+
+    best, *others = found
+    return dumps({**best.to_json(), "alternatives": list(map(_own, others))}, ensure_ascii=False)
+
+
+def _own(one: "Generated") -> dict[str, Any]:
+    return {name: value for name, value in one.to_json().items() if name != "prompt"}
