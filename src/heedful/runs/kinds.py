@@ -9,11 +9,11 @@ from torch import nn
 
 from heedful.basics.errors import UserError
 from heedful.evaluation.statistics import check_tokeniser
-from heedful.runs import building, preparation
+from heedful.runs import building, preparation, text_building, text_preparation
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.preparation import Start
 from heedful.runs.recipe import PairRecipe, Recipe
-from heedful.runs.run import Run
+from heedful.runs.run import Run, TextRun
 from heedful.tasks.protocol import Task
 
 
@@ -36,15 +36,13 @@ class Kind(NamedTuple):
     """What is learnt from, for people: "28,997 pairs"."""
     weight_name: Callable[[Any], str]
     """What a batch's weight counts, for people: "tokens"."""
-    compile_name: str
+    compile_name: Callable[[Any], str]
     """The method of the model, with dots for parts of it, that ``training.compile`` compiles."""
 
 
 def kind_of(recipe: Recipe) -> Kind:
     """The kind of a recipe's runs."""
-    if not isinstance(recipe, PairRecipe):
-        raise NotImplementedError
-    return PAIRS
+    return PAIRS if isinstance(recipe, PairRecipe) else TEXTS
 
 
 def _require_scorable(recipe: PairRecipe) -> None:
@@ -75,5 +73,33 @@ PAIRS = Kind(
     load_start=_load_start,
     amount=lambda run: f"{run.facts['data']['train_pairs']:,} pairs",
     weight_name=lambda run: "tokens",
-    compile_name="states",
+    compile_name=lambda run: "states",
+)
+
+
+def _amount(run: TextRun) -> str:
+    """ "5,452 texts in 6 classes", or such of each thing that is learnt."""
+    parts = []
+    for name, facts in run.facts["sets"].items():
+        labels = f" with {len(facts['labels']):,} labels" if facts["labels"] else ""
+        own = f"{facts['train']:,} {facts['unit']}{labels}"
+        parts.append(own if len(run.facts["sets"]) == 1 else f"{name}: {own}")
+    return "; ".join(parts)
+
+
+def _weight_name(run: TextRun) -> str:
+    names = {"language-model": "tokens", "tagging": "words", "several": "batches"}
+    return names.get(run.recipe.task, "examples")
+
+
+TEXTS = Kind(
+    require_usable=lambda recipe: None,
+    prepare=text_preparation.prepare_text_run,
+    data_hashes=text_preparation.text_data_hashes,
+    build_model=text_building.build_text_model,
+    build_task=text_building.build_text_task,
+    load_start=text_building.load_text_start,
+    amount=_amount,
+    weight_name=_weight_name,
+    compile_name=lambda run: "states" if run.recipe.task == "language-model" else "encoder.encode",
 )

@@ -22,6 +22,14 @@ from heedful.runs.pair_recipe import (
 )
 from heedful.runs.searched import refuse_unsearchable
 from heedful.runs.settings import LoopSettings, Recipe
+from heedful.runs.text_recipe import (
+    ClassificationRecipe,
+    LanguageRecipe,
+    MaskedRecipe,
+    SeveralRecipe,
+    TaggingRecipe,
+    TextRecipe,
+)
 
 __all__ = [
     "DataSettings",
@@ -30,6 +38,7 @@ __all__ = [
     "LoopSettings",
     "PairRecipe",
     "Recipe",
+    "TextRecipe",
     "TrainingSettings",
     "check_recipe",
     "find_data",
@@ -41,7 +50,15 @@ __all__ = [
 ]
 
 
-KINDS: dict[str, type[Recipe]] = {"translation": PairRecipe, "alignment": PairRecipe}
+KINDS: dict[str, type[Recipe]] = {
+    "translation": PairRecipe,
+    "alignment": PairRecipe,
+    "classification": ClassificationRecipe,
+    "tagging": TaggingRecipe,
+    "masked": MaskedRecipe,
+    "several": SeveralRecipe,
+    "language-model": LanguageRecipe,
+}
 """Task → its recipes."""
 
 

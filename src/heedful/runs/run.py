@@ -1,18 +1,23 @@
 """The run: a folder that holds all there is of a training."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, read_json
-from heedful.data.examples import Pair
+from heedful.data.examples import Labelled, Pair, Tagged
 from heedful.data.tokeniser import Tokenisers
+from heedful.data.vocabularies import SavedVocabulary, load_vocabulary
 from heedful.runs.checkpoints import Checkpoint, open_checkpoint, whole_checkpoints
-from heedful.runs.recipe import PairRecipe, Recipe, check_recipe, read_recipe
+from heedful.runs.recipe import PairRecipe, Recipe, TextRecipe, check_recipe, read_recipe
 
 FORMAT = 1
+
+Example = Labelled | Tagged | str
+"""A labelled text, a tagged sentence, or a document."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +112,44 @@ class PairRun(Run):
             return [Pair(*json.loads(line)) for line in file]
 
 
+@dataclass(frozen=True)
+class TextRun(Run):
+    """A run for single texts; ``facts["sets"]`` tells of the data of each thing that is learnt."""
+
+    recipe: TextRecipe
+
+    def vocabulary(self) -> SavedVocabulary:
+        """The run's own vocabulary."""
+        return load_vocabulary(self.path / "tokeniser")
+
+    def labels(self, name: str) -> list[str]:
+        """The labels or tags of what is learnt as ``name``, by number."""
+        return [str(label) for label in self.facts["sets"][name]["labels"]]
+
+    def set_folder(self, name: str) -> Path:
+        """Where the data of what is learnt as ``name`` are."""
+        return self.path / "data" / name
+
+    def labelled(self, name: str, part: str) -> list[Labelled]:
+        """The labelled texts that the run keeps of ``validation`` or ``test``."""
+        return [Labelled(tuple(texts), label) for texts, label in self._kept(name, part)]
+
+    def tagged(self, name: str, part: str) -> list[Tagged]:
+        """The tagged sentences that the run keeps of ``validation`` or ``test``."""
+        return [Tagged(tuple(words), tuple(tags)) for words, tags in self._kept(name, part)]
+
+    def documents(self, name: str, part: str) -> list[str]:
+        """The documents that the run keeps of ``validation`` or ``test``."""
+        return [str(document) for document in self._kept(name, part)]
+
+    def _kept(self, name: str, part: str) -> list[Any]:
+        path = self.set_folder(name) / f"{part}.jsonl"
+        if not path.exists():
+            return []
+        with path.open(encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+
 def open_run(path: str | Path) -> Run:
     """The run in a folder.
 
@@ -131,7 +174,9 @@ def open_run(path: str | Path) -> Run:
     recipe = check_recipe(tables, str(recipe_file), written=True)
     if isinstance(recipe, PairRecipe):
         return PairRun(folder, recipe, facts)
-    return Run(folder, recipe, facts)
+    if isinstance(recipe, TextRecipe):
+        return TextRun(folder, recipe, facts)
+    raise TypeError(f"no runs for {recipe.task}")
 
 
 def open_pair_run(path: str | Path) -> PairRun:
@@ -151,3 +196,21 @@ def write_pairs(path: Path, pairs: list[Pair]) -> None:
     with atomic_file(path) as file:
         for pair in pairs:
             file.write((json.dumps(list(pair), ensure_ascii=False) + "\n").encode("utf-8"))
+
+
+def as_text_run(run: Run) -> TextRun:
+    """The same run, if it is one for single texts.
+
+    Raises:
+        UserError: it is for pairs of texts.
+    """
+    if not isinstance(run, TextRun):
+        raise UserError(f"{run.path} is a run for {run.recipe.task}, not for single texts")
+    return run
+
+
+def write_examples(path: Path, examples: Sequence[Example]) -> None:
+    """Write held-out examples as JSON lines, whole or not at all."""
+    with atomic_file(path) as file:
+        for example in examples:
+            file.write((json.dumps(example, ensure_ascii=False) + "\n").encode("utf-8"))

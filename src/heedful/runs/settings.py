@@ -23,7 +23,9 @@ class LoopSettings(Settings):
     """The highest; the schedule leads to it and down again."""
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.0, ge=0)
-    schedule: Literal["inverse_square_root", "linear", "cosine", "constant"] = "inverse_square_root"
+    schedule: Literal[
+        "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
+    ] = "inverse_square_root"
     warmup_steps: int = Field(1000, ge=0)
     clip_norm: float | None = Field(1.0, gt=0)
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

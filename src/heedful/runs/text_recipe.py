@@ -11,7 +11,6 @@ from heedful.data.readers.plain import DocumentRule
 from heedful.data.vocabularies import VocabularySettings
 from heedful.models import EncoderSettings, LanguageSettings
 from heedful.models.bert import BertSettings
-from heedful.models.gpt import GptSettings
 from heedful.runs.settings import LoopSettings, Recipe
 
 
@@ -71,6 +70,8 @@ class DocumentData(FileSettings):
 
     documents: DocumentRule = "blank-lines"
     """What parts documents: blank lines, WikiText's titles, line ends, or files (``whole``)."""
+    sentences: str | None = None
+    """For pairs of segments: the language by whose rules lines are cut into sentences."""
 
 
 class TextTrainingSettings(LoopSettings):
@@ -217,7 +218,7 @@ class ClassificationRecipe(EncoderRecipe):
 class TaggingTraining(TextTrainingSettings):
     """As all, chosen by accuracy."""
 
-    choose_by: Literal["loss", "accuracy"] = "accuracy"
+    choose_by: Literal["accuracy", "macro_f1"] = "accuracy"
 
 
 class TaggingRecipe(EncoderRecipe):
@@ -290,19 +291,23 @@ class LanguageRecipe(TextRecipe):
 
     task: Literal["language-model"] = "language-model"
     data: DocumentData
-    model: Annotated[LanguageSettings, Field(discriminator="kind")] = Field(
-        default_factory=lambda: GptSettings.model_validate({"size": "tiny"})
-    )
+    model: Annotated[LanguageSettings, Field(discriminator="kind")]
     context: int = Field(128, ge=2)
-    """Tokens that are trained on at a time."""
+    """Tokens that are trained on at a time; ``model.max_length`` is as many unless given."""
     samples: int = Field(1, ge=0)
     """Texts that are written at each validation."""
     training: LanguageTraining = LanguageTraining()
 
-    @field_validator("model", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _kind_is_gpt_unless_said(cls, given: Any) -> Any:
-        return {"kind": "gpt", **given} if isinstance(given, dict) else given
+    def _gpt_of_the_context_unless_said(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        model, context = given.get("model", {}), given.get("context", 128)
+        if isinstance(model, dict):
+            own = {"size": "tiny"} if "kind" not in model and "layers" not in model else {}
+            model = {"kind": "gpt", **own, "max_length": context, **model}
+        return {**given, "model": model}
 
     def sets(self) -> Mapping[str, FileSettings]:
         return {"language-model": self.data}

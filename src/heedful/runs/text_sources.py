@@ -11,8 +11,8 @@ from heedful.data.examples import Labelled, Tagged
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.runs.holding_out import part_of
 from heedful.runs.recipe import find_data
+from heedful.runs.run import Example
 from heedful.runs.text_recipe import DocumentData, FileSettings, LabelledData, TaggedData
-from heedful.runs.text_run import Example
 
 PARTS = ("train", "validation", "test")
 
@@ -105,6 +105,8 @@ def labels_of(examples: Examples) -> list[str]:
     Raises:
         UserError: there is but one of them, or no example.
     """
+    if isinstance(examples.data, DocumentData):
+        return []
     found: set[str] = set()
     count = 0
     for example in examples.of("train"):

@@ -78,7 +78,7 @@ class Task(Protocol):
         ...
 
 
-_COSTS = frozenset({"loss", "perplexity", "bits_per_byte"})
+_COSTS = frozenset({"loss", "masked_loss", "next_loss", "perplexity", "bits_per_byte"})
 
 
 def is_gain(figure: str) -> bool:

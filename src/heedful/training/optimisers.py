@@ -9,6 +9,10 @@ from torch import Tensor, nn
 from heedful.runs.recipe import LoopSettings
 
 
+_RATIO = 32
+"""The slanted triangle's highest rate over its last (Howard and Ruder 2018, ULMFiT, 3.2)."""
+
+
 def build_optimiser(
     parameters: Iterable[nn.Parameter], settings: LoopSettings
 ) -> torch.optim.Optimizer:
@@ -49,8 +53,10 @@ def learning_rate(step: int, settings: LoopSettings) -> float:
     if settings.schedule == "inverse_square_root":
         return settings.learning_rate * math.sqrt(max(warmup, 1) / step)
     done = min(1.0, (step - warmup) / max(1, settings.max_steps - warmup))
-    share = 1 - done if settings.schedule == "linear" else (1 + math.cos(math.pi * done)) / 2
-    return settings.learning_rate * share
+    if settings.schedule == "cosine":
+        return settings.learning_rate * (1 + math.cos(math.pi * done)) / 2
+    last = 1 / _RATIO if settings.schedule == "slanted_triangular" else 0.0
+    return settings.learning_rate * (1 - done * (1 - last))
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -127,7 +127,7 @@ def _train(
     model = kind.build_model(run)
     model.to(device)
     if settings.compile:
-        compile_method(model, kind.compile_name)
+        compile_method(model, kind.compile_name(run))
     task = kind.build_task(run, model, settings, device, precision)
     parameters = sum(p.numel() for p in model.parameters())
     with Report(settings.max_steps, kind.weight_name(run), settings.max_minutes) as report:

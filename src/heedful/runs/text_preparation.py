@@ -1,0 +1,346 @@
+"""From files to a run for single texts that can train: vocabulary, labels, encoded examples."""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.torch import save
+from sentencex import segment
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file, atomic_folder, content_hash, write_json, write_text
+from heedful.basics.notices import notice
+from heedful.basics.progress import progress
+from heedful.basics.symbols import END
+from heedful.data.document_shards import EncodedDocuments, write_documents
+from heedful.data.examples import Labelled, Tagged
+from heedful.data.overlap import count_overlap
+from heedful.data.shards import EncodedCorpus, ShardWriter
+from heedful.data.streams import write_stream
+from heedful.data.vocabularies import (
+    SavedVocabulary,
+    encode_words,
+    save_vocabulary,
+    train_vocabulary,
+)
+from heedful.inference.classifier import rows_of
+from heedful.inference.spans import room_for_text, spans
+from heedful.runs.checkpoints import save_checkpoint
+from heedful.runs.preparation import Start, made_with
+from heedful.runs.recipe import find_data, write_toml
+from heedful.runs.run import (
+    FORMAT,
+    Example,
+    Run,
+    TextRun,
+    as_text_run,
+    open_run,
+    write_examples,
+)
+from heedful.runs.text_recipe import (
+    DocumentData,
+    EncoderRecipe,
+    MaskedHead,
+    TaggedData,
+    TextRecipe,
+)
+from heedful.runs.text_sources import Examples, check_labels, known_by, labels_of
+
+_AT_ONCE = 4096
+HELD_OUT = ("validation", "test")
+SENTENCE_ENDS = frozenset(".!?…。！？।")
+VECTORS = "data/vectors.safetensors"
+"""Where a run keeps the word vectors that it began with; rows of words without one are NaN."""
+
+
+def prepare_text_run(
+    path: Path, recipe: TextRecipe, data_folder: Path | None, start: Start | None = None
+) -> Run:
+    """Make a new run: read and encode the data once; nothing of it is read again.
+
+    Args:
+        path: the run's folder; what an interrupted preparation left there is made anew.
+        recipe: all settings.
+        data_folder: where relative paths of the recipe start; the current folder if None.
+        start: vocabulary and first weights; made of the data and drawn if None.
+
+    Raises:
+        UserError: the data are missing, empty or broken, or the folder cannot be written.
+    """
+    shutil.rmtree(path / "data", ignore_errors=True)
+    sources = {
+        name: Examples(name, data, recipe.seed, path / "data" / name, data_folder)
+        for name, data in recipe.sets().items()
+    }
+    hashes = {
+        f"{name}.{part}": [content_hash(Path(file)) for file in files]
+        for name, examples in sources.items()
+        for part, files in examples.files.items()
+    }
+    labels = {name: labels_of(examples) for name, examples in sources.items()}
+    held_out = {
+        (name, part): _held_out(examples, part, labels[name])
+        for name, examples in sources.items()
+        for part in HELD_OUT
+    }
+    vocabulary = _vocabulary(recipe, sources, start)
+    sets = {
+        name: {
+            "labels": labels[name],
+            **_encode(path / "data" / name / "train", recipe, examples, labels[name], vocabulary),
+            **{part: len(held_out[name, part]) for part in HELD_OUT},
+            "held_out_in_training": _overlap(examples, held_out),
+        }
+        for name, examples in sources.items()
+    }
+    for (name, part), examples in held_out.items():
+        write_examples(path / "data" / name / f"{part}.jsonl", examples)
+    save_vocabulary(vocabulary, path / "tokeniser")
+    write_text(path / "recipe.toml", write_toml(recipe))
+    facts = {
+        "format": FORMAT,
+        "task": recipe.task,
+        "made_with": made_with(),
+        "data": {"hashes": hashes},
+        "sets": sets,
+        "vocabulary": {
+            "size": vocabulary.size,
+            "fingerprint": vocabulary.fingerprint(),
+            "sentence_ends": _sentence_ends(vocabulary),
+        },
+        "vectors": _vectors(path, recipe, vocabulary, data_folder),
+        "started_from": None if start is None else start.facts,
+    }
+    if start is not None:
+        kept = _kept_weights(start, labels)
+        state = {"step": 0, "validation": {}}
+        save_checkpoint(TextRun(path, recipe, facts).start_folder, kept, {}, state)
+    write_json(path / "run.json", facts)
+    return open_run(path)
+
+
+def text_data_hashes(recipe: TextRecipe, data_folder: Path | None) -> dict[str, list[str]]:
+    """Each part's content hashes, for a run that goes on to be compared with."""
+    files = {
+        f"{name}.{part}": paths
+        for name, data in recipe.sets().items()
+        for part, paths in data.files.items()
+    }
+    if any("-" in paths for paths in files.values()):
+        return {}  # a pipe cannot be read again
+    return {
+        part: [content_hash(Path(file)) for file in find_data(paths, data_folder)]
+        for part, paths in files.items()
+    }
+
+
+def _held_out(examples: Examples, part: str, labels: Sequence[str]) -> list[Example]:
+    found = list(examples.of(part))
+    files = examples.files[part]
+    if files and not found:
+        raise UserError(f"{', '.join(files)} is empty")
+    check_labels(found, labels, ", ".join(files) or f"the {part} examples of {examples.name}")
+    return found
+
+
+def _vocabulary(
+    recipe: TextRecipe, sources: dict[str, Examples], start: Start | None
+) -> SavedVocabulary:
+    if start is not None:
+        return as_text_run(start.run).vocabulary()
+
+    def texts() -> Iterable[str]:
+        for examples in sources.values():
+            # sentencepiece learns from lines; what is read whole must show its line breaks.
+            whole = recipe.tokeniser.kind not in ("bpe", "unigram")
+            for text in examples.texts():
+                yield from [text] if whole else text.split("\n")
+
+    return train_vocabulary(texts, recipe.tokeniser, seed=recipe.seed, where="the training texts")
+
+
+def _encode(
+    folder: Path,
+    recipe: TextRecipe,
+    examples: Examples,
+    labels: list[str],
+    vocabulary: SavedVocabulary,
+) -> dict[str, Any]:
+    """Write the encoded training examples; facts about them."""
+    if isinstance(examples.data, DocumentData):
+        if not isinstance(recipe, EncoderRecipe):
+            documents = (str(example) for example in examples.of("train"))
+            encoded = (vocabulary.encode(text) for text in _seen(documents, "documents"))
+            return {"train": write_stream(encoded, folder, vocabulary.size), "unit": "tokens"}
+        for part in ("train", "validation"):
+            texts = (str(example) for example in examples.of(part))
+            if part == "train" or examples.data.is_validated:
+                _write_sentences(texts, vocabulary, folder.parent / part, recipe, examples)
+        found = EncodedDocuments.open(folder)
+        return {"train": len(found.sentences), "documents": len(found), "unit": "sentences"}
+    if not isinstance(recipe, EncoderRecipe):
+        raise TypeError(f"no encoding of {type(examples.data).__name__} for {recipe.task}")
+    numbers = {label: number for number, label in enumerate(labels)}
+    counts: Counter[str] = Counter()
+
+    def rows() -> Iterator[tuple[list[int], list[int]]]:
+        for example in _seen(examples.of("train"), "examples"):
+            counts["examples"] += 1
+            if isinstance(example, Labelled):
+                made = list(_labelled_rows(example, numbers, vocabulary, recipe.max_tokens))
+            elif isinstance(example, Tagged):
+                made = list(_tagged_rows(example, numbers, vocabulary, recipe.max_tokens))
+            else:
+                raise TypeError("a document among examples")
+            counts["windows"] += len(made)
+            counts["long"] += len(made) > 1
+            yield from made
+
+    write_rows(rows(), folder, (vocabulary.size, len(labels) + 1))
+    if not counts["examples"]:
+        raise UserError(f"{', '.join(examples.data.train)} has nothing left to train on")
+    if counts["long"]:
+        notice(
+            f"{counts['long']:,} of {counts['examples']:,} training examples are longer than "
+            f"max_tokens {recipe.max_tokens}: learnt from in windows, {counts['windows']:,} in all"
+        )
+    unit = "sentences" if isinstance(examples.data, TaggedData) else "texts"
+    return {"train": counts["examples"], "windows": counts["windows"], "unit": unit}
+
+
+def _write_sentences(
+    documents: Iterator[str],
+    vocabulary: SavedVocabulary,
+    folder: Path,
+    recipe: EncoderRecipe,
+    examples: Examples,
+) -> None:
+    """Encode documents sentence by sentence, each short enough for a pair of them."""
+    head, data = recipe.heads()[examples.name], examples.data
+    if not isinstance(head, MaskedHead) or not isinstance(data, DocumentData):
+        raise TypeError("documents are for hidden tokens")
+    pairs = head.masking.next_sentence
+    longest = (recipe.max_tokens - 3) // 2 if pairs else recipe.max_tokens - 2
+    language = data.sentences
+    lines = (
+        [
+            sentence
+            for line in document.split("\n")
+            for sentence in ([line] if language is None else segment(language, line))
+            if sentence.strip()
+        ]
+        for document in _seen(documents, "documents")
+    )
+    write_documents(lines, vocabulary, folder, longest=longest)
+
+
+def _seen(examples: Iterable[Any], unit: str) -> Iterator[Any]:
+    with progress("encoding", None, unit) as advance:
+        for example in examples:
+            yield example
+            advance(1)
+
+
+def _labelled_rows(
+    example: Labelled, numbers: dict[str, int], vocabulary: SavedVocabulary, limit: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """As shards have them: the row's tokens without the first BEGIN and the last END; the label."""
+    tokens = [vocabulary.encode(text) for text in example.texts]
+    for row in rows_of(tokens, limit):
+        joined = row.first if row.second is None else [*row.first, END, *row.second]
+        yield joined, [numbers[example.label]]
+
+
+def _tagged_rows(
+    example: Tagged, numbers: dict[str, int], vocabulary: SavedVocabulary, limit: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """The row's tokens; for each, 1 + the number of its word's tag, or 0 within a word."""
+    tokens, firsts = encode_words(vocabulary, example.words)
+    tags = [0] * len(tokens)
+    for place, tag in zip(firsts, example.tags, strict=True):
+        tags[place] = 1 + numbers[tag]
+    for start, end in spans(len(tokens), room_for_text(limit)):
+        yield tokens[start:end], tags[start:end]
+
+
+def write_rows(
+    rows: Iterator[tuple[list[int], list[int]]], folder: Path, sizes: tuple[int, int]
+) -> None:
+    """Write rows and what they are labelled with as the two sides of an encoded corpus."""
+    with atomic_folder(folder) as beside, ShardWriter(beside, sizes) as writer:
+        while chunk := list(islice(rows, _AT_ONCE)):
+            sides = [side for row in chunk for side in row]
+            lengths = np.fromiter(map(len, sides), np.int64, len(sides)).reshape(-1, 2)
+            tokens = np.fromiter(chain.from_iterable(sides), np.int64, int(lengths.sum()))
+            writer.add(tokens, lengths)
+        writer.finish({})
+    EncodedCorpus.open(folder)
+
+
+def _overlap(examples: Examples, held_out: dict[tuple[str, str], list[Example]]) -> dict[str, int]:
+    """How many held-out texts training has, too; said."""
+    if isinstance(examples.data, DocumentData):
+        return {}
+    found = {}
+    for part in HELD_OUT:
+        own = held_out[examples.name, part]
+        if not own:
+            continue
+        training = map(_whole, examples.of("train"))
+        found[part] = count_overlap(training, map(_whole, own))
+        if found[part]:
+            notice(
+                f"{found[part]:,} of {len(own):,} {part} texts of {examples.name} also stand in "
+                "the training examples; figures on them flatter the model"
+            )
+    return found
+
+
+def _whole(example: Example) -> str:
+    """All that is read of an example."""
+    return "\t".join(example.texts) if isinstance(example, Labelled) else known_by(example)
+
+
+def _sentence_ends(vocabulary: SavedVocabulary) -> list[int]:
+    """The tokens that end sentences, for models that read sentence by sentence."""
+    tokens = list(range(END + 1, vocabulary.size))
+    texts = vocabulary.decode_batch([[token] for token in tokens])
+    return [
+        token
+        for token, text in zip(tokens, texts, strict=True)
+        if "\n" in text or text.strip() in SENTENCE_ENDS
+    ]
+
+
+def _vectors(
+    path: Path, recipe: TextRecipe, vocabulary: SavedVocabulary, data_folder: Path | None
+) -> dict[str, Any] | None:
+    """Keep the vectors of the vocabulary's words; the share of words that have one."""
+    if recipe.vectors is None:
+        return None
+    from heedful.data.word_vectors import read_word_vectors
+
+    (file,) = find_data([recipe.vectors.file], data_folder)
+    table, share = read_word_vectors(Path(file), vocabulary)
+    with atomic_file(path / VECTORS) as opened:
+        opened.write(save({"vectors": table}))
+    notice(f"{share:.1%} of the vocabulary have a vector in {file}")
+    return {"file": content_hash(Path(file)), "found": share, "width": table.shape[1]}
+
+
+def _kept_weights(start: Start, labels: dict[str, list[str]]) -> dict[str, Tensor]:
+    """Weights of a run to start from: all but those of heads that decide on other labels."""
+    run = as_text_run(start.run)
+    kept = {}
+    for name, tensor in start.weights.items():
+        head = name.split(".")[1] if name.startswith("heads.") else None
+        if head is None or (
+            head in labels and head in run.facts["sets"] and labels[head] == run.labels(head)
+        ):
+            kept[name] = tensor
+    return kept

@@ -1,0 +1,77 @@
+"""Batches of rows that encoders read, each with what is to be decided of it.
+
+Shapes: B rows, L tokens, BEGIN and the ENDs included.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from heedful.basics.symbols import BEGIN, END
+from heedful.data.batching import Batch, TokenBatches
+from heedful.data.positions import Position
+from heedful.models.encoders import Sequences
+
+
+@dataclass(frozen=True)
+class RowBatch:
+    """Rows with labels.
+
+    Attributes:
+        rows: what is read.
+        labels: [B] the class of each row; or [B, L] 1 + the tag of each token that begins a word,
+            0 elsewhere.
+        weight: number of decisions.
+    """
+
+    rows: Sequences
+    labels: Tensor
+    weight: int
+
+    def to(self, device: torch.device | str) -> "RowBatch":
+        """The same batch on ``device``."""
+        rows = Sequences(*(part.to(device, non_blocking=True) for part in self.rows))
+        return RowBatch(rows, self.labels.to(device, non_blocking=True), self.weight)
+
+
+class RowBatches:
+    """What an encoded corpus of rows and labels gives.
+
+    Args:
+        corpus: rows without the first BEGIN and the last END, and what they are labelled with.
+        each_token: whether tokens have labels of their own; else a row has one.
+    """
+
+    def __init__(self, corpus: TokenBatches, *, each_token: bool) -> None:
+        self.corpus, self.each_token = corpus, each_token
+
+    def __len__(self) -> int:
+        return len(self.corpus.corpus)
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, RowBatch]]:
+        """Batches without end from ``position``, each with the position after it."""
+        for after, batch in self.corpus.batches(position):
+            yield after, self._labelled(batch)
+
+    def _labelled(self, batch: Batch) -> RowBatch:
+        rows = rows_read(batch.source, batch.source_lengths)
+        if not self.each_token:
+            return RowBatch(rows, batch.target_out[:, 0], len(rows.lengths))
+        labels = torch.zeros_like(rows.tokens)
+        width = batch.target_out.shape[1] - 1  # the last column of tags is the END's
+        places = torch.arange(width)
+        real = places < (batch.target_lengths - 1)[:, None]
+        labels[:, 1 : 1 + width] = batch.target_out[:, :width].masked_fill(~real, 0)
+        return RowBatch(rows, labels, max(1, int((labels > 0).sum())))
+
+
+def rows_read(source: Tensor, lengths: Tensor) -> Sequences:
+    """Rows without their BEGIN ``[B, L − 1]`` and the lengths of those, as encoders read them."""
+    tokens = torch.cat([torch.full_like(source[:, :1], BEGIN), source], dim=1)
+    lengths = lengths + 1
+    ends = (tokens == END).long()
+    inside = torch.arange(tokens.shape[1]) < lengths[:, None]
+    segments = ((ends.cumsum(1) - ends) > 0) & inside
+    return Sequences(tokens, lengths, segments.long())
