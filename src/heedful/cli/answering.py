@@ -26,6 +26,10 @@ Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line of input.")]
+Head = Annotated[
+    str | None,
+    typer.Option("--head", help="What is decided, of a run that has learnt several such things."),
+]
 TraceFile = Annotated[
     Path | None,
     typer.Option(

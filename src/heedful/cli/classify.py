@@ -9,6 +9,7 @@ import typer
 from heedful.basics.errors import UserError
 from heedful.cli.answering import (
     File,
+    Head,
     Json,
     Output,
     TraceFile,
@@ -55,6 +56,7 @@ def classify(
     ] = False,
     json: Json = False,
     trace: TraceFile = None,
+    head: Head = None,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -81,7 +83,9 @@ def classify(
     from heedful.inference.files import write_lines
     from heedful.runs.texts import load_classifier
 
-    classifier = load_classifier(run, device=device, precision=precision, checkpoint=checkpoint)
+    classifier = load_classifier(
+        run, head=head, device=device, precision=precision, checkpoint=checkpoint
+    )
     windows = _windows(classifier, file, text, encoding)
     if trace is not None:
         windows = _traced(classifier, windows, trace)

@@ -8,6 +8,7 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.cli.answering import (
+    Head,
     Json,
     Output,
     TraceFile,
@@ -36,6 +37,7 @@ def fill(
     output: Output = None,
     json: Json = False,
     trace: TraceFile = None,
+    head: Head = None,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -62,7 +64,7 @@ def fill(
     from heedful.inference.reading_trace import trace_filling
     from heedful.runs.texts import load_filler
 
-    filler = load_filler(run, device=device, precision=precision, checkpoint=checkpoint)
+    filler = load_filler(run, head=head, device=device, precision=precision, checkpoint=checkpoint)
     if text is None:
         with bar("filling", file, output, "texts") as advance:
             lines = _lines(filler, file, count, advance, json=json)

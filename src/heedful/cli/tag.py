@@ -8,6 +8,7 @@ import typer
 
 from heedful.cli.answering import (
     File,
+    Head,
     Json,
     Output,
     TraceFile,
@@ -32,6 +33,7 @@ def tag(
     ] = False,
     json: Json = False,
     trace: TraceFile = None,
+    head: Head = None,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
     threads: Threads = None,
@@ -53,7 +55,7 @@ def tag(
     from heedful.inference.files import line_windows, write_lines
     from heedful.runs.texts import load_tagger
 
-    tagger = load_tagger(run, device=device, precision=precision, checkpoint=checkpoint)
+    tagger = load_tagger(run, head=head, device=device, precision=precision, checkpoint=checkpoint)
     windows = line_windows(file)
     if trace is not None:
         windows = _traced(tagger, windows, trace)
