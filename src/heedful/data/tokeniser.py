@@ -138,7 +138,10 @@ class Tokeniser:
         Raises:
             UserError: the text holds a lone surrogate, which is not valid Unicode.
         """
-        return self.encode_batch([text], threads=1)[0]
+        refuse_surrogates(text, "the text")
+        # By itself: sentencepiece starts threads for a batch, of however few.
+        tokens: list[int] = self._processor.encode(prepare(text, self.settings.normalise))
+        return tokens
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
         """The tokens of each text; many texts are encoded on ``threads`` (default: all) threads.
@@ -163,7 +166,9 @@ class Tokeniser:
 
         Total: any tokens give a valid string (bytes that are not UTF-8 become U+FFFD).
         """
-        return self.decode_batch([tokens])[0]
+        silent = self._silent
+        kept = [int(token) for token in tokens if int(token) not in silent]
+        return restore(self._processor.decode(kept))
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         """The text of each sequence of tokens."""
