@@ -54,9 +54,25 @@ def read_documents(
             for lines in _documents(file, document, blank_lines, encoding):
                 if any(map(str.strip, lines)):
                     found = True
-                    yield lines if sentences is None else _sentences(lines, sentences)
+                    yield lines if sentences is None else cut_sentences(lines, sentences)
             if not found:
                 raise UserError(f"{file.name}: no text in the file; there is nothing to learn from")
+
+
+def cut_sentences(lines: Sequence[str], language: str) -> list[str]:
+    """The sentences of lines, by a language's rules; a line of white space only, as it is.
+
+    Example:
+        >>> cut_sentences(["It is 0 @.@ 7 cm . Mr. Smith sat ."], "en")
+        ['It is 0 @.@ 7 cm .', 'Mr. Smith sat .']
+    """
+    cut: list[str] = []
+    for line in lines:
+        # WikiText writes 1.5 as "1 @.@ 5": no sentence ends there.
+        parts = segment(language, line.replace(_POINT, _HELD))
+        found = [part.strip().replace(_HELD, _POINT) for part in parts if part.strip()]
+        cut.extend(found or [line])
+    return cut
 
 
 def _documents(
@@ -79,17 +95,6 @@ def _documents(
         if keep_blank or line.strip():
             lines.append(line)
     yield lines
-
-
-def _sentences(lines: list[str], language: str) -> list[str]:
-    """The sentences of lines; a line without any, as it is."""
-    cut: list[str] = []
-    for line in lines:
-        # WikiText writes 1.5 as "1 @.@ 5": no sentence ends there.
-        parts = segment(language, line.replace(_POINT, _HELD))
-        found = [part.strip().replace(_HELD, _POINT) for part in parts if part.strip()]
-        cut.extend(found or [line])
-    return cut
 
 
 def _with_neighbours(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
