@@ -14,6 +14,9 @@ class Task(StrEnum):
 
     TRANSLATE = "translate"
     ALIGN = "align"
+    CLASSIFY = "classify"
+    TAG = "tag"
+    LANGUAGE_MODEL = "language-model"
 
 
 RECIPE = Annotated[
@@ -27,7 +30,8 @@ DATA = Annotated[
     typer.Option(
         "--data",
         help="With a recipe: the folder its relative data paths start from. Without: the corpus "
-        "(TSV, TMX, PO, XLIFF), or twice for two aligned text files.",
+        "(TSV, TMX, PO, XLIFF), or twice for two aligned text files; with --task classify a table "
+        "(CSV, TSV, JSON lines), with tag CoNLL-U, with language-model plain text.",
     ),
 ]
 
@@ -59,6 +63,16 @@ def train(
             "direction, for heedful align.",
         ),
     ] = Task.TRANSLATE,
+    text: Annotated[
+        list[str] | None,
+        typer.Option("--text", help="classify: the column of the text; twice for pairs of texts."),
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", help="classify: the column of the label.")
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option("--column", help="tag: the column of the tags (upos).")
+    ] = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Processor threads.")] = None,
     precision: Annotated[
@@ -80,8 +94,14 @@ def train(
         heedful train recipe.toml --out runs/small --set training.max_steps=2000
 
         heedful train --task align --data corpus.tsv --from en --to es --out runs/aligner
+
+        heedful train --task classify --data my.csv --text body --label team --out runs/teams
     """
-    from heedful.training.commands import train_aligner_from_command, train_from_command
+    from heedful.training.commands import (
+        settings_of,
+        train_aligner_from_command,
+        train_from_command,
+    )
 
     if out is None:
         raise UserError("--out RUN is missing: the folder to train into")
@@ -100,14 +120,17 @@ def train(
         if not finished:
             raise typer.Exit(130)
         return
+    options = {"--from": source, "--to": target, "--text": text, "--label": label}
+    options["--column"] = column
+    given, choose = settings_of(task.value, options, chosen=recipe is None)
     finished = train_from_command(
         recipe,
         out,
         data or [],
-        source=source,
-        target=target,
+        given=given,
         overrides=changes,
         start_from=start_from,
+        choose=choose,
     )
     if not finished:
         raise typer.Exit(130)

@@ -51,7 +51,7 @@ def choose_recipe(
     *,
     source: str | None,
     target: str | None,
-    encoding: str | None,
+    encoding: str | None = None,
     folder: Path | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe that suits a corpus.
@@ -111,7 +111,7 @@ def choose_aligning_recipe(
     *,
     source: str | None,
     target: str | None,
-    encoding: str | None,
+    encoding: str | None = None,
     folder: Path | None = None,
     reversed: bool = False,
 ) -> dict[str, Any]:

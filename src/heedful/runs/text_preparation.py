@@ -28,6 +28,7 @@ from heedful.data.vocabularies import (
     save_vocabulary,
     train_vocabulary,
 )
+from heedful.data.word_vectors import read_word_vectors
 from heedful.inference.classifier import rows_of
 from heedful.inference.spans import room_for_text, spans
 from heedful.runs.checkpoints import save_checkpoint
@@ -323,13 +324,11 @@ def _vectors(
     """Keep the vectors of the vocabulary's words; the share of words that have one."""
     if recipe.vectors is None:
         return None
-    from heedful.data.word_vectors import read_word_vectors
-
     (file,) = find_data([recipe.vectors.file], data_folder)
     table, share = read_word_vectors(Path(file), vocabulary)
     with atomic_file(path / VECTORS) as opened:
         opened.write(save({"vectors": table}))
-    notice(f"{share:.1%} of the vocabulary have a vector in {file}")
+    notice(f"{share:.1%} of the vocabulary's words have a vector in {file}")
     return {"file": content_hash(Path(file)), "found": share, "width": table.shape[1]}
 
 

@@ -1,6 +1,6 @@
 """What ``heedful train`` is asked for, as tables of a recipe."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,19 @@ from heedful.basics.notices import notice
 from heedful.data.subwords import VocabularyTooLargeError
 from heedful.runs.aligners import DIRECTIONS
 from heedful.runs.choosing import choose_aligning_recipe, choose_recipe
-from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
+from heedful.runs.choosing_texts import (
+    choose_classification,
+    choose_language_model,
+    choose_tagging,
+    fine_tuned,
+)
+from heedful.runs.recipe import (
+    check_recipe,
+    find_recipe,
+    read_recipe,
+    with_overrides,
+    with_setting,
+)
 from heedful.runs.run import open_run
 from heedful.training.starting import find_start, with_start
 from heedful.training.train import train
@@ -21,29 +33,79 @@ _STARTED = ("model", "tokeniser")
 """What a run that starts from another takes from it."""
 
 
+_OPTIONS = {
+    "translate": {"--from": "source", "--to": "target"},
+    "align": {"--from": "source", "--to": "target"},
+    "classify": {"--text": "text", "--label": "label"},
+    "tag": {"--column": "column"},
+    "language-model": {},
+}
+"""Task of the command line → its options → the data's settings."""
+_CHOOSE: dict[str, Choose] = {
+    "translate": choose_recipe,
+    "classify": choose_classification,
+    "tag": choose_tagging,
+    "language-model": choose_language_model,
+}
+
+
+def settings_of(
+    task: str, options: Mapping[str, Any], *, chosen: bool
+) -> tuple[dict[str, Any], Choose]:
+    """What options say of the data, and what makes a recipe for the task.
+
+    Args:
+        task: of the command line.
+        options: their values by name; None for those not given.
+        chosen: whether a recipe is to be chosen; with one of the user's, any option may be meant.
+
+    Raises:
+        UserError: an option is not for this task.
+    """
+    every = {option: name for own in _OPTIONS.values() for option, name in own.items()}
+    known = _OPTIONS[task] if chosen else every
+    for option, value in options.items():
+        if value is not None and option not in known:
+            fitting = " or ".join(name for name, own in _OPTIONS.items() if option in own)
+            raise UserError(f"{option} is for --task {fitting}, not for {task}")
+    # A recipe has only the settings that are given; a choice needs them all.
+    named = {name: options.get(option) for option, name in known.items()}
+    if not chosen:
+        named = {name: value for name, value in named.items() if value is not None}
+    return named, _CHOOSE.get(task, choose_recipe)
+
+
 def train_from_command(
     recipe: str | None,
     out: Path,
     data: list[str],
     *,
-    source: str | None,
-    target: str | None,
+    given: Mapping[str, Any],
     overrides: list[str],
     start_from: Path | None,
     choose: Choose = choose_recipe,
 ) -> bool:
     """Train from a recipe or from a corpus alone; True when training has ended.
 
-    ``choose`` makes the recipe where none is given.
+    Args:
+        recipe: a file or a recipe's name; ``choose`` makes one if None.
+        out: the run's folder.
+        data: a recipe's data folder, or the files of a corpus.
+        given: settings of the data by name (their languages, or columns); None for those not given.
+        overrides: of ``--set``.
+        start_from: a run to start from.
+        choose: makes a recipe for files, from ``given``.
 
     Raises:
         UserError: neither a recipe nor data are given, or they cannot be used.
     """
     start = find_start(out, start_from)  # a wrong one is said before the corpus is read
-    tables, where, folder = _tables(recipe, out, data, source, target, choose)
+    tables, where, folder = _tables(recipe, out, data, given, choose)
     if start is not None:
         if recipe is None:
             tables = {key: table for key, table in tables.items() if key not in _STARTED}
+            if tables.get("task", "translation") not in ("translation", "alignment"):
+                tables = fine_tuned(tables, open_run(start).recipe)
         tables = dict(with_start(tables, start))
     if recipe is None and not (out / "run.json").exists():
         _say_chosen(tables, out)
@@ -85,8 +147,7 @@ def train_aligner_from_command(
             None,
             out / name,
             data,
-            source=languages[0],
-            target=languages[1],
+            given={"source": languages[0], "target": languages[1]},
             overrides=overrides,
             start_from=None,
             choose=partial(choose_aligning_recipe, reversed=is_reversed),
@@ -101,8 +162,7 @@ def _tables(
     recipe: str | None,
     out: Path,
     data: list[str],
-    source: str | None,
-    target: str | None,
+    given: Mapping[str, Any],
     choose: Choose,
 ) -> tuple[dict[str, Any], str, Path | None]:
     """The recipe's tables, where they are from, and the folder of relative data paths."""
@@ -111,16 +171,17 @@ def _tables(
             raise UserError("with a recipe, --data names one folder, where its data paths start")
         path = find_recipe(recipe)
         tables = read_recipe(path)
-        languages = {"source": source, "target": target}
-        given = [f"data.{side}={text}" for side, text in languages.items() if text is not None]
-        return with_overrides(tables, given), str(path), Path(data[0]) if data else None
+        for name, value in given.items():
+            if value is not None:
+                tables = with_setting(tables, f"data.{name}", value, str(path))
+        return tables, str(path), Path(data[0]) if data else None
     if (out / "run.json").exists():
         # The same command again: the recipe that was chosen then, for the same files.
         tables = open_run(out).recipe.as_tables()
-        for side, language in (("source", source), ("target", target)):
-            known = tables["data"].get(side)
-            if language is not None and language != known:
-                raise UserError(f"{out} was begun with data.{side} = {known!r}, not {language!r}")
+        for name, value in given.items():
+            known = tables["data"].get(name)
+            if value is not None and value != known:
+                raise UserError(f"{out} was begun with data.{name} = {known!r}, not {value!r}")
         if len(data) == 1 and Path(data[0]).is_dir():
             return tables, str(out), Path(data[0])
         return tables | {"data": tables["data"] | ({"train": data} if data else {})}, str(out), None
@@ -131,8 +192,10 @@ def _tables(
                 "of pairs, or twice for two aligned text files)"
             )
     if not data:
-        raise UserError("give a recipe, or a corpus with --data FILE --from LANGUAGE --to LANGUAGE")
-    tables = choose(data, source=source, target=target, encoding=None)
+        raise UserError(
+            "give a recipe, or a corpus with --data FILE (and --from and --to, or a --task)"
+        )
+    tables = choose(data, **given)
     return tables, f"the recipe chosen for {', '.join(data)}", None
 
 

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from heedful.runs.recipe import LoopSettings
 
-
 _RATIO = 32
 """The slanted triangle's highest rate over its last (Howard and Ruder 2018, ULMFiT, 3.2)."""
 
