@@ -303,6 +303,18 @@ def test_gradients_are_those_of_the_chosen_class() -> None:
     assert float((good[name].weights * bad[name].weights).abs().max()) == 0.0
 
 
+def test_what_a_label_rests_on_is_followed_through_the_layers() -> None:
+    trace = trace_classification(classifier(headed()), "the film was long")
+    first, second = (
+        trace[f"encoder.layers.{layer}.self_attention × gradient"].weights.mean(0)
+        for layer in range(2)
+    )
+    # Straight from each layer, and from the second by way of the first.
+    expected = first[0] + second[0] + second[0] @ first
+    found = trace["decision × gradient to text"].weights[0, 0]
+    assert found.tolist() == pytest.approx(expected.tolist(), abs=1e-6)
+
+
 def test_a_pooling_is_traced_by_its_hops_and_the_words_are_its_columns(tmp_path: Path) -> None:
     reader = classifier(other("pooled", dim=8, hops=2, pooling="structured"))
     trace = trace_classification(reader, "the film was long")
