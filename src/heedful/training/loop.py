@@ -35,6 +35,7 @@ from heedful.training.optimisers import (
     load_optimiser_tensors,
     optimiser_tensors,
 )
+from heedful.training.pace import groups_of
 from heedful.training.record import Record
 from heedful.training.report import Report
 
@@ -105,9 +106,9 @@ class Loop:
         self.task, self.settings, self.folder = task, settings, folder
         self.device, self.report, self.stop = device, report, stop
         self.checkpoints = folder / "checkpoints"
-        parameters = [p for p in task.model.parameters() if p.requires_grad]
-        self.parameters = parameters
-        self.optimiser = build_optimiser(parameters, settings)
+        self.groups = groups_of(task.model, settings)
+        self.parameters = [p for group in self.groups for p in group.parameters]
+        self.optimiser = build_optimiser(self.groups, settings)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
         self.progress = Progress(0, Position(seed, 0, 0))
         self.ranks: dict[int, list[float]] = {}
@@ -214,8 +215,11 @@ class Loop:
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + part
                 weights[name] += loss.weights.get(name, batch.weight)
         rate = learning_rate(progress.step + 1, self.settings)
-        for parameters in self.optimiser.param_groups:
-            parameters["lr"] = rate
+        for own, group in zip(self.optimiser.param_groups, self.groups, strict=True):
+            own["lr"] = rate * group.scale
+            if progress.step + 1 < group.from_step:
+                for parameter in group.parameters:
+                    parameter.grad = None
         self.scaler.unscale_(self.optimiser)
         limit = math.inf if self.settings.clip_norm is None else self.settings.clip_norm
         norm = torch.nn.utils.clip_grad_norm_(self.parameters, limit)

@@ -1,28 +1,28 @@
 """Optimisers and learning-rate schedules, by the recipe's names."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from heedful.runs.recipe import LoopSettings
+from heedful.training.pace import Group
 
 _RATIO = 32
 """The slanted triangle's highest rate over its last (Howard and Ruder 2018, ULMFiT, 3.2)."""
 
 
-def build_optimiser(
-    parameters: Iterable[nn.Parameter], settings: LoopSettings
-) -> torch.optim.Optimizer:
-    """The optimiser that the settings name."""
-    parameters = list(parameters)
+def build_optimiser(groups: Sequence[Group], settings: LoopSettings) -> torch.optim.Optimizer:
+    """The optimiser that the settings name, with a group for each of ``groups``."""
+    everything = [parameter for group in groups for parameter in group.parameters]
+    parameters = [{"params": group.parameters} for group in groups]
     if settings.optimiser == "sgd":
         return torch.optim.SGD(
             parameters, lr=settings.learning_rate, weight_decay=settings.weight_decay
         )
     kind = torch.optim.Adam if settings.optimiser == "adam" else torch.optim.AdamW
-    fused = all(parameter.device.type in ("cpu", "cuda") for parameter in parameters)
+    fused = all(parameter.device.type in ("cpu", "cuda") for parameter in everything)
     return kind(
         parameters,
         lr=settings.learning_rate,
