@@ -23,6 +23,7 @@ from schemathesis.specs.openapi.checks import (
 
 from heedful.serving import Limits, Served, make_application
 from serving_help import running, sentences, translator
+from test_serving_readers import READERS
 
 COUNT = int(os.environ.get("HEEDFUL_HOSTILE", "300"))
 FIELDS: dict[str, dict[str, Any]] = {
@@ -34,6 +35,11 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/api/trace": {"source": "the cat.", "target": "a", "gradients": True},
     "/api/attention": {"source": "the cat.", "map": 0},
     "/api/faithfulness": {"source": "the cat.", "target": "a"},
+    "/api/classify": {"text": "the film", "model": "mood", "explain": True},
+    "/api/tag": {"text": "the film"},
+    "/api/fill": {"text": "the [MASK]", "count": 2},
+    "/api/generate": {"prompt": "a", "model": "gpt", "max_tokens": 3, "nbest": 2, "stop": ["x"]},
+    "/api/generate/stream": {"prompt": "a", "model": "gpt", "max_tokens": 3},
 }
 NASTY: list[Any] = [
     "",
@@ -82,8 +88,10 @@ HEADERS = (
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    limits = Limits(characters=5_000, texts=100, body=1 << 20)
-    with running(make_application([Served("one", small(), "en", "de")], limits=limits)) as address:
+    limits = Limits(characters=5_000, texts=100, body=1 << 20, tokens=70)
+    models = [Served("one", small(), "en", "de")]
+    readers = [one for one in READERS if one.name in ("mood", "tags", "bert", "gpt")]
+    with running(make_application(models, readers=readers, limits=limits)) as address:
         yield address
 
 

@@ -2,7 +2,8 @@
 
 from heedful.serving.application import make_application
 from heedful.serving.limits import Limits
+from heedful.serving.readers import ServedReader
 from heedful.serving.served import Served
 from heedful.serving.server import LOOPBACK, run_server
 
-__all__ = ["LOOPBACK", "Limits", "Served", "make_application", "run_server"]
+__all__ = ["LOOPBACK", "Limits", "Served", "ServedReader", "make_application", "run_server"]

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from heedful import __version__
 from heedful.inference import Trace
-from heedful.serving import libre, native
+from heedful.serving import libre, native, reading_api
 from heedful.serving.asking import Desk
 from heedful.serving.engine import Engine
 from heedful.serving.gate import Gate, State
@@ -20,6 +20,7 @@ from heedful.serving.keys import Keys
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
 from heedful.serving.page import add_page
+from heedful.serving.readers import ServedReader, ServedReaders
 from heedful.serving.saying import error_answer
 from heedful.serving.served import Served, ServedModels
 from heedful.serving.spec import answers
@@ -28,6 +29,7 @@ from heedful.serving.spec import answers
 def make_application(
     models: Sequence[Served] = (),
     *,
+    readers: Sequence[ServedReader] = (),
     traces: Mapping[str, Trace] | None = None,
     limits: Limits | None = None,
     keys: Keys | None = None,
@@ -40,7 +42,8 @@ def make_application(
     """The application, ready for `heedful.serving.server.run_server`, or any ASGI server.
 
     Args:
-        models: what is served.
+        models: what translates.
+        readers: what classifies, tags, fills in or writes.
         traces: opened traces by name.
         limits: what is taken on.
         keys: who may ask; everybody if None.
@@ -65,7 +68,7 @@ def make_application(
     app = FastAPI(
         title="heedful",
         version=__version__,
-        description="Translation: LibreTranslate's HTTP contract, and heedful's own under /api.",
+        description="LibreTranslate's HTTP contract, and heedful's own under /api.",
         openapi_url="/spec",
         docs_url=None,  # these pages would come from elsewhere
         redoc_url=None,
@@ -73,7 +76,9 @@ def make_application(
     )
     app.state.serving, app.state.limits, app.state.engine = state, limits, engine
     app.include_router(libre.routes(desk))
-    app.include_router(native.routes(desk, traces or {}))
+    served = ServedReaders(readers, others=[model.name for model in models])
+    app.include_router(native.routes(desk, traces or {}, served))
+    app.include_router(reading_api.routes(desk, served))
 
     @app.get("/health", responses=answers(dict[str, str]))
     async def health() -> Response:

@@ -26,5 +26,7 @@ class Limits(Settings):
     """Seconds after which a request is given up (504)."""
     hypotheses: int = Field(default=16, ge=1)
     """The widest beam, and the most translations of one text."""
+    tokens: int = Field(default=1_024, ge=1)
+    """The most tokens that are written after a prompt."""
     grace: float = Field(default=30.0, ge=0.0)
     """Seconds that requests in hand have to finish when the server stops."""

@@ -1,8 +1,6 @@
 """Our own contract, ``/api/…``: scores, n-best, word alignments, alternatives, attention."""
 
 import asyncio
-import gzip
-import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Annotated, Any
 
@@ -16,6 +14,8 @@ from heedful.evaluation.faithfulness import faithfulness
 from heedful.inference import Trace, Translation
 from heedful.inference.texts import Cut, one_line
 from heedful.serving.asking import Desk
+from heedful.serving.packing import LINES, json_bytes, packed
+from heedful.serving.readers import ServedReaders
 from heedful.serving.reading import check_fields, require_one_line
 from heedful.serving.saying import RefusedError, log_failure, said
 from heedful.serving.served import Served
@@ -23,17 +23,17 @@ from heedful.serving.spec import answers, body_of
 from heedful.serving.traces import KeptTraces, WhichTrace
 
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-_LINES = {"application/x-ndjson": {"schema": {"type": "string"}}}
-_LITTLE = 1_000
 
 
-class _Request(BaseModel):
+class ModelRequest(BaseModel):
+    """A request that may name a model."""
+
     model_config = ConfigDict(extra="forbid")
 
     model: StrictStr | None = None
 
 
-class TranslateRequest(_Request):
+class TranslateRequest(ModelRequest):
     """``POST /api/translate``."""
 
     source: StrictStr | None = None
@@ -53,7 +53,7 @@ class StreamRequest(TranslateRequest):
     text: StrictStr
 
 
-class AlternativesRequest(_Request):
+class AlternativesRequest(ModelRequest):
     """``POST /api/alternatives``."""
 
     source: StrictStr | None = None
@@ -63,7 +63,7 @@ class AlternativesRequest(_Request):
     count: Annotated[int, Field(ge=1)] = 5
 
 
-class TraceRequest(_Request):
+class TraceRequest(ModelRequest):
     """``POST /api/trace``: of a text, or one that the server has opened."""
 
     source: StrictStr | None = None
@@ -78,17 +78,20 @@ class AttentionRequest(TraceRequest):
     map: Annotated[int, Field(ge=0)]
 
 
-class FaithfulnessRequest(_Request):
+class FaithfulnessRequest(ModelRequest):
     """``POST /api/faithfulness``."""
 
     source: StrictStr
     target: StrictStr | None = None
 
 
-def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
-    """All of ``/api``."""
+def routes(
+    desk: Desk, traces: Mapping[str, Trace], readers: ServedReaders | None = None
+) -> APIRouter:
+    """What of ``/api`` is about translating, and about traces of any model."""
     router = APIRouter(prefix="/api", tags=["heedful's contract"])
-    kept = KeptTraces(desk, traces)
+    readers = readers or ServedReaders(())
+    kept = KeptTraces(desk, traces, readers)
     anything = answers(dict[str, Any])
 
     @router.get("/models", responses=anything)
@@ -96,7 +99,11 @@ def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
         """The models with their facts, and the traces that were opened."""
         await desk.fields(request)
         return JSONResponse(
-            {"models": [model.facts for model in desk.models.models], "traces": list(traces)}
+            {
+                "models": [model.facts for model in desk.models.models],
+                "readers": [reader.facts for reader in readers.readers],
+                "traces": list(traces),
+            }
         )
 
     @router.post("/translate", openapi_extra=body_of(TranslateRequest), responses=anything)
@@ -106,7 +113,7 @@ def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
         return await _translate(desk, request, asked)
 
     @router.post(
-        "/translate/stream", openapi_extra=body_of(StreamRequest), responses=answers(None, _LINES)
+        "/translate/stream", openapi_extra=body_of(StreamRequest), responses=answers(None, LINES)
     )
     async def stream(request: Request) -> Response:
         """A long text's parts, a line of JSON as each is finished."""
@@ -132,8 +139,8 @@ def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
     async def trace(request: Request) -> Response:
         """The summary of what a model attends to while it writes an output."""
         asked = check_fields(TraceRequest, await desk.fields(request))
-        found = await kept.get(request, _which(desk, asked))
-        return await _packed(request, found.summary, "application/json")
+        found = await kept.get(request, _which(desk, readers, asked))
+        return await packed(request, found.summary, "application/json")
 
     @router.post(
         "/attention",
@@ -143,10 +150,10 @@ def routes(desk: Desk, traces: Mapping[str, Trace]) -> APIRouter:
     async def attention(request: Request) -> Response:
         """The weights of one of its maps, a byte each."""
         asked = check_fields(AttentionRequest, await desk.fields(request))
-        found = await kept.get(request, _which(desk, asked))
+        found = await kept.get(request, _which(desk, readers, asked))
         if asked.map >= len(found.maps):
             raise RefusedError(404, f"no map {said(asked.map)}; there are {len(found.maps)}")
-        return await _packed(request, found.maps[asked.map], "application/octet-stream")
+        return await packed(request, found.maps[asked.map], "application/octet-stream")
 
     @router.post("/faithfulness", openapi_extra=body_of(FaithfulnessRequest), responses=anything)
     async def faithful(request: Request) -> JSONResponse:
@@ -189,9 +196,9 @@ async def _translate(desk: Desk, request: Request, asked: TranslateRequest) -> R
         )
         found = [one]
     content = await asyncio.to_thread(
-        lambda: _json({"model": model.name, "translations": [_shown(one) for one in found]})
+        lambda: json_bytes({"model": model.name, "translations": [_shown(one) for one in found]})
     )
-    return await _packed(request, content, "application/json")
+    return await packed(request, content, "application/json")
 
 
 def _stream(desk: Desk, asked: StreamRequest) -> Response:
@@ -229,29 +236,31 @@ def _stream(desk: Desk, asked: StreamRequest) -> Response:
         try:
             while (line := await asyncio.wait_for(lines.get(), until - loop.time())) is not None:
                 after = line.pop("after", after)
-                yield _json(line) + b"\n"
+                yield json_bytes(line) + b"\n"
             [whole] = future.result()
-            yield _json({"done": True, "after": after, "score": whole.score}) + b"\n"
+            yield json_bytes({"done": True, "after": after, "score": whole.score}) + b"\n"
         except TimeoutError:
-            yield _json({"error": desk.too_late().message}) + b"\n"
+            yield json_bytes({"error": desk.too_late().message}) + b"\n"
         except UserError as error:
-            yield _json({"error": str(error)}) + b"\n"
+            yield json_bytes({"error": str(error)}) + b"\n"
         except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
             log_failure("a stream", error)
-            yield _json({"error": "an error of the server"}) + b"\n"
+            yield json_bytes({"error": "an error of the server"}) + b"\n"
         finally:
             future.cancel()
 
     return StreamingResponse(written(), media_type="application/x-ndjson")
 
 
-def _which(desk: Desk, asked: TraceRequest) -> WhichTrace:
+def _which(desk: Desk, readers: ServedReaders, asked: TraceRequest) -> WhichTrace:
     if asked.trace is not None:
         return WhichTrace(trace=asked.trace)
     if asked.source is None:
         raise RefusedError(400, "give source, the text to look at, or trace, an opened one's name")
-    model: Served = desk.models.choose(asked.model, None, None)
     desk.check_texts([asked.source, asked.target or ""])
+    if asked.model is not None and asked.model in readers:
+        return WhichTrace(None, asked.model, asked.source, asked.target, asked.gradients)
+    model: Served = desk.models.choose(asked.model, None, None)
     require_one_line(asked.source, "a trace is")
     return WhichTrace(None, model.name, asked.source, asked.target, asked.gradients)
 
@@ -266,16 +275,3 @@ def _shown(one: Translation) -> dict[str, Any]:
         ]
     shown["parts"], shown["at_limit"] = one.parts, one.at_limit
     return shown
-
-
-def _json(content: Any) -> bytes:
-    return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
-
-
-async def _packed(request: Request, content: bytes, kind: str) -> Response:
-    """An answer, compressed where the client takes that and it is worth it."""
-    headers = {"Vary": "Accept-Encoding"}
-    if len(content) > _LITTLE and "gzip" in request.headers.get("accept-encoding", "").lower():
-        content = await asyncio.to_thread(gzip.compress, content, 1)
-        headers["Content-Encoding"] = "gzip"
-    return Response(content, media_type=kind, headers=headers)

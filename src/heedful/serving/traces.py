@@ -12,6 +12,7 @@ from starlette.requests import Request
 from heedful.basics.device import one_thread
 from heedful.inference import Trace
 from heedful.serving.asking import Desk
+from heedful.serving.readers import ServedReaders, Tracing
 from heedful.serving.saying import RefusedError, said
 from heedful.viewing.wire import map_bytes, summary
 
@@ -54,8 +55,8 @@ class ShownTrace:
 class KeptTraces:
     """Finds a trace: the opened ones by name, others made by the engine; keeps the last few."""
 
-    def __init__(self, desk: Desk, opened: Mapping[str, Trace]) -> None:
-        self._desk, self._opened = desk, opened
+    def __init__(self, desk: Desk, opened: Mapping[str, Trace], readers: ServedReaders) -> None:
+        self._desk, self._opened, self._readers = desk, opened, readers
         self._kept: OrderedDict[WhichTrace, ShownTrace] = OrderedDict()
 
     async def get(self, request: Request, which: WhichTrace) -> ShownTrace:
@@ -79,14 +80,17 @@ class KeptTraces:
                 names = ", ".join(self._opened) or "none"
                 raise RefusedError(404, f"no trace {said(which.trace)}; opened are {names}")
             return await asyncio.to_thread(_shown_aside, self._opened[which.trace])
-        translator = self._desk.models.choose(which.model, None, None).translator
+        trace = self._tracing(which)
 
         def make() -> ShownTrace:
-            return ShownTrace.of(
-                translator.trace(which.source, which.target, relevance=which.gradients)
-            )
+            return ShownTrace.of(trace(which.source, which.target, relevance=which.gradients))
 
         return await self._desk.wait(request, self._desk.run(make))
+
+    def _tracing(self, which: WhichTrace) -> Tracing:
+        if which.model is not None and which.model in self._readers:
+            return self._readers[which.model].trace
+        return self._desk.models.choose(which.model, None, None).translator.trace
 
 
 def _shown_aside(trace: Trace) -> ShownTrace:

@@ -1,0 +1,278 @@
+"""Our own contract for single texts: ``/api/classify``, ``tag``, ``fill`` and ``generate``."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import Field, StrictBool, StrictInt, StrictStr, ValidationError
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from heedful.basics.errors import UserError
+from heedful.basics.settings import explain as explain_settings
+from heedful.decoding import SearchOptions
+from heedful.inference.classifier import Classifier, Text
+from heedful.inference.explaining import explain
+from heedful.inference.filler import Filler
+from heedful.inference.generator import Generated, Generator
+from heedful.inference.tagger import Tagger
+from heedful.serving.asking import Desk
+from heedful.serving.native import ModelRequest
+from heedful.serving.packing import LINES, json_bytes, packed
+from heedful.serving.readers import ServedReaders
+from heedful.serving.reading import check_fields
+from heedful.serving.saying import RefusedError, log_failure
+from heedful.serving.spec import answers, body_of
+
+_MOST_STOPS = 16
+_MOST_CANDIDATES = 100
+
+
+class ClassifyRequest(ModelRequest):
+    """``POST /api/classify``."""
+
+    text: StrictStr | list[StrictStr]
+    second: StrictStr | list[StrictStr] | None = None
+    explain: StrictBool = False
+
+
+class TagRequest(ModelRequest):
+    """``POST /api/tag``."""
+
+    text: StrictStr | list[StrictStr]
+
+
+class FillRequest(ModelRequest):
+    """``POST /api/fill``."""
+
+    text: StrictStr
+    count: Annotated[StrictInt, Field(ge=1, le=_MOST_CANDIDATES)] = 5
+
+
+class GenerateStreamRequest(ModelRequest):
+    """``POST /api/generate/stream``."""
+
+    prompt: StrictStr = ""
+    max_tokens: Annotated[StrictInt, Field(ge=1)] = 64
+    stop: Annotated[list[StrictStr], Field(max_length=_MOST_STOPS)] = Field(default_factory=list)
+    begins: StrictBool = False
+    beam: Annotated[StrictInt, Field(ge=1)] | None = None
+    temperature: Annotated[float, Field(gt=0, le=100, allow_inf_nan=False)] | None = None
+    top_k: Annotated[StrictInt, Field(ge=1)] | None = None
+    top_p: Annotated[float, Field(gt=0, le=1, allow_inf_nan=False)] | None = None
+    seed: Annotated[StrictInt, Field(ge=0, lt=1 << 63)] | None = None
+
+
+class GenerateRequest(GenerateStreamRequest):
+    """``POST /api/generate``."""
+
+    nbest: Annotated[StrictInt, Field(ge=1)] = 1
+
+
+def routes(desk: Desk, readers: ServedReaders) -> APIRouter:
+    """What of ``/api`` is about single texts."""
+    router = APIRouter(prefix="/api", tags=["heedful's contract"])
+    anything = answers(dict[str, Any])
+
+    @router.post("/classify", openapi_extra=body_of(ClassifyRequest), responses=anything)
+    async def classify(request: Request) -> Response:
+        """The class of each text, and which words it rests on."""
+        asked = check_fields(ClassifyRequest, await desk.fields(request))
+        name, classifier = readers.choose(Classifier, asked.model)
+        texts = _texts(asked)
+        desk.check_texts([part for text in texts for part in _parts(text)])
+
+        def answer() -> list[dict[str, Any]]:
+            if not asked.explain:
+                return [one.to_json() for one in classifier.classify(texts)]
+            return [_explained(classifier, text) for text in texts]
+
+        return await _answer(desk, request, name, "results", answer)
+
+    @router.post("/tag", openapi_extra=body_of(TagRequest), responses=anything)
+    async def tag(request: Request) -> Response:
+        """A tag for each word; words are parted by white space."""
+        asked = check_fields(TagRequest, await desk.fields(request))
+        name, tagger = readers.choose(Tagger, asked.model)
+        texts = _list(asked.text)
+        desk.check_texts(texts)
+
+        def answer() -> list[dict[str, Any]]:
+            return [one.to_json() for one in tagger.taggings([text.split() for text in texts])]
+
+        return await _answer(desk, request, name, "results", answer)
+
+    @router.post("/fill", openapi_extra=body_of(FillRequest), responses=anything)
+    async def fill(request: Request) -> Response:
+        """What may stand at each hidden place of a text."""
+        asked = check_fields(FillRequest, await desk.fields(request))
+        name, filler = readers.choose(Filler, asked.model)
+        desk.check_texts([asked.text])
+
+        def answer() -> dict[str, Any]:
+            return filler.fill(asked.text, asked.count).to_json()
+
+        return await _answer(desk, request, name, "result", answer)
+
+    @router.post("/generate", openapi_extra=body_of(GenerateRequest), responses=anything)
+    async def generate(request: Request) -> Response:
+        """What follows a prompt: one text, or several."""
+        asked = check_fields(GenerateRequest, await desk.fields(request))
+        name, generator = readers.choose(Generator, asked.model)
+        writing = _Writing(desk, generator, asked, asked.nbest)
+        try:
+            found = await desk.wait(request, writing.begin(lambda piece: None))
+        finally:
+            writing.left.set()
+        texts = [one.to_json() for one in found]
+        return await packed(request, json_bytes({"model": name, "texts": texts}))
+
+    @router.post(
+        "/generate/stream",
+        openapi_extra=body_of(GenerateStreamRequest),
+        responses=answers(None, LINES),
+    )
+    async def stream(request: Request) -> Response:
+        """A text in pieces, a line of JSON as each is written."""
+        asked = check_fields(GenerateStreamRequest, await desk.fields(request))
+        _, generator = readers.choose(Generator, asked.model)
+        return _stream(desk, _Writing(desk, generator, asked, 1))
+
+    return router
+
+
+async def _answer(
+    desk: Desk, request: Request, name: str, field: str, work: Callable[[], Any]
+) -> Response:
+    found = await desk.wait(request, desk.run(work))
+    content = await asyncio.to_thread(json_bytes, {"model": name, field: found})
+    return await packed(request, content)
+
+
+def _list(text: str | list[str]) -> list[str]:
+    return [text] if isinstance(text, str) else text
+
+
+def _texts(asked: ClassifyRequest) -> list[Text]:
+    """The texts, or pairs of them.
+
+    Raises:
+        RefusedError: 400, there are not as many second texts as first ones.
+    """
+    first = _list(asked.text)
+    if asked.second is None:
+        return list(first)
+    second = _list(asked.second)
+    if len(first) != len(second):
+        raise RefusedError(400, f"{len(first):,} texts and {len(second):,} second ones")
+    return list(zip(first, second, strict=True))
+
+
+def _parts(text: Text) -> tuple[str, ...]:
+    return (text,) if isinstance(text, str) else text
+
+
+def _explained(classifier: Classifier, text: Text) -> dict[str, Any]:
+    if not classifier.rows(text):
+        return {**classifier.classify([text])[0].to_json(), "words": []}
+    return explain(classifier, text).to_json()
+
+
+class _Writing:
+    """What one request wants written, and whether anybody still waits for it."""
+
+    def __init__(
+        self, desk: Desk, generator: Generator, asked: GenerateStreamRequest, nbest: int
+    ) -> None:
+        desk.check_texts([asked.prompt, *asked.stop])
+        limits = desk.limits
+        if asked.max_tokens > limits.tokens:
+            raise RefusedError(400, f"{asked.max_tokens:,} tokens; the most is {limits.tokens:,}")
+        if max(asked.beam or 1, nbest) > limits.hypotheses:
+            raise RefusedError(400, f"too wide a beam, or texts; the most is {limits.hypotheses}")
+        self.desk, self.generator, self.asked = desk, generator, asked
+        self.options = _options(asked, nbest)
+        self.left = threading.Event()
+
+    def begin(self, on_piece: Callable[[str], None]) -> "Future[list[Generated]]":
+        """Hand it to the engine; who has left is not written for any more.
+
+        Raises:
+            RefusedError: 429, the queue is full.
+        """
+
+        def show(piece: str) -> None:
+            if self.left.is_set():
+                raise UserError("the client has left")
+            on_piece(piece)
+
+        asked = self.asked
+        return self.desk.run(
+            lambda: self.generator.generate(
+                asked.prompt,
+                options=self.options,
+                max_tokens=asked.max_tokens,
+                stop=asked.stop,
+                begins=asked.begins,
+                stream=show if self.options.nbest == 1 else None,
+            )
+        )
+
+
+def _options(asked: GenerateStreamRequest, nbest: int) -> SearchOptions:
+    """How to write: by drawing, unless a beam is given.
+
+    Raises:
+        RefusedError: 400, settings exclude each other.
+    """
+    drawing = {
+        name: value
+        for name in ("temperature", "top_k", "top_p", "seed")
+        if (value := getattr(asked, name)) is not None
+    }
+    if asked.beam is not None and drawing:
+        raise RefusedError(400, f"beam is for searching and {next(iter(drawing))} for drawing")
+    chosen: dict[str, Any] = {"sample": True}
+    if asked.beam is not None:
+        chosen = {"beam": max(asked.beam, nbest)}
+    try:
+        return SearchOptions(**chosen, **drawing, nbest=nbest)
+    except ValidationError as error:
+        raise RefusedError(400, explain_settings(error, SearchOptions)) from None
+
+
+def _stream(desk: Desk, writing: _Writing) -> Response:
+    """Pieces as they are written; from the first line on an error is a line, too."""
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[str | None] = asyncio.Queue()
+    future = writing.begin(lambda piece: _put(loop, lines, piece))
+    future.add_done_callback(lambda _: _put(loop, lines, None))
+    until = loop.time() + desk.limits.timeout
+
+    async def written() -> AsyncIterator[bytes]:
+        try:
+            while (piece := await asyncio.wait_for(lines.get(), until - loop.time())) is not None:
+                yield json_bytes({"text": piece}) + b"\n"
+            [whole] = future.result()
+            yield json_bytes({"done": True, **whole.to_json()}) + b"\n"
+        except TimeoutError:
+            yield json_bytes({"error": desk.too_late().message}) + b"\n"
+        except UserError as error:
+            yield json_bytes({"error": str(error)}) + b"\n"
+        except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
+            log_failure("a stream", error)
+            yield json_bytes({"error": "an error of the server"}) + b"\n"
+        finally:
+            writing.left.set()
+            future.cancel()
+
+    return StreamingResponse(written(), media_type="application/x-ndjson")
+
+
+def _put(
+    loop: asyncio.AbstractEventLoop, lines: "asyncio.Queue[str | None]", piece: str | None
+) -> None:
+    loop.call_soon_threadsafe(lines.put_nowait, piece)
