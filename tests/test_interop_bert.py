@@ -167,7 +167,7 @@ WRONG = [
     ({"num_attention_heads": 5}, "num_attention_heads = 5"),
     ({"tie_word_embeddings": False}, "tie_word_embeddings = false"),
     ({"problem_type": "regression"}, 'problem_type = "regression"'),
-    ({"classifier_dropout": 0.4}, r"classifier_dropout = 0\.4"),
+    ({"classifier_dropout": 1.4}, r"classifier_dropout = 1\.4"),
     ({"layer_norm_eps": 0}, "layer_norm_eps = 0"),
     ({"embedding_size": 8}, "embedding_size = 8: heedful does not know this field"),
 ]

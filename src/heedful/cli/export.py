@@ -30,6 +30,10 @@ def hf(
         str | None,
         typer.Option("--checkpoint", help="best, last, average or a step; the run's own choice."),
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option("--head", help="Which head goes along, of a run that learnt several things."),
+    ] = None,
 ) -> None:
     """Write a run's model and tokeniser so that transformers loads them with from_pretrained.
 
@@ -39,7 +43,8 @@ def hf(
     """
     from heedful.interop.exporting import export_hf
 
-    print(f"{export_hf(run, out, checkpoint=checkpoint)}: for from_pretrained of transformers")
+    written = export_hf(run, out, checkpoint=checkpoint, head=head)
+    print(f"{written}: for from_pretrained of transformers")
 
 
 def register(parent: typer.Typer) -> None:

@@ -91,6 +91,22 @@ class MarianSide(Tokeniser):
         ]
         self._bytes = [self._surface(symbol) for symbol in range(self.size)]
 
+    def encode(self, text: str) -> list[int]:
+        """The tokens of ``text``, without BEGIN and END; none for an empty text.
+
+        A language's code at its start (``>>fr<<``) is one token.
+
+        Raises:
+            UserError: the text holds a lone surrogate, which is not valid Unicode.
+        """
+        refuse_surrogates(text, "the text")
+        code, rest = _language_code(text)
+        # By itself: sentencepiece starts threads for a batch, of however few.
+        return self._numbers([*code, *self._processor.encode(rest, out_type=str)])
+
+    def _numbers(self, pieces: Sequence[str]) -> list[int]:
+        return [self._ours.get(piece, UNKNOWN) for piece in pieces]
+
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
         """The tokens of each text.
 
@@ -107,16 +123,21 @@ class MarianSide(Tokeniser):
             out_type=str,
             num_threads=1 if len(texts) < _FEW else (threads or -1),
         )
-        number_of = self._ours
         return [
-            [number_of.get(piece, UNKNOWN) for piece in [*code, *found]]
-            for (code, _), found in zip(parts, pieces, strict=True)
+            self._numbers([*code, *found]) for (code, _), found in zip(parts, pieces, strict=True)
         ]
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """The text of ``tokens``; PAD, BEGIN and END have none.
+
+        Total: any tokens give a valid string (bytes that are not UTF-8 become U+FFFD).
+        """
+        spans = b"".join(self._bytes[int(token)] for token in tokens)
+        return spans.decode("utf-8", "replace").removeprefix(" ")
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         """The text of each sequence of tokens."""
-        spans = (b"".join(self._bytes[int(token)] for token in tokens) for tokens in batch)
-        return [span.decode("utf-8", "replace").removeprefix(" ") for span in spans]
+        return [self.decode(tokens) for tokens in batch]
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """Each token as a person reads it: ``▁`` starts a word."""

@@ -36,7 +36,7 @@ FORMAT = 1
 INDEX = "vocabulary.json"
 MODEL = "vocabulary.model"
 
-_LEAST = {"bpe": 325, "unigram": 325, "bytes": 260, "characters": 5, "words": 5}
+_LEAST = {"bpe": 325, "unigram": 325, "bytes": 260, "characters": 5, "words": 5, "imported": 4}
 """The fixed symbols of each kind without a mask, and one more where there must be more."""
 
 
@@ -46,7 +46,8 @@ class VocabularySettings(Settings):
     Attributes:
         kind: subwords by merges (``bpe``, Sennrich et al. 2016) or by probability (``unigram``,
             Kudo 2018), with bytes for what is rare; merges of ``bytes`` (Radford et al. 2019);
-            single ``characters``; whole ``words`` and marks.
+            single ``characters``; whole ``words`` and marks. ``imported`` is another maker's,
+            which is not trained.
         vocabulary: number of symbols, the fixed ones included; of characters, words and bytes, the
             largest number.
         lower_case: texts are lower-cased first; decoding gives lower case.
@@ -58,7 +59,7 @@ class VocabularySettings(Settings):
         mask: with a symbol (4) for hidden tokens.
     """
 
-    kind: Literal["bpe", "unigram", "characters", "bytes", "words"] = "bpe"
+    kind: Literal["bpe", "unigram", "characters", "bytes", "words", "imported"] = "bpe"
     vocabulary: int = Field(default=8000, ge=5, le=1_000_000)
     lower_case: bool = False
     minimum_count: int = Field(default=1, ge=1)
@@ -206,6 +207,11 @@ def train_vocabulary(
         VocabularyTooLargeError: the texts support fewer subwords than asked for.
         UserError: the texts are empty, or hold a lone surrogate.
     """
+    if settings.kind == "imported":
+        raise UserError(
+            "tokeniser.kind = 'imported' is what runs of heedful import have; train one that "
+            "starts from such a run (--start-from), or take another kind"
+        )
     size, mask = settings.vocabulary, settings.mask
     lower_case, normalise = settings.lower_case, settings.normalise
     if settings.kind == "bpe" or settings.kind == "unigram":

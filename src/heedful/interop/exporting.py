@@ -5,19 +5,28 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder, read_bytes, read_json, write_json
+from heedful.interop.exported import GENERATION, Exported
 from heedful.interop.folder import CONFIG, write_weights
 from heedful.interop.importing import KEPT
-from heedful.interop.translators import GENERATION, Exported, write_marian
-from heedful.runs.run import PairRun, Run, open_run
+from heedful.interop.texts import write_text_model
+from heedful.interop.translators import write_marian
+from heedful.runs.run import PairRun, Run, TextRun, open_run
 
 
-def export_hf(run: str | Path, out: str | Path, *, checkpoint: str | None = None) -> Path:
+def export_hf(
+    run: str | Path,
+    out: str | Path,
+    *,
+    checkpoint: str | None = None,
+    head: str | None = None,
+) -> Path:
     """Write a run's model and tokeniser so that transformers loads them with ``from_pretrained``.
 
     Args:
         run: the run's folder.
         out: the folder to write, which must not exist.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+        head: which head goes along, of a run that learnt several things.
 
     Raises:
         UserError: the run's model has no such layout; the message says why.
@@ -25,7 +34,7 @@ def export_hf(run: str | Path, out: str | Path, *, checkpoint: str | None = None
     opened, out = open_run(run), Path(out)
     if out.exists():
         raise UserError(f"{out} exists; choose another place")
-    found = _exported(opened, checkpoint)
+    found = _exported(opened, checkpoint, head)
     config = _kept_config(opened) | found.config | {"dtype": "float32"}
     config.pop("torch_dtype", None)  # the older name of the same
     with atomic_folder(out) as made:
@@ -36,11 +45,13 @@ def export_hf(run: str | Path, out: str | Path, *, checkpoint: str | None = None
     return out
 
 
-def _exported(run: Run, checkpoint: str | None) -> Exported:
+def _exported(run: Run, checkpoint: str | None, head: str | None) -> Exported:
     if isinstance(run, PairRun):
         if run.recipe.task != "translation":
             raise UserError(f"{run.path}: a run for {run.recipe.task} has no Hugging Face layout")
         return write_marian(run, run.chosen(checkpoint).weights())
+    if isinstance(run, TextRun):
+        return write_text_model(run, run.chosen(checkpoint).weights(), head)
     raise UserError(f"{run.path}: a run for {run.recipe.task} has no Hugging Face layout")
 
 

@@ -13,12 +13,15 @@ from heedful.basics.files import (
     write_text,
 )
 from heedful.data.tokeniser import Tokenisers
+from heedful.data.vocabularies import save_vocabulary
+from heedful.interop.exported import GENERATION
 from heedful.interop.folder import CONFIG, read_config
-from heedful.interop.translators import GENERATION, read_marian
+from heedful.interop.texts import ImportedText, read_bert, read_gpt
+from heedful.interop.translators import read_marian
 from heedful.runs.checkpoints import folder_of, save_checkpoint
 from heedful.runs.preparation import made_with
 from heedful.runs.recipe import PairRecipe, write_toml
-from heedful.runs.run import FORMAT, PairRun, Run, open_run, write_pairs
+from heedful.runs.run import FORMAT, PairRun, Run, TextRun, open_run, write_pairs
 
 KEPT = "imported"
 """The folder of a run that keeps the configuration as it was."""
@@ -57,7 +60,10 @@ def import_hf(folder: str | Path, out: str | Path) -> Run:
             "config": content_hash(folder / CONFIG),
         },
     }
-    return _import_marian(folder, out, config, facts)
+    if kind == "marian":
+        return _import_marian(folder, out, config, facts)
+    read = read_bert if kind == "bert" else read_gpt
+    return _import_text(folder, out, read(folder, config), facts)
 
 
 def _import_marian(folder: Path, out: Path, config: dict[str, Any], facts: dict[str, Any]) -> Run:
@@ -71,6 +77,30 @@ def _import_marian(folder: Path, out: Path, config: dict[str, Any], facts: dict[
         _keep_config(folder, made)
         run = PairRun(made, found.recipe, facts)
         _save_weights(run, found.weights)
+        write_json(made / "run.json", facts)
+    return open_run(out)
+
+
+def _import_text(folder: Path, out: Path, found: ImportedText, facts: dict[str, Any]) -> Run:
+    unit = "sentences" if found.recipe.task == "tagging" else "texts"
+    nothing = {"train": 0, "unit": unit, "validation": 0, "test": 0, "held_out_in_training": {}}
+    facts["imported"]["heads"] = found.heads
+    facts |= {
+        "task": found.recipe.task,
+        "data": {"hashes": {}},
+        "sets": {name: {"labels": found.labels, **nothing} for name in found.recipe.sets()},
+        "vocabulary": {
+            "size": found.vocabulary.size,
+            "fingerprint": found.vocabulary.fingerprint(),
+            "sentence_ends": [],
+        },
+        "vectors": None,
+    }
+    with atomic_folder(out) as made:
+        save_vocabulary(found.vocabulary, made / "tokeniser")
+        write_text(made / "recipe.toml", write_toml(found.recipe))
+        _keep_config(folder, made)
+        _save_weights(TextRun(made, found.recipe, facts), found.weights)
         write_json(made / "run.json", facts)
     return open_run(out)
 

@@ -18,14 +18,13 @@ from heedful.data.imported_pairs import (
     find_marian_special,
 )
 from heedful.data.tokeniser import Tokeniser, Tokenisers
+from heedful.interop.exported import GENERATION, Exported, as_json
 from heedful.interop.folder import CONFIG, read_weights
 from heedful.interop.layouts import marian
 from heedful.interop.layouts.marian import MarianSymbols
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.recipe import DataSettings, EvaluationSettings, PairRecipe
 from heedful.runs.run import PairRun
-
-GENERATION = "generation_config.json"
 
 _WITH_FIRST_SPACE = b"\x1a\x02\x18\x01"
 """A further part of a sentencepiece model, merged with those before it (protobuf's rule for fields
@@ -97,14 +96,6 @@ def _rows(config: dict[str, Any], settings: TransformerSettings, where: str) -> 
     return int(source or 0), int(target or 0)
 
 
-class Exported(NamedTuple):
-    """What a folder in the Hugging Face layout is made of."""
-
-    config: dict[str, Any]
-    weights: dict[str, Tensor]
-    files: dict[str, bytes]
-
-
 def write_marian(run: PairRun, weights: dict[str, Tensor]) -> Exported:
     """A translator's run as a Marian model.
 
@@ -156,7 +147,7 @@ def write_marian(run: PairRun, weights: dict[str, Tensor]) -> Exported:
         "max_length": settings.max_length,
         "num_beams": run.recipe.evaluation.beam,
     }
-    files[GENERATION] = _json(generation)
+    files[GENERATION] = as_json(generation)
     return Exported(config, marian.export_tensors(weights, settings, places), files)
 
 
@@ -170,7 +161,7 @@ def _own_files(
         files[f"{side}.spm"] = own.model + _WITH_FIRST_SPACE
         name = "vocab.json" if side == "source" else "target_vocab.json"
         if side == "source" or not tokenisers.shared:
-            files[name] = _json({piece: row for row, piece in enumerate(_pieces(own))})
+            files[name] = as_json({piece: row for row, piece in enumerate(_pieces(own))})
     if tokenisers.source.settings.normalise != "none":
         notice(
             f"{run.path}: its tokeniser composes characters first (nfc); transformers will not, so "
@@ -188,7 +179,7 @@ def _own_files(
         "source_lang": data.source,
         "target_lang": data.target,
     }
-    files["tokenizer_config.json"] = _json(
+    files["tokenizer_config.json"] = as_json(
         {key: value for key, value in said.items() if value is not None}
     )
     return files
@@ -197,7 +188,3 @@ def _own_files(
 def _pieces(tokeniser: Tokeniser) -> list[str]:
     processor = sentencepiece.SentencePieceProcessor(model_proto=tokeniser.model)
     return [str(processor.id_to_piece(row)) for row in range(tokeniser.size)]
-
-
-def _json(value: dict[str, Any]) -> bytes:
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode("utf-8")

@@ -87,7 +87,8 @@ def settings_of(config: Mapping[str, Any], where: str) -> BertSettings:
         segments=fields.count("type_vocab_size", 2),
         max_length=fields.count("max_position_embeddings", 512, least=2),
     )
-    fields.require("classifier_dropout", settings.dropout)
+    if config.get("classifier_dropout") is not None:
+        fields.share("classifier_dropout")
     fields.require("position_embedding_type", "absolute")
     fields.require("directionality", "bidi")
     fields.require("tie_word_embeddings", True)

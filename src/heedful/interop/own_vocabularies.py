@@ -1,0 +1,209 @@
+"""Our vocabularies of single texts as ``tokenizer.json``, which ``AutoTokenizer`` reads.
+
+Each gives the tokens that ours gives. Two things differ: the name of a special symbol in a text
+(``</s>``) is that symbol there, and text here; and what no rule of both libraries says alike, which
+:func:`tokeniser_files` refuses or says.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import sentencepiece
+from tokenizers import (
+    AddedToken,
+    Regex,
+    Tokenizer,
+    decoders,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
+from tokenizers.models import BPE, Unigram, WordLevel
+
+from heedful.basics.notices import notice
+from heedful.basics.symbols import BEGIN, END, UNKNOWN
+from heedful.data.byte_vocabulary import ByteVocabulary
+from heedful.data.fixed_symbols import fixed_names
+from heedful.data.listed_vocabularies import Characters, Words
+from heedful.data.subwords import ESCAPE, MARKER, PLACEHOLDERS
+from heedful.data.vocabularies import SavedVocabulary, Subwords
+from heedful.interop.exported import as_json
+
+_PLACEHOLDER = "|".join(sorted(PLACEHOLDERS, key=len, reverse=True))
+_SPACE = "".join(
+    rf"\x{{{first:x}}}-\x{{{last:x}}}"
+    for first, last in (
+        *((0x09, 0x0D), (0x1C, 0x20), (0x85, 0x85), (0xA0, 0xA0), (0x1680, 0x1680)),
+        *((0x2000, 0x200A), (0x2028, 0x2029), (0x202F, 0x202F), (0x205F, 0x205F)),
+        (0x3000, 0x3000),
+    )
+)
+"""What Python takes for white space; `tokenizers` takes a little less."""
+_LETTER = r"\p{L}\p{N}_"
+_WORDS = {
+    "punctuation": rf"[{_LETTER}]+(?:['’][{_LETTER}]+)*|[^{_LETTER}{_SPACE}]",
+    "spaces": rf"[^{_SPACE}]+",
+}
+_HIDDEN = -1e6
+"""The score of pieces that stand for no text: below any way to write the same letters."""
+
+
+def tokeniser_files(
+    vocabulary: SavedVocabulary, longest: int, *, around: bool, where: str
+) -> dict[str, bytes]:
+    """The files of a vocabulary's tokeniser; for a kind without counterpart, none and a notice.
+
+    Args:
+        vocabulary: of the run.
+        longest: the most tokens that the model reads.
+        around: whether a text is put between BEGIN and END.
+        where: the run, for messages.
+    """
+    tokenizer = _tokenizer(vocabulary)
+    if tokenizer is None:
+        notice(
+            f"{where}: transformers has no tokeniser like its vocabulary; the model alone is "
+            "written, which takes the numbers that heedful gives"
+        )
+        return {}
+    names = fixed_names(vocabulary.mask is not None)
+    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in names])
+    if around:
+        begin, end = names[BEGIN], names[END]
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single=f"{begin} $A {end}",
+            pair=f"{begin} $A {end} $B:1 {end}:1",
+            special_tokens=[(begin, BEGIN), (end, END)],
+        )
+    said: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_max_length": longest,
+        "clean_up_tokenization_spaces": False,
+        "pad_token": names[0],
+        "unk_token": names[UNKNOWN],
+    }
+    if around:
+        said |= {"cls_token": names[BEGIN], "sep_token": names[END]}
+        said["model_input_names"] = ["input_ids", "token_type_ids", "attention_mask"]
+    else:
+        said |= {"bos_token": names[END], "eos_token": names[END]}
+    if vocabulary.mask is not None:
+        said["mask_token"] = names[vocabulary.mask]
+    return {
+        "tokenizer.json": tokenizer.to_str(pretty=True).encode("utf-8"),
+        "tokenizer_config.json": as_json(said),
+    }
+
+
+def _tokenizer(vocabulary: SavedVocabulary) -> Tokenizer | None:
+    if isinstance(vocabulary, ByteVocabulary):
+        return _bytes(vocabulary)
+    if isinstance(vocabulary, Characters | Words):
+        return _listed(vocabulary)
+    if isinstance(vocabulary, Subwords):
+        return _subwords(vocabulary)
+    return None
+
+
+def _ready(settings: Mapping[str, Any]) -> list[normalizers.Normalizer]:
+    """How texts are made ready, of all kinds alike."""
+    steps: list[normalizers.Normalizer] = []
+    if settings.get("normalise") == "nfc":
+        steps.append(normalizers.NFC())
+    if settings.get("lower_case"):
+        steps.append(normalizers.Lowercase())
+    return steps
+
+
+def _bytes(vocabulary: ByteVocabulary) -> Tokenizer:
+    names = fixed_names(vocabulary.mask is not None)
+    pieces = [*names, *vocabulary.tokens[len(names) :]]
+    tokenizer = Tokenizer(
+        BPE({piece: token for token, piece in enumerate(pieces)}, vocabulary.merges)
+    )
+    tokenizer.normalizer = normalizers.Sequence(_ready(vocabulary.settings.model_dump()))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def _listed(vocabulary: Characters | Words) -> Tokenizer:
+    names = fixed_names(vocabulary.mask is not None)
+    entries = {entry: token for token, entry in enumerate([*names, *vocabulary.entries])}
+    tokenizer = Tokenizer(WordLevel(entries, unk_token=names[UNKNOWN]))
+    tokenizer.normalizer = normalizers.Sequence(_ready(vocabulary.settings.model_dump()))
+    if isinstance(vocabulary, Characters):
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"[\s\S]"), "isolated")
+        tokenizer.decoder = decoders.Fuse()
+    else:
+        words = Regex(_WORDS[vocabulary.settings.split])
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(words, "removed", invert=True)
+    return tokenizer
+
+
+def _subwords(vocabulary: Subwords) -> Tokenizer:
+    """A sentencepiece model as `tokenizers` has it, with what we do before and after it."""
+    tokeniser = vocabulary.tokeniser
+    model = sentencepiece.SentencePieceProcessor(model_proto=tokeniser.model)
+    pieces = [str(model.id_to_piece(token)) for token in range(tokeniser.size)]
+    if vocabulary.kind == "unigram":
+        scores = [
+            (piece, _HIDDEN if _stands_for_no_text(model, token) else model.get_score(token))
+            for token, piece in enumerate(pieces)
+        ]
+        tokenizer = Tokenizer(Unigram(scores, unk_id=UNKNOWN, byte_fallback=True))
+    else:
+        ordinary = {
+            piece: model.get_score(token)
+            for token, piece in enumerate(pieces)
+            if not _stands_for_no_text(model, token)
+        }
+        tokenizer = Tokenizer(
+            BPE(
+                {piece: token for token, piece in enumerate(pieces)},
+                _merges(ordinary),
+                unk_token=pieces[UNKNOWN],
+                fuse_unk=False,
+                byte_fallback=True,
+                ignore_merges=True,
+            )
+        )
+    given = tokeniser.settings.model_dump() | {"lower_case": vocabulary.lower_case}
+    tokenizer.normalizer = normalizers.Sequence(
+        [
+            *reversed(_ready(given)),
+            normalizers.Replace(ESCAPE, f"{ESCAPE}0"),
+            normalizers.Replace(MARKER, f"{ESCAPE}1"),
+            normalizers.Prepend(MARKER),
+            normalizers.Replace(" ", MARKER),
+        ]
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(_PLACEHOLDER), "isolated")
+    tokenizer.decoder = decoders.Sequence(
+        [
+            decoders.Replace(MARKER, " "),
+            decoders.ByteFallback(),
+            decoders.Fuse(),
+            decoders.Strip(" ", 1, 0),
+            decoders.Replace(f"{ESCAPE}1", MARKER),
+            decoders.Replace(f"{ESCAPE}0", ESCAPE),
+        ]
+    )
+    return tokenizer
+
+
+def _stands_for_no_text(model: sentencepiece.SentencePieceProcessor, token: int) -> bool:
+    return bool(model.is_control(token) or model.is_byte(token) or model.is_unknown(token))
+
+
+def _merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
+    """All ways to make a piece of two others, the piece that sentencepiece makes first, first."""
+    order = {piece: place for place, piece in enumerate(scores)}
+    found: list[tuple[float, int, int, str, str]] = []
+    for piece, score in scores.items():
+        if piece in PLACEHOLDERS:
+            continue
+        halves = [(piece[:cut], piece[cut:]) for cut in range(1, len(piece))]
+        own = [pair for pair in halves if pair[0] in order and pair[1] in order]
+        found.extend((-score, order[piece], order[left], left, right) for left, right in own)
+    return [(left, right) for *_, left, right in sorted(found)]

@@ -1,0 +1,271 @@
+"""BERT and GPT-2 models as runs, and runs as such models."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+from heedful.data.imported import ImportedVocabulary, count_rows, find_special, read_files
+from heedful.data.vocabularies import SavedVocabulary, VocabularySettings
+from heedful.interop.exported import GENERATION, Exported, as_json
+from heedful.interop.folder import CONFIG, read_weights
+from heedful.interop.layouts import bert, gpt
+from heedful.interop.layouts.bert import BertShape
+from heedful.interop.layouts.entries import Places
+from heedful.interop.own_vocabularies import tokeniser_files
+from heedful.models.bert import BertSettings
+from heedful.models.gpt import GptSettings
+from heedful.runs.run import TextRun
+from heedful.runs.text_recipe import (
+    ClassificationRecipe,
+    DocumentData,
+    EncoderRecipe,
+    LabelledData,
+    LanguageRecipe,
+    MaskedRecipe,
+    MaskingSettings,
+    TaggedData,
+    TaggingRecipe,
+    TextRecipe,
+)
+
+_MASKED, _NEXT = "masked", "masked_next"
+
+
+class ImportedText(NamedTuple):
+    """What a run is made of."""
+
+    recipe: TextRecipe
+    vocabulary: ImportedVocabulary
+    weights: dict[str, Tensor]
+    labels: list[str]
+    heads: list[str]
+    """What the file has of `bert.HEADS`."""
+
+
+def read_bert(folder: Path, config: dict[str, Any]) -> ImportedText:
+    """A BERT's recipe, vocabulary and weights: by its head, of a task.
+
+    Raises:
+        UserError: a field is not supported, a file is missing or damaged, or they do not agree.
+    """
+    where = str(folder)
+    settings = bert.settings_of(config, f"{where}/{CONFIG}")
+    vocabulary = _vocabulary(folder, config)
+    tensors = read_weights(folder)
+    shape = bert.shape_of(tensors, config)
+    found = bert.import_tensors(tensors, settings, vocabulary.places, shape, where)
+    weights = _renamed(found, {"next_sentence": _NEXT})
+    labels: list[str] = []
+    for head in ("classification", "tagging"):
+        if head in shape.heads:
+            labels = _labels(config, shape.heads[head], f"{where}/{CONFIG}")
+    if not shape.pooler:
+        notice(f"{where}: no pooler in the file; one is drawn, of use once it is trained")
+    if not labels and _MASKED not in shape.heads:
+        notice(f"{where}: no head for hidden tokens in the file; one is drawn, as before training")
+        weights |= _fresh_head(settings.dim, vocabulary.size)
+    before_head = config.get("classifier_dropout")
+    dropout = settings.dropout if before_head is None else before_head
+    recipe = _encoder_recipe(folder, settings, vocabulary, shape, dropout)
+    return ImportedText(recipe, vocabulary, weights, labels, sorted(shape.heads))
+
+
+def _encoder_recipe(
+    folder: Path,
+    settings: BertSettings,
+    vocabulary: ImportedVocabulary,
+    shape: BertShape,
+    head_dropout: float,
+) -> EncoderRecipe:
+    given: dict[str, Any] = {
+        "tokeniser": _vocabulary_settings(vocabulary),
+        "model": settings,
+        "max_tokens": min(128, settings.max_length),
+        "head_dropout": head_dropout,
+    }
+    train = [str(folder)]
+    if "classification" in shape.heads:
+        return ClassificationRecipe(data=LabelledData(train=train), **given)
+    if "tagging" in shape.heads:
+        return TaggingRecipe(data=TaggedData(train=train), **given)
+    if vocabulary.mask is None:
+        raise UserError(
+            f"{folder}: the tokeniser has no mask_token, which a model without a head for classes "
+            "or tags needs; name it in tokenizer_config.json"
+        )
+    masking = MaskingSettings(next_sentence="next_sentence" in shape.heads)
+    return MaskedRecipe(data=DocumentData(train=train), masking=masking, **given)
+
+
+def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
+    """A GPT-2's recipe, vocabulary and weights.
+
+    Raises:
+        UserError: a field is not supported, a file is missing or damaged, or they do not agree.
+    """
+    where = str(folder)
+    settings = gpt.settings_of(config, f"{where}/{CONFIG}")
+    vocabulary = _vocabulary(folder, config)
+    weights = gpt.import_tensors(read_weights(folder), settings, vocabulary.places, where)
+    recipe = LanguageRecipe(
+        data=DocumentData(train=[where]),
+        tokeniser=_vocabulary_settings(vocabulary),
+        model=settings,
+        context=min(128, settings.max_length),
+    )
+    return ImportedText(recipe, vocabulary, weights, [], [])
+
+
+def _vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
+    where, rows = str(folder), config.get("vocab_size")
+    if type(rows) is not int or rows < 1:
+        raise UserError(f"{where}/{CONFIG}: vocab_size = {json.dumps(rows)}: expected a number")
+    files = read_files(folder)
+    return ImportedVocabulary(files, find_special(files, where), rows, where)
+
+
+def _vocabulary_settings(vocabulary: ImportedVocabulary) -> VocabularySettings:
+    return VocabularySettings(
+        kind="imported", vocabulary=max(vocabulary.size, 5), mask=vocabulary.mask is not None
+    )
+
+
+def _labels(config: Mapping[str, Any], count: int, where: str) -> list[str]:
+    """The names of classes, by number."""
+    given = config.get("id2label")
+    if given is None:
+        return [f"LABEL_{number}" for number in range(count)]
+    named = {str(number): name for number, name in given.items()} if given else {}
+    labels = [named.get(str(number)) for number in range(count)]
+    if len(named) != count or not all(isinstance(label, str) for label in labels):
+        raise UserError(f"{where}: id2label has {len(named)} names, the classifier {count} classes")
+    if len(set(labels)) < count:
+        raise UserError(f"{where}: id2label has a name twice; classes need names of their own")
+    return [str(label) for label in labels]
+
+
+def _fresh_head(dim: int, size: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    dense = torch.empty(dim, dim).normal_(0.0, 0.02, generator=generator)
+    return {
+        f"heads.{_MASKED}.dense.weight": dense,
+        f"heads.{_MASKED}.dense.bias": torch.zeros(dim),
+        f"heads.{_MASKED}.norm.weight": torch.ones(dim),
+        f"heads.{_MASKED}.norm.bias": torch.zeros(dim),
+        f"heads.{_MASKED}.bias": torch.zeros(size),
+    }
+
+
+def _renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
+    """Heads under other names."""
+    renamed = {}
+    for key, tensor in tensors.items():
+        parts = key.split(".")
+        if parts[0] == "heads":
+            parts[1] = names.get(parts[1], parts[1])
+        renamed[".".join(parts)] = tensor
+    return renamed
+
+
+def write_text_model(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:
+    """A run for single texts as a BERT or GPT-2 model.
+
+    Args:
+        run: the run.
+        weights: of the checkpoint that is to be exported.
+        head: which head goes along, of a run that learnt several things.
+
+    Raises:
+        UserError: there is no such layout; the message says why.
+    """
+    settings = run.recipe.model if isinstance(run.recipe, EncoderRecipe | LanguageRecipe) else None
+    vocabulary = run.vocabulary()
+    if isinstance(settings, BertSettings) and isinstance(run.recipe, EncoderRecipe):
+        return _write_bert(run, run.recipe, settings, vocabulary, weights, head)
+    if isinstance(settings, GptSettings):
+        try:
+            config = gpt.config_of(settings)
+        except UserError as error:
+            raise UserError(f"{run.path}: no Hugging Face layout for it: {error}") from error
+        places, special = _places(vocabulary)
+        end = special[END]
+        config |= {
+            "vocab_size": count_rows(places),
+            "bos_token_id": end,
+            "eos_token_id": end,
+            "pad_token_id": special[PAD],
+        }
+        files = _tokeniser_files(run, vocabulary, settings.max_length, around=False)
+        never = [[row] for row in special[:END] if row is not None]
+        generation: dict[str, Any] = {"bos_token_id": end, "eos_token_id": end}
+        generation |= {"bad_words_ids": never} if never else {}
+        files[GENERATION] = as_json(generation)
+        return Exported(config, gpt.export_tensors(weights, settings, places), files)
+    kind = getattr(settings, "kind", run.recipe.task)
+    raise UserError(
+        f"{run.path}: model.kind = '{kind}' has no Hugging Face layout; 'bert' and 'gpt' have one "
+        "(docs/interop.md)"
+    )
+
+
+def _write_bert(
+    run: TextRun,
+    recipe: EncoderRecipe,
+    settings: BertSettings,
+    vocabulary: SavedVocabulary,
+    weights: dict[str, Tensor],
+    head: str | None,
+) -> Exported:
+    name = _chosen_head(run, recipe, head)
+    task: str = recipe.heads()[name].task
+    labels = run.labels(name) if task != _MASKED else []
+    heads = {task: len(labels)}
+    if f"heads.{name}_next.output.weight" in weights:
+        heads["next_sentence"] = 2
+    if (kept := (run.facts.get("imported") or {}).get("heads")) is not None:
+        heads = {head: count for head, count in heads.items() if head in kept}
+    shape = bert.shape_for(heads)
+    places, special = _places(vocabulary)
+    config = bert.config_of(settings, shape) | {
+        "vocab_size": count_rows(places),
+        "pad_token_id": special[PAD],
+        "classifier_dropout": recipe.head_dropout if labels else None,
+    }
+    if labels:
+        config["id2label"] = {str(number): label for number, label in enumerate(labels)}
+        config["label2id"] = {label: number for number, label in enumerate(labels)}
+    own = _renamed(weights, {name: task, f"{name}_next": "next_sentence"})
+    files = _tokeniser_files(run, vocabulary, settings.max_length, around=True)
+    return Exported(config, bert.export_tensors(own, settings, places, shape), files)
+
+
+def _chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
+    names = list(recipe.heads())
+    if head is None and len(names) == 1:
+        return names[0]
+    if head in names:
+        return str(head)
+    asked = f"no head '{head}'" if head is not None else "several heads, of which one goes along"
+    raise UserError(f"{run.path}: {asked}: say which (--head {', --head '.join(names)})")
+
+
+def _places(vocabulary: SavedVocabulary) -> tuple[Places, list[int | None]]:
+    """Where our symbols stand in their tables, and the first four of them."""
+    if isinstance(vocabulary, ImportedVocabulary):
+        return vocabulary.places, list(vocabulary.places[: END + 1])
+    return range(vocabulary.size), [PAD, UNKNOWN, BEGIN, END]
+
+
+def _tokeniser_files(
+    run: TextRun, vocabulary: SavedVocabulary, longest: int, *, around: bool
+) -> dict[str, bytes]:
+    if isinstance(vocabulary, ImportedVocabulary):
+        return dict(vocabulary.files)
+    return tokeniser_files(vocabulary, longest, around=around, where=str(run.path))

@@ -1,0 +1,290 @@
+"""BERT and GPT-2 models as runs, and runs as such models: whole folders, read on both sides."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+import transformers
+
+from heedful.basics.errors import UserError
+from heedful.basics.symbols import END
+from heedful.interop.exporting import export_hf
+from heedful.interop.importing import import_hf
+from heedful.models.encoders import HeadedEncoder, sequences_of
+from heedful.models.language import LanguageModel
+from heedful.runs import open_run
+from heedful.runs.checkpoints import load_model_tensors
+from heedful.runs.run import TextRun
+from heedful.runs.text_building import build_text_model
+from heedful.runs.texts import load_classifier, load_filler, load_generator, load_tagger
+from heedful.training import train
+from interop_help import TEXTS, randomise, save_bytes, save_wordpiece
+
+BERTS = {
+    "BertModel": "masked",
+    "BertForMaskedLM": "masked",
+    "BertForPreTraining": "masked",
+    "BertForNextSentencePrediction": "masked",
+    "BertForSequenceClassification": "classification",
+    "BertForTokenClassification": "tagging",
+}
+LABELS = ["anger", "joy", "none at all"]
+SENTENCES = ["The quick cat sat, on the mat.", "Numbers 12", "A naïve café! doesn't she?"]
+
+
+def bert_folder(folder: Path, kind: str, **options: Any) -> Any:
+    folder.mkdir(parents=True)
+    tokens = save_wordpiece(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(tokens) + 2,
+        hidden_size=18,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=10,
+        max_position_embeddings=64,
+        pad_token_id=tokens["[PAD]"],
+        id2label=dict(enumerate(LABELS)),
+        label2id={label: number for number, label in enumerate(LABELS)},
+        **options,
+    )
+    model = randomise(getattr(transformers, kind)(config))
+    model.save_pretrained(folder)
+    return model
+
+
+def gpt_folder(folder: Path, **options: Any) -> Any:
+    folder.mkdir(parents=True)
+    tokens = save_bytes(folder)
+    end = tokens["<|endoftext|>"]
+    config = transformers.GPT2Config(
+        vocab_size=len(tokens),
+        n_embd=18,
+        n_layer=2,
+        n_head=3,
+        n_positions=64,
+        bos_token_id=end,
+        eos_token_id=end,
+        **options,
+    )
+    model = randomise(transformers.GPT2LMHeadModel(config))
+    model.save_pretrained(folder)
+    return model
+
+
+def opened(path: Path) -> tuple[TextRun, Any]:
+    run = open_run(path)
+    assert isinstance(run, TextRun)
+    model = build_text_model(run)
+    point = run.chosen()
+    load_model_tensors(model, point.weights(), point.path)
+    return run, model.eval()
+
+
+def close(one: torch.Tensor, other: torch.Tensor) -> None:
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+
+def theirs_of(folder: Path) -> tuple[Any, Any]:
+    kind = json.loads((folder / "config.json").read_text())["architectures"][0]
+    model = getattr(transformers, kind).from_pretrained(folder)
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(folder)
+
+
+@torch.inference_mode()
+def assert_same_bert(path: Path, folder: Path) -> None:
+    """Text in, logits out, through both whole chains."""
+    run, ours = opened(path)
+    assert isinstance(ours, HeadedEncoder)
+    theirs, tokeniser = theirs_of(folder)
+    vocabulary = run.vocabulary()
+    places = getattr(vocabulary, "places", range(vocabulary.size))
+    for side in ("left", "right"):
+        tokeniser.padding_side = side
+        inputs = tokeniser(SENTENCES, padding=True, return_tensors="pt")
+        # Absolute positions count from the left in both: padded left, they must be said.
+        inputs["position_ids"] = (inputs["attention_mask"].cumsum(1) - 1).clamp(min=0)
+        expected = theirs(**inputs)
+        real = inputs["attention_mask"].bool()
+        batch = sequences_of([vocabulary.encode(text) for text in SENTENCES])
+        own = torch.arange(batch.tokens.shape[1]) < batch.lengths[:, None]
+        encoded = ours.encoder(batch)
+        kind = type(theirs).__name__
+        states = encoded.states[own]
+        if kind == "BertModel":
+            close(states, expected.last_hidden_state[real])
+            if side == "right":
+                close(encoded.pooled, expected.pooler_output)
+        elif kind in ("BertForMaskedLM", "BertForPreTraining"):
+            logits = expected.logits if kind == "BertForMaskedLM" else expected.prediction_logits
+            close(ours.heads["masked"](states), logits[real][:, list(places)])
+        elif kind == "BertForNextSentencePrediction":
+            if side == "right":
+                close(ours.heads["masked_next"](encoded), expected.logits)
+        elif kind == "BertForTokenClassification":
+            close(ours.heads["tagging"](encoded)[own], expected.logits[real])
+        elif side == "right":
+            close(ours.heads["classification"](encoded), expected.logits)
+
+
+@torch.inference_mode()
+def assert_same_gpt(path: Path, folder: Path) -> None:
+    run, ours = opened(path)
+    assert isinstance(ours, LanguageModel)
+    theirs, tokeniser = theirs_of(folder)
+    vocabulary = run.vocabulary()
+    places = list(getattr(vocabulary, "places", range(vocabulary.size)))
+    known = [symbol for symbol, place in enumerate(places) if place is not None]
+    for text in SENTENCES:
+        tokens = [END, *vocabulary.encode(text)]
+        ids = tokeniser(text)["input_ids"]
+        assert [places[token] for token in tokens] == [tokeniser.eos_token_id, *ids]
+        logits = ours.logits(ours.states(torch.tensor([tokens])))[0]
+        expected = theirs(torch.tensor([[tokeniser.eos_token_id, *ids]])).logits[0]
+        close(logits[:, known], expected[:, [places[symbol] for symbol in known]])
+
+
+def assert_same_files(one: Path, other: Path) -> None:
+    before, after = (safetensors.torch.load_file(at / "model.safetensors") for at in (one, other))
+    assert set(before) == set(after)
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes()
+    old, new = (json.loads((at / "config.json").read_text()) for at in (one, other))
+    assert {key: new.get(key) for key in old} == old
+
+
+@pytest.mark.parametrize("kind", BERTS)
+def test_an_imported_bert_is_a_run_and_comes_back_whole(kind: str, tmp_path: Path) -> None:
+    folder, run, back = tmp_path / "hf", tmp_path / "run", tmp_path / "back"
+    options = {"classifier_dropout": 0.2} if BERTS[kind] != "masked" else {}
+    bert_folder(folder, kind, type_vocab_size=1 if kind == "BertForMaskedLM" else 2, **options)
+    assert import_hf(folder, run).recipe.task == BERTS[kind]
+    assert_same_bert(run, folder)
+    export_hf(run, back)
+    assert_same_files(folder, back)
+    assert_same_bert(run, back)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_an_imported_gpt_is_a_run_and_comes_back_whole(tied: bool, tmp_path: Path) -> None:
+    folder, run, back = tmp_path / "hf", tmp_path / "run", tmp_path / "back"
+    gpt_folder(folder, tie_word_embeddings=tied, n_inner=30)
+    assert import_hf(folder, run).recipe.task == "language-model"
+    assert_same_gpt(run, folder)
+    export_hf(run, back)
+    assert_same_files(folder, back)
+    assert_same_gpt(run, back)
+
+
+def test_imported_runs_answer(tmp_path: Path) -> None:
+    for kind in ("BertForSequenceClassification", "BertForTokenClassification", "BertForMaskedLM"):
+        bert_folder(tmp_path / f"{kind}-hf", kind)
+        import_hf(tmp_path / f"{kind}-hf", tmp_path / kind)
+    decisions = load_classifier(tmp_path / "BertForSequenceClassification").classify(SENTENCES)
+    theirs, tokeniser = theirs_of(tmp_path / "BertForSequenceClassification-hf")
+    inputs = tokeniser(SENTENCES, padding=True, return_tensors="pt")
+    expected = theirs(**inputs).logits.argmax(1).tolist()
+    assert [one.label for one in decisions] == [LABELS[number] for number in expected]
+    tagged = load_tagger(tmp_path / "BertForTokenClassification").tag([["The", "cat"], ["sat"]])
+    assert [len(tags) for tags in tagged] == [2, 1]
+    assert load_filler(tmp_path / "BertForMaskedLM").fill("The [MASK] sat", count=3)
+    gpt_folder(tmp_path / "gpt-hf")
+    import_hf(tmp_path / "gpt-hf", tmp_path / "gpt")
+    assert load_generator(tmp_path / "gpt").perplexity(SENTENCES)
+    with pytest.raises(UserError):
+        load_classifier(tmp_path / "gpt")
+
+
+def labelled_corpus(folder: Path) -> Path:
+    rows = [f"{text}\t{LABELS[number % 3]}" for number, text in enumerate(TEXTS * 3)]
+    path = folder / "corpus.tsv"
+    path.write_text("\n".join(["text\tlabel", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_training_starts_from_an_imported_bert(tmp_path: Path) -> None:
+    folder, run, tuned, back = (tmp_path / name for name in ("hf", "run", "tuned", "back"))
+    bert_folder(folder, "BertForPreTraining")
+    import_hf(folder, run)
+    recipe = {
+        "task": "classification",
+        "data": {"train": str(labelled_corpus(tmp_path)), "validation_share": 0.2},
+        "max_tokens": 60,
+        "training": {"max_steps": 3, "batch_tokens": 256, "validate_every": 3},
+    }
+    train(recipe, tuned, start_from=run)
+    assert open_run(tuned).chosen().step == 3
+    export_hf(tuned, back)
+    assert json.loads((back / "config.json").read_text())["architectures"] == [
+        "BertForSequenceClassification"
+    ]
+    assert_same_bert(tuned, back)
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "bytes", "characters"])
+def test_our_own_gpt_is_a_gpt_2(kind: str, tmp_path: Path) -> None:
+    corpus = tmp_path / "text.txt"
+    corpus.write_text("\n\n".join(TEXTS * 3), encoding="utf-8")
+    recipe = {
+        "task": "language-model",
+        "data": {"train": str(corpus)},
+        "tokeniser": {"kind": kind, "vocabulary": 385},
+        "model": {"kind": "gpt", "dim": 16, "heads": 2, "layers": 1, "max_length": 120},
+        "context": 32,
+        "training": {"max_steps": 2, "batch_tokens": 128},
+    }
+    train(recipe, tmp_path / "run")
+    export_hf(tmp_path / "run", tmp_path / "hf")
+    assert_same_gpt(tmp_path / "run", tmp_path / "hf")
+    if kind == "bytes":  # and what we wrote, we read
+        import_hf(tmp_path / "hf", tmp_path / "again")
+        assert_same_gpt(tmp_path / "again", tmp_path / "hf")
+
+
+def test_our_own_bert_is_a_bert(tmp_path: Path) -> None:
+    recipe = {
+        "task": "classification",
+        "data": {"train": str(labelled_corpus(tmp_path))},
+        "tokeniser": {"kind": "unigram", "vocabulary": 380},
+        "model": {"kind": "bert", "dim": 16, "heads": 2, "layers": 1, "max_length": 64},
+        "max_tokens": 60,
+        "training": {"max_steps": 2, "batch_tokens": 256},
+    }
+    train(recipe, tmp_path / "run")
+    export_hf(tmp_path / "run", tmp_path / "hf")
+    assert_same_bert(tmp_path / "run", tmp_path / "hf")
+    config = json.loads((tmp_path / "hf" / "config.json").read_text())
+    assert sorted(config["label2id"]) == sorted(LABELS)
+
+
+def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForSequenceClassification")
+    config = json.loads((folder / "config.json").read_text())
+    tokeniser = (folder / "tokenizer.json").read_bytes()
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "id2label has a name twice"),
+        ({"id2label": {"0": "a"}}, "id2label has 1 names, the classifier 3 classes"),
+        ({"vocab_size": 50}, "only 50 rows"),
+        ({"num_hidden_layers": 3}, r"layer\.2\.attention\.self\.query\.weight' is missing"),
+        ({"hidden_size": 24}, r"shape \[\d+, 18\], by config.json it is \[\d+, 24\]"),
+        ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
+    ]
+
+    def refused(message: str) -> None:
+        with pytest.raises(UserError, match=message) as caught:
+            import_hf(folder, tmp_path / "out")
+        assert "\n" not in str(caught.value)
+        assert not (tmp_path / "out").exists()
+
+    for changed, message in wrong:
+        (folder / "config.json").write_text(json.dumps(config | changed))
+        refused(message)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").unlink()
+    refused(r"no tokeniser: there is no tokenizer\.json")
+    (folder / "tokenizer.json").write_bytes(tokeniser[:100])
+    refused("damaged")
