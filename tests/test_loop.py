@@ -50,9 +50,6 @@ class Line:
     def load(self, tensors: dict[str, Tensor]) -> None:
         assert not tensors
 
-    def higher_is_better(self, figure: str) -> bool:
-        return False
-
 
 def test_of_equal_validations_the_first_is_the_best_and_is_kept(tmp_path: Path) -> None:
     settings = TrainingSettings(

@@ -215,10 +215,10 @@ class Loop:
                 sums[name] = sums.get(name, torch.zeros((), device=self.device)) + part
                 weights[name] += loss.weights.get(name, batch.weight)
         rate = learning_rate(progress.step + 1, self.settings)
-        for own, group in zip(self.optimiser.param_groups, self.groups, strict=True):
-            own["lr"] = rate * group.scale
-            if progress.step + 1 < group.from_step:
-                for parameter in group.parameters:
+        for own, pace in zip(self.optimiser.param_groups, self.groups, strict=True):
+            own["lr"] = rate * pace.scale
+            if progress.step + 1 < pace.from_step:
+                for parameter in pace.parameters:
                     parameter.grad = None
         self.scaler.unscale_(self.optimiser)
         limit = math.inf if self.settings.clip_norm is None else self.settings.clip_norm
