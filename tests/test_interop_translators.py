@@ -12,12 +12,14 @@ import transformers
 
 import heedful
 from heedful.basics.errors import UserError
-from heedful.basics.symbols import BEGIN
+from heedful.basics.symbols import BEGIN, END
+from heedful.data.batching import Batch
 from heedful.decoding import SearchOptions
 from heedful.inference.batches import source_of
 from heedful.interop.exporting import export_hf
 from heedful.interop.importing import import_hf
 from heedful.runs import load_translator, open_run
+from heedful.tasks.translation import TranslationTask
 from heedful.training import train
 from interop_help import TEXTS, randomise, save_marian_tokeniser
 
@@ -139,6 +141,43 @@ def test_greedy_translations_are_those_of_generate(tmp_path: Path) -> None:
         pieces = tokeniser.convert_ids_to_tokens(generated[0, 1:].tolist())
         ours = [*translation.tokens, *([] if translation.at_limit else ["</s>"])]
         assert pieces[:24] == ours[:24]
+
+
+def test_the_loss_is_theirs(tmp_path: Path) -> None:
+    """With the bias of each symbol, which our own models do not have."""
+    folder, run = tmp_path / "hf", tmp_path / "run"
+    marian_folder(folder)
+    import_hf(folder, run)
+    translator = load_translator([run], device="cpu")
+    theirs, tokeniser = loaded(folder), tokeniser_of(folder)
+    task = TranslationTask(
+        translator.models[0],
+        None,
+        [],
+        translator,
+        options=SearchOptions(),
+        device=torch.device("cpu"),
+        label_smoothing=0.0,
+        precision="float32",
+        tokenise="13a",
+        validation_pairs=1,
+        samples=0,
+    )
+    for sentence in SENTENCES:
+        source = [*translator.tokenisers.source.encode(sentence), END]
+        target = translator.tokenisers.target.encode(sentence)
+        batch = Batch(
+            torch.tensor([source]),
+            torch.tensor([len(source)]),
+            torch.tensor([[BEGIN, *target]]),
+            torch.tensor([[*target, END]]),
+            torch.tensor([len(target) + 1]),
+            len(target) + 1,
+        )
+        inputs = tokeniser(sentence, text_target=sentence, return_tensors="pt")
+        expected = theirs(**inputs).loss.item() * batch.weight
+        for found in (task.loss(batch).total, task.loss(batch).parts["loss"]):
+            assert found.item() == pytest.approx(expected, rel=1e-5)
 
 
 def write_corpus(folder: Path) -> Path:

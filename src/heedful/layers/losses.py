@@ -18,16 +18,16 @@ _CHUNK = 512
 
 
 def plain_cross_entropy(
-    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """What :func:`cross_entropy` computes, as the plain formula."""
-    logits = F.linear(states, table).float()
+    logits = F.linear(states, table, bias).float()
     smooth = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
     return smooth, F.cross_entropy(logits, labels, reduction="none").detach()
 
 
 def cross_entropy(
-    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """Summed smoothed cross-entropy of ``states @ tableᵀ``, and what each label costs unsmoothed.
 
@@ -38,6 +38,7 @@ def cross_entropy(
         table: ``[V, D]``, one row a symbol.
         labels: integers ``[N]`` in [0, V).
         smoothing: ε in [0, 1).
+        bias: added to the logits ``[V]``; with one, the plain formula is taken.
 
     Returns:
         The sum over all positions, smoothed, in nats; and ``−log p`` of each label ``[N]``,
@@ -45,12 +46,14 @@ def cross_entropy(
     """
     if not torch.is_grad_enabled():
         parts = [
-            plain_cross_entropy(some, table, theirs, smoothing)
+            plain_cross_entropy(some, table, theirs, smoothing, bias)
             for some, theirs in zip(
                 torch.split(states, _CHUNK), torch.split(labels, _CHUNK), strict=True
             )
         ]
         return torch.stack([p[0] for p in parts]).sum(), torch.cat([p[1] for p in parts])
+    if bias is not None:
+        return plain_cross_entropy(states, table, labels, smoothing, bias)
     smooth, exact = _CrossEntropy.apply(states, table, labels, smoothing)  # type: ignore[no-untyped-call]
     return smooth, exact
 

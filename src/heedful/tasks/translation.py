@@ -100,7 +100,8 @@ class TranslationTask:
         states = self.model.states(source, target_in)
         # Only real tokens go on to the vocabulary, which is the larger part of the work.
         real = target_out != PAD
-        return cross_entropy(states[real], self.model.output_table, target_out[real], smoothing)
+        table, bias = self.model.output_table, self.model.output_bias
+        return cross_entropy(states[real], table, target_out[real], smoothing, bias)
 
     def tensors(self) -> dict[str, Tensor]:
         """What the terms remember from batch to batch."""
