@@ -94,7 +94,7 @@ def test_the_words_that_matter_are_named() -> None:
     lines = ask(["classify", "run", "--explain"], "the film was bad\n\n").split("\n")
     label, words = lines[0].split("\t")
     assert label == "bad"
-    assert words.split(", ")[0].startswith("bad 0.")
+    assert words.split()[0].startswith("bad:0.")
     assert lines[1] == ""
     found = json.loads(ask(["classify", "run", "--explain", "--json"], "the film was bad\n"))
     assert [one["word"] for one in found["words"]] == ["the", "film", "was", "bad"]

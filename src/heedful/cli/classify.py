@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from heedful.inference.explaining import Explanation
 
 _WORDS_SHOWN = 5
+_LEAST = 0.005
 _TABLE_WINDOW = 10_000
 
 
@@ -51,7 +52,7 @@ def classify(
         bool,
         typer.Option(
             "--explain",
-            help="Add a TAB and the words without which the label's probability falls most.",
+            help="Add a TAB and the words that the label's probability depends on most.",
         ),
     ] = False,
     json: Json = False,
@@ -191,7 +192,7 @@ class _Answer:
 
         advance(1)
         if not self.classifier.rows(text):
-            return self._line(self.classifier.classify([text])[0])
+            return self._line(self.classifier.classification([]))
         try:
             found = explain(self.classifier, text)
         except UserError as error:
@@ -202,6 +203,6 @@ class _Answer:
 
 
 def _words(found: "Explanation") -> str:
-    """The words that matter most, with what the probability loses without them."""
-    most = sorted(found.words, key=lambda one: -one.fall)[:_WORDS_SHOWN]
-    return ", ".join(f"{one.word} {one.fall:.2f}" for one in most)
+    """The words that matter most, each with what the label's probability loses without it."""
+    most = sorted(found.words, key=lambda one: -abs(one.fall))[:_WORDS_SHOWN]
+    return " ".join(f"{one.word}:{one.fall:.2f}" for one in most if abs(one.fall) >= _LEAST)

@@ -1,5 +1,6 @@
 """``heedful serve``: the translation server and its page."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ from heedful.cli.options import Device, Precision, Threads, use_threads
 
 if TYPE_CHECKING:
     from heedful.inference import Translator
-    from heedful.serving import Served
+    from heedful.serving import Served, ServedReader
 
 
 def _new_key(path: Path | None) -> None:
@@ -30,7 +31,11 @@ def _new_key(path: Path | None) -> None:
 
 def serve(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN…", help="Runs that translate, one a language pair.")
+        list[Path],
+        typer.Argument(
+            metavar="RUN…",
+            help="Runs that translate, one a language pair; that classify, tag, fill in or write.",
+        ),
     ],
     host: Annotated[
         str, typer.Option(help="Where to listen; 0.0.0.0 is every network.")
@@ -118,6 +123,8 @@ def serve(
 
         heedful serve runs/en-de
 
+        heedful serve runs/mood runs/gpt
+
         heedful serve runs/en-de runs/en-fr --host 0.0.0.0 --port 8080 --keys keys.txt
 
         heedful serve --new-key keys.txt
@@ -146,11 +153,13 @@ def serve(
     # Before the models are loaded, which takes longer than to say that the port is taken.
     listening = open_port(host, port)
     with listening:
-        models = load_served(runs, languages or [], device=device, precision=precision)
+        chosen = {"device": device, "precision": precision}
+        models, readers = _load(runs, languages or [], **chosen)
         from heedful.serving import make_application
 
         application = make_application(
             models,
+            readers=readers,
             limits=limits,
             keys=known_keys,
             origins=cors or (),
@@ -159,9 +168,28 @@ def serve(
             log_texts=log_texts,
             split_sentences=split_sentences,
         )
-        what = ", ".join(f"{model.source} to {model.target}" for model in models)
+        what = ", ".join(
+            [*(f"{one.source} to {one.target}" for one in models), *(one.name for one in readers)]
+        )
         run_server(application, listening=listening, open_page=open_page, what=what)
     end_command(application)
+
+
+def _load(
+    runs: list[Path], languages: list[str], **chosen: Any
+) -> "tuple[list[Served], list[ServedReader]]":
+    """What translates, and what reads or writes single texts."""
+    from heedful.cli.readers import load_readers, split_runs
+    from heedful.serving.served import names_of
+
+    pairs, texts = split_runs(runs)
+    names = dict(zip(range(len(runs)), names_of(runs), strict=True))
+    own = [name for place, name in names.items() if runs[place] in texts]
+    models = load_served(pairs, languages, **chosen)
+    if texts and pairs:  # numbered through all of them
+        others = [name for place, name in names.items() if runs[place] in pairs]
+        models = [replace(one, name=name) for one, name in zip(models, others, strict=True)]
+    return models, load_readers(texts, own, **chosen)
 
 
 def load_served(

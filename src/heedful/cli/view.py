@@ -14,7 +14,7 @@ from heedful.cli.options import Checkpoint, Device, Threads, use_threads
 
 if TYPE_CHECKING:
     from heedful.inference import Trace, Translator
-    from heedful.serving import Served
+    from heedful.serving import Served, ServedReader
 
 _TRACE = ".safetensors"
 
@@ -64,12 +64,20 @@ def view(
 
         heedful view runs/en-de "The small dog." --with runs/bahdanau --output both.html
 
+        heedful view runs/mood "a film that one remembers"
+
         heedful view trace.safetensors
     """
     use_threads(threads)
     places = [what, *(beside or [])]
     outputs = [_named(path, ending) for path, ending in ((output, ".html"), (save, _TRACE)) if path]
+    readers, places = _readers(places, text, checkpoint, device)
     models, traces = _opened(places, checkpoint, device)
+    if readers:
+        assert text is not None
+        traces = {**_read(readers, text, target), **traces}
+        if not models:
+            text = target = None
     if not outputs:
         _serve(models, traces, text, target, port, browser)
         return
@@ -96,6 +104,31 @@ def _named(path: Path, ending: str) -> Path:
     if path.suffix != ending:
         raise UserError(f"{path}: its name has to end in {ending}")
     return path
+
+
+def _readers(
+    places: list[Path], text: str | None, checkpoint: str | None, device: str
+) -> tuple["list[ServedReader]", list[Path]]:
+    """The runs for single texts, opened, and the places that are none."""
+    from heedful.cli.readers import load_readers, split_runs
+    from heedful.serving.served import names_of
+
+    runs = [place for place in places if place.suffix != _TRACE]
+    _, texts = split_runs(runs)
+    if texts and text is None:
+        raise UserError(f'{texts[0]} needs a text to look at: heedful view {texts[0]} "TEXT"')
+    names = names_of(texts)
+    readers = load_readers(texts, names, checkpoint=checkpoint, device=device)
+    return readers, [place for place in places if place not in texts]
+
+
+def _read(readers: "list[ServedReader]", text: str, target: str | None) -> dict[str, "Trace"]:
+    """What each makes of the text, by name."""
+    several = len(readers) > 1
+    made = {one.name: one.trace(text, target) for one in readers}
+    if not several:
+        return made
+    return {name: replace(one, title=f"{name}: {one.title}") for name, one in made.items()}
 
 
 def _opened(
