@@ -295,6 +295,29 @@ def test_one_axis_has_heads_and_no_alignment(chromium: Any, tmp_path: Path) -> N
         assert "nothing to align; see Heads" in it.page.inner_text(".heed-notice >> visible=true")
 
 
+def test_of_one_sequence_each_step_says_what_followed(chromium: Any, tmp_path: Path) -> None:
+    trace = replace(one_axis_trace(3), decided=["b", "c", "d"], log_probabilities=[-0.7, 0.0, 0.0])
+    with opened(chromium, exported(tmp_path, trace)) as it:
+        it.tab("steps")
+        said = it.page.inner_text(".heed-steps .heed-readout")
+        assert "Step 1 of 3: at token0, writes b · confidence 0.50" in said
+
+
+def test_the_rows_of_a_pooling_have_no_probability(chromium: Any, tmp_path: Path) -> None:
+    axes = {"hops": ["hop 1", "hop 2"], "text": ["<s>", "a", "</s>"]}
+    maps = {"pooling": ("hops", "text", torch.full((1, 2, 3), 1 / 3))}
+    trace = replace(Trace.of(axes, maps, title="a"), decided=["good"], log_probabilities=[-0.1])
+    with opened(chromium, exported(tmp_path, trace)) as it:
+        it.tab("alignment")
+        shown = {text.text for text in ET.fromstring(it.saved("svg")).iter(f"{SVG}text")}
+        assert "entropy" in shown
+        assert "confidence" not in shown
+        it.tab("steps")
+        said = it.page.inner_text(".heed-steps .heed-readout")
+        assert "Step 1 of 2: at hop 1" in said
+        assert "confidence" not in said
+
+
 def test_without_attention_no_panel_sends_to_another(chromium: Any, tmp_path: Path) -> None:
     nothing = Trace.of({"source": ["a", "</s>"], "target": ["<s>", "b"]}, {}, title="a")
     with opened(chromium, exported(tmp_path, nothing)) as it:

@@ -14,6 +14,8 @@ def split_runs(runs: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     Raises:
         UserError: a folder is no run.
     """
+    if not runs:
+        return [], []
     from heedful.runs import open_run
     from heedful.runs.run import TextRun
 
@@ -32,6 +34,8 @@ def load_readers(runs: Sequence[Path], names: Sequence[str], **chosen: Any) -> "
     Raises:
         UserError: a run cannot be opened.
     """
+    if not runs:
+        return []
     from heedful.basics.device import one_thread
     from heedful.basics.notices import once
     from heedful.runs import open_run

@@ -24,7 +24,8 @@ export async function alignmentPicture(trace, { hard, words }) {
   const confidence = words
     ? meanOfWords(surprise, /** @type {{rowWords: number[]}} */ (taken).rowWords, taken.matrix.rows)
     : surprise.slice(0, taken.matrix.rows);
-  if (surprise.length) {
+  // Rows that were not written, as a pooling's, have no probability of their own.
+  if (surprise.length && found.map.written) {
     bars.push({ title: "confidence", unit: "", values: confidence.map((one) => Math.exp(one)), most: 1 });
   }
   const entropies = rowEntropies(taken.matrix);

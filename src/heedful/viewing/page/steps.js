@@ -23,6 +23,8 @@ class Steps {
     this.trace = null;
     /** @type {Picture | null} */
     this.picture = null;
+    /** Whether the picture's rows were written, not read. */
+    this.written = false;
     /** @type {number | undefined} */
     this.timer = undefined;
     /** @type {HTMLInputElement} */
@@ -61,6 +63,7 @@ class Steps {
         title: `Steps: ${trace.summary.title}`, layers: [{ name: map.name, matrix, colour: null }], rows, columns,
         ...titles(map), bars: [],
       };
+      this.written = map.written;
       this.entropies = rowEntropies(matrix);
       this.slider.max = String(matrix.rows - 1);
       this.notice.textContent = "";
@@ -112,11 +115,16 @@ class Steps {
     const strongest = Float32Array.from(weights, (weight, i) => Math.max(Math.abs(weight), Math.abs(before[i])));
     const places = largest(strongest, MOST_BARS);
     this.bars.replaceChildren(...places.map((place) => bar(picture.columns[place], weights[place], before[place])));
-    const surprise = trace.summary.log_probabilities[step];
+    const { decided, decided_labels: labels, log_probabilities: all } = trace.summary;
+    // Of one sequence that is read and written, each token that is read has one that follows.
+    const follows = !this.written && decided.length === picture.rows.length;
+    const surprise = this.written || follows ? all[step] : undefined;
+    const what = this.written ? "writes " : "at ";
+    const next = follows ? [", writes ", element("bdi", {}, element("strong", {}, (labels ?? decided)[step]))] : [];
     const confidence = surprise === undefined ? "" : `confidence ${Math.exp(surprise).toFixed(2)} · `;
     const left = weights.length - places.length;
     this.said.replaceChildren(
-      `Step ${step + 1} of ${picture.rows.length}: ${trace.summary.decided.length ? "writes" : "at"} `, element("bdi", {}, element("strong", {}, picture.rows[step])),
+      `Step ${step + 1} of ${picture.rows.length}: ${what}`, element("bdi", {}, element("strong", {}, picture.rows[step])), ...next,
       ` · ${confidence}entropy ${(this.entropies?.[step] ?? 0).toFixed(2)} bits`
         + (left > 0 ? ` · the ${places.length} heaviest of ${weights.length.toLocaleString("en")} places` : ""),
     );
