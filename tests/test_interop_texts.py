@@ -198,6 +198,21 @@ def test_imported_runs_answer(tmp_path: Path) -> None:
         load_classifier(tmp_path / "gpt")
 
 
+def test_a_classifier_of_pairs(tmp_path: Path) -> None:
+    folder, run = tmp_path / "hf", tmp_path / "run"
+    bert_folder(folder, "BertForSequenceClassification")
+    import_hf(folder, run, pairs=True)
+    pairs = [("The cat sat", "A mat."), ("12", "Numbers 12 and 345")]
+    decisions = load_classifier(run).classify(pairs)
+    theirs, tokeniser = theirs_of(folder)
+    inputs = tokeniser(*map(list, zip(*pairs, strict=True)), padding=True, return_tensors="pt")
+    with torch.inference_mode():
+        expected = theirs(**inputs).logits.softmax(1)
+    for one, probabilities in zip(decisions, expected, strict=True):
+        found = torch.tensor([one.probabilities[label] for label in LABELS])
+        close(found, probabilities)
+
+
 def labelled_corpus(folder: Path) -> Path:
     rows = [f"{text}\t{LABELS[number % 3]}" for number, text in enumerate(TEXTS * 3)]
     path = folder / "corpus.tsv"

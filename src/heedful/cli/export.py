@@ -5,21 +5,19 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    help="Write a run's model as another library reads it.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+HELP = """Write a run's model as another library reads it.
+
+Example:
+
+    heedful export hf runs/en-de --out en-de-hf
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def _group() -> None:
-    """Write a run's model as another library reads it.
-
-    Example:
-
-        heedful export hf runs/en-de --out en-de-hf
-    """
+    """Keeps ``hf`` a name of its own, though there is no other yet."""
 
 
 @app.command(no_args_is_help=True)

@@ -5,19 +5,19 @@ from typing import Annotated
 
 import typer
 
-app = typer.Typer(
-    help="Make a run of a model of another library.", no_args_is_help=True, rich_markup_mode=None
-)
+HELP = """Make a run of a model of another library.
+
+Example:
+
+    heedful import hf opus-mt-en-de --out runs/en-de
+"""
+
+app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.callback()
 def _group() -> None:
-    """Make a run of a model of another library.
-
-    Example:
-
-        heedful import hf opus-mt-en-de --out runs/en-de
-    """
+    """Keeps ``hf`` a name of its own, though there is no other yet."""
 
 
 @app.command(no_args_is_help=True)
@@ -30,6 +30,9 @@ def hf(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="The run's folder, which is made.")],
+    pairs: Annotated[
+        bool, typer.Option("--pairs", help="A classifier decides on two texts at a time.")
+    ] = False,
 ) -> None:
     """Make a run of a BERT, a GPT-2 or a Marian model in the Hugging Face layout.
 
@@ -42,7 +45,7 @@ def hf(
     """
     from heedful.interop.importing import import_hf
 
-    run = import_hf(folder, out)
+    run = import_hf(folder, out, pairs=pairs)
     print(f"{run.path}: a run for {run.recipe.task}, from {folder}")
 
 

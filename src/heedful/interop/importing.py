@@ -29,12 +29,13 @@ KEPT = "imported"
 _KINDS = ("bert", "gpt2", "marian")
 
 
-def import_hf(folder: str | Path, out: str | Path) -> Run:
+def import_hf(folder: str | Path, out: str | Path, *, pairs: bool = False) -> Run:
     """Make a run of a model in the Hugging Face layout; nothing of it is executed.
 
     Args:
         folder: with ``config.json``, safetensors and the tokeniser's files.
         out: the run's folder, which must not exist.
+        pairs: whether a classifier decides on two texts, which the files do not say.
 
     Raises:
         UserError: the model is of a kind, or has a field, that is not supported; a file is missing,
@@ -62,8 +63,8 @@ def import_hf(folder: str | Path, out: str | Path) -> Run:
     }
     if kind == "marian":
         return _import_marian(folder, out, config, facts)
-    read = read_bert if kind == "bert" else read_gpt
-    return _import_text(folder, out, read(folder, config), facts)
+    found = read_bert(folder, config, pairs=pairs) if kind == "bert" else read_gpt(folder, config)
+    return _import_text(folder, out, found, facts)
 
 
 def _import_marian(folder: Path, out: Path, config: dict[str, Any], facts: dict[str, Any]) -> Run:

@@ -49,8 +49,13 @@ class ImportedText(NamedTuple):
     """What the file has of `bert.HEADS`."""
 
 
-def read_bert(folder: Path, config: dict[str, Any]) -> ImportedText:
+def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> ImportedText:
     """A BERT's recipe, vocabulary and weights: by its head, of a task.
+
+    Args:
+        folder: with the files.
+        config: the content of ``config.json``.
+        pairs: whether a classifier decides on two texts.
 
     Raises:
         UserError: a field is not supported, a file is missing or damaged, or they do not agree.
@@ -74,6 +79,9 @@ def read_bert(folder: Path, config: dict[str, Any]) -> ImportedText:
     before_head = config.get("classifier_dropout")
     dropout = settings.dropout if before_head is None else before_head
     recipe = _encoder_recipe(folder, settings, vocabulary, shape, dropout)
+    if pairs and isinstance(recipe, ClassificationRecipe):
+        data = LabelledData(train=[where], text=["first", "second"])
+        recipe = recipe.model_copy(update={"data": data})
     return ImportedText(recipe, vocabulary, weights, labels, sorted(shape.heads))
 
 
