@@ -1,11 +1,8 @@
 """``heedful classify``, ``tag``, ``fill`` and ``generate``: lines in, as many lines out."""
 
-import importlib
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -13,15 +10,18 @@ import torch
 import typer
 from typer.testing import CliRunner
 
+import heedful.cli.train
+import heedful.runs.texts
 from heedful.basics.errors import UserError
-from heedful.cli import classify, fill, generate, tag
+from heedful.cli import classify, fill, generate, tag, view
+from heedful.cli.readers import load_readers, split_runs
 from heedful.inference import Trace
 from heedful.inference.filler import Filler
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.gpt import Gpt, GptSettings
 from language_help import ByteVocabulary, Recited
-from test_reading import LABELS, TAGS, classifier, headed, learnt, vocabulary
+from test_reading import LABELS, TAGS, classifier, headed, learnt, texts, vocabulary
 
 torch.set_num_threads(1)
 app = typer.Typer()
@@ -31,8 +31,10 @@ for command in (classify, fill, generate, tag):
 
 
 @pytest.fixture(autouse=True)
-def runs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the commands open in place of a run: models of random weights, kept in memory."""
+    if "trained" in request.fixturenames:
+        return {}
     torch.manual_seed(1)
     gpt = Gpt(GptSettings(layers=1, dim=16, heads=2, max_length=60), ByteVocabulary.size).eval()
     there: dict[str, Any] = {
@@ -41,13 +43,8 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "load_filler": Filler(headed(), vocabulary()),
         "load_generator": Generator(gpt, ByteVocabulary()),
     }
-    try:
-        module = importlib.import_module("heedful.runs.texts")
-    except ModuleNotFoundError:
-        module = ModuleType("heedful.runs.texts")
-        monkeypatch.setitem(sys.modules, "heedful.runs.texts", module)
     for name in list(there):
-        monkeypatch.setattr(module, name, lambda *_, name=name, **__: there[name], raising=False)
+        monkeypatch.setattr(heedful.runs.texts, name, lambda *_, name=name, **__: there[name])
     return there
 
 
@@ -218,3 +215,48 @@ def test_what_is_written_is_traced(tmp_path: Path) -> None:
     trace = Trace.load(path)
     assert trace.axes["text"][:2] == ["a", "b"]
     assert len(trace.decided) == len(trace.axes["text"])
+
+
+# A run that has learnt
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier from a table, as a stranger makes it."""
+    folder = tmp_path_factory.mktemp("texts")
+    rows = [f'{text.split()[-1]},"{text}, so it is"' for text in texts(300)]
+    (folder / "my.csv").write_text("\n".join(["team,body", *rows]) + "\n")
+    train = typer.Typer()
+    train.callback()(lambda: None)
+    heedful.cli.train.register(train)
+    steps = "training.max_steps=30"
+    command = ["train", "--task", "classify", "--data", folder / "my.csv", "--text", "body"]
+    command += ["--label", "team", "--out", folder / "run", "--set", steps, "--threads", 1]
+    found = CliRunner().invoke(train, list(map(str, command)))
+    assert found.exit_code == 0, found.exception
+    return folder / "run"
+
+
+def test_a_stranger_classifies_and_looks_at_why(trained: Path, tmp_path: Path) -> None:
+    assert len(ask(["classify", trained], "the film was good\n\nbad\n").split("\n")) == 4
+    look = typer.Typer()
+    look.callback()(lambda: None)
+    view.register(look)
+    page, saved = tmp_path / "view.html", tmp_path / "why.safetensors"
+    command = ["view", trained, "the film was good", "--output", page, "--save", saved]
+    found = CliRunner().invoke(look, list(map(str, command)))
+    assert found.exit_code == 0, found.exception
+    assert page.stat().st_size > 10_000
+    assert Trace.load(saved).title == "the film was good"
+    without = CliRunner().invoke(look, ["view", str(trained), "--output", str(page)])
+    assert "needs a text" in str(without.exception)
+    with pytest.raises(UserError, match="it is used with heedful classify"):
+        ask(["generate", trained, "--prompt", "x"])
+
+
+def test_a_run_is_served_under_its_name(trained: Path) -> None:
+    pairs, own = split_runs([trained])
+    assert (pairs, own) == ([], [trained])
+    [one] = load_readers(own, ["mood"], device="cpu")
+    assert (one.name, one.facts["task"]) == ("mood", "classification")
+    assert set(one.facts["labels"]) == {"good", "bad"}
