@@ -42,6 +42,11 @@ class Settings(BaseModel):
             own = getattr(self, key)
             if isinstance(own, Settings):
                 tables[key] = own.as_tables()
+            elif isinstance(own, dict):
+                tables[key] = {
+                    name: each.as_tables() if isinstance(each, Settings) else value[name]
+                    for name, each in own.items()
+                }
             elif value is not None:
                 tables[key] = value
             elif self.can_be_off(key):

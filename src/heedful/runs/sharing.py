@@ -8,7 +8,8 @@ from heedful.basics.files import atomic_folder, write_json, write_text
 from heedful.runs.recipe import Recipe, write_toml
 from heedful.runs.run import Run
 
-_SHARED = ("task", "data", "tokeniser")
+_SHARED = ("task", "data", "tasks", "tokeniser", "max_tokens", "masking", "vectors")
+"""What preparation depends on, of any recipe."""
 
 
 def can_share(run: Run, recipe: Recipe) -> bool:
@@ -16,7 +17,9 @@ def can_share(run: Run, recipe: Recipe) -> bool:
 
     The seed may differ: the run's own has then chosen the held-out pairs for both.
     """
-    return all(getattr(run.recipe, table) == getattr(recipe, table) for table in _SHARED)
+    return all(
+        getattr(run.recipe, table, None) == getattr(recipe, table, None) for table in _SHARED
+    )
 
 
 def share_preparation(run: Run, folder: Path, recipe: Recipe) -> None:

@@ -219,11 +219,6 @@ def load_text_start(run: TextRun, model: nn.Module) -> None:
     path = run.path / VECTORS
     given = read_tensors(path)["vectors"]
     table = _embedding(model).weight
-    if given.shape != table.shape:
-        raise UserError(
-            f"the word vectors are {given.shape[1]} wide, the model's embeddings "
-            f"{table.shape[1]}; set model.embedding_dim = {given.shape[1]}"
-        )
     known = ~given.isnan().any(1)
     with torch.no_grad():
         table[known.to(table.device)] = given[known].to(table.device)

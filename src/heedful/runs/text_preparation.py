@@ -9,8 +9,6 @@ from typing import Any
 
 import numpy as np
 from safetensors.torch import save
-from sentencex import segment
-from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, atomic_folder, content_hash, write_json, write_text
@@ -20,6 +18,7 @@ from heedful.basics.symbols import END
 from heedful.data.document_shards import EncodedDocuments, write_documents
 from heedful.data.examples import Labelled, Tagged
 from heedful.data.overlap import count_overlap
+from heedful.data.readers.plain import cut_sentences
 from heedful.data.shards import EncodedCorpus, ShardWriter
 from heedful.data.streams import write_stream
 from heedful.data.vocabularies import (
@@ -46,11 +45,15 @@ from heedful.runs.run import (
 from heedful.runs.text_recipe import (
     DocumentData,
     EncoderRecipe,
+    HeadSettings,
+    LanguageRecipe,
     MaskedHead,
     TaggedData,
     TextRecipe,
+    table_of,
 )
-from heedful.runs.text_sources import Examples, check_labels, known_by, labels_of
+from heedful.runs.text_sources import Examples, check_labels, known_by
+from heedful.runs.text_starting import kept_weights
 
 _AT_ONCE = 4096
 HELD_OUT = ("validation", "test")
@@ -75,7 +78,7 @@ def prepare_text_run(
     """
     shutil.rmtree(path / "data", ignore_errors=True)
     sources = {
-        name: Examples(name, data, recipe.seed, path / "data" / name, data_folder)
+        name: Examples(table_of(recipe, name), data, recipe.seed, path / "data" / name, data_folder)
         for name, data in recipe.sets().items()
     }
     hashes = {
@@ -83,19 +86,24 @@ def prepare_text_run(
         for name, examples in sources.items()
         for part, files in examples.files.items()
     }
-    labels = {name: labels_of(examples) for name, examples in sources.items()}
+    labels = {name: examples.find_labels() for name, examples in sources.items()}
     held_out = {
         (name, part): _held_out(examples, part, labels[name])
         for name, examples in sources.items()
         for part in HELD_OUT
     }
+    if recipe.vectors is not None:
+        vectors = find_data([recipe.vectors.file], data_folder)
+        hashes["vectors"] = [content_hash(Path(file)) for file in vectors]
     vocabulary = _vocabulary(recipe, sources, start)
     sets = {
         name: {
             "labels": labels[name],
-            **_encode(path / "data" / name / "train", recipe, examples, labels[name], vocabulary),
+            **_encode(path / "data" / name / "train", recipe, name, examples, vocabulary),
             **{part: len(held_out[name, part]) for part in HELD_OUT},
-            "held_out_in_training": _overlap(examples, held_out),
+            "held_out_in_training": _overlap(
+                examples, {part: held_out[name, part] for part in HELD_OUT}
+            ),
         }
         for name, examples in sources.items()
     }
@@ -118,7 +126,7 @@ def prepare_text_run(
         "started_from": None if start is None else start.facts,
     }
     if start is not None:
-        kept = _kept_weights(start, labels)
+        kept = kept_weights(start, recipe, labels)
         state = {"step": 0, "validation": {}}
         save_checkpoint(TextRun(path, recipe, facts).start_folder, kept, {}, state)
     write_json(path / "run.json", facts)
@@ -132,6 +140,8 @@ def text_data_hashes(recipe: TextRecipe, data_folder: Path | None) -> dict[str, 
         for name, data in recipe.sets().items()
         for part, paths in data.files.items()
     }
+    if recipe.vectors is not None:
+        files["vectors"] = [recipe.vectors.file]
     if any("-" in paths for paths in files.values()):
         return {}  # a pipe cannot be read again
     return {
@@ -144,7 +154,7 @@ def _held_out(examples: Examples, part: str, labels: Sequence[str]) -> list[Exam
     found = list(examples.of(part))
     files = examples.files[part]
     if files and not found:
-        raise UserError(f"{', '.join(files)} is empty")
+        raise UserError(f"{examples.name}.{part}: {', '.join(files)} is empty")
     check_labels(found, labels, ", ".join(files) or f"the {part} examples of {examples.name}")
     return found
 
@@ -168,11 +178,11 @@ def _vocabulary(
 def _encode(
     folder: Path,
     recipe: TextRecipe,
+    name: str,
     examples: Examples,
-    labels: list[str],
     vocabulary: SavedVocabulary,
 ) -> dict[str, Any]:
-    """Write the encoded training examples; facts about them."""
+    """Write the encoded training examples of what is learnt as ``name``; facts about them."""
     if isinstance(examples.data, DocumentData):
         if not isinstance(recipe, EncoderRecipe):
             documents = (str(example) for example in examples.of("train"))
@@ -181,12 +191,14 @@ def _encode(
         for part in ("train", "validation"):
             texts = (str(example) for example in examples.of(part))
             if part == "train" or examples.data.is_validated:
-                _write_sentences(texts, vocabulary, folder.parent / part, recipe, examples)
+                _write_sentences(
+                    texts, vocabulary, folder.parent / part, recipe.max_tokens, recipe.heads()[name]
+                )
         found = EncodedDocuments.open(folder)
         return {"train": len(found.sentences), "documents": len(found), "unit": "sentences"}
     if not isinstance(recipe, EncoderRecipe):
         raise TypeError(f"no encoding of {type(examples.data).__name__} for {recipe.task}")
-    numbers = {label: number for number, label in enumerate(labels)}
+    numbers = {label: number for number, label in enumerate(examples.labels)}
     counts: Counter[str] = Counter()
 
     def rows() -> Iterator[tuple[list[int], list[int]]]:
@@ -202,9 +214,7 @@ def _encode(
             counts["long"] += len(made) > 1
             yield from made
 
-    write_rows(rows(), folder, (vocabulary.size, len(labels) + 1))
-    if not counts["examples"]:
-        raise UserError(f"{', '.join(examples.data.train)} has nothing left to train on")
+    write_rows(rows(), folder, (vocabulary.size, len(numbers) + 1))
     if counts["long"]:
         notice(
             f"{counts['long']:,} of {counts['examples']:,} training examples are longer than "
@@ -218,26 +228,29 @@ def _write_sentences(
     documents: Iterator[str],
     vocabulary: SavedVocabulary,
     folder: Path,
-    recipe: EncoderRecipe,
-    examples: Examples,
+    max_tokens: int,
+    head: HeadSettings,
 ) -> None:
-    """Encode documents sentence by sentence, each short enough for a pair of them."""
-    head, data = recipe.heads()[examples.name], examples.data
-    if not isinstance(head, MaskedHead) or not isinstance(data, DocumentData):
+    """Encode documents sentence by sentence, each short enough for a pair of them.
+
+    Raises:
+        UserError: there is but one document, where pairs need others.
+    """
+    if not isinstance(head, MaskedHead):
         raise TypeError("documents are for hidden tokens")
-    pairs = head.masking.next_sentence
-    longest = (recipe.max_tokens - 3) // 2 if pairs else recipe.max_tokens - 2
-    language = data.sentences
+    pairs, language = head.masking.next_sentence, head.data.sentences
+    longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
     lines = (
-        [
-            sentence
-            for line in document.split("\n")
-            for sentence in ([line] if language is None else segment(language, line))
-            if sentence.strip()
-        ]
+        document.split("\n") if language is None else cut_sentences(document.split("\n"), language)
         for document in _seen(documents, "documents")
     )
     write_documents(lines, vocabulary, folder, longest=longest)
+    if pairs and len(EncodedDocuments.open(folder)) < 2:
+        raise UserError(
+            f"the {folder.name} text is one document, and whether a sentence follows needs others "
+            "to draw from: data.documents says what parts them, masking.next_sentence = false does "
+            "without"
+        )
 
 
 def _seen(examples: Iterable[Any], unit: str) -> Iterator[Any]:
@@ -283,13 +296,12 @@ def write_rows(
     EncodedCorpus.open(folder)
 
 
-def _overlap(examples: Examples, held_out: dict[tuple[str, str], list[Example]]) -> dict[str, int]:
+def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str, int]:
     """How many held-out texts training has, too; said."""
     if isinstance(examples.data, DocumentData):
         return {}
     found = {}
-    for part in HELD_OUT:
-        own = held_out[examples.name, part]
+    for part, own in held_out.items():
         if not own:
             continue
         training = map(_whole, examples.of("train"))
@@ -324,22 +336,17 @@ def _vectors(
     """Keep the vectors of the vocabulary's words; the share of words that have one."""
     if recipe.vectors is None:
         return None
+    if not isinstance(recipe, EncoderRecipe | LanguageRecipe):
+        raise TypeError(f"no embedding for {recipe.task}")
     (file,) = find_data([recipe.vectors.file], data_folder)
     table, share = read_word_vectors(Path(file), vocabulary)
+    setting = "embedding_dim" if hasattr(recipe.model, "embedding_dim") else "dim"
+    if (width := getattr(recipe.model, setting)) != table.shape[1]:
+        raise UserError(
+            f"{file}: the vectors are {table.shape[1]} wide, the model's embeddings {width}; set "
+            f"model.{setting} = {table.shape[1]}"
+        )
     with atomic_file(path / VECTORS) as opened:
         opened.write(save({"vectors": table}))
     notice(f"{share:.1%} of the vocabulary's words have a vector in {file}")
-    return {"file": content_hash(Path(file)), "found": share, "width": table.shape[1]}
-
-
-def _kept_weights(start: Start, labels: dict[str, list[str]]) -> dict[str, Tensor]:
-    """Weights of a run to start from: all but those of heads that decide on other labels."""
-    run = as_text_run(start.run)
-    kept = {}
-    for name, tensor in start.weights.items():
-        head = name.split(".")[1] if name.startswith("heads.") else None
-        if head is None or (
-            head in labels and head in run.facts["sets"] and labels[head] == run.labels(head)
-        ):
-            kept[name] = tensor
-    return kept
+    return {"found": share, "width": table.shape[1]}

@@ -1,9 +1,11 @@
 """Recipes of what reads or writes single texts: classifiers, taggers, BERTs, language models."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, field_validator, model_validator
+from torch import nn
 
 from heedful.basics.settings import Settings
 from heedful.data.readers.labelled import LabelledFormat
@@ -31,6 +33,17 @@ class FileSettings(Settings):
     def _one_path_is_a_list(cls, given: Any) -> Any:
         return [given] if isinstance(given, str) else given
 
+    @model_validator(mode="after")
+    def _something_is_left(self) -> "FileSettings":
+        shares = {
+            "validation_share": 0.0 if self.validation else self.validation_share,
+            "test_share": 0.0 if self.test else self.test_share,
+        }
+        if sum(shares.values()) >= 1:
+            held_out = " and ".join(f"{name} {share}" for name, share in shares.items())
+            raise ValueError(f"{held_out} leave nothing to train on; lower one of them")
+        return self
+
     @property
     def is_validated(self) -> bool:
         """Whether some examples are held out for validation."""
@@ -56,6 +69,12 @@ class LabelledData(FileSettings):
     @classmethod
     def _one_column_is_a_list(cls, given: Any) -> Any:
         return [given] if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _columns_are_the_formats(self) -> "LabelledData":
+        if self.format == "label-text" and len(self.text) > 1:
+            raise ValueError("format = 'label-text' has one text a line: name one column of text")
+        return self
 
 
 class TaggedData(FileSettings):
@@ -137,6 +156,7 @@ class MaskedHead(Settings):
 
 
 HeadSettings = ClassificationHead | TaggingHead | MaskedHead
+_NO_HEADS = nn.ModuleDict()
 
 
 class TextRecipe(Recipe):
@@ -190,12 +210,41 @@ class EncoderRecipe(TextRecipe):
             raise ValueError("hidden tokens are learnt by model.kind = 'bert' only")
         if masked and not self.tokeniser.mask:
             raise ValueError("hidden tokens need tokeniser.mask = true")
-        hops = getattr(self.model, "pooling", None) == "structured"
-        if self.training.penalty and not hops:
+        self._training_fits()
+        for name, head in self.heads().items():
+            self._can_read(name, head)
+        return self
+
+    def _training_fits(self) -> None:
+        tasks = {head.task for head in self.heads().values()}
+        if self.training.penalty and getattr(self.model, "pooling", None) != "structured":
             raise ValueError(
                 "training.penalty is for structured self-attention: model.pooling = 'structured'"
             )
-        return self
+        if self.training.penalty and "classification" not in tasks:
+            raise ValueError("training.penalty is of the hops by which texts are classified")
+        if self.training.label_smoothing and tasks == {"masked"}:
+            raise ValueError("training.label_smoothing is of labels and tags; leave it out")
+
+    def _can_read(self, name: str, head: HeadSettings) -> None:
+        """Raise ValueError for examples that the model does not read."""
+        kind: str = self.model.kind
+        apart = kind == "decomposable" or getattr(self.model, "pairs", None) == "apart"
+        if not apart:
+            return
+        kind = kind if kind == "decomposable" else f"{kind}' with pairs = 'apart"
+        if head.task == "tagging":
+            raise ValueError(f"model.kind = '{kind}' has no vectors of words to tag")
+        if head.task == "classification" and len(head.data.text) == 1:
+            raise ValueError(
+                f"model.kind = '{kind}' reads pairs of texts only: {table_of(self, name)}.text "
+                "names the columns of both, or take another model"
+            )
+
+
+def table_of(recipe: TextRecipe, name: str) -> str:
+    """The key of the data table from which a recipe learns ``name``."""
+    return f"tasks.{name}.data" if isinstance(recipe, SeveralRecipe) else "data"
 
 
 class ClassificationTraining(TextTrainingSettings):
@@ -249,6 +298,14 @@ class MaskedRecipe(EncoderRecipe):
     def heads(self) -> Mapping[str, HeadSettings]:
         return {"masked": MaskedHead(data=self.data, masking=self.masking)}
 
+    @model_validator(mode="after")
+    def _is_chosen_by_a_figure(self) -> "MaskedRecipe":
+        if self.training.choose_by == "next_accuracy" and not self.masking.next_sentence:
+            raise ValueError(
+                "training.choose_by = 'next_accuracy' needs masking.next_sentence = true"
+            )
+        return self
+
 
 class SeveralTraining(TextTrainingSettings):
     """As all, chosen by the mean of the tasks' accuracies, or by a figure of one of them."""
@@ -271,10 +328,42 @@ class SeveralRecipe(EncoderRecipe):
         for name in given:
             if not name.isidentifier():
                 raise ValueError(f"tasks: '{name}' is no name of letters, digits and underscores")
+            if hasattr(_NO_HEADS, name):
+                raise ValueError(f"tasks: '{name}' is a name that PyTorch keeps; take another")
+        for name, head in given.items():
+            if head.task == "masked" and f"{name}_next" in given:
+                raise ValueError(f"tasks: '{name}_next' is the name of a head of '{name}'")
         return given
 
     def heads(self) -> Mapping[str, HeadSettings]:
         return self.tasks
+
+    @model_validator(mode="after")
+    def _is_chosen_by_a_figure(self) -> "SeveralRecipe":
+        known = [
+            f"{name}.{figure}"
+            for name, head in self.tasks.items()
+            if head.data.is_validated
+            for figure in _figures(head)
+        ]
+        by = self.training.choose_by
+        if known and by not in ["mean", *known]:
+            near = get_close_matches(by, known, n=1, cutoff=0.4)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are mean, {', '.join(known)}"
+            raise ValueError(f"training.choose_by = '{by}' is no figure of a validation; {hint}")
+        return self
+
+
+def _figures(head: HeadSettings) -> tuple[str, ...]:
+    """What checkpoints can be chosen by, of one of several tasks."""
+    kinds = {
+        "classification": ClassificationTraining,
+        "tagging": TaggingTraining,
+        "masked": MaskedTraining,
+    }
+    figures = get_args(kinds[head.task].model_fields["choose_by"].annotation)
+    following = not isinstance(head, MaskedHead) or head.masking.next_sentence
+    return tuple(str(each) for each in figures if following or each != "next_accuracy")
 
 
 class LanguageTraining(TextTrainingSettings):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
+from heedful.basics.notices import notice
 from heedful.data.examples import Labelled, Tagged
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.runs.holding_out import part_of
@@ -21,7 +22,7 @@ class Examples:
     """The examples of one data table.
 
     Args:
-        name: what is learnt from them, for messages.
+        name: the table's name in the recipe, for messages.
         data: the table.
         seed: chooses what is held out.
         folder: where what is read from a pipe is kept.
@@ -46,6 +47,47 @@ class Examples:
             "validation": 0.0 if self.files["validation"] else data.validation_share,
             "test": 0.0 if self.files["test"] else data.test_share,
         }
+        self.labels: list[str] = []
+        """Labels or tags of the training examples, sorted; found by `find_labels`."""
+        self._kept: frozenset[str] = frozenset()
+        """Labels so rare that all their examples would be held out: they are trained on."""
+
+    def find_labels(self) -> list[str]:
+        """Find the labels, once, before anything is read by its part; documents have none.
+
+        Raises:
+            UserError: there is but one label, no example, or nothing to hold out.
+        """
+        counts = dict.fromkeys(PARTS, 0)
+        found: dict[str, set[str]] = {part: set() for part in PARTS}
+        for example in self._read(self.files["train"]):
+            part = part_of(known_by(example), self.seed, self.shares)
+            counts[part] += 1
+            found[part].update(labels_in(example))
+        files, number = ", ".join(self.data.train), sum(counts.values())
+        every = set().union(*found.values())
+        self._kept = frozenset(every - found["train"])
+        if self._kept:
+            shown = ", ".join(sorted(self._kept)[:5]) + (", …" if len(self._kept) > 5 else "")
+            notice(
+                f"{self.name}: all examples of {len(self._kept):,} rare labels ({shown}) would "
+                "have been held out; they are trained on"
+            )
+        if not counts["train"] and not self._kept:
+            raise UserError(f"{files}: all {number:,} examples were held out; lower the shares")
+        for part, share in self.shares.items():
+            if share and not counts[part]:
+                raise UserError(
+                    f"{self.name}.{part}_share = {share} holds out none of the {number:,} examples "
+                    f"of {files}: raise it, or name files in {self.name}.{part}"
+                )
+        if len(every) == 1 and not isinstance(self.data, DocumentData):
+            raise UserError(
+                f"every example of {files} is labelled '{min(every)}': there is nothing to tell "
+                "apart; give examples of at least two labels"
+            )
+        self.labels = sorted(every)
+        return self.labels
 
     def of(self, part: str) -> Iterator[Example]:
         """The examples of ``train``, ``validation`` or ``test``.
@@ -59,8 +101,13 @@ class Examples:
         if part != "train" and not self.shares[part]:
             return
         for example in self._read(self.files["train"]):
-            if part_of(known_by(example), self.seed, self.shares) == part:
+            if self._part(example) == part:
                 yield example
+
+    def _part(self, example: Example) -> str:
+        if not self._kept.isdisjoint(labels_in(example)):
+            return "train"
+        return part_of(known_by(example), self.seed, self.shares)
 
     def texts(self) -> Iterator[str]:
         """All texts that are learnt from."""
@@ -99,46 +146,18 @@ def known_by(example: Example) -> str:
     return " ".join(example.words) if isinstance(example, Tagged) else example
 
 
-def labels_of(examples: Examples) -> list[str]:
-    """The labels or tags of the training examples, sorted; none of documents.
-
-    Raises:
-        UserError: there is but one of them, or no example.
-    """
-    if isinstance(examples.data, DocumentData):
-        return []
-    found: set[str] = set()
-    count = 0
-    for example in examples.of("train"):
-        count += 1
-        if isinstance(example, Labelled):
-            found.add(example.label)
-        elif isinstance(example, Tagged):
-            found.update(example.tags)
-    files = ", ".join(examples.data.train)
-    if not count:
-        raise UserError(f"{files} has nothing to train on")
-    if len(found) == 1:
-        (only,) = found
-        raise UserError(
-            f"every example of {files} is labelled '{only}': there is nothing to tell apart; "
-            "give examples of at least two labels"
-        )
-    return sorted(found)
+def labels_in(example: Example) -> tuple[str, ...]:
+    """The label of a text, the tags of a sentence; a document has none."""
+    if isinstance(example, Labelled):
+        return (example.label,)
+    return example.tags if isinstance(example, Tagged) else ()
 
 
 def check_labels(examples: Sequence[Example], known: Sequence[str], where: str) -> None:
     """Raise UserError for a held-out label that training has never seen."""
     seen = set(known)
     for example in examples:
-        own = (
-            (example.label,)
-            if isinstance(example, Labelled)
-            else example.tags
-            if isinstance(example, Tagged)
-            else ()
-        )
-        for label in own:
+        for label in labels_in(example):
             if label not in seen:
                 text = known_by(example)
                 raise UserError(

@@ -8,6 +8,7 @@ from heedful.basics.errors import UserError
 from heedful.runs.kinds import kind_of
 from heedful.runs.recipe import Recipe
 from heedful.runs.run import Run
+from heedful.runs.text_recipe import TextRecipe, table_of
 
 CHANGEABLE = frozenset(
     {
@@ -27,11 +28,12 @@ CHANGEABLE = frozenset(
         "evaluation.length_penalty",
         "evaluation.validation_pairs",
         "evaluation.samples",
+        "samples",
     }
 )
 """Settings of an existing run that may change; docs/training.md gives the list with reasons."""
 
-_FILES = ("data.train", "data.validation", "data.test", "data.links")
+_FILES = ("data.train", "data.validation", "data.test", "data.links", "vectors.file")
 """How the keys end that name files, which are compared by content."""
 
 
@@ -42,7 +44,7 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
     """
     old, new = flat(run.recipe.model_dump(mode="json")), flat(recipe.model_dump(mode="json"))
     changeable = CHANGEABLE
-    if recipe.training.schedule in ("linear", "cosine"):
+    if recipe.training.schedule in ("linear", "cosine", "slanted_triangular"):
         # The schedule ends at the last step: another last step is another schedule.
         changeable -= {"training.max_steps"}
     for key in sorted(old.keys() | new.keys()):
@@ -58,14 +60,22 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
     for part in sorted(known.keys() | now.keys()) if now else []:
         if (part in known) != (part in now):
             raise UserError(
-                f"{run.path} was begun {'with' if part in known else 'without'} data.{part}: a "
-                "run that goes on cannot change this; use another --out"
+                f"{run.path} was begun {'with' if part in known else 'without'} "
+                f"{_key_of(recipe, part)}: a run that goes on cannot change this; use another --out"
             )
         if now[part] != known[part]:
             raise UserError(
-                f"data.{part} is not what {run.path} was begun with (its content differs); use "
-                "another --out, and --start-from to go on from this run with new data"
+                f"{_key_of(recipe, part)} is not what {run.path} was begun with (its content "
+                "differs); use another --out, and --start-from to go on from this run with new data"
             )
+
+
+def _key_of(recipe: Recipe, part: str) -> str:
+    """The setting that names the files of a part."""
+    if not isinstance(recipe, TextRecipe):
+        return f"data.{part}"
+    name, _, own = part.rpartition(".")
+    return f"{table_of(recipe, name)}.{own}" if name else "vectors.file"
 
 
 def flat(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:

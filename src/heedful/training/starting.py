@@ -11,8 +11,25 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.runs.checkpoints import MODEL, Checkpoint
 from heedful.runs.preparation import Start
-from heedful.runs.recipe import Recipe
-from heedful.runs.run import open_run
+from heedful.runs.recipe import PairRecipe, Recipe, TextRecipe, recipe_kind
+from heedful.runs.run import Run, open_run
+from heedful.runs.text_recipe import EncoderRecipe, LanguageRecipe
+from heedful.training.going_on import flat
+
+CHANGEABLE_AT_START = frozenset({"model.dropout", "model.attention_dropout", "model.inner_dropout"})
+"""Of the model's settings, those that a run may have otherwise than the one it starts from."""
+
+_WITHOUT_PLACES = frozenset(
+    {
+        *("recurrent", "recurrent-encoder", "recurrent-language-model"),
+        *("hierarchical", "decomposable"),
+    }
+)
+_FAMILIES: dict[type[Recipe], str] = {
+    PairRecipe: "learns from pairs of texts",
+    EncoderRecipe: "reads texts",
+    LanguageRecipe: "writes texts on",
+}
 
 
 def find_start(out: Path, start_from: str | Path | None) -> Path | None:
@@ -47,11 +64,36 @@ def _is_start(known: dict[str, Any], start_from: str | Path) -> bool:
 
 
 def with_start(tables: Mapping[str, Any], start: Path | None) -> Mapping[str, Any]:
-    """``tables`` with the model and the tokeniser of the run that is started from, unless given."""
+    """``tables`` with the model and the tokeniser of the run that is started from.
+
+    What ``tables`` say of them stands; another kind of model stands alone, and is refused later.
+
+    Raises:
+        UserError: the run's model is not for the task of ``tables``.
+    """
     if start is None:
         return tables
-    recipe = open_run(start).recipe.as_tables()
-    return {"model": recipe["model"], "tokeniser": recipe["tokeniser"], **tables}
+    run = open_run(start)
+    _require_fitting(run, recipe_kind(tables, "the recipe"), tables.get("task", "translation"))
+    known = run.recipe.as_tables()
+    result = dict(tables)
+    for table in ("model", "tokeniser"):
+        given = tables.get(table, {})
+        own = known[table]
+        if not isinstance(given, Mapping) or given.get("kind", own.get("kind")) != own.get("kind"):
+            continue
+        result[table] = {**own, **given}
+    return result
+
+
+def _require_fitting(run: Run, kind: type[Recipe], task: str) -> None:
+    """Raise UserError unless recipes of a kind can start from a run."""
+    for family, what in _FAMILIES.items():
+        if isinstance(run.recipe, family) and not issubclass(kind, family):
+            raise UserError(
+                f"{run.path} is a run for {run.recipe.task}, whose model {what}: no start for "
+                f"task = '{task}'"
+            )
 
 
 def open_start(start_from: str | Path, recipe: Recipe) -> Start:
@@ -61,16 +103,32 @@ def open_start(start_from: str | Path, recipe: Recipe) -> Start:
         UserError: the recipe's model or tokeniser is another than that run's.
     """
     run = open_run(start_from)
-    now, known = recipe.as_tables(), run.recipe.as_tables()
-    for table in ("model", "tokeniser"):
-        if now[table] != known[table]:
-            raise UserError(
-                f"the recipe's [{table}] differs from that of {run.path}: a run that starts "
-                "from another has its model and tokeniser; leave the table out"
-            )
+    _require_fitting(run, type(recipe), recipe.task)
+    now, known = flat(recipe.as_tables()), flat(run.recipe.as_tables())
+    for key in sorted(now.keys() | known.keys()):
+        table = key.partition(".")[0]
+        if table not in ("model", "tokeniser") or now.get(key) == known.get(key):
+            continue
+        if key in CHANGEABLE_AT_START or (key == "model.max_length" and _reads_any_length(run)):
+            continue
+        raise UserError(
+            f"the recipe's [{table}] differs from that of {run.path} in {key} ({now.get(key)!r}, "
+            f"there {known.get(key)!r}): a run that starts from another has its model and "
+            "tokeniser, but for dropout; leave it out"
+        )
+    if isinstance(recipe, TextRecipe) and recipe.vectors is not None:
+        raise UserError(
+            f"[vectors] and the weights of {run.path} both say what the embedding begins with; "
+            "leave one of them out"
+        )
     point = run.chosen()
     facts = {"run": str(start_from), "checkpoint": point.path.name, "weights": _hash(point)}
     return Start(run, point.weights(), facts)
+
+
+def _reads_any_length(run: Run) -> bool:
+    """Whether no weight of a run's model belongs to a place in the text."""
+    return run.recipe.as_tables()["model"]["kind"] in _WITHOUT_PLACES
 
 
 def _hash(point: Checkpoint) -> str:

@@ -1,0 +1,127 @@
+"""Tiny data and recipes of every task for single texts."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+COLOURS, ANIMALS, VERBS = ("red", "green", "blue"), ("dog", "cat", "bird"), ("sees", "eats")
+TAGS = {
+    **dict.fromkeys(("the", "a"), "DET"),
+    **dict.fromkeys(COLOURS, "ADJ"),
+    **dict.fromkeys(ANIMALS, "NOUN"),
+    **dict.fromkeys(VERBS, "VERB"),
+}
+
+LOOP = {
+    "max_steps": 8,
+    "batch_tokens": 120,
+    "learning_rate": 0.01,
+    "warmup_steps": 2,
+    "log_every": 2,
+    "validate_every": 4,
+    "checkpoint_every": 3,
+}
+WORDS = {"kind": "words", "vocabulary": 60}
+BERT = {"layers": 2, "dim": 16, "inner": 16, "heads": 2, "max_length": 40}
+LABELLED = {"train": "labelled.tsv", "validation": "labelled-held.tsv"}
+PAIRS = {"train": "pairs.tsv", "validation": "pairs-held.tsv", "text": ["first", "second"]}
+TAGGED = {"train": "tagged.tsv", "validation": "tagged-held.tsv"}
+DOCUMENTS = {"train": "documents.txt", "validation": "documents-held.txt"}
+ATTENTIVE = {"kind": "recurrent-encoder", "dim": 8, "embedding_dim": 8, "hops": 3, "hidden_dim": 8}
+
+
+def encoder(task: str, data: dict[str, Any], **more: Any) -> dict[str, Any]:
+    """A recipe of an encoder; ``more`` replaces tables."""
+    tables = {"task": task, "seed": 5, "data": data, "max_tokens": 24, "tokeniser": WORDS}
+    return {**tables, "model": BERT, "training": LOOP, **more}
+
+
+MASKED = encoder("masked", DOCUMENTS, tokeniser={**WORDS, "mask": True})
+LANGUAGE = {
+    "task": "language-model",
+    "seed": 5,
+    "data": DOCUMENTS,
+    "context": 12,
+    "tokeniser": {"kind": "characters", "vocabulary": 60},
+    "training": LOOP,
+}
+RECIPES: dict[str, dict[str, Any]] = {
+    "classification": encoder("classification", LABELLED),
+    "pairs": encoder("classification", PAIRS),
+    "compared": encoder(
+        "classification",
+        PAIRS,
+        model={"kind": "decomposable", "dim": 8, "hidden": 8, "embedding_dim": 8},
+    ),
+    "attentive": encoder(
+        "classification", LABELLED, model=ATTENTIVE, training={**LOOP, "penalty": 0.1}
+    ),
+    "hierarchical": encoder(
+        "classification",
+        LABELLED,
+        model={"kind": "hierarchical", "embedding_dim": 8, "word_dim": 4, "sentence_dim": 4},
+    ),
+    "paced": encoder(
+        "classification",
+        LABELLED,
+        training={
+            **LOOP,
+            "layer_decay": 0.5,
+            "unfreeze_every": 2,
+            "schedule": "slanted_triangular",
+            "label_smoothing": 0.1,
+            "accumulate": 2,
+        },
+    ),
+    "vectors": encoder(
+        "classification", LABELLED, model=ATTENTIVE, vectors={"file": "vectors.txt"}
+    ),
+    "frozen": encoder(
+        "tagging", TAGGED, model=ATTENTIVE, vectors={"file": "vectors.txt", "frozen": True}
+    ),
+    "tagging": encoder("tagging", TAGGED),
+    "masked": MASKED,
+    "alone": {**MASKED, "masking": {"next_sentence": False, "whole_word": True}},
+    "gpt": {**LANGUAGE, "model": {"layers": 1, "dim": 16, "heads": 2}},
+    "lstm": {**LANGUAGE, "model": {"kind": "recurrent-language-model", "dim": 16, "layers": 1}},
+    "several": {
+        **{key: table for key, table in MASKED.items() if key != "data"},
+        "task": "several",
+        "temperature": 2.0,
+        "tasks": {
+            "colour": {"task": "classification", "data": LABELLED},
+            "words": {"task": "tagging", "data": TAGGED, "weight": 0.5},
+            "hidden": {"task": "masked", "data": DOCUMENTS},
+        },
+    },
+}
+
+
+def sentence(rng: random.Random) -> list[str]:
+    return [
+        *("the", rng.choice(COLOURS), rng.choice(ANIMALS), rng.choice(VERBS)),
+        *("a", rng.choice(ANIMALS)),
+    ]
+
+
+def write_data(folder: Path) -> None:
+    """The files that the recipes name: the colour is the label of a text."""
+    rng = random.Random(1)
+    for name, count in (("", 48), ("-held", 9)):
+        texts = [sentence(rng) for _ in range(count)]
+        labelled = [f"{' '.join(words)}\t{words[1]}" for words in texts]
+        pairs = [
+            f"{' '.join(one)}\t{' '.join(other)}\t{'same' if one[2] == other[2] else 'other'}"
+            for one, other in zip(texts, texts[1:] + texts[:1], strict=True)
+        ]
+        tagged = ["".join(f"{word}\t{TAGS[word]}\n" for word in words) for words in texts]
+        documents = ["\n".join(" ".join(sentence(rng)) for _ in range(4)) for _ in range(count)]
+        for file, lines in (
+            (f"labelled{name}.tsv", ["text\tlabel", *labelled]),
+            (f"pairs{name}.tsv", ["first\tsecond\tlabel", *pairs]),
+            (f"tagged{name}.tsv", tagged),
+            (f"documents{name}.txt", ["\n\n".join(documents[: max(4, count // 4)])]),
+        ):
+            (folder / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    vectors = (f"{word} {' '.join(f'{rng.gauss(0, 1):.4f}' for _ in range(8))}" for word in TAGS)
+    (folder / "vectors.txt").write_text("\n".join(vectors) + "\n", encoding="utf-8")
