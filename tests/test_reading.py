@@ -555,5 +555,7 @@ def test_a_language_models_trace_has_what_followed_each_token(tmp_path: Path) ->
     check_views(trace, tmp_path)
     whole = trace_writing(generator, "", options=SearchOptions(beam=1), max_tokens=4)
     assert whole.axes["text"][0] == "<s>"
+    begun = trace_writing(generator, "the film", "", begins=True)
+    assert begun.axes["text"] == ["<s>", *own.pieces(own.encode("the film"))]
     with pytest.raises(UserError, match="more than the model's 30"):
         trace_writing(generator, "the film " * 40, "")

@@ -115,7 +115,7 @@ def generate(
     if trace is not None:
         from heedful.inference.writing_trace import trace_writing
 
-        save_trace(trace_writing(generator, prompt, found[0].text), trace)
+        save_trace(trace_writing(generator, prompt, found[0].text, begins=begins), trace)
 
 
 def register(app: typer.Typer) -> None:

@@ -31,6 +31,7 @@ def trace_writing(
     *,
     options: SearchOptions | None = None,
     max_tokens: int = _TRACED_TOKENS,
+    begins: bool = False,
     relevance: bool = True,
 ) -> Trace:
     """What a language model attends to while it writes.
@@ -41,36 +42,19 @@ def trace_writing(
         written: what follows it; what the model writes unless given, nothing if empty.
         options: how to write it.
         max_tokens: the most tokens written.
+        begins: whether the prompt is the beginning of a document.
         relevance: whether to add rollout, and attention × gradient of what follows the prompt.
 
     Returns:
-        The axis "text": the tokens as they are fed in (``<s>`` for the boundary before an empty
-        prompt); ``decided[i]`` is what followed the i-th, after the last one the likeliest token.
+        The axis "text": the tokens as they are fed in (``<s>`` for the boundary before a document); ``decided[i]`` is what followed the i-th, after the last one the likeliest token.
 
     Raises:
         UserError: there is nothing to look at, or more than the model's context.
     """
     vocabulary, model, device = generator.vocabulary, generator.model, generator.device
-    given = vocabulary.encode(prompt) or [END]
     if written is None:
-        [one] = generator.generate(
-            prompt,
-            options=options or SearchOptions(beam=1),
-            max_tokens=min(max_tokens, max(1, generator.max_length - len(given))),
-        )
-        written = one.text
-    tokens = vocabulary.encode(prompt + written) if written else given
-    if given == [END] and tokens != given:
-        tokens = [END, *tokens]
-    # The prompt's own tokens, if what follows it has not changed the last of them.
-    before = next(
-        (
-            place
-            for place, pair in enumerate(zip(given, tokens, strict=False))
-            if pair[0] != pair[1]
-        ),
-        min(len(given), len(tokens)),
-    )
+        written = _written(generator, prompt, options, max_tokens, begins)
+    tokens, before = _tokens(vocabulary, prompt, written, begins)
     if len(tokens) > generator.max_length:
         raise UserError(
             f"the text has {len(tokens):,} tokens, more than the model's {generator.max_length:,}; "
@@ -107,6 +91,33 @@ def trace_writing(
         trace = replace(trace, maps=[*maps, *rollout(trace), *gradients])
     trace._check()
     return trace
+
+
+def _written(
+    generator: Generator,
+    prompt: str,
+    options: SearchOptions | None,
+    max_tokens: int,
+    begins: bool,
+) -> str:
+    """What the model writes, as far as the context takes it; greedily unless said otherwise."""
+    room = generator.max_length - len(generator.vocabulary.encode(prompt))
+    most = max(1, min(max_tokens, room - 1))
+    chosen = options or SearchOptions(beam=1)
+    found = generator.generate(prompt, options=chosen, max_tokens=most, begins=begins)
+    return found[0].text
+
+
+def _tokens(
+    vocabulary: Vocabulary, prompt: str, written: str, begins: bool
+) -> tuple[list[int], int]:
+    """The tokens of both, and how many are the prompt's: what follows may change its last ones."""
+    given, tokens = vocabulary.encode(prompt), vocabulary.encode(prompt + written)
+    if begins or not given:
+        given, tokens = [END, *given], [END, *tokens]
+    pairs = enumerate(zip(given, tokens, strict=False))
+    same = min(len(given), len(tokens))
+    return tokens, next((place for place, (one, other) in pairs if one != other), same)
 
 
 def _labels(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[str]:
