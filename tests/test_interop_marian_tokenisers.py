@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.imported import read_files
+from heedful.data.imported_files import read_files
 from heedful.data.imported_pairs import FILES, MarianTokenisers, find_marian_special
 from heedful.data.tokeniser import Tokenisers
 from interop_help import TEXTS, save_marian_tokeniser

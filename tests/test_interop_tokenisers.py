@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.imported import ImportedVocabulary, find_special, read_files
+from heedful.data.imported import ImportedVocabulary
+from heedful.data.imported_files import find_special, read_files
 from heedful.data.vocabularies import encode_words, load_vocabulary, save_vocabulary
 from interop_help import TEXTS, save_bytes, save_wordpiece
 

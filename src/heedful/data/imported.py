@@ -5,41 +5,21 @@ they were. The files that say how text becomes tokens are kept byte for byte, so
 given back. Merging is done by `tokenizers`.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
-from tokenizers.models import BPE, WordPiece
-
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, read_bytes, write_json
+from heedful.basics.files import atomic_file, write_json
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.byte_vocabulary import bytes_of_letters, readable
 from heedful.data.fixed_symbols import digest, fixed_names
+from heedful.data.imported_files import FILES, family_of, hash_of, read_kept, read_tokenizer
 from heedful.data.subwords import refuse_surrogates
 from heedful.data.tokeniser import words_of_spans
 from heedful.data.vocabularies import FORMAT, INDEX, register_kind
 
 KIND = "imported"
-FILES = (
-    "tokenizer.json",
-    "vocab.txt",
-    "vocab.json",
-    "merges.txt",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-)
-"""What a folder may hold of its tokeniser, and what is kept of it."""
-
-_ROLES = {"wordpiece": ("pad", "unk", "cls", "sep", "mask"), "bytes": ("pad", "unk", "bos", "eos")}
-_NAMES = {
-    "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
-    "bytes": (None, None, None, "<|endoftext|>"),
-}
 
 
 def places_of(special: Sequence[int | None], rows: int) -> list[int | None]:
@@ -166,7 +146,7 @@ class ImportedVocabulary:
 
     def fingerprint(self) -> str:
         """A hash of all that decides how text becomes tokens: equal means interchangeable."""
-        hashes = [f"{name} {_hash(content)}" for name, content in sorted(self.files.items())]
+        hashes = [f"{name} {hash_of(content)}" for name, content in sorted(self.files.items())]
         return digest([self.kind, str(self.special), str(self.rows), *hashes])
 
     def save(self, folder: Path) -> None:
@@ -179,7 +159,7 @@ class ImportedVocabulary:
             "kind": self.kind,
             "special": list(self.special),
             "rows": self.rows,
-            "files": {name: _hash(content) for name, content in self.files.items()},
+            "files": {name: hash_of(content) for name, content in self.files.items()},
         }
         write_json(folder / INDEX, index)
 
@@ -221,170 +201,6 @@ class ImportedVocabulary:
 
 
 _LETTERS = bytes_of_letters()
-
-
-def read_kept(
-    folder: Path, index: Mapping[str, Any], name: str, known: Sequence[str]
-) -> dict[str, bytes]:
-    """The files that an index lists with their hashes.
-
-    Raises:
-        UserError: the index is damaged, or a file is missing or was changed.
-    """
-    listed = index.get("files")
-    if not isinstance(listed, dict) or not set(listed) <= set(known):
-        raise UserError(f"{folder / name}: it lists no files of a tokeniser; the file is damaged")
-    files = {}
-    for file, value in listed.items():
-        files[file] = read_bytes(folder / file)
-        if _hash(files[file]) != value:
-            raise UserError(f"{folder / file}: not the file that was saved here; it was changed")
-    return files
-
-
-def read_files(folder: Path, known: Sequence[str] = FILES) -> dict[str, bytes]:
-    """The content of those of ``known`` that a folder has."""
-    return {name: read_bytes(folder / name) for name in known if (folder / name).is_file()}
-
-
-def read_tokenizer(files: Mapping[str, bytes], where: str) -> Tokenizer:
-    """The tokeniser in ``tokenizer.json``, or made of a vocabulary's older files.
-
-    Raises:
-        UserError: there are no such files, or they are damaged.
-    """
-    try:
-        if "tokenizer.json" in files:
-            tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode("utf-8"))
-        elif "vocab.txt" in files:
-            tokenizer = _wordpiece(files, where)
-        elif "vocab.json" in files and "merges.txt" in files:
-            tokenizer = _byte_merges(files, where)
-        else:
-            raise UserError(
-                f"{where}: no tokeniser: there is no tokenizer.json, no vocab.txt, and no "
-                "vocab.json with merges.txt"
-            )
-    except UserError:
-        raise
-    except Exception as error:  # tokenizers raises bare Exception
-        raise UserError(f"{where}: the tokeniser's files are damaged ({error})") from error
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
-
-
-def family_of(tokenizer: Tokenizer, where: str) -> str:
-    """``wordpiece`` or ``bytes``.
-
-    Raises:
-        UserError: it is of another kind.
-    """
-    described = json.loads(tokenizer.to_str())
-    model = described["model"].get("type")
-    if model == "WordPiece" and described["model"].get("continuing_subword_prefix") == "##":
-        return "wordpiece"
-    if model == "BPE" and "ByteLevel" in json.dumps([described["pre_tokenizer"]]):
-        return "bytes"
-    raise UserError(
-        f"{where}: a tokeniser of kind '{model}'; WordPiece and byte-level BPE are supported"
-    )
-
-
-def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
-    """The ids of the tokens that are PAD, UNKNOWN, BEGIN and END (and the mask of WordPiece).
-
-    Where one token has several roles, END has it before BEGIN, UNKNOWN and PAD.
-
-    Raises:
-        UserError: there is none for END, or, in WordPiece, for BEGIN or UNKNOWN.
-    """
-    tokenizer = read_tokenizer(files, where)
-    family = family_of(tokenizer, where)
-    said = read_said(files, where)
-    found: list[int | None] = []
-    for role, usual in zip(_ROLES[family], _NAMES[family], strict=True):
-        name = said.get(f"{role}_token", usual)
-        found.append(None if name is None else tokenizer.token_to_id(name))
-    needed = (UNKNOWN, BEGIN, END) if family == "wordpiece" else (END,)
-    for symbol in needed:
-        if found[symbol] is None:
-            role, usual = _ROLES[family][symbol], _NAMES[family][symbol]
-            raise UserError(
-                f"{where}: the tokeniser has no {role}_token (such as {usual}); name it in "
-                "tokenizer_config.json"
-            )
-    for symbol in (PAD, UNKNOWN, BEGIN):
-        if found[symbol] in found[symbol + 1 :]:
-            found[symbol] = None
-    return found if len(found) <= END + 1 or found[-1] is not None else found[:-1]
-
-
-def read_said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
-    """What the files of settings say, names of tokens as plain strings.
-
-    Raises:
-        UserError: a file is damaged.
-    """
-    said: dict[str, Any] = {}
-    for name in ("special_tokens_map.json", "tokenizer_config.json"):
-        if name in files:
-            try:
-                given = json.loads(files[name])
-            except ValueError as error:
-                raise UserError(f"{where}: {name} is not valid JSON; it is damaged") from error
-            said |= given if isinstance(given, dict) else {}
-    return {
-        key: value.get("content") if isinstance(value, dict) and "content" in value else value
-        for key, value in said.items()
-        if value is not None
-    }
-
-
-def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
-    said = read_said(files, where)
-    lines = files["vocab.txt"].decode("utf-8").split("\n")
-    names = [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
-    unknown = said.get("unk_token", "[UNK]")
-    tokenizer = Tokenizer(
-        WordPiece({name: row for row, name in enumerate(names)}, unk_token=unknown)
-    )
-    tokenizer.normalizer = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=said.get("tokenize_chinese_chars", True),
-        strip_accents=said.get("strip_accents"),
-        lowercase=said.get("do_lower_case", True),
-    )
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer.decoder = decoders.WordPiece(prefix="##")
-    special = [
-        said.get(f"{role}_token", usual)
-        for role, usual in zip(_ROLES["wordpiece"], _NAMES["wordpiece"], strict=True)
-    ]
-    present = [AddedToken(name, special=True) for name in special if name in names]
-    tokenizer.add_special_tokens(present)
-    return tokenizer
-
-
-def _byte_merges(files: Mapping[str, bytes], where: str) -> Tokenizer:
-    said = read_said(files, where)
-    vocabulary = json.loads(files["vocab.json"])
-    lines = files["merges.txt"].decode("utf-8").split("\n")
-    pairs = [line.partition(" ") for line in lines if line and not line.startswith("#version")]
-    merges = [(left, right) for left, _, right in pairs]
-    tokenizer = Tokenizer(BPE(vocabulary, merges))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
-        add_prefix_space=said.get("add_prefix_space", False)
-    )
-    tokenizer.decoder = decoders.ByteLevel()
-    special = [said.get(f"{role}_token") for role in _ROLES["bytes"]] + ["<|endoftext|>"]
-    present = dict.fromkeys(name for name in special if name in vocabulary)
-    tokenizer.add_special_tokens([AddedToken(name, special=True) for name in present])
-    return tokenizer
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
 
 
 register_kind(KIND, ImportedVocabulary.load)

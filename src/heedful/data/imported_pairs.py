@@ -4,7 +4,6 @@ Each side has a model of its own, also where both share one vocabulary; a piece 
 lacks is unknown. The symbols are put into our order, and the files kept byte for byte.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +16,8 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.fixed_symbols import digest, fixed_names
-from heedful.data.imported import count_rows, places_of, read_kept, read_said
+from heedful.data.imported import count_rows, places_of
+from heedful.data.imported_files import hash_of, read_kept, read_said
 from heedful.data.subwords import MARKER, TokeniserSettings, refuse_surrogates
 from heedful.data.tokeniser import INDEX, Tokeniser, Tokenisers
 
@@ -69,6 +69,8 @@ class MarianSide(Tokeniser):
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
             raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
+        if not self._processor.get_piece_size():
+            raise UserError(f"{where}: a sentencepiece model without pieces; the file is damaged")
         largest = max(rows.values(), default=-1)
         if largest >= count:
             raise UserError(
@@ -215,9 +217,7 @@ class MarianTokenisers(Tokenisers):
             "kind": KIND,
             "special": [list(self.source.special), list(self.target.special)],
             "rows": [count_rows(self.source.places), count_rows(self.target.places)],
-            "files": {
-                name: hashlib.sha256(content).hexdigest() for name, content in self.files.items()
-            },
+            "files": {name: hash_of(content) for name, content in self.files.items()},
         }
         write_json(folder / INDEX, index)
 

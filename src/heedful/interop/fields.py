@@ -20,6 +20,10 @@ return_dict_in_generate _attn_implementation_autoset
 _NO_EFFECT = frozenset(_BOOKKEEPING.split())
 """What is for bookkeeping, for the first random weights, or for generation."""
 
+MOST_LAYERS = 10_000
+_MOST = 100_000_000
+"""No real model has as much of anything; what is asked for beyond it would fill the memory."""
+
 _ACTIVATIONS = {
     "relu": "relu",
     "gelu": "gelu",
@@ -58,13 +62,15 @@ class Fields:
         self._read.add(name)
         return self.values.get(name, default)
 
-    def count(self, name: str, default: int | None = None, least: int = 1) -> int:
-        """A whole number of at least ``least``."""
+    def count(
+        self, name: str, default: int | None = None, least: int = 1, most: int = _MOST
+    ) -> int:
+        """A whole number from ``least`` to ``most``."""
         value = self._get(name, default)
         if name not in self.values and default is None:
             raise UserError(f"{self.where}: the field {name} is missing")
-        if type(value) is not int or value < least:
-            raise self.refuse(name, f"expected a whole number of at least {least}")
+        if type(value) is not int or not least <= value <= most:
+            raise self.refuse(name, f"expected a whole number from {least} to {most:,}")
         return value
 
     def symbol(self, name: str) -> int | None:

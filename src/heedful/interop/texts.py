@@ -11,9 +11,11 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.imported import ImportedVocabulary, count_rows, find_special, read_files
+from heedful.data.imported import ImportedVocabulary, count_rows
+from heedful.data.imported_files import find_special, read_files
 from heedful.data.vocabularies import SavedVocabulary, VocabularySettings
 from heedful.interop.exported import GENERATION, Exported, as_json
+from heedful.interop.fields import Fields
 from heedful.interop.folder import CONFIG, read_weights
 from heedful.interop.layouts import bert, gpt
 from heedful.interop.layouts.bert import BertShape
@@ -132,9 +134,8 @@ def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
 
 
 def _vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
-    where, rows = str(folder), config.get("vocab_size")
-    if type(rows) is not int or rows < 1:
-        raise UserError(f"{where}/{CONFIG}: vocab_size = {json.dumps(rows)}: expected a number")
+    where = str(folder)
+    rows = Fields(config, f"{where}/{CONFIG}").count("vocab_size")
     files = read_files(folder)
     return ImportedVocabulary(files, find_special(files, where), rows, where)
 
@@ -150,7 +151,9 @@ def _labels(config: Mapping[str, Any], count: int, where: str) -> list[str]:
     given = config.get("id2label")
     if given is None:
         return [f"LABEL_{number}" for number in range(count)]
-    named = {str(number): name for number, name in given.items()} if given else {}
+    if not isinstance(given, dict):
+        raise UserError(f"{where}: id2label = {json.dumps(given)}: expected numbers and names")
+    named = {str(number): name for number, name in given.items()}
     labels = [named.get(str(number)) for number in range(count)]
     if len(named) != count or not all(isinstance(label, str) for label in labels):
         raise UserError(f"{where}: id2label has {len(named)} names, the classifier {count} classes")

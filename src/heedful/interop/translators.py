@@ -1,6 +1,5 @@
 """Marian models as runs, and runs as Marian models."""
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +10,8 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import read_json
 from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.imported import count_rows, read_files, read_said
+from heedful.data.imported import count_rows
+from heedful.data.imported_files import read_files, read_said
 from heedful.data.imported_pairs import (
     FILES,
     MarianTokenisers,
@@ -19,6 +19,7 @@ from heedful.data.imported_pairs import (
 )
 from heedful.data.tokeniser import Tokeniser, Tokenisers
 from heedful.interop.exported import GENERATION, Exported, as_json
+from heedful.interop.fields import Fields
 from heedful.interop.folder import CONFIG, read_weights
 from heedful.interop.layouts import marian
 from heedful.interop.layouts.marian import MarianSymbols
@@ -26,6 +27,7 @@ from heedful.models.transformer import TransformerSettings
 from heedful.runs.recipe import DataSettings, EvaluationSettings, PairRecipe
 from heedful.runs.run import PairRun
 
+_BEAMS = 1000
 _WITH_FIRST_SPACE = b"\x1a\x02\x18\x01"
 """A further part of a sentencepiece model, merged with those before it (protobuf's rule for fields
 that come twice): ``normalizer_spec { add_dummy_prefix: true }``."""
@@ -55,7 +57,9 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
     weights = marian.import_tensors(read_weights(folder), settings, places, where)
     said = read_said(files, where)
     beam = read_generation(folder).get("num_beams", config.get("num_beams"))
-    known = EvaluationSettings()
+    evaluation = EvaluationSettings()
+    if type(beam) is int and 1 <= beam <= _BEAMS:
+        evaluation = EvaluationSettings(beam=beam)
     languages = {
         side: said[f"{side}_lang"]
         for side in ("source", "target")
@@ -70,7 +74,7 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
         ),
         tokeniser=tokenisers.source.settings,
         model=settings,
-        evaluation=known.model_copy(update={"beam": beam}) if is_count(beam) else known,
+        evaluation=evaluation,
     )
     return Imported(recipe, tokenisers, weights)
 
@@ -81,19 +85,13 @@ def read_generation(folder: Path) -> dict[str, Any]:
     return read_json(path) if path.exists() else {}
 
 
-def is_count(value: Any) -> bool:
-    """Whether something is a whole number of at least 1."""
-    return type(value) is int and value >= 1
-
-
 def _rows(config: dict[str, Any], settings: TransformerSettings, where: str) -> tuple[int, int]:
     """The numbers of rows of the source's and the target's table."""
-    source = config.get("vocab_size")
-    target = source if settings.tied == "all" else (config.get("decoder_vocab_size") or source)
-    for name, value in (("vocab_size", source), ("decoder_vocab_size", target)):
-        if not is_count(value):
-            raise UserError(f"{where}/{CONFIG}: {name} = {json.dumps(value)}: expected a number")
-    return int(source or 0), int(target or 0)
+    fields = Fields(config, f"{where}/{CONFIG}")
+    source = fields.count("vocab_size")
+    if settings.tied == "all" or config.get("decoder_vocab_size") is None:
+        return source, source
+    return source, fields.count("decoder_vocab_size")
 
 
 def write_marian(run: PairRun, weights: dict[str, Tensor]) -> Exported:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.data.imported import count_rows
-from heedful.interop.fields import Fields, their_activation
+from heedful.interop.fields import MOST_LAYERS, Fields, their_activation
 from heedful.interop.layouts.entries import (
     NEVER,
     SAME,
@@ -76,7 +76,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> BertSettings:
     if dim % heads:
         raise fields.refuse("num_attention_heads", f"does not divide hidden_size = {dim}")
     settings = BertSettings(
-        layers=fields.count("num_hidden_layers"),
+        layers=fields.count("num_hidden_layers", most=MOST_LAYERS),
         dim=dim,
         inner=fields.count("intermediate_size"),
         heads=heads,
@@ -128,7 +128,8 @@ def shape_of(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> BertSh
         heads["next_sentence"] = 2
     pooler = any(name.endswith("pooler.dense.weight") for name in tensors)
     if "classifier.weight" in tensors:
-        said = (config.get("architectures") or [None])[0]
+        named = config.get("architectures")
+        said = named[0] if isinstance(named, list) and named else None
         tags = said == "BertForTokenClassification" or (said is None and not pooler)
         heads["tagging" if tags else "classification"] = len(tensors["classifier.weight"])
     return BertShape(heads, pooler)

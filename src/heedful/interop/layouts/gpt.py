@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.data.imported import count_rows
-from heedful.interop.fields import Fields, their_activation
+from heedful.interop.fields import MOST_LAYERS, Fields, their_activation
 from heedful.interop.layouts.entries import (
     NEVER,
     SAME,
@@ -49,7 +49,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> GptSettings:
     if fields.share("embd_pdrop", 0.1) != dropout:
         raise fields.refuse("embd_pdrop", f"only where it is resid_pdrop = {dropout} too")
     settings = GptSettings(
-        layers=fields.count("n_layer"),
+        layers=fields.count("n_layer", most=MOST_LAYERS),
         dim=dim,
         inner=inner,
         heads=heads,

@@ -15,7 +15,7 @@ from torch import Tensor
 from heedful.attention.positions.sinusoidal import sinusoids
 from heedful.basics.errors import UserError
 from heedful.data.imported import count_rows
-from heedful.interop.fields import Fields, their_activation
+from heedful.interop.fields import MOST_LAYERS, Fields, their_activation
 from heedful.interop.layouts.entries import (
     NEVER,
     Entry,
@@ -56,7 +56,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
     sides = {}
     for side in ("encoder", "decoder"):
         sides[side] = (
-            fields.count(f"{side}_layers"),
+            fields.count(f"{side}_layers", most=MOST_LAYERS),
             fields.count(f"{side}_ffn_dim"),
             heads := fields.count(f"{side}_attention_heads"),
         )
