@@ -46,7 +46,8 @@ def trace_writing(
         relevance: whether to add rollout, and attention × gradient of what follows the prompt.
 
     Returns:
-        The axis "text": the tokens as they are fed in (``<s>`` for the boundary before a document); ``decided[i]`` is what followed the i-th, after the last one the likeliest token.
+        The axis "text": the tokens as they are fed in, ``<s>`` for the boundary before a document;
+        ``decided[i]`` is what followed the i-th, after the last one the likeliest token.
 
     Raises:
         UserError: there is nothing to look at, or more than the model's context.
