@@ -262,7 +262,7 @@ def test_without_a_recipe_one_is_chosen_and_another_run_starts_from_it(folder: P
 
 def here(folder: Path, out: str, *overrides: str, **options: object) -> bool:
     """As `start`, in this process."""
-    given = {"source": None, "target": None, "start_from": None, **options}
+    given = {"given": {}, "start_from": None, **options}
     data = [str(folder)]
     recipe = str(folder / "recipe.toml")
     return train_from_command(recipe, folder / out, data, overrides=list(overrides), **given)
@@ -359,7 +359,7 @@ def test_a_tokeniser_for_scores_is_looked_for_before_training(folder: Path) -> N
 def test_a_run_goes_on_without_its_recipe(
     folder: Path, whole: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = {"source": None, "target": None, "overrides": [], "start_from": None}
+    given = {"given": {}, "overrides": [], "start_from": None}
     assert train_from_command(None, whole, [str(folder)], **given)
     assert "is trained" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"--data .* is a folder: without a recipe, --data names"):
