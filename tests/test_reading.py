@@ -42,6 +42,7 @@ from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.hierarchical import HierarchicalSettings
 from heedful.viewing.page import export_html
 from heedful.viewing.wire import map_bytes, summary
+from test_interop_tokenisers import in_ours, made
 
 torch.set_num_threads(1)
 WORDS = ["the", "film", "was", "very", "long", "and", "loud", "we", "saw", "it"]
@@ -450,6 +451,15 @@ def test_hidden_tokens_stand_where_the_tokens_stood(kind: str) -> None:
     assert filler.tokens("the film [MASK] very long") == hidden
     name = own.pieces([own.mask or 0])[0]
     assert filler.tokens(f"the film {name} very long") == hidden
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "wordpiece-cased"])
+def test_a_text_with_masks_has_the_tokens_that_transformers_gives_it(kind: str) -> None:
+    _, theirs, own = made(kind)
+    filler = Filler(headed_for(own), own)
+    for text in ("the [MASK] sat", "un[MASK]able", "[MASK].", "a [MASK], [MASK] the", "the[MASK]"):
+        expected = theirs(text, add_special_tokens=False)["input_ids"]
+        assert filler.tokens(text) == in_ours(own, expected)
 
 
 @cache
