@@ -56,13 +56,13 @@ def train(
         ),
     ] = None,
     task: Annotated[
-        Task,
+        Task | None,
         typer.Option(
             "--task",
-            help="Without a recipe: what to train for. align makes a folder of two runs, one a "
-            "direction, for heedful align.",
+            help="Without a recipe: what to train for, translate unless said. align makes a folder "
+            "of two runs, one a direction, for heedful align.",
         ),
-    ] = Task.TRANSLATE,
+    ] = None,
     text: Annotated[
         list[str] | None,
         typer.Option("--text", help="classify: the column of the text; twice for pairs of texts."),
@@ -99,14 +99,15 @@ def train(
     """
     from heedful.training.commands import (
         settings_of,
+        task_asked_for,
         train_aligner_from_command,
         train_from_command,
     )
 
     if out is None:
         raise UserError("--out RUN is missing: the folder to train into")
-    given = {"device": device, "threads": threads, "precision": precision}
-    settings = [f"training.{name}={value}" for name, value in given.items() if value is not None]
+    machine = {"device": device, "threads": threads, "precision": precision}
+    settings = [f"training.{name}={value}" for name, value in machine.items() if value is not None]
     changes = [*(overrides or []), *settings]
     if task is Task.ALIGN:
         if recipe is not None or start_from is not None:
@@ -122,7 +123,10 @@ def train(
         return
     options = {"--from": source, "--to": target, "--text": text, "--label": label}
     options["--column"] = column
-    given, choose = settings_of(task.value, options, chosen=recipe is None)
+    said = None if task is None else task.value
+    chosen = recipe is None and not (out / "run.json").exists()
+    asked = task_asked_for(said, start_from) if chosen else said
+    given, choose = settings_of(asked or "translate", options, changes, chosen=chosen)
     finished = train_from_command(
         recipe,
         out,
@@ -130,6 +134,7 @@ def train(
         given=given,
         overrides=changes,
         start_from=start_from,
+        task=said,
         choose=choose,
     )
     if not finished:

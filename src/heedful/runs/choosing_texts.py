@@ -1,15 +1,22 @@
 """Recipes for people without one, for single texts: sizes and steps from the examples."""
 
+from array import array
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
 from heedful.data.readers import read_documents, read_labelled, read_tagged
+from heedful.data.readers.labelled import LabelledFormat
+from heedful.data.readers.plain import DocumentRule
 from heedful.runs.choosing import TOKENS_PER_WORD
+from heedful.runs.holding_out import place_of
 from heedful.runs.recipe import Recipe, find_data
+from heedful.runs.run import Example
 from heedful.runs.text_recipe import EncoderRecipe, LanguageRecipe
+from heedful.runs.text_sources import known_by, text_of
 
+_SEED = 1
 _TYPES = 50_000
 
 
@@ -21,18 +28,22 @@ class Size(NamedTuple):
     word_types: int
     longest: int
     """Words of the longest example."""
+    share: float
+    """Of the examples, to be held out for validation and as much again for test."""
 
 
-def measure_texts(texts: Iterable[str], where: str) -> Size:
-    """Count texts and their words, once.
+def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
+    """Count examples and their words, once.
 
     Raises:
         UserError: there is none.
     """
     examples = words = longest = 0
     types: set[str] = set()
-    for text in texts:
-        own = text.split()
+    places = array("d")
+    for example in examples_read:
+        own = text_of(example).split()
+        places.append(place_of(known_by(example), _SEED))
         examples += 1
         words += len(own)
         longest = max(longest, len(own))
@@ -40,7 +51,19 @@ def measure_texts(texts: Iterable[str], where: str) -> Size:
             types.update(word.lower() for word in own)
     if not examples:
         raise UserError(f"{where} has nothing to train on")
-    return Size(examples, words, len(types), longest)
+    return Size(examples, words, len(types), longest, _share(places))
+
+
+def _share(places: "array[float]") -> float:
+    """A tenth, but a thousand examples at most; more of a few, so that there are some; or none."""
+    share = round(min(0.1, 1000 / len(places)), 6)
+    while share < 0.35:
+        validation = sum(place < share for place in places)
+        test = sum(share <= place < 2 * share for place in places)
+        if validation and test and validation + test < len(places):
+            return share
+        share = round(share * 1.25, 6)
+    return 0.0
 
 
 def choose_classification(
@@ -49,6 +72,7 @@ def choose_classification(
     text: Sequence[str] | None = None,
     label: str | None = None,
     encoding: str | None = None,
+    format: LabelledFormat | None = None,
     folder: Path | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a classifier of texts, or of pairs of texts.
@@ -61,17 +85,20 @@ def choose_classification(
     """
     _refuse_pipe(paths)
     text, label = text or ["text"], label or "label"
-    found = read_labelled(find_data(paths, folder), text=text, label=label, encoding=encoding)
-    size = measure_texts((" ".join(example.texts) for example in found), paths[0])
+    found = read_labelled(
+        find_data(paths, folder), text=text, label=label, encoding=encoding, format=format
+    )
+    size = measure_texts(found, paths[0])
     return {
         "task": "classification",
-        "seed": 1,
+        "seed": _SEED,
         "data": {
             "train": paths,
             "text": list(text),
             "label": label,
             **({"encoding": encoding} if encoding else {}),
-            **_shares(size.examples),
+            **({"format": format} if format else {}),
+            **_shares(size),
         },
         "tokeniser": _tokeniser(size),
         "max_tokens": _row(size),
@@ -104,15 +131,15 @@ def choose_tagging(
     _refuse_pipe(paths)
     column = column or "upos"
     found = read_tagged(find_data(paths, folder), column=column, encoding=encoding)
-    size = measure_texts((" ".join(example.words) for example in found), paths[0])
+    size = measure_texts(found, paths[0])
     return {
         "task": "tagging",
-        "seed": 1,
+        "seed": _SEED,
         "data": {
             "train": paths,
             "column": column,
             **({"encoding": encoding} if encoding else {}),
-            **_shares(size.examples),
+            **_shares(size),
         },
         "tokeniser": {**_tokeniser(size), "lower_case": False},
         "max_tokens": _row(size),
@@ -131,6 +158,7 @@ def choose_tagging(
 def choose_language_model(
     paths: list[str],
     *,
+    documents: DocumentRule | None = None,
     encoding: str | None = None,
     folder: Path | None = None,
 ) -> dict[str, Any]:
@@ -140,16 +168,26 @@ def choose_language_model(
         UserError: the files are broken or empty.
     """
     _refuse_pipe(paths)
-    found = read_documents(find_data(paths, folder), encoding=encoding)
+    rule = documents or "blank-lines"
+    found = read_documents(
+        find_data(paths, folder), document=rule, blank_lines=True, encoding=encoding
+    )
     size = measure_texts(("\n".join(lines) for lines in found), paths[0])
     small = size.words < 1_000_000
-    shares = _shares(size.examples) if size.examples >= 20 else {}
     training = _steps(size, passes=8)
     return {
         "task": "language-model",
-        "seed": 1,
-        "data": {"train": paths, **({"encoding": encoding} if encoding else {}), **shares},
-        "tokeniser": {"vocabulary": max(400, min(2000 if small else 8000, size.word_types))},
+        "seed": _SEED,
+        "data": {
+            "train": paths,
+            **({"documents": documents} if documents else {}),
+            **({"encoding": encoding} if encoding else {}),
+            **_shares(size),
+        },
+        "tokeniser": {
+            "kind": "bytes",
+            "vocabulary": max(400, min(2000 if small else 8000, size.word_types)),
+        },
         "context": 128,
         "model": {"kind": "gpt", "size": "tiny", "dropout": 0.2 if small else 0.1},
         "training": {**training, "learning_rate": 1e-3, "optimiser": "adamw"},
@@ -169,8 +207,9 @@ def fine_tuned(tables: dict[str, Any], start: Recipe) -> dict[str, Any]:
     if not isinstance(start, EncoderRecipe | LanguageRecipe):
         raise UserError(f"a run for {start.task} is no start for task = '{tables['task']}'")
     training = {**tables["training"], "learning_rate": 3e-4, "layer_decay": 0.95, "penalty": 0.0}
-    if "max_tokens" in tables:
-        tables = {**tables, "max_tokens": min(tables["max_tokens"], start.model.max_length)}
+    for length in ("max_tokens", "context"):
+        if length in tables:
+            tables = {**tables, length: min(tables[length], start.model.max_length)}
     return {**tables, "training": training}
 
 
@@ -182,10 +221,8 @@ def _refuse_pipe(paths: list[str]) -> None:
         )
 
 
-def _shares(examples: int) -> dict[str, float]:
-    """A tenth, but a thousand at most, held out twice."""
-    share = round(min(0.1, 1000 / examples), 6)
-    return {"validation_share": share, "test_share": share}
+def _shares(size: Size) -> dict[str, float]:
+    return {"validation_share": size.share, "test_share": size.share} if size.share else {}
 
 
 def _tokeniser(size: Size) -> dict[str, Any]:
@@ -209,5 +246,5 @@ def _steps(size: Size, passes: int) -> dict[str, Any]:
         "warmup_steps": max(10, steps // 20),
         "validate_every": every,
         "checkpoint_every": every,
-        "patience": 5,
+        **({"patience": 5} if size.share else {}),
     }

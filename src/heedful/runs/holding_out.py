@@ -13,8 +13,13 @@ def part_of(text: str, seed: int, shares: dict[str, float]) -> str:
     """
     if not any(shares.values()):
         return "train"
-    salted = f"{seed} {text.strip()}".encode("utf-8", "surrogatepass")
-    place = int.from_bytes(hashlib.blake2b(salted, digest_size=8).digest()) / 2**64
+    place = place_of(text, seed)
     if place < shares["validation"]:
         return "validation"
     return "test" if place < shares["validation"] + shares["test"] else "train"
+
+
+def place_of(text: str, seed: int) -> float:
+    """Where a text stands between 0 and 1: held out are those below the shares."""
+    salted = f"{seed} {text.strip()}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(salted, digest_size=8).digest()) / 2**64

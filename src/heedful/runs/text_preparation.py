@@ -52,7 +52,7 @@ from heedful.runs.text_recipe import (
     TextRecipe,
     table_of,
 )
-from heedful.runs.text_sources import Examples, check_labels, known_by
+from heedful.runs.text_sources import Examples, check_labels, text_of
 from heedful.runs.text_starting import kept_weights
 
 _AT_ONCE = 4096
@@ -191,9 +191,8 @@ def _encode(
         for part in ("train", "validation"):
             texts = (str(example) for example in examples.of(part))
             if part == "train" or examples.data.is_validated:
-                _write_sentences(
-                    texts, vocabulary, folder.parent / part, recipe.max_tokens, recipe.heads()[name]
-                )
+                head = recipe.heads()[name]
+                _write_sentences(texts, vocabulary, folder.parent / part, recipe.max_tokens, head)
         found = EncodedDocuments.open(folder)
         return {"train": len(found.sentences), "documents": len(found), "unit": "sentences"}
     if not isinstance(recipe, EncoderRecipe):
@@ -304,19 +303,14 @@ def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str
     for part, own in held_out.items():
         if not own:
             continue
-        training = map(_whole, examples.of("train"))
-        found[part] = count_overlap(training, map(_whole, own))
+        training = map(text_of, examples.of("train"))
+        found[part] = count_overlap(training, map(text_of, own))
         if found[part]:
             notice(
                 f"{found[part]:,} of {len(own):,} {part} texts of {examples.name} also stand in "
                 "the training examples; figures on them flatter the model"
             )
     return found
-
-
-def _whole(example: Example) -> str:
-    """All that is read of an example."""
-    return "\t".join(example.texts) if isinstance(example, Labelled) else known_by(example)
 
 
 def _sentence_ends(vocabulary: SavedVocabulary) -> list[int]:

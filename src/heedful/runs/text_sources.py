@@ -70,8 +70,8 @@ class Examples:
         if self._kept:
             shown = ", ".join(sorted(self._kept)[:5]) + (", …" if len(self._kept) > 5 else "")
             notice(
-                f"{self.name}: all examples of {len(self._kept):,} rare labels ({shown}) would "
-                "have been held out; they are trained on"
+                f"{self.name}: labels so rare that all their examples would have been held out are "
+                f"trained on instead: {shown} ({len(self._kept):,} in all)"
             )
         if not counts["train"] and not self._kept:
             raise UserError(f"{files}: all {number:,} examples were held out; lower the shares")
@@ -112,12 +112,7 @@ class Examples:
     def texts(self) -> Iterator[str]:
         """All texts that are learnt from."""
         for example in self.of("train"):
-            if isinstance(example, Labelled):
-                yield from example.texts
-            elif isinstance(example, Tagged):
-                yield " ".join(example.words)
-            else:
-                yield example
+            yield from example.texts if isinstance(example, Labelled) else (text_of(example),)
 
     def _read(self, files: Sequence[str]) -> Iterator[Example]:
         data = self.data
@@ -141,8 +136,13 @@ class Examples:
 
 def known_by(example: Example) -> str:
     """What an example is known by: those with the same text are held out together."""
+    return example.texts[0] if isinstance(example, Labelled) else text_of(example)
+
+
+def text_of(example: Example) -> str:
+    """All that is read of an example."""
     if isinstance(example, Labelled):
-        return example.texts[0]
+        return "\t".join(example.texts)
     return " ".join(example.words) if isinstance(example, Tagged) else example
 
 

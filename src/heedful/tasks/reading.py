@@ -162,6 +162,11 @@ class ClassificationTask(ReadingTask):
         return Validation(figures, shown)
 
 
+def _side_by_side(words: Sequence[str], tags: Sequence[str]) -> str:
+    """ "the/DET dog/NOUN"."""
+    return " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
+
+
 def read(example: Labelled) -> Text:
     """What a classifier reads of an example."""
     return example.texts[0] if len(example.texts) == 1 else (example.texts[0], example.texts[1])
@@ -206,7 +211,11 @@ class TaggingTask(ReadingTask):
         gold = [example.tags for example in self.validation]
         report = score_tagging(gold, found, labels=self.tagger.tags, worst=0)
         shown = [
-            Sample(" ".join(example.words), " ".join(tags), " ".join(example.tags))
+            Sample(
+                " ".join(example.words),
+                _side_by_side(example.words, tags),
+                _side_by_side(example.words, example.tags),
+            )
             for example, tags in zip(self.validation[: self.samples], found, strict=False)
         ]
         return Validation(report.figures(), shown)

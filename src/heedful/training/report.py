@@ -91,15 +91,19 @@ class Report:
         )
         self.say(f"validation at step {step:,}: {text}")
         for sample in samples:
-            self.say(f"    source     {_printable(sample.source)}")
+            given = sample.source or sample.reference  # else it was written from nothing
+            if given:
+                self.say(f"    source     {_printable(sample.source)}")
             self.say(f"    output     {_printable(sample.output)}")
-            self.say(f"    reference  {_printable(sample.reference)}")
+            if given:
+                self.say(f"    reference  {_printable(sample.reference)}")
 
 
 def _printable(text: str) -> str:
     """A hardly trained model writes control characters; a terminal would obey them."""
     return "".join(
-        "�" if unicodedata.category(character) == "Cc" else character for character in text
+        "�" if unicodedata.category(character) == "Cc" else character
+        for character in text.replace("\n", " ⏎ ")
     )
 
 
