@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 import torch
@@ -16,6 +17,7 @@ TEXTS = [
     "She sells sea shells by the sea shore (doesn't she?)",
 ] * 5
 
+LABELS = ["anger", "joy", "none at all"]
 SPECIAL = ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"]
 
 
@@ -120,3 +122,73 @@ def save_marian_tokeniser(folder: Path, *, separate: bool = False, code: str | N
         settings["target_vocab_size"] = len(target)
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return len(rows)
+
+
+def bert_folder(folder: Path, kind: str, **options: Any) -> Any:
+    folder.mkdir(parents=True)
+    tokens = save_wordpiece(folder)
+    config = transformers.BertConfig(
+        vocab_size=len(tokens) + 2,
+        hidden_size=18,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=10,
+        max_position_embeddings=64,
+        pad_token_id=tokens["[PAD]"],
+        id2label=dict(enumerate(LABELS)),
+        label2id={label: number for number, label in enumerate(LABELS)},
+        **options,
+    )
+    model = randomise(getattr(transformers, kind)(config))
+    model.save_pretrained(folder)
+    return model
+
+
+def gpt_folder(folder: Path, **options: Any) -> Any:
+    folder.mkdir(parents=True)
+    tokens = save_bytes(folder)
+    end = tokens["<|endoftext|>"]
+    config = transformers.GPT2Config(
+        vocab_size=len(tokens),
+        n_embd=18,
+        n_layer=2,
+        n_head=3,
+        n_positions=64,
+        bos_token_id=end,
+        eos_token_id=end,
+        **options,
+    )
+    model = randomise(transformers.GPT2LMHeadModel(config))
+    model.save_pretrained(folder)
+    return model
+
+
+def marian_folder(folder: Path, *, separate: bool = False, **options: Any) -> Any:
+    """A random model and its tokeniser, as transformers writes them."""
+    folder.mkdir(parents=True)
+    rows = save_marian_tokeniser(folder, separate=separate)
+    target = rows
+    if separate:
+        target = len(json.loads((folder / "target_vocab.json").read_text()))
+    config = transformers.MarianConfig(
+        vocab_size=rows,
+        decoder_vocab_size=target,
+        share_encoder_decoder_embeddings=not separate,
+        d_model=24,
+        encoder_layers=2,
+        decoder_layers=1,
+        encoder_attention_heads=3,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=16,
+        decoder_ffn_dim=20,
+        max_position_embeddings=64,
+        pad_token_id=rows - 1,
+        decoder_start_token_id=rows - 1,
+        activation_function="swish",
+        scale_embedding=True,
+        **options,
+    )
+    torch.manual_seed(1)
+    model = randomise(transformers.MarianMTModel(config))
+    model.save_pretrained(folder)
+    return model

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from heedful.basics.errors import UserError
 from heedful.interop.importing import import_hf
-from test_interop_texts import bert_folder, gpt_folder
-from test_interop_translators import marian_folder
+from interop_help import bert_folder, gpt_folder, marian_folder
 
 KINDS = ["marian", "bert", "tags", "gpt"]
 ODD: list[Any] = [None, True, -1, 0, 1, 2, 1.5, "x", "", [], {}, [1], {"0": "a"}, {"content": 3}]

@@ -21,7 +21,7 @@ from heedful.runs.run import TextRun
 from heedful.runs.text_building import build_text_model
 from heedful.runs.texts import load_classifier, load_filler, load_generator, load_tagger
 from heedful.training import train
-from interop_help import TEXTS, randomise, save_bytes, save_wordpiece
+from interop_help import LABELS, TEXTS, bert_folder, gpt_folder
 
 BERTS = {
     "BertModel": "masked",
@@ -31,47 +31,7 @@ BERTS = {
     "BertForSequenceClassification": "classification",
     "BertForTokenClassification": "tagging",
 }
-LABELS = ["anger", "joy", "none at all"]
 SENTENCES = ["The quick cat sat, on the mat.", "Numbers 12", "A naïve café! doesn't she?"]
-
-
-def bert_folder(folder: Path, kind: str, **options: Any) -> Any:
-    folder.mkdir(parents=True)
-    tokens = save_wordpiece(folder)
-    config = transformers.BertConfig(
-        vocab_size=len(tokens) + 2,
-        hidden_size=18,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=10,
-        max_position_embeddings=64,
-        pad_token_id=tokens["[PAD]"],
-        id2label=dict(enumerate(LABELS)),
-        label2id={label: number for number, label in enumerate(LABELS)},
-        **options,
-    )
-    model = randomise(getattr(transformers, kind)(config))
-    model.save_pretrained(folder)
-    return model
-
-
-def gpt_folder(folder: Path, **options: Any) -> Any:
-    folder.mkdir(parents=True)
-    tokens = save_bytes(folder)
-    end = tokens["<|endoftext|>"]
-    config = transformers.GPT2Config(
-        vocab_size=len(tokens),
-        n_embd=18,
-        n_layer=2,
-        n_head=3,
-        n_positions=64,
-        bos_token_id=end,
-        eos_token_id=end,
-        **options,
-    )
-    model = randomise(transformers.GPT2LMHeadModel(config))
-    model.save_pretrained(folder)
-    return model
 
 
 def opened(path: Path) -> tuple[TextRun, Any]:

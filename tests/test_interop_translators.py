@@ -21,40 +21,9 @@ from heedful.interop.importing import import_hf
 from heedful.runs import load_translator, open_run
 from heedful.tasks.translation import TranslationTask
 from heedful.training import train
-from interop_help import TEXTS, randomise, save_marian_tokeniser
+from interop_help import TEXTS, marian_folder
 
 SENTENCES = ["The quick cat sat on the mat.", "Numbers 12 and 34", "She sells a naïve café"]
-
-
-def marian_folder(folder: Path, *, separate: bool = False, **options: Any) -> Any:
-    """A random model and its tokeniser, as transformers writes them."""
-    folder.mkdir(parents=True)
-    rows = save_marian_tokeniser(folder, separate=separate)
-    target = rows
-    if separate:
-        target = len(json.loads((folder / "target_vocab.json").read_text()))
-    config = transformers.MarianConfig(
-        vocab_size=rows,
-        decoder_vocab_size=target,
-        share_encoder_decoder_embeddings=not separate,
-        d_model=24,
-        encoder_layers=2,
-        decoder_layers=1,
-        encoder_attention_heads=3,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=16,
-        decoder_ffn_dim=20,
-        max_position_embeddings=64,
-        pad_token_id=rows - 1,
-        decoder_start_token_id=rows - 1,
-        activation_function="swish",
-        scale_embedding=True,
-        **options,
-    )
-    torch.manual_seed(1)
-    model = randomise(transformers.MarianMTModel(config))
-    model.save_pretrained(folder)
-    return model
 
 
 def tokeniser_of(folder: Path) -> Any:

@@ -1,0 +1,35 @@
+"""``heedful import`` and ``heedful export`` as a person runs them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from interop_help import gpt_folder
+
+
+def heedful(*arguments: object, where: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "heedful", *map(str, arguments)]
+    return subprocess.run(command, cwd=where, capture_output=True, text=True, check=False)
+
+
+def test_there_and_back_again(tmp_path: Path) -> None:
+    gpt_folder(tmp_path / "hf")
+    done = heedful("import", "hf", "hf", "--out", "run", where=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "run: a run for language-model, from hf\n")
+    done = heedful("export", "hf", "run", "--out", "back", where=tmp_path)
+    assert (done.returncode, done.stdout) == (0, "back: for from_pretrained of transformers\n")
+    weights = [tmp_path / name / "model.safetensors" for name in ("hf", "back")]
+    assert weights[0].stat().st_size > 0
+    assert (tmp_path / "hf" / "tokenizer.json").read_bytes() == (
+        tmp_path / "back" / "tokenizer.json"
+    ).read_bytes()
+    assert weights[1].exists()
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    done = heedful("import", "hf", "nowhere", "--out", "run", where=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "heedful: nowhere is no folder; give one that has a config.json\n"
+    done = heedful("export", "hf", "nowhere", "--out", "back", where=tmp_path)
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
