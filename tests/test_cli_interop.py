@@ -33,3 +33,15 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     done = heedful("export", "hf", "nowhere", "--out", "back", where=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+def test_transformers_is_not_needed(tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['transformers'] = None\n"
+        "from heedful.interop.importing import import_hf\n"
+        "from heedful.interop.exporting import export_hf\n"
+        "import_hf('hf', 'run'); export_hf('run', 'back')"
+    )
+    gpt_folder(tmp_path / "hf")
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+    assert (tmp_path / "back" / "config.json").exists()

@@ -235,6 +235,41 @@ def test_our_own_bert_is_a_bert(tmp_path: Path) -> None:
     assert sorted(config["label2id"]) == sorted(LABELS)
 
 
+def test_of_several_heads_one_goes_along(tmp_path: Path) -> None:
+    corpus = labelled_corpus(tmp_path)
+    documents = tmp_path / "text.txt"
+    documents.write_text("\n\n".join("\n".join(TEXTS[:4]) for _ in range(6)), encoding="utf-8")
+    recipe = {
+        "task": "several",
+        "tasks": {
+            "mood": {"task": "classification", "data": {"train": str(corpus)}},
+            "words": {"task": "masked", "data": {"train": str(documents)}},
+        },
+        "tokeniser": {"kind": "bytes", "vocabulary": 300, "mask": True},
+        "model": {"kind": "bert", "dim": 16, "heads": 2, "layers": 1, "max_length": 90},
+        "max_tokens": 80,
+        "training": {"max_steps": 2, "batch_tokens": 256},
+    }
+    train(recipe, tmp_path / "run")
+    with pytest.raises(UserError, match=r"several heads.*--head mood, --head words"):
+        export_hf(tmp_path / "run", tmp_path / "hf")
+    named = {"mood": "BertForSequenceClassification", "words": "BertForPreTraining"}
+    for head, architecture in named.items():
+        export_hf(tmp_path / "run", tmp_path / head, head=head)
+        theirs, tokeniser = theirs_of(tmp_path / head)
+        assert type(theirs).__name__ == architecture
+        run, ours = opened(tmp_path / "run")
+        batch = sequences_of([run.vocabulary().encode("The cat sat")])
+        inputs = tokeniser("The cat sat", return_tensors="pt")
+        with torch.inference_mode():
+            encoded, expected = ours.encoder(batch), theirs(**inputs)
+            if head == "mood":
+                close(ours.heads["mood"](encoded), expected.logits)
+            else:
+                close(ours.heads["words"](encoded.states[0]), expected.prediction_logits[0])
+                close(ours.heads["words_next"](encoded), expected.seq_relationship_logits)
+
+
 def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     folder = tmp_path / "hf"
     bert_folder(folder, "BertForSequenceClassification")

@@ -9,6 +9,7 @@ import pytest
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
@@ -99,6 +100,18 @@ def test_bytes_lack_three_symbols_and_lose_nothing() -> None:
     for text in (*TEXTS, " ☃\n\tx", "", "é"):
         assert ours.decode(ours.encode(text)) == text
     assert ours.encode("a<|endoftext|>b").count(END) == 1
+
+
+def test_added_tokens_are_text_as_they_are(tmp_path: Path) -> None:
+    folder = made("bytes")[0]
+    theirs = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    theirs.add_tokens(["né", "<|user|>"])
+    theirs.save(str(tmp_path / "tokenizer.json"))
+    files = read_files(tmp_path)
+    ours = ImportedVocabulary(files, find_special(files, "here"), 400)
+    tokens = ours.encode("a né<|user|>b")
+    assert ours.decode(tokens) == "a né<|user|>b"
+    assert "né" in ours.pieces(tokens)
 
 
 def test_any_tokens_give_a_string() -> None:

@@ -83,6 +83,7 @@ class ImportedVocabulary:
         for symbol, place in enumerate(self.places):
             if place is not None:
                 self._ours[place] = symbol
+        self._added = self._tokenizer.get_added_tokens_decoder()
         self._pieces = self._names()
         self._spans = [self._span(symbol) for symbol in range(self.size)]
 
@@ -195,7 +196,8 @@ class ImportedVocabulary:
         if self.family == "wordpiece":
             return (piece[2:] if piece.startswith("##") else f" {piece}").encode()
         letters = _LETTERS
-        if all(letter in letters for letter in piece):
+        added = self.places[symbol] in self._added  # written as it is, not letter by letter
+        if not added and all(letter in letters for letter in piece):
             return bytes(letters[letter] for letter in piece)
         return piece.encode()
 
