@@ -16,6 +16,7 @@ from heedful.cli.attention_scores import (
     score_references,
 )
 from heedful.cli.drawing import draw
+from heedful.cli.evaluate_texts import evaluate_texts, given_options
 from heedful.cli.options import (
     Beam,
     Checkpoint,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from heedful.evaluation.attention_statistics import HeadStatistics
     from heedful.evaluation.report import Report, ReportSettings
     from heedful.runs import PairRun
+    from heedful.runs.run import TextRun
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,12 @@ def evaluate(
     output: Annotated[
         Path | None, typer.Option("--output", help="Write the run's translations to this file.")
     ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            "--head", help="Of a run that learnt several things about texts, one of them."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as one JSON object.")] = False,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
@@ -115,13 +123,16 @@ def evaluate(
     """Score translations: BLEU, chrF and TER with intervals, faults, worst and best sentences.
 
     Give a run, or files of any system's output. A second run or file is compared with paired
-    significance tests.
+    significance tests. A run that classifies or tags is scored by accuracy, macro F1 and Matthews'
+    correlation, with the worst mistakes; a language model by its perplexity.
 
     Examples:
 
         heedful evaluate runs/en-de
 
         heedful evaluate runs/en-de --against runs/old --by-length --json
+
+        heedful evaluate runs/teams --data new.csv
 
         heedful evaluate --hypotheses out.de --references test.de --sources test.en
     """
@@ -135,6 +146,28 @@ def evaluate(
         "--links": links,
     }
     _check_choice(run, files, gold)
+    if run is not None and (texts_run := _text_run(run)) is not None:
+        refused: dict[str, Any] = {
+            "--against": against,
+            "--from": source,
+            "--to": target,
+            "--gold": gold,
+        }
+        refused |= {"--beam": beam, "--by-length": by_length, "--attention": attention}
+        refused |= {"--tokenise": tokenise, "--lowercase": lowercase, "--output": output}
+        use_threads(threads)
+        evaluate_texts(
+            texts_run,
+            data=data,
+            head=head,
+            mistakes=max(sentences, 0),
+            as_json=as_json,
+            chosen={"device": device, "precision": precision, "checkpoint": checkpoint},
+            refused=given_options(refused),
+        )
+        return
+    if head is not None:
+        raise UserError("--head is for runs that have learnt several things about texts")
     if attention and run is None:
         raise UserError("--attention needs a run: files of outputs have no attention")
     if output is not None and run is None:
@@ -217,6 +250,14 @@ def _settings(
         by_length=by_length,
         sentences=sentences,
     )
+
+
+def _text_run(run: Path) -> "TextRun | None":
+    """The run, if it is one for single texts."""
+    from heedful.runs.run import TextRun, open_run
+
+    found = open_run(run)
+    return found if isinstance(found, TextRun) else None
 
 
 def _open(run: Path) -> "PairRun":

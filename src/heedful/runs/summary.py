@@ -9,8 +9,11 @@ from heedful.basics.files import write_text
 from heedful.evaluation.metrics import Score
 from heedful.runs.kinds import kind_of
 from heedful.runs.run import Run, open_run
+from heedful.runs.text_evaluation import TextScore
 
 SCORES = "scores.jsonl"
+_LABELS = 12
+"""So many are named."""
 
 
 def summarise_run(path: Path) -> dict[str, Any]:
@@ -32,6 +35,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in kind_of(recipe).build_model(run).parameters()),
         "vocabulary": facts["vocabulary"],
         "data": facts["data"],
+        "sets": facts.get("sets", {}),
         "started_from": facts.get("started_from"),
         "made_with": facts["made_with"],
         "step": checkpoints[-1].step if checkpoints else 0,
@@ -51,27 +55,21 @@ def summarise_run(path: Path) -> dict[str, Any]:
 
 def describe_run(summary: dict[str, Any]) -> str:
     """The summary for people."""
-    data, model, training = summary["data"], summary["model"], summary["training"]
-    languages = " to ".join(str(summary[side] or "?") for side in ("source", "target"))
+    model, training = summary["model"], summary["training"]
     shape = ", ".join(f"{key} {value}" for key, value in model.items() if key != "kind")
-    left_out = ", ".join(f"{count:,} {why}" for why, count in data["left_out"].items())
-    vocabulary = summary["vocabulary"]
+    about = _about_texts(summary) if summary["sets"] else _about_pairs(summary)
     lines = [
-        ("run", f"{summary['run']} ({summary['task']}, {languages})"),
+        about[0],
         ("model", f"{model['kind']}, {summary['parameters']:,} parameters: {shape}"),
-        ("vocabulary", f"{vocabulary['source']:,} source, {vocabulary['target']:,} target symbols"),
-        (
-            "trained on",
-            f"{data['train_pairs']:,} pairs" + (f"; left out: {left_out}" if left_out else ""),
-        ),
+        *about[1:],
         *_started(summary["started_from"]),
-        ("held out", f"{data['validation_pairs']:,} validation, {data['test_pairs']:,} test pairs"),
         (
             "trained",
             f"step {summary['step']:,} of {summary['max_steps']:,}"
             + ("" if summary["finished"] else "; not finished")
             + (
-                f"; {training['tokens']:,} tokens in {training['seconds'] / 60:.1f} minutes, "
+                f"; {training['tokens']:,} {'tokens' if not summary['sets'] else 'decisions'} in "
+                f"{training['seconds'] / 60:.1f} minutes, "
                 f"{training['operations']:.3g} floating-point operations"
                 if training
                 else ""
@@ -85,6 +83,39 @@ def describe_run(summary: dict[str, Any]) -> str:
     ]
     lines += [("scored", _score_line(score)) for score in summary["scores"]]
     return "\n".join(f"{name:<14}{text}" for name, text in lines)
+
+
+def _about_pairs(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    """What it is, then what it knows and was trained on."""
+    data = summary["data"]
+    languages = " to ".join(str(summary[side] or "?") for side in ("source", "target"))
+    left_out = ", ".join(f"{count:,} {why}" for why, count in data["left_out"].items())
+    vocabulary = summary["vocabulary"]
+    return [
+        ("run", f"{summary['run']} ({summary['task']}, {languages})"),
+        ("vocabulary", f"{vocabulary['source']:,} source, {vocabulary['target']:,} target symbols"),
+        (
+            "trained on",
+            f"{data['train_pairs']:,} pairs" + (f"; left out: {left_out}" if left_out else ""),
+        ),
+        ("held out", f"{data['validation_pairs']:,} validation, {data['test_pairs']:,} test pairs"),
+    ]
+
+
+def _about_texts(summary: dict[str, Any]) -> list[tuple[str, str]]:
+    lines = [
+        ("run", f"{summary['run']} ({summary['task']})"),
+        ("vocabulary", f"{summary['vocabulary']['size']:,} symbols"),
+    ]
+    for name, facts in summary["sets"].items():
+        labels = facts["labels"]
+        shown = ", ".join(labels[:_LABELS]) + (", …" if len(labels) > _LABELS else "")
+        said = f", {len(labels):,} labels: {shown}" if labels else ""
+        own = "" if len(summary["sets"]) == 1 else f"{name}: "
+        lines.append(("trained on", f"{own}{facts['train']:,} {facts['unit']}{said}"))
+        held = f"{facts['validation']:,} validation, {facts['test']:,} test"
+        lines.append(("held out", f"{own}{held}"))
+    return lines
 
 
 def _started(start: dict[str, Any] | None) -> list[tuple[str, str]]:
@@ -122,20 +153,35 @@ def record_scores(path: Path, scores: Sequence[Score], how: dict[str, Any]) -> N
             for score in scores
         },
     }
+    _record(run, made)
+
+
+def record_text_scores(run: Run, scores: Sequence[TextScore], how: dict[str, Any]) -> None:
+    """As `record_scores`, for a run for single texts."""
+    named = {
+        f"{score.name}.{key}" if len(scores) > 1 else key: {"value": value, "low": None}
+        for score in scores
+        for key, value in score.figures.items()
+    }
+    _record(run, {**how, "scores": named})
+
+
+def _record(run: Run, made: dict[str, Any]) -> None:
     known = _scores(run)
     if made in known:
         return
     lines = [json.dumps(score, ensure_ascii=False) for score in [*known, made]]
-    write_text(path / SCORES, "\n".join(lines) + "\n")
+    write_text(run.path / SCORES, "\n".join(lines) + "\n")
 
 
 def _score_line(made: dict[str, Any]) -> str:
     figures = ", ".join(
-        f"{name} {score['value']:.2f}"
+        (f"{name} {score['value']:.2f}" if "beam" in made else f"{name} {score['value']:.4g}")
         + ("" if score["low"] is None else f" [{score['low']:.2f}, {score['high']:.2f}]")
         for name, score in made["scores"].items()
     )
-    how = f"{made['checkpoint']}, beam {made['beam']}, {made['precision']}"
+    beam = f"beam {made['beam']}, " if "beam" in made else ""
+    how = f"{made['checkpoint']}, {beam}{made['precision']}"
     return f"{figures} on the test set ({how})"
 
 
