@@ -17,7 +17,7 @@ from heedful.training.train import train
 from text_help import ATTENTIVE, DOCUMENTS, LABELLED, LOOP, PAIRS, RECIPES, TAGGED, write_data
 
 SHORT = {**LOOP, "max_steps": 2, "validate_every": 2}
-PAIR_RECIPE = {
+PAIR_RECIPE: dict[str, Any] = {
     "data": {"train": "pairs-of-texts.tsv"},
     "tokeniser": {"vocabulary": 340},
     "model": {"layers": 1, "dim": 16, "inner": 16, "heads": 2},

@@ -2,7 +2,7 @@
 
 import difflib
 from types import NoneType
-from typing import Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
@@ -91,34 +91,47 @@ def explain(error: ValidationError, kind: type[BaseModel]) -> str:
 def _resolve(kind: type[BaseModel], path: list[str]) -> tuple[str, list[str]]:
     """The dotted name of a place in settings, and the keys known in its table.
 
-    Where a table is one of several kinds, pydantic puts the kind's name into the path; a recipe
-    does not have it there.
+    Where a table is one of several kinds, pydantic puts the name of the kind, or of the task, into
+    the path; a recipe does not have it there.
     """
     names: list[str] = []
     table: type[BaseModel] | None = kind
     choices: list[type[BaseModel]] = []
-    entries: type[BaseModel] | None = None
+    entries: Any = None
     known: list[str] = []
     for part in path:
-        chosen = [choice for choice in choices if choice.model_fields["kind"].default == part]
+        chosen = [choice for choice in choices if part in _names(choice)]
         if chosen:
             table, choices = chosen[0], []
             continue
         names.append(part)
         if entries is not None:  # the key of a table of tables: any name
-            table, entries = entries, None
+            choices, table, entries = _choices(entries), _table(entries), None
             continue
         known = list(table.model_fields) if table else []
         field = table.model_fields.get(part) if table else None
         inner = field.annotation if field else None
         if get_origin(inner) is dict:
             entries = get_args(inner)[1]
-        table = inner if isinstance(inner, type) and issubclass(inner, BaseModel) else None
-        choices = [
-            choice
-            for choice in get_args(inner)
-            if isinstance(choice, type)
-            and issubclass(choice, BaseModel)
-            and "kind" in choice.model_fields
-        ]
+        table, choices = _table(inner), _choices(inner)
     return ".".join(names), known
+
+
+def _table(annotation: Any) -> type[BaseModel] | None:
+    """The table that an annotation is, if it is one."""
+    is_table = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+    return annotation if is_table else None
+
+
+def _choices(annotation: Any) -> list[type[BaseModel]]:
+    """The tables of several kinds that an annotation allows."""
+    if get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
+    tables = filter(None, map(_table, get_args(annotation)))
+    return [table for table in tables if _names(table)]
+
+
+def _names(table: type[BaseModel]) -> set[Any]:
+    """What tells a table from those of other kinds."""
+    named = (table.model_fields.get(key) for key in ("kind", "task"))
+    return {field.default for field in named if field is not None}
