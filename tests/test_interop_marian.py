@@ -203,6 +203,76 @@ def test_beams_are_those_of_generate(name: str) -> None:
     torch.testing.assert_close(scores, generated.sequences_scores, atol=1e-4, rtol=1e-5)
 
 
+def search_as_generate(
+    model: Transformer, source: Source, beam: int, limit: int
+) -> list[tuple[float, list[int]]]:
+    """Beam search over our model by the rule of ``generate``, for one source, plainly.
+
+    What has ended leaves the beam to others; the search is over when as many have ended as the beam
+    is wide, and none alive is better than the worst of them.
+    """
+    state = model.start(source)
+    live: list[tuple[float, list[int]]] = [(0.0, [])]
+    ended: list[tuple[float, list[int]]] = []
+    tokens = torch.tensor([BEGIN])
+    for step in range(1, limit + 1):
+        logits, state = model.step(tokens, state)
+        steps = logits.log_softmax(1)
+        steps[:, :END] = -torch.inf
+        total = steps + torch.tensor([score for score, _ in live])[:, None]
+        best, index = total.flatten().topk(2 * beam)
+        rows, chosen = (index // total.shape[1]).tolist(), (index % total.shape[1]).tolist()
+        going: list[tuple[int, float, list[int]]] = []
+        for rank, (score, row, token) in enumerate(zip(best.tolist(), rows, chosen, strict=True)):
+            written = [*live[row][1], token]
+            if token == END or step == limit:
+                ended += [(score, written)] if rank < beam else []
+            elif len(going) < beam:
+                going.append((row, score, written))
+        ended = sorted(ended, reverse=True)[:beam]
+        if not going or (len(ended) == beam and going[0][1] <= ended[-1][0]):
+            break
+        live = [(score, written) for _, score, written in going]
+        state = state.select(torch.tensor([row for row, *_ in going]))
+        tokens = torch.tensor([written[-1] for *_, written in going])
+    return ended
+
+
+@pytest.mark.parametrize("name", ["plain", "scaled-swish", "separate"])
+@torch.inference_mode()
+def test_beams_of_any_length_are_those_of_generate_by_its_rule(name: str) -> None:
+    theirs, ours, places = made(name)
+    theirs.final_logits_bias[0, 0] += 2.0  # so that outputs do end
+    assert ours.bias is not None
+    ours.bias[END] += 2.0
+    beam, limit = 4, 10
+    lengths: set[int] = set()
+    for length in (3, 5, 9, 14):
+        source, ids, mask = source_batch([length], places, theirs.config.pad_token_id)
+        generated = theirs.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            num_beams=beam,
+            num_return_sequences=beam,
+            length_penalty=0.0,
+            max_new_tokens=limit,
+            forced_eos_token_id=None,
+            bad_words_ids=[[29], [1]],
+            return_dict_in_generate=True,
+            output_scores=True,
+        )
+        found = search_as_generate(ours, source, beam, limit)
+        expected = [
+            row[: row.index(0) + 1] if 0 in row else row
+            for row in generated.sequences[:, 1:].tolist()
+        ]
+        assert [[places.target[token] for token in tokens] for _, tokens in found] == expected
+        scores = torch.tensor([score for score, _ in found])
+        torch.testing.assert_close(scores, generated.sequences_scores, atol=1e-4, rtol=1e-5)
+        lengths |= {len(tokens) for tokens in expected}
+    assert len(lengths) > 2
+
+
 @torch.inference_mode()
 def test_greedy_outputs_are_those_of_generate() -> None:
     theirs, ours, places = made("scaled-swish")
