@@ -153,8 +153,13 @@ def evaluate(
             "--to": target,
             "--gold": gold,
         }
-        refused |= {"--beam": beam, "--by-length": by_length, "--attention": attention}
-        refused |= {"--tokenise": tokenise, "--lowercase": lowercase, "--output": output}
+        refused |= {"--beam": beam, "--by-length": by_length}
+        refused |= {
+            "--attention": attention,
+            "--tokenise": tokenise,
+            "--lowercase": lowercase,
+            "--output": output,
+        }
         use_threads(threads)
         evaluate_texts(
             texts_run,

@@ -104,7 +104,8 @@ class Draws:
     def uniform(self, name: str, count: int | None = None) -> NDArray[np.float64]:
         """[count] numbers in [0, 1)."""
         places: Words = np.arange(self.count if count is None else count, dtype=np.uint64)
-        return (mix(places, f"{name} {self.key}") >> np.uint64(11)) * 2.0**-53
+        bits = mix(places, f"{name} {self.key}") >> np.uint64(11)
+        return bits.astype(np.float64) * 2.0**-53
 
 
 class _Cut:

@@ -158,7 +158,7 @@ def train_model(
             max_sentence_length=1 << 30,
             num_threads=1,
             minloglevel=_SILENT,
-            **({"control_symbols": [MASK]} if mask else {}),
+            control_symbols=[MASK] if mask else [],
         )
     except RuntimeError as error:
         raise _training_error(str(error), settings.vocabulary, where) from error
