@@ -80,12 +80,26 @@ def explain(error: ValidationError, kind: type[BaseModel]) -> str:
         return f"unknown key '{name}'; {hint}"
     if problem["type"] == "missing":
         return f"'{name}' is missing; add it to the recipe or give it with --set {name}=…"
+    if problem["type"].startswith("union_tag"):
+        return _explain_tag(name, problem)
     message = problem["msg"].removeprefix("Value error, ")
     if not name:
         return message
     if isinstance(problem["input"], dict):
         return f"'{name}': {message}"
     return f"'{name}' = {problem['input']!r}: {message}"
+
+
+def _explain_tag(name: str, problem: Any) -> str:
+    """One line for a table that says of no known kind to be."""
+    context = problem["ctx"]
+    key = f"{name}.{context['discriminator'].strip(chr(39))}"
+    known = [tag.strip("'") for tag in context.get("expected_tags", "").split(", ") if tag]
+    if problem["type"] == "union_tag_not_found":
+        return f"'{key}' is missing; it says of what kind the table is"
+    near = difflib.get_close_matches(context["tag"], known, n=1, cutoff=0.4)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+    return f"unknown '{key}' = '{context['tag']}'; {hint}"
 
 
 def _resolve(kind: type[BaseModel], path: list[str]) -> tuple[str, list[str]]:
