@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from types import UnionType
-from typing import Any, Literal, NamedTuple, Union, get_args, get_origin
+from typing import Any, Literal, NamedTuple, TypeGuard, Union, get_args, get_origin
 
 import pytest
 import torch
@@ -22,14 +22,31 @@ from pydantic_core import PydanticUndefined
 import heedful.cli
 import heedful.cli.main
 from heedful.basics.settings import Settings
-from heedful.models import build_model
+from heedful.models import (
+    EncoderSettings,
+    LanguageSettings,
+    build_encoder,
+    build_language_model,
+    build_model,
+)
 from heedful.models.aligner import AlignerSettings
+from heedful.models.bert import BertSettings
 from heedful.models.convolutional import ConvolutionalSettings
+from heedful.models.gpt import GptSettings
 from heedful.models.recurrent import RecurrentSettings
+from heedful.models.recurrent_language import RecurrentLanguageSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.choosing import choose_recipe
-from heedful.runs.recipe import PairRecipe, TrainingSettings, check_recipe, read_recipe
+from heedful.runs.recipe import (
+    KINDS,
+    PairRecipe,
+    TextRecipe,
+    TrainingSettings,
+    check_recipe,
+    read_recipe,
+)
 from heedful.runs.searched import Searched
+from heedful.runs.text_recipe import EncoderRecipe, HeadSettings, LanguageRecipe, TaggingHead
 from heedful.training.going_on import CHANGEABLE
 from heedful.training.optimisers import learning_rate
 
@@ -171,7 +188,7 @@ def toml(value: object) -> str:
     return str(value)
 
 
-def values_of(field: FieldInfo) -> str:
+def values_of(field: FieldInfo, name: str = "") -> str:
     """What a setting may be, in the words of docs/recipes.md."""
     kind = field.annotation
     if get_origin(kind) in (Union, UnionType):
@@ -182,8 +199,9 @@ def values_of(field: FieldInfo) -> str:
     if get_origin(kind) is list:
         shortest, longest = limits(field, "min_length"), limits(field, "max_length")
         if longest is None:
-            return "list"
-        return f"{shortest or 0} to {longest} files"
+            files = f"{shortest or 0} or more files"
+            return "list" if get_args(kind) == (Any,) else files
+        return f"{shortest or 0} to {longest} {'names' if name == 'text' else 'files'}"
     if get_origin(kind) is tuple:
         return f"{len(get_args(kind))} numbers"
     word = {int: "integer", float: "number", bool: "true or false", str: "text"}[kind]
@@ -208,50 +226,98 @@ def plain(number: float) -> str:
     return f"{int(number) if number == int(number) else number:,}"
 
 
+MODELS: dict[str, list[type[Settings]]] = {
+    "pairs": [TransformerSettings, RecurrentSettings, ConvolutionalSettings, AlignerSettings],
+    "texts": [*get_args(EncoderSettings), *get_args(LanguageSettings)],
+}
+FILLED: dict[type[Settings], str] = {
+    **dict.fromkeys((TransformerSettings, BertSettings, GptSettings), "size"),
+    RecurrentLanguageSettings: "dim",
+}
+"""Settings whose numbers come from another one, where they are not given."""
+
+
 def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
-    """The settings of a table and of the tables in it."""
+    """The settings of a table and of the tables in it, but the model's."""
     for name, field in kind.model_fields.items():
-        inner = field.annotation
-        if isinstance(inner, type) and issubclass(inner, Settings):
+        if before + name in ("model", "tasks"):
+            continue
+        inner: Any = field.annotation
+        if get_origin(inner) in (Union, UnionType):
+            inner = next((part for part in get_args(inner) if is_table(part)), inner)
+        if is_table(inner):
             yield from settings(inner, f"{before}{name}.")
             continue
         if before + name == "tune":
             yield from settings(Searched, "tune.KEY.")
             continue
-        if before + name == "model":
-            yield from settings(TransformerSettings, "transformer: model.")
-            yield from settings(RecurrentSettings, "recurrent: model.")
-            yield from settings(ConvolutionalSettings, "convolutional: model.")
-            yield from settings(AlignerSettings, "aligner: model.")
-            continue
-        default = field.default
+        default = field.get_default(call_default_factory=True)
         if default is PydanticUndefined:
-            shown = "from `size`" if kind is TransformerSettings else "required"
+            shown = f"from `{FILLED[kind]}`" if kind in FILLED else "required"
         else:
             shown = "not set" if default is None else f"`{toml(default)}`"
-        yield Setting(before + name, values_of(field), shown)
+        yield Setting(before + name, values_of(field, name), shown)
 
 
-def documented() -> Iterator[Setting]:
-    """The rows of docs/recipes.md; a heading says which kind of model its rows are about."""
+def is_table(kind: Any) -> TypeGuard[type[Settings]]:
+    return isinstance(kind, type) and issubclass(kind, Settings)
+
+
+def model_settings(part: str) -> Iterator[Setting]:
+    for kind in MODELS[part]:
+        yield from settings(kind, f"{kind.model_fields['kind'].default}: model.")
+
+
+def text_settings() -> Iterator[Setting]:
+    """Those of recipes for single texts: once where all tasks that have a setting agree."""
+    kinds = {task: kind for task, kind in KINDS.items() if issubclass(kind, TextRecipe)}
+    found: dict[str, dict[str, Setting]] = {}
+    for task, kind in kinds.items():
+        for row in settings(kind, ""):
+            if row.key not in ("task", "tune") and not row.key.startswith("tune."):
+                found.setdefault(row.key, {})[task] = row
+    yield Setting("task", " · ".join(f'`"{task}"`' for task in kinds), "required")
+    heads = [head.model_fields["task"].default for head in get_args(HeadSettings)]
+    yield Setting("tasks.NAME.task", " · ".join(f'`"{head}"`' for head in heads), "required")
+    yield from (row for row in settings(TaggingHead, "tasks.NAME.") if row.key.endswith("weight"))
+    for by_task in found.values():
+        if len(set(by_task.values())) == 1:
+            yield next(iter(by_task.values()))
+            continue
+        for task, row in by_task.items():
+            yield row._replace(key=f"{task}: {row.key}")
+    yield from model_settings("texts")
+
+
+def documented(part: str) -> Iterator[Setting]:
+    """The rows of docs/recipes.md; a heading says which kind of model, or task, they are about."""
     kind = ""
-    for line in read(DOCS / "recipes.md").splitlines():
+    pairs, texts = read(DOCS / "recipes.md").split("\n## Settings for single texts\n")
+    for line in (pairs if part == "pairs" else texts).splitlines():
         if line.startswith("#"):
-            found = re.search(r'kind = "(\w+)"', line)
+            found = re.search(r'(?:kind|task) = "([\w-]+)"', line)
             kind = f"{found[1]}: " if found else ""
         row = re.match(r"\| `([\w.]+)` \| (.*?) \| (.*?) \| \S", line)
         if row:
             yield Setting(kind + row[1], row[2], row[3])
 
 
-def test_every_setting_is_documented_as_it_is() -> None:
-    code, docs = sorted(settings(PairRecipe, "")), sorted(documented())
+def coded(part: str) -> list[Setting]:
+    if part == "texts":
+        return sorted(text_settings())
+    return sorted([*settings(PairRecipe, ""), *model_settings("pairs")])
+
+
+@pytest.mark.parametrize("part", MODELS)
+def test_every_setting_is_documented_as_it_is(part: str) -> None:
+    code, docs = coded(part), sorted(documented(part))
     assert [row.key for row in docs] == [row.key for row in code]
     assert docs == code
 
 
 def keys() -> set[str]:
-    return {setting.key.partition(": ")[2] or setting.key for setting in settings(PairRecipe, "")}
+    rows = [row for part in MODELS for row in coded(part)]
+    return {row.key.partition(": ")[2] or row.key for row in rows}
 
 
 def rows_under(page: Path, heading: str) -> list[list[str]]:
@@ -298,6 +364,10 @@ def test_learning_rates_are_those_of_the_docs() -> None:
             lambda t: r * (1 + math.cos(math.pi * (t - w) / (n - w))) / 2,
         ),
         "constant": ("r", lambda t: r),
+        "slanted_triangular": (
+            "r · (1 − 31/32 · (t − w) / (n − w))",
+            lambda t: r * (1 - 31 / 32 * (t - w) / (n - w)),
+        ),
     }
     text = read(DOCS / "training.md")
     for schedule, (written, formula) in formulas.items():
@@ -367,9 +437,16 @@ def test_toml_examples_are_recipes(page: Path, tmp_path: Path) -> None:
         path = tmp_path / f"{number}.toml"
         path.write_text(block, encoding="utf-8")
         tables = read_recipe(path)
-        recipe = check_recipe({"data": {"train": "pairs.tsv"}} | tables, named(page))
+        data = {} if "tasks" in tables else {"data": {"train": "pairs.tsv"}}
+        recipe = check_recipe(data | tables, named(page))
         with torch.device("meta"):
-            build_model(recipe.model, 1000, 1000)
+            if isinstance(recipe, PairRecipe):
+                build_model(recipe.model, 1000, 1000)
+            elif isinstance(recipe, LanguageRecipe):
+                build_language_model(recipe.model, 1000)
+            else:
+                assert isinstance(recipe, EncoderRecipe)
+                build_encoder(recipe.model, 1000)
 
 
 def fenced(page: Path, language: str) -> list[str]:
