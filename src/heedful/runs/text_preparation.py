@@ -155,7 +155,7 @@ def _held_out(examples: Examples, part: str, labels: Sequence[str]) -> list[Exam
     files = examples.files[part]
     if files and not found:
         raise UserError(f"{examples.name}.{part}: {', '.join(files)} is empty")
-    check_labels(found, labels, ", ".join(files) or f"the {part} examples of {examples.name}")
+    check_labels(found, labels, ", ".join(files) or f"{examples.name}.{part}_share")
     return found
 
 
@@ -307,7 +307,7 @@ def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str
         found[part] = count_overlap(training, map(text_of, own))
         if found[part]:
             notice(
-                f"{found[part]:,} of {len(own):,} {part} texts of {examples.name} also stand in "
+                f"{found[part]:,} of {len(own):,} texts of {examples.name}.{part} also stand in "
                 "the training examples; figures on them flatter the model"
             )
     return found
