@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import heedful.cli.main as command_line
+from heedful.runs.run import TextRun, open_run
 from heedful.training.train import train
 from text_help import RECIPES, TAGS, write_data
 
@@ -37,7 +38,7 @@ def inline(value: object) -> str:
     return json.dumps(value)
 
 
-def run(
+def heedful(
     arguments: Command, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, str]:
     """The exit code of ``heedful …`` and what it wrote to standard error."""
@@ -196,7 +197,7 @@ def test_what_is_wrong_in_a_recipe_or_its_data(
         (folder / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(folder)
     options = [part for setting in settings for part in ("--set", setting)]
-    code, said = run(
+    code, said = heedful(
         ["train", f"{recipe}.toml", "--out", str(tmp_path / "run"), *options], monkeypatch, capsys
     )
     *notices, error = said.splitlines()
@@ -238,7 +239,7 @@ def test_what_is_wrong_on_the_command_line(
     (folder / "latin.csv").write_bytes("text,label\ncafé,a\nthé,b\n".encode("latin-1"))
     monkeypatch.chdir(folder)
     command = ["train", *arguments, "--out", str(tmp_path / "run")]
-    code, said = run(command, monkeypatch, capsys)
+    code, said = heedful(command, monkeypatch, capsys)
     (error,) = said.splitlines()
     assert message in error
     assert code == 2
@@ -256,16 +257,16 @@ def test_bytes_of_another_encoding_are_named_and_can_be_read(
     monkeypatch.chdir(folder)
     command = ["train", *CLASSIFY, "café.csv", "--out", str(tmp_path / "run")]
     command += ["--set", "training.max_steps=1", "--set", "model.dim=8"]
-    code, said = run(command, monkeypatch, capsys)
+    code, said = heedful(command, monkeypatch, capsys)
     assert code == 2
     assert "café.csv" in said
     assert "line 2" in said or ":2" in said
     assert "encoding" in said
-    code, said = run([*command, "--set", "data.encoding=latin-1"], monkeypatch, capsys)
+    code, said = heedful([*command, "--set", "data.encoding=latin-1"], monkeypatch, capsys)
     assert code == 0, said
     # The same command again says that it is trained, and needs no options to.
     for again in ([*command, "--set", "data.encoding=latin-1"], ["train", "--out", command[6]]):
-        code, said = run(again, monkeypatch, capsys)
+        code, said = heedful(again, monkeypatch, capsys)
         assert code == 0, said
         assert "is trained" in said
 
@@ -290,7 +291,7 @@ def test_a_run_is_refused_another_task_or_other_columns(
             "was begun without --start-from",
         ),
     ):
-        code, said = run(["train", "--out", str(path), *options], monkeypatch, capsys)
+        code, said = heedful(["train", "--out", str(path), *options], monkeypatch, capsys)
         assert message in said.splitlines()[-1]
         assert code == 2
 
@@ -308,17 +309,14 @@ def test_without_a_task_it_is_that_of_the_run_started_from(
     for start, data in (("first", "labelled.tsv"), ("gpt", "documents.txt")):
         command = ["train", "--data", data, "--start-from", str(tmp_path / start)]
         command += ["--out", str(tmp_path / f"next-{start}"), "--set", "training.max_steps=1"]
-        code, said = run(command, monkeypatch, capsys)
+        code, said = heedful(command, monkeypatch, capsys)
         assert code == 0, said
         assert "recipe chosen from the corpus" in said
         assert "held out: " in said
 
 
 def test_rare_labels_are_never_only_held_out(
-    folder: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [word for word in TAGS for _ in range(20)]
     rows = [f"{word} {number}\t{TAGS[word]}" for number, word in enumerate(words)]
@@ -328,7 +326,12 @@ def test_rare_labels_are_never_only_held_out(
     tables["data"] = {"train": "rare.tsv", "validation_share": 0.3, "test_share": 0.3}
     train(tables, tmp_path / "run", data=folder)
     assert "labels so rare that all their examples would have been" in capsys.readouterr().err
-    facts = json.loads((tmp_path / "run" / "run.json").read_text())["sets"]["classification"]
+    run = open_run(tmp_path / "run")
+    assert isinstance(run, TextRun)
+    facts = run.facts["sets"]["classification"]
+    for part in ("validation", "test"):
+        labels = {example.label for example in run.labelled("classification", part)}
+        assert labels <= set(TAGS.values())
     assert {f"rare-{number}" for number in range(12)} < set(facts["labels"])
     assert facts["train"] + facts["validation"] + facts["test"] == len(rows) + 12
 

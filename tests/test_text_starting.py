@@ -91,7 +91,11 @@ def test_a_pre_trained_encoder_is_fine_tuned(
     assert isinstance(known, TextRun)
     assert now.vocabulary().fingerprint() == known.vocabulary().fingerprint()
     assert now.recipe.as_tables()["model"] == known.recipe.as_tables()["model"]
-    assert heads(open_run(run).chosen().weights()) == {task}
+    ended = open_run(run).chosen("last").weights()
+    assert heads(ended) == {task}
+    # Two steps of Adam, of a rate of 0.01 at most, lead no farther than this from the start.
+    for key, tensor in found.items():
+        assert float((ended[key] - tensor).abs().max()) < 0.021, key
 
 
 def test_a_pre_trained_encoder_learns_several_things_with_its_own_heads(

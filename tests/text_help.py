@@ -119,7 +119,7 @@ def write_data(folder: Path) -> None:
         for file, lines in (
             (f"labelled{name}.tsv", ["text\tlabel", *labelled]),
             (f"pairs{name}.tsv", ["first\tsecond\tlabel", *pairs]),
-            (f"tagged{name}.tsv", tagged),
+            (f"tagged{name}.tsv", tagged[:16]),
             (f"documents{name}.txt", ["\n\n".join(documents[: max(4, count // 4)])]),
         ):
             (folder / file).write_text("\n".join(lines) + "\n", encoding="utf-8")
