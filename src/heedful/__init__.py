@@ -3,6 +3,7 @@
 heedful.train(recipe, out="run")                train, or go on exactly where a run stopped
 heedful.load("run").translate(["A text."])      use a run
 heedful.load("run").trace("A text.").view()     look at what a run attends to, in a notebook
+heedful.load_classifier("run").classify([…])    and load_tagger, load_generator, load_filler
 heedful.watch(model)                            see attention weights
 """
 
@@ -13,14 +14,29 @@ if TYPE_CHECKING:
     from heedful.api import load, view
     from heedful.attention import watch
     from heedful.basics.errors import UserError
+    from heedful.runs.texts import load_classifier, load_filler, load_generator, load_tagger
     from heedful.training import train
 
 __version__ = "0.1.0"
-__all__ = ["UserError", "__version__", "load", "train", "view", "watch"]
+__all__ = [
+    "UserError",
+    "__version__",
+    "load",
+    "load_classifier",
+    "load_filler",
+    "load_generator",
+    "load_tagger",
+    "train",
+    "view",
+    "watch",
+]
 
 _ROOMS = {
     "UserError": "heedful.basics.errors",
     "load": "heedful.api",
+    **dict.fromkeys(
+        ("load_classifier", "load_filler", "load_generator", "load_tagger"), "heedful.runs.texts"
+    ),
     "train": "heedful.training",
     "view": "heedful.api",
     "watch": "heedful.attention",

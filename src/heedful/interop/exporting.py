@@ -47,7 +47,7 @@ def export_hf(
 
 def _exported(run: Run, checkpoint: str | None, head: str | None) -> Exported:
     if isinstance(run, PairRun):
-        if run.recipe.task != "translation":
+        if run.recipe.task == "alignment":
             raise UserError(f"{run.path}: a run for {run.recipe.task} has no Hugging Face layout")
         return write_marian(run, run.chosen(checkpoint).weights())
     if isinstance(run, TextRun):

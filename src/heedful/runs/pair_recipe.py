@@ -89,7 +89,9 @@ class EvaluationSettings(Settings):
 class PairRecipe(Recipe):
     """All settings of a run that learns from pairs of texts."""
 
-    task: Literal["translation", "alignment"] = "translation"
+    task: Literal["translation", "text-to-text", "alignment"] = "translation"
+    """``text-to-text`` is the same learning for whatever else is a pair: a text and its summary, a
+    question and its answer, a turn of a dialogue and the next."""
     data: DataSettings
     tokeniser: TokeniserSettings = TokeniserSettings()
     model: ModelSettings = Field(

@@ -52,6 +52,7 @@ __all__ = [
 
 KINDS: dict[str, type[Recipe]] = {
     "translation": PairRecipe,
+    "text-to-text": PairRecipe,
     "alignment": PairRecipe,
     "classification": ClassificationRecipe,
     "tagging": TaggingRecipe,

@@ -26,6 +26,7 @@ COMMANDS = {
     "masked": "heedful fill",
     "language-model": "heedful generate",
     "translation": "heedful translate",
+    "text-to-text": "heedful translate",
     "alignment": "heedful align",
 }
 """What each task's runs are used with."""
