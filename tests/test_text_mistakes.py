@@ -125,6 +125,7 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
     ),
     ("classification", {}, ["max_tokens=500"], "max_tokens 500 is more than model.max_length 40"),
     ("gpt", {}, ["context=50", "model.max_length=40"], "context 50 is more than model.max_length"),
+    ("gpt", {}, ["data.sentences=en"], "data.sentences is for hidden tokens"),
     ("classification", {}, ["training.penalty=0.1"], "model.pooling = 'structured'"),
     ("frozen", {}, ["training.penalty=0.1"], "training.penalty is of the hops by which texts"),
     ("masked", {}, ["tokeniser.mask=false"], "hidden tokens need tokeniser.mask = true"),

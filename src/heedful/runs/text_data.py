@@ -1,0 +1,86 @@
+"""Where the examples of recipes for single texts are: files, columns, and what is held out."""
+
+from typing import Any
+
+from pydantic import Field, field_validator, model_validator
+
+from heedful.basics.settings import Settings
+from heedful.data.readers.labelled import LabelledFormat
+from heedful.data.readers.plain import DocumentRule
+
+
+class FileSettings(Settings):
+    """Files of examples, and what is held out of them."""
+
+    train: list[str] = Field(min_length=1)
+    validation: list[str] = Field(default_factory=list)
+    test: list[str] = Field(default_factory=list)
+    encoding: str | None = None
+    """Of all files; UTF-8 unless said."""
+    validation_share: float = Field(0.0, ge=0, le=0.5)
+    """Share of the training examples held out for validation, where no files are named."""
+    test_share: float = Field(0.0, ge=0, le=0.5)
+
+    @field_validator("train", "validation", "test", mode="before")
+    @classmethod
+    def _one_path_is_a_list(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> "FileSettings":
+        shares = {
+            "validation_share": 0.0 if self.validation else self.validation_share,
+            "test_share": 0.0 if self.test else self.test_share,
+        }
+        if sum(shares.values()) >= 1:
+            held_out = " and ".join(f"{name} {share}" for name, share in shares.items())
+            raise ValueError(f"{held_out} leave nothing to train on; lower one of them")
+        return self
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether some examples are held out for validation."""
+        return bool(self.validation or self.validation_share)
+
+    @property
+    def files(self) -> dict[str, list[str]]:
+        """The paths of each part."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+
+class LabelledData(FileSettings):
+    """Texts, or pairs of texts, each with a label."""
+
+    text: list[str] = Field(default_factory=lambda: ["text"], min_length=1, max_length=2)
+    """The columns of the text, or of both texts, by name or number from 1."""
+    label: str = "label"
+    """The column of the label, by name or number from 1."""
+    format: LabelledFormat | None = None
+    """Known by the file's name unless given; ``label-text`` has label, space and text a line."""
+
+    @field_validator("text", mode="before")
+    @classmethod
+    def _one_column_is_a_list(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _columns_are_the_formats(self) -> "LabelledData":
+        if self.format == "label-text" and len(self.text) > 1:
+            raise ValueError("format = 'label-text' has one text a line: name one column of text")
+        return self
+
+
+class TaggedData(FileSettings):
+    """Sentences of words, each with a tag."""
+
+    column: str = "upos"
+    """The column of CoNLL-U that has the tags."""
+
+
+class DocumentData(FileSettings):
+    """Documents of plain text."""
+
+    documents: DocumentRule = "blank-lines"
+    """What parts documents: blank lines, WikiText's titles, line ends, or files (``whole``)."""
+    sentences: str | None = None
+    """For pairs of segments: the language by whose rules lines are cut into sentences."""
