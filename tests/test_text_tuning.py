@@ -108,3 +108,24 @@ def test_a_search_names_what_cannot_be_searched(folder: Path, tmp_path: Path) ->
     data = {"train": "tagged.tsv"}
     with pytest.raises(UserError, match="a search chooses by validation"):
         tune(short("tagging", data=data), tmp_path / "out", data=folder)
+
+
+def test_each_trial_starts_from_the_same_run(folder: Path, tmp_path: Path) -> None:
+    masked = short("masked")
+    assert train(masked, tmp_path / "before", data=folder)
+    recipe = {key: table for key, table in short("tagging").items() if key != "tokeniser"}
+    recipe = {**recipe, "model": {"dropout": 0.1}}
+    space = {"training.learning_rate": {"low": 1e-3, "high": 1e-2, "log": True}}
+    here = {"trials": 2, "seeds": 1, "data": folder}
+    start = {"start_from": tmp_path / "before"}
+    assert tune({**recipe, "tune": space}, tmp_path / "out", **here, **start)
+    made = [path.parent for path in (tmp_path / "out").glob("*/run.json")]
+    assert len(made) == 3
+    for run in made:
+        known = json.loads((run / "run.json").read_text())["started_from"]
+        assert known["run"] == str(tmp_path / "before"), run
+        assert (run / "start").exists(), run
+    again = tmp_path / "again"
+    assert train({**masked, "seed": 9}, again, data=folder)
+    with pytest.raises(UserError, match="was begun with weights"):
+        tune({**recipe, "tune": space}, tmp_path / "out", **here, start_from=again)

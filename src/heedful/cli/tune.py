@@ -35,6 +35,12 @@ def tune(
             "--pruning/--no-pruning", help="Give up trials worse than the median at a step."
         ),
     ] = True,
+    start_from: Annotated[
+        Path | None,
+        typer.Option(
+            "--start-from", help="Begin each trial with this run's weights and vocabulary."
+        ),
+    ] = None,
     overrides: Annotated[
         list[str] | None,
         typer.Option("--set", help="Change one setting: key=value; may be repeated."),
@@ -65,9 +71,17 @@ def tune(
     settings = [f"training.{name}={value}" for name, value in given.items() if value is not None]
     path = find_recipe(recipe)
     tables = with_overrides(read_recipe(path), [*(overrides or []), *settings])
-    check_recipe(tables, str(path))
+    if start_from is None:
+        check_recipe(tables, str(path))
     finished = search(
-        tables, out, trials=trials, minutes=minutes, seeds=seeds, data=data, pruning=pruning
+        tables,
+        out,
+        trials=trials,
+        minutes=minutes,
+        seeds=seeds,
+        data=data,
+        pruning=pruning,
+        start_from=start_from,
     )
     found = read_tuning(out)
     if found is not None:

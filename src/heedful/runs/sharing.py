@@ -29,7 +29,9 @@ def share_preparation(run: Run, folder: Path, recipe: Recipe) -> None:
         UserError: the folder cannot be written.
     """
     with atomic_folder(folder) as made:
-        for name in ("data", "tokeniser"):
+        for name in ("data", "tokeniser", "start"):
+            if not (run.path / name).exists():
+                continue  # not every run starts from another
             shutil.copytree(run.path / name, made / name, copy_function=_link)
         write_text(made / "recipe.toml", write_toml(recipe))
         write_json(made / "run.json", run.facts)

@@ -16,7 +16,12 @@ from heedful.runs.run import Run, open_run
 from heedful.runs.text_recipe import EncoderRecipe, LanguageRecipe
 from heedful.training.going_on import flat
 
-CHANGEABLE_AT_START = frozenset({"model.dropout", "model.attention_dropout", "model.inner_dropout"})
+CHANGEABLE_AT_START = frozenset(
+    {
+        *("model.dropout", "model.attention_dropout", "model.inner_dropout"),
+        *("model.writer.dropout", "model.writer.attention_dropout"),
+    }
+)
 """Of the model's settings, those that a run may have otherwise than the one it starts from."""
 
 _WITHOUT_PLACES = frozenset(
@@ -75,7 +80,7 @@ def with_start(tables: Mapping[str, Any], start: Path | None) -> Mapping[str, An
         return tables
     run = open_run(start)
     _require_fitting(run, recipe_kind(tables, "the recipe"), tables.get("task", "translation"))
-    known = run.recipe.as_tables()
+    known = _taken(run, recipe_kind(tables, "the recipe"))
     result = dict(tables)
     for table in ("model", "tokeniser"):
         given = tables.get(table, {})
@@ -83,13 +88,26 @@ def with_start(tables: Mapping[str, Any], start: Path | None) -> Mapping[str, An
         if not isinstance(given, Mapping) or given.get("kind", own.get("kind")) != own.get("kind"):
             continue
         result[table] = {**own, **given}
+        for key, value in given.items():
+            if isinstance(value, Mapping) and isinstance(own.get(key), Mapping):
+                result[table][key] = {**own[key], **value}
     return result
+
+
+def _taken(run: Run, kind: type[Recipe]) -> dict[str, Any]:
+    """The model and the tokeniser that a recipe of a kind takes from a run."""
+    tables = run.recipe.as_tables()
+    model = tables["model"]
+    if isinstance(run.recipe, LanguageRecipe) and issubclass(kind, EncoderRecipe):
+        model = {"kind": "language", "writer": model}
+    return {"model": model, "tokeniser": tables["tokeniser"]}
 
 
 def _require_fitting(run: Run, kind: type[Recipe], task: str) -> None:
     """Raise UserError unless recipes of a kind can start from a run."""
     for family, what in _FAMILIES.items():
-        if isinstance(run.recipe, family) and not issubclass(kind, family):
+        fitting = (EncoderRecipe, LanguageRecipe) if family is LanguageRecipe else family
+        if isinstance(run.recipe, family) and not issubclass(kind, fitting):
             raise UserError(
                 f"{run.path} is a run for {run.recipe.task}, whose model {what}: no start for "
                 f"task = '{task}'"
@@ -104,7 +122,7 @@ def open_start(start_from: str | Path, recipe: Recipe) -> Start:
     """
     run = open_run(start_from)
     _require_fitting(run, type(recipe), recipe.task)
-    now, known = flat(recipe.as_tables()), flat(run.recipe.as_tables())
+    now, known = flat(recipe.as_tables()), flat(_taken(run, type(recipe)))
     for key in sorted(now.keys() | known.keys()):
         table = key.partition(".")[0]
         if table not in ("model", "tokeniser") or now.get(key) == known.get(key):
@@ -133,3 +151,8 @@ def _reads_any_length(run: Run) -> bool:
 
 def _hash(point: Checkpoint) -> str:
     return str(point.state["hashes"][MODEL])
+
+
+def start_hash(start_from: str | Path) -> str:
+    """What the weights are known by that a run starts from."""
+    return _hash(open_run(start_from).chosen())

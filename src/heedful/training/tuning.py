@@ -28,6 +28,7 @@ from heedful.tasks.protocol import is_gain
 from heedful.training.going_on import flat
 from heedful.training.loop import DivergedError
 from heedful.training.proposing import is_hopeless, propose
+from heedful.training.starting import start_hash, with_start
 from heedful.training.train import train
 from heedful.training.tuning_record import (
     RECORD,
@@ -59,6 +60,7 @@ def tune(
     seeds: int = 0,
     data: str | Path | None = None,
     pruning: bool = True,
+    start_from: str | Path | None = None,
 ) -> bool:
     """Search a recipe's settings, or go on with a search; the test set is never looked at.
 
@@ -71,6 +73,7 @@ def tune(
         seeds: with how many further seeds the winner is trained.
         data: the folder where relative data paths start.
         pruning: whether trials are given up that are worse than the median at the same step.
+        start_from: a run whose weights and vocabulary each trial begins with.
 
     Returns:
         True when all is done, False when it was interrupted (the same call goes on).
@@ -81,7 +84,7 @@ def tune(
     """
     if trials < 1 or seeds < 0:
         raise UserError(f"{trials} trials and {seeds} further seeds: give at least 1 and 0")
-    search = _Search(recipe, Path(out), minutes, pruning, data)
+    search = _Search(recipe, Path(out), minutes, pruning, data, start_from)
     try:
         search.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -116,9 +119,12 @@ class _Search:
         minutes: float | None,
         pruning: bool,
         data: str | Path | None,
+        start_from: str | Path | None,
     ) -> None:
         self.folder, self.data, self.pruning = folder, data, pruning
+        self.start = None if start_from is None else open_run(start_from).path
         tables, self.where = _tables(recipe)
+        tables = with_start(tables, self.start)
         if minutes is not None:
             tables = with_setting(tables, "training.max_minutes", minutes, "--minutes")
         self.recipe = check_recipe(tables, self.where)
@@ -138,6 +144,7 @@ class _Search:
             "recipe": _compared(self.recipe),
             "space": {key: searched.as_tables() for key, searched in self.space.items()},
             "pruning": self.pruning,
+            **({} if self.start is None else {"weights": start_hash(self.start)}),
         }
         known = read_tuning(self.folder)
         if known is not None:
@@ -269,7 +276,7 @@ class _Search:
             return f"{self.tuning.compared_by} is worse than the median of the trials at this step"
 
         try:
-            if not train(recipe, folder, data=self.data, stop=stop):
+            if not train(recipe, folder, data=self.data, start_from=self.start, stop=stop):
                 return False
         except DivergedError as error:
             notice(f"{name} is out of the search: {error}")
