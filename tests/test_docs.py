@@ -242,6 +242,9 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
     for name, field in kind.model_fields.items():
         if before + name in ("model", "tasks"):
             continue
+        if name == "writer":  # a language model's own table
+            yield Setting(before + name, "table", "required")
+            continue
         inner: Any = field.annotation
         if get_origin(inner) in (Union, UnionType):
             inner = next((part for part in get_args(inner) if is_table(part)), inner)

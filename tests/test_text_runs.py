@@ -181,6 +181,9 @@ def test_the_loop_knows_no_task_by_name() -> None:
         assert not re.search(name, text, re.IGNORECASE), name
 
 
+ENCODERS = ["classification", "pairs", "compared", "hierarchical", "writer"]
+
+
 # Losses, computed once more in the plainest way: row by row, without padding
 
 
@@ -196,7 +199,7 @@ def surprise(logits: Tensor, label: int, smoothing: float = 0.0) -> float:
     return float(-(1 - smoothing) * logs[label] - smoothing * logs.mean())
 
 
-@pytest.mark.parametrize("name", ["classification", "pairs", "compared", "hierarchical", "paced"])
+@pytest.mark.parametrize("name", [*ENCODERS, "paced"])
 def test_the_loss_of_labels_is_their_surprise(trained: Callable[[str], Path], name: str) -> None:
     run, model, task = opened(trained(name))
     smoothing = run.recipe.training.label_smoothing

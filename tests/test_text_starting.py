@@ -151,6 +151,28 @@ def test_a_language_model_goes_on_with_new_text(
     assert facts["started_from"]["run"] == str(first(name))
 
 
+@pytest.mark.parametrize("name", ["gpt", "lstm"])
+def test_a_language_model_learns_to_classify_and_tag(
+    folder: Path, first: Callable[[str], Path], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected = open_run(first(name)).chosen().weights()
+    length = {"max_tokens": 8, "model": {"writer": {"dropout": 0.0}}}
+    for task, data in (("classification", LABELLED), ("tagging", TAGGED)):
+        run = started(folder, f"{name}-{task}", first(name), task=task, data=data, **length)
+        said = capsys.readouterr().err
+        assert f"begins with the language model of {first(name)}; new heads: {task}" in said
+        found = begun(run)
+        assert found.keys() == {f"encoder.writer.{key}" for key in expected}
+        assert all(torch.equal(found[f"encoder.writer.{key}"], expected[key]) for key in expected)
+        assert open_run(run).recipe.as_tables()["model"]["writer"]["dropout"] == 0.0
+    # What it decides on is the state after the last token, wherever padding stands.
+    classifier = load_classifier(folder / "second" / f"{name}-classification", device="cpu")
+    texts = ["the", "the red cat"]
+    together, alone = classifier.classify(texts), [classifier.classify([t])[0] for t in texts]
+    for one, other in zip(together, alone, strict=True):
+        assert one.probabilities == pytest.approx(other.probabilities, abs=1e-6)
+
+
 def test_dropout_may_differ_and_lengths_where_nothing_has_a_place(
     folder: Path, first: Callable[[str], Path]
 ) -> None:
@@ -179,9 +201,14 @@ CLASSIFIED: dict[str, Any] = {"task": "classification", "data": LABELLED, "max_t
     [
         (
             "gpt",
-            CLASSIFIED,
+            {"data": {"train": "pairs-of-texts.tsv"}},
             "is a run for language-model, whose model writes texts on: no start for task = "
-            "'classification'",
+            "'translation'",
+        ),
+        (
+            "gpt",
+            {"task": "masked", "data": DOCUMENTS, "max_tokens": 8},
+            "hidden tokens are learnt by model.kind = 'bert' only",
         ),
         ("translation", CLASSIFIED, "is a run for translation, whose model learns from pairs"),
         (

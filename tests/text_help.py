@@ -61,6 +61,14 @@ RECIPES: dict[str, dict[str, Any]] = {
         LABELLED,
         model={"kind": "hierarchical", "embedding_dim": 8, "word_dim": 4, "sentence_dim": 4},
     ),
+    "writer": encoder(
+        "classification",
+        LABELLED,
+        model={
+            "kind": "language",
+            "writer": {"kind": "gpt", "layers": 1, "dim": 16, "heads": 2, "max_length": 40},
+        },
+    ),
     "paced": encoder(
         "classification",
         LABELLED,

@@ -68,8 +68,10 @@ def trace_classification(
     def decide(encoded: Encoded) -> _Decision:
         head = classifier.model.heads[classifier.head]
         scores = head(encoded)[0].float().log_softmax(0)
+        tokens = 1 if encoded.states is None else encoded.states.shape[1]
         best = int(scores.argmax()) if label is None else classifier.labels.index(label)
-        return _Decision([classifier.labels[best]], scores[best].unsqueeze(0), [0])
+        place = classifier.model.encoder.pooled_from % tokens
+        return _Decision([classifier.labels[best]], scores[best].unsqueeze(0), [place])
 
     title = text if isinstance(text, str) else " ‖ ".join(text)
     traced = _Traced(classifier.model, classifier.vocabulary, classifier.device, row, title)

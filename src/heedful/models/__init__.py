@@ -11,6 +11,7 @@ from heedful.models.encoders import TextEncoder
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.hierarchical import HierarchicalEncoder, HierarchicalSettings
 from heedful.models.language import LanguageModel
+from heedful.models.language_encoder import LanguageEncoder, LanguageEncoderSettings
 from heedful.models.pairs import AlignmentSource, PairModel, Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.recurrent_language import RecurrentLanguageModel, RecurrentLanguageSettings
@@ -18,7 +19,11 @@ from heedful.models.transformer import Transformer, TransformerSettings
 
 ModelSettings = TransformerSettings | RecurrentSettings | ConvolutionalSettings | AlignerSettings
 EncoderSettings = (
-    BertSettings | RecurrentEncoderSettings | HierarchicalSettings | DecomposableSettings
+    BertSettings
+    | RecurrentEncoderSettings
+    | HierarchicalSettings
+    | DecomposableSettings
+    | LanguageEncoderSettings
 )
 LanguageSettings = GptSettings | RecurrentLanguageSettings
 
@@ -56,6 +61,10 @@ def build_encoder(
         return HierarchicalEncoder(settings, vocabulary, sentence_ends)
     if isinstance(settings, DecomposableSettings):
         return DecomposableEncoder(settings, vocabulary)
+    if isinstance(settings, LanguageEncoderSettings):
+        return LanguageEncoder(
+            build_language_model(settings.writer, vocabulary), settings.writer.dim
+        )
     return RecurrentTextEncoder(settings, vocabulary)
 
 

@@ -47,6 +47,8 @@ class TextEncoder(nn.Module):
     """Width of ``Encoded.pooled``; None if there is none."""
     needs_pairs: bool = False
     """Whether it reads pairs of texts only."""
+    pooled_from: int = 0
+    """The token of a row whose state ``pooled`` is made from, where it is one's; −1 is the last."""
 
     def encode(self, batch: Sequences) -> Encoded:
         """The vectors of a batch."""

@@ -166,6 +166,10 @@ class EncoderRecipe(TextRecipe):
             )
         if self.training.penalty and "classification" not in tasks:
             raise ValueError("training.penalty is of the hops by which texts are classified")
+        if self.vectors is not None and self.model.kind == "language":
+            raise ValueError(
+                "[vectors] are for other encoders: a language model has learnt its own"
+            )
         if self.training.label_smoothing and tasks == {"masked"}:
             raise ValueError("training.label_smoothing is of labels and tags; leave it out")
 

@@ -7,7 +7,13 @@ from torch import Tensor
 from heedful.basics.notices import notice
 from heedful.runs.preparation import Start
 from heedful.runs.run import TextRun, as_text_run
-from heedful.runs.text_recipe import EncoderRecipe, HeadSettings, MaskedHead, TextRecipe
+from heedful.runs.text_recipe import (
+    EncoderRecipe,
+    HeadSettings,
+    LanguageRecipe,
+    MaskedHead,
+    TextRecipe,
+)
 
 _HEADS = "heads."
 
@@ -26,6 +32,11 @@ def kept_weights(
     """
     run = as_text_run(start.run)
     kept = {name: tensor for name, tensor in start.weights.items() if not name.startswith(_HEADS)}
+    if isinstance(recipe, EncoderRecipe) and isinstance(run.recipe, LanguageRecipe):
+        notice(
+            f"begins with the language model of {run.path}; new heads: {', '.join(recipe.heads())}"
+        )
+        return {f"encoder.writer.{name}": tensor for name, tensor in kept.items()}
     if not isinstance(recipe, EncoderRecipe) or not isinstance(run.recipe, EncoderRecipe):
         return kept
     new = []

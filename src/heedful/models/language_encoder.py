@@ -1,0 +1,86 @@
+"""A language model that reads: a text's vector is the state after its last token.
+
+Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.2, and
+Howard and Ruder 2018, "Universal Language Model Fine-tuning for Text Classification" (ULMFiT); they
+add the mean and the largest of each number to that state, which here stands alone.
+Shapes: B batch, L tokens, D width.
+"""
+
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from heedful.basics.settings import Settings
+from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.gpt import GptSettings
+from heedful.models.language import LanguageModel
+from heedful.models.recurrent_language import RecurrentLanguageSettings
+
+
+class LanguageEncoderSettings(Settings):
+    """A language model as an encoder."""
+
+    kind: Literal["language"] = "language"
+    writer: Annotated[GptSettings | RecurrentLanguageSettings, Field(discriminator="kind")]
+    """The language model."""
+
+    @property
+    def max_length(self) -> int:
+        """Longest row in tokens, BEGIN and the ENDs included."""
+        return self.writer.max_length
+
+
+class LanguageEncoder(TextEncoder):
+    """The encoder; its BEGIN is read as END, and each token sees those before it only.
+
+    Of a pair, END parts the texts.
+
+    Args:
+        writer: the language model.
+        dim: width of its states.
+
+    Example:
+        >>> from heedful.models.encoders import sequences_of
+        >>> from heedful.models.gpt import Gpt
+        >>> writer = Gpt(GptSettings(layers=1, dim=8, heads=2), 30)
+        >>> encoded = LanguageEncoder(writer, 8)(sequences_of([[7, 9], [8]]))
+        >>> encoded.states.shape, encoded.pooled.shape
+        (torch.Size([2, 4, 8]), torch.Size([2, 8]))
+    """
+
+    dim: int
+    pooled_dim: int
+    pooled_from = -1
+
+    def __init__(self, writer: LanguageModel, dim: int) -> None:
+        super().__init__()
+        self.writer = writer
+        self.max_length = writer.max_length
+        self.dim = self.pooled_dim = dim
+
+    def encode(self, batch: Sequences) -> Encoded:
+        """The vectors of a batch; states beyond a row's length mean nothing.
+
+        Raises:
+            ValueError: rows are longer than the model reads.
+        """
+        states = self.writer.states(batch.tokens)
+        rows = torch.arange(len(states), device=states.device)
+        return Encoded(states, states[rows, batch.lengths - 1])
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        return self.writer.embedding
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        return {f"writer.{name}": axes for name, axes in self.writer.attention_axes().items()}
+
+    def depth(self, name: str) -> int:
+        """As deep as in the language model."""
+        return self.writer.depth(name.removeprefix("writer."))
+
+    @property
+    def depths(self) -> int:
+        return 1 + max(self.writer.depth(name) for name, _ in self.writer.named_parameters())
