@@ -1,0 +1,207 @@
+"""The tables of what reads and writes single texts: ``python benchmarks/text_results.py …``.
+
+    python benchmarks/text_results.py --data FOLDER --out FOLDER [--only ROW …] [--threads 1]
+
+Each row of ``text_results.toml`` is a search by ``heedful tune``, whose winner and further seeds
+are then scored once on the test set; a row with ``folds`` trains the winner of a search without
+one fold on each of the folds. All is kept under ``--out``: the same command goes on where it
+stopped, and what was scored is not scored again. ``--collect`` writes the tables of what there is.
+"""
+
+import argparse
+import json
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import folds
+from heedful.basics.errors import UserError
+from heedful.basics.files import write_json, write_text
+from heedful.evaluation.classification import spread
+from reporting import machine, said, table
+from results_table import heedful
+
+HERE = Path(__file__).resolve().parent
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row: a recipe and what it may cost."""
+
+    key: str
+    name: str
+    recipe: str
+    data: str
+    trials: int = 4
+    seeds: int = 2
+    minutes: float | None = None
+    start: str | None = None
+    """The row whose winner's weights it begins with."""
+    folds: int = 0
+    """Of ten-fold cross-validation, how many are trained; the file is the recipe's ``train``."""
+    figures: list[str] = field(default_factory=lambda: ["accuracy"])
+    settings: list[str] = field(default_factory=list)
+
+
+def read_rows(path: Path) -> list[Row]:
+    """The rows of a table file.
+
+    Raises:
+        UserError: a row has a key that is not known, or lacks one.
+    """
+    tables = tomllib.loads(path.read_text(encoding="utf-8"))
+    rows = []
+    for key, values in tables["rows"].items():
+        try:
+            rows.append(Row(key=key, **{**tables.get("budget", {}), **values}))
+        except TypeError as error:
+            raise UserError(f"{path}: row {key}: {error}") from error
+    return rows
+
+
+def make_row(row: Row, rows: dict[str, Row], options: argparse.Namespace) -> None:
+    """Search, then score the winner and its further seeds, as far as that is not done."""
+    out: Path = options.out
+    data = options.data / row.data
+    where = ["--threads", options.threads]
+    settings = [part for text in row.settings for part in ("--set", text)]
+    if row.start is not None:
+        begin = winner(out, rows[row.start])
+        where += ["--start-from", begin]
+    budget = ["--trials", row.trials, "--seeds", 0 if row.folds else row.seeds]
+    budget += [] if row.minutes is None else ["--minutes", row.minutes]
+    if row.folds:
+        data = out / "data" / row.key
+        folds.make(options.data / row.data, row.recipe, data)
+        settings = ["--set", "data.train=fold-0.train", "--set", "data.test=fold-0.test", *settings]
+    place = out / row.key
+    heedful("tune", row.recipe, *budget, "--data", data, "--out", place, *where, *settings)
+    if not row.folds:
+        for run in runs_of(place, row):
+            score(run, options.threads)
+        return
+    for number in range(row.folds):
+        run = place / f"fold-{number}"
+        files = [f"data.train=fold-{number}.train", f"data.test=fold-{number}.test"]
+        chosen = [part for text in files for part in ("--set", text)]
+        heedful("train", place / "best.toml", "--data", data, "--out", run, *where, *chosen)
+        score(run, options.threads)
+
+
+def winner(out: Path, row: Row) -> Path:
+    """The winning run of a row."""
+    found = json.loads((out / row.key / "tuning.json").read_text(encoding="utf-8"))
+    return out / row.key / str(found["trials"][found["winner"]]["folder"])
+
+
+def runs_of(place: Path, row: Row) -> list[Path]:
+    """The winner and its further seeds, or the folds."""
+    if row.folds:
+        return [place / f"fold-{number}" for number in range(row.folds)]
+    found = json.loads((place / "tuning.json").read_text(encoding="utf-8"))
+    trials = [found["trials"][found["winner"]], *found["further"][: row.seeds]]
+    return [place / str(trial["folder"]) for trial in trials]
+
+
+def score(run: Path, threads: int) -> None:
+    """Score a run on its test set, if that was never done."""
+    path = run / "test.json"
+    if not path.exists():
+        heedful("evaluate", run, "--json", "--threads", threads, "--sentences", 0, into=path)
+
+
+def collect(rows: list[Row], out: Path) -> list[dict[str, Any]]:
+    """What is done, row by row."""
+    found = []
+    for row in rows:
+        place = out / row.key
+        runs = runs_of(place, row) if (place / "tuning.json").exists() else []
+        scored = [run / "test.json" for run in runs if (run / "test.json").exists()]
+        if not scored:
+            continue
+        scores = [json.loads(path.read_text(encoding="utf-8"))["scores"] for path in scored]
+        tuning = json.loads((place / "tuning.json").read_text(encoding="utf-8"))
+        best = tuning["trials"][tuning["winner"]]
+        for head in scores[0]:
+            values = {
+                figure: [float(own[head][figure]) for own in scores]
+                for figure in row.figures
+                if figure in scores[0][head]
+            }
+            found.append(
+                {
+                    "key": row.key,
+                    "name": row.name if len(scores[0]) == 1 else f"{row.name}: {head}",
+                    "runs": len(scored),
+                    "wanted": len(runs),
+                    "figures": values,
+                    "settings": best["settings"],
+                    "minutes": best["minutes"],
+                    "parameters": tuning.get("parameters"),
+                    "validation": best["validation"],
+                }
+            )
+    return found
+
+
+def markdown(found: list[dict[str, Any]]) -> str:
+    """The tables of what is done."""
+    titles = ["what", "figure", "mean of runs", "spread (s)", "runs", "parameters", "minutes"]
+    cells = []
+    for row in found:
+        for figure, values in row["figures"].items():
+            share = all(0 <= value <= 1 for value in values) and figure != "loss"
+            scaled = [100 * value for value in values] if share else values
+            got = spread(scaled)
+            cells.append(
+                [
+                    row["name"],
+                    figure.replace("_", " "),
+                    f"{got.mean:.2f}",
+                    f"{got.deviation:.2f}" if len(values) > 1 else "one run",
+                    f"{row['runs']} of {row['wanted']}",
+                    f"{row['parameters']:,}" if row["parameters"] else "",
+                    f"{row['minutes']:.1f}",
+                ]
+            )
+    return table(titles, cells)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Make the rows asked for, then collect."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--table", type=Path, default=HERE / "text_results.toml")
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", nargs="*")
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--collect", action="store_true", help="Train nothing.")
+    options = parser.parse_args(arguments)
+    try:
+        rows = read_rows(options.table)
+        by_key = {row.key: row for row in rows}
+        unknown = [name for name in options.only or [] if name not in by_key]
+        if unknown:
+            raise UserError(f"--only {unknown[0]}: no such row; there are {', '.join(by_key)}")
+        for row in rows:
+            if options.collect or (options.only and row.key not in options.only):
+                continue
+            print(f"== {row.name}: {row.recipe}", file=sys.stderr, flush=True)
+            make_row(row, by_key, options)
+    except UserError as error:
+        print(f"text_results: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    found = collect(rows, options.out)
+    write_json(options.out / "text_results.json", found)
+    text = f"Machine: {said(machine(options.threads))}.\n\n{markdown(found)}\n"
+    write_text(options.out / "text_results.md", text)
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
