@@ -153,8 +153,8 @@ def serve(
     # Before the models are loaded, which takes longer than to say that the port is taken.
     listening = open_port(host, port)
     with listening:
-        chosen = {"device": device, "precision": precision}
-        models, readers = _load(runs, languages or [], **chosen)
+        chosen: dict[str, Any] = {"device": device, "precision": precision}
+        models, readers = load_all(runs, languages or [], **chosen)
         from heedful.serving import make_application
 
         application = make_application(
@@ -175,17 +175,27 @@ def serve(
     end_command(application)
 
 
-def _load(
-    runs: list[Path], languages: list[str], **chosen: Any
+def load_all(
+    runs: list[Path], languages: list[str], *, several: bool = False, **chosen: Any
 ) -> "tuple[list[Served], list[ServedReader]]":
-    """What translates, and what reads or writes single texts."""
+    """What translates, and what reads or writes single texts, by names that are all different.
+
+    Args:
+        runs: folders of runs.
+        languages: as `load_served` takes them.
+        several: whether runs may have no languages, or the same.
+        chosen: device, precision, checkpoint.
+
+    Raises:
+        UserError: as `load_served`, or a run cannot be opened.
+    """
     from heedful.cli.readers import load_readers, split_runs
     from heedful.serving.served import names_of
 
     pairs, texts = split_runs(runs)
     names = dict(zip(range(len(runs)), names_of(runs), strict=True))
     own = [name for place, name in names.items() if runs[place] in texts]
-    models = load_served(pairs, languages, **chosen)
+    models = load_served(pairs, languages, several=several, **chosen)
     if texts and pairs:  # numbered through all of them
         others = [name for place, name in names.items() if runs[place] in pairs]
         models = [replace(one, name=name) for one, name in zip(models, others, strict=True)]

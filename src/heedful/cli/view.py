@@ -4,7 +4,7 @@ import threading
 import webbrowser
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import urlencode
 
 import typer
@@ -30,7 +30,11 @@ def view(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--target", help="The translation to look at; default: the run's own."),
+        typer.Option(
+            "--target",
+            help="The translation to look at, a pair's second text, or what follows a prompt; "
+            "default: the run's own.",
+        ),
     ] = None,
     beside: Annotated[
         list[Path] | None,
@@ -71,17 +75,11 @@ def view(
     use_threads(threads)
     places = [what, *(beside or [])]
     outputs = [_named(path, ending) for path, ending in ((output, ".html"), (save, _TRACE)) if path]
-    readers, places = _readers(places, text, checkpoint, device)
-    models, traces = _opened(places, checkpoint, device)
-    if readers:
-        assert text is not None
-        traces = {**_read(readers, text, target), **traces}
-        if not models:
-            text = target = None
+    opened = _opened(places, checkpoint, device)
     if not outputs:
-        _serve(models, traces, text, target, port, browser)
+        _serve(opened, text, target, port, browser)
         return
-    made = _traced(models, traces, text, target)
+    made = _traced(opened, text, target)
     if save is not None:
         if len(made) > 1:
             raise UserError("--save writes one trace; leave --with out")
@@ -106,36 +104,17 @@ def _named(path: Path, ending: str) -> Path:
     return path
 
 
-def _readers(
-    places: list[Path], text: str | None, checkpoint: str | None, device: str
-) -> tuple["list[ServedReader]", list[Path]]:
-    """The runs for single texts, opened, and the places that are none."""
-    from heedful.cli.readers import load_readers, split_runs
-    from heedful.serving.served import names_of
+class _Opened(NamedTuple):
+    """What the page is to show, each by a name of its own."""
 
-    runs = [place for place in places if place.suffix != _TRACE]
-    _, texts = split_runs(runs)
-    if texts and text is None:
-        raise UserError(f'{texts[0]} needs a text to look at: heedful view {texts[0]} "TEXT"')
-    names = names_of(texts)
-    readers = load_readers(texts, names, checkpoint=checkpoint, device=device)
-    return readers, [place for place in places if place not in texts]
+    models: "list[Served]"
+    readers: "list[ServedReader]"
+    traces: "dict[str, Trace]"
 
 
-def _read(readers: "list[ServedReader]", text: str, target: str | None) -> dict[str, "Trace"]:
-    """What each makes of the text, by name."""
-    several = len(readers) > 1
-    made = {one.name: one.trace(text, target) for one in readers}
-    if not several:
-        return made
-    return {name: replace(one, title=f"{name}: {one.title}") for name, one in made.items()}
-
-
-def _opened(
-    places: list[Path], checkpoint: str | None, device: str
-) -> tuple["list[Served]", dict[str, "Trace"]]:
-    """The runs, and the traces by names that are all different."""
-    from heedful.cli.serve import load_served
+def _opened(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
+    """The runs, and the traces."""
+    from heedful.cli.serve import load_all
     from heedful.inference import Trace
     from heedful.serving.served import names_of
 
@@ -145,24 +124,22 @@ def _opened(
         name.removesuffix(_TRACE): Trace.load(file)
         for file, name in zip(files, names_of(files), strict=True)
     }
-    return load_served(runs, [], several=True, checkpoint=checkpoint, device=device), traces
+    models, readers = load_all(runs, [], several=True, checkpoint=checkpoint, device=device)
+    return _Opened(models, readers, traces)
 
 
-def _traced(
-    models: "list[Served]", traces: dict[str, "Trace"], text: str | None, target: str | None
-) -> list["Trace"]:
+def _traced(opened: _Opened, text: str | None, target: str | None) -> list["Trace"]:
     """What the runs make of the text, and the traces that there are."""
-    if models and text is None:
+    models, readers, traces = opened
+    if (models or readers) and text is None:
         raise UserError('a run needs a text to look at: heedful view RUN "TEXT" --output FILE')
-    if not models and (text is not None or target is not None):
+    if not (models or readers) and (text is not None or target is not None):
         raise UserError("a saved trace has its texts; leave TEXT and --target out")
-    made = [_measured(model.translator, text or "", target) for model in models]
+    made = {one.name: one.trace(text or "", target) for one in readers}
+    made |= {one.name: _measured(one.translator, text or "", target) for one in models}
     if len(made) > 1:  # to tell them apart
-        made = [
-            replace(trace, title=f"{model.name}: {trace.title}")
-            for model, trace in zip(models, made, strict=True)
-        ]
-    return [*made, *traces.values()]
+        made = {name: replace(one, title=f"{name}: {one.title}") for name, one in made.items()}
+    return [*made.values(), *traces.values()]
 
 
 def _measured(translator: "Translator", text: str, target: str | None) -> "Trace":
@@ -182,35 +159,30 @@ def _measured(translator: "Translator", text: str, target: str | None) -> "Trace
     return replace(trace, faithfulness=found.to_json())
 
 
-def _serve(
-    models: "list[Served]",
-    traces: dict[str, "Trace"],
-    text: str | None,
-    target: str | None,
-    port: int,
-    browser: bool,
-) -> None:
+def _serve(opened: _Opened, text: str | None, target: str | None, port: int, browser: bool) -> None:
     from heedful.serving import make_application, run_server
     from heedful.serving.server import LOOPBACK, address_of, end_command, open_port
 
+    models, readers, traces = opened
     for model in models:
         if not all(one.translates for one in model.translator.models):
             raise UserError(
                 f"{model.name} aligns words and does not translate: give both texts, and a file "
                 "(--target TEXT --output FILE)"
             )
-    if target is not None:
+    if target is not None and not readers:
         raise UserError("--target is for --output and --save; on the page it is typed")
-    if text is not None and not models:
+    if target is not None and text is None:
+        raise UserError("--target is what goes with TEXT; give both")
+    if text is not None and not models and not readers:
         raise UserError("a saved trace has its texts; leave TEXT out")
     with open_port(LOOPBACK[0], port) as listening:
         if browser:
-            page = address_of(listening) + (f"#{urlencode({'text': text})}" if text else "")
+            given = {"text": text, "second": target}
+            typed = urlencode({name: value for name, value in given.items() if value})
+            page = address_of(listening) + (f"#{typed}" if typed else "")
             threading.Timer(0.5, webbrowser.open, [page]).start()
-        application = make_application(models, traces=traces, hosts=LOOPBACK)
-        run_server(
-            application,
-            listening=listening,
-            what=", ".join([*(model.name for model in models), *traces]),
-        )
+        application = make_application(models, readers=readers, traces=traces, hosts=LOOPBACK)
+        names = [*(one.name for one in models), *(one.name for one in readers)]
+        run_server(application, listening=listening, what=", ".join([*names, *traces]))
     end_command(application)

@@ -69,6 +69,8 @@ class TraceRequest(ModelRequest):
     source: StrictStr | None = None
     target: StrictStr | None = None
     gradients: StrictBool = False
+    begins: StrictBool = False
+    latest: StrictBool = False
     trace: StrictStr | None = None
 
 
@@ -259,7 +261,11 @@ def _which(desk: Desk, readers: ServedReaders, asked: TraceRequest) -> WhichTrac
         raise RefusedError(400, "give source, the text to look at, or trace, an opened one's name")
     desk.check_texts([asked.source, asked.target or ""])
     if asked.model is not None and asked.model in readers:
-        return WhichTrace(None, asked.model, asked.source, asked.target, asked.gradients)
+        which = WhichTrace(None, asked.model, asked.source, asked.target, asked.gradients)
+        return which._replace(begins=asked.begins, latest=asked.latest)
+    if asked.begins or asked.latest:
+        name = "begins" if asked.begins else "latest"
+        raise RefusedError(400, f"{name} is for what writes on from a prompt; leave it out")
     model: Served = desk.models.choose(asked.model, None, None)
     require_one_line(asked.source, "a trace is")
     return WhichTrace(None, model.name, asked.source, asked.target, asked.gradients)

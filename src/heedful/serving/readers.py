@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 from heedful.basics.errors import UserError
 from heedful.inference import Trace
 from heedful.inference.classifier import Classifier
-from heedful.inference.filler import Filler
+from heedful.inference.filler import MASK, Filler
 from heedful.inference.generator import Generator
 from heedful.inference.reading_trace import trace_classification, trace_filling, trace_tagging
 from heedful.inference.tagger import Tagger
@@ -68,25 +68,66 @@ class ServedReader:
             facts |= {"labels": list(reader.labels), "pairs": reader.pairs}
         if isinstance(reader, Tagger):
             facts["labels"] = list(reader.tags)
+        if isinstance(reader, Filler):
+            facts["masks"] = list(dict.fromkeys([MASK, *reader.vocabulary.pieces([reader.mask])]))
         return facts
 
-    def trace(self, source: str, target: str | None = None, /, *, relevance: bool = True) -> Trace:
-        """What is attended to: ``target`` is a pair's second text, or what follows a prompt.
+    def trace(
+        self,
+        source: str,
+        target: str | None = None,
+        /,
+        *,
+        relevance: bool = True,
+        begins: bool = False,
+        latest: bool = False,
+    ) -> Trace:
+        """What is attended to.
+
+        Args:
+            source: the text; of a tagger its words, parted by spaces.
+            target: a pair's second text, or what follows a prompt.
+            relevance: whether to add what is made from the weights.
+            begins: whether a prompt is the beginning of a document.
+            latest: whether to look at the last tokens that fit where a prompt and what follows it
+                are longer than the model reads.
 
         Raises:
             UserError: the texts cannot be traced.
         """
         reader = self.reader
+        if (begins or latest) and not isinstance(reader, Generator):
+            name = "begins" if begins else "latest"
+            raise UserError(f"{self.name} does not write; leave {name} out")
         if isinstance(reader, Classifier):
             text = source if target is None else (source, target)
             return trace_classification(reader, text, relevance=relevance)
         if isinstance(reader, Generator):
-            return trace_writing(reader, source, target, relevance=relevance)
+            if latest and target is not None:
+                source, target, begins = _latest(reader, source, target, begins)
+            return trace_writing(reader, source, target, begins=begins, relevance=relevance)
         if target is not None:
             raise UserError(f"{self.name} reads one text; leave the second one out")
         if isinstance(reader, Tagger):
             return trace_tagging(reader, source.split(), relevance=relevance)
         return trace_filling(reader, source, relevance=relevance)
+
+
+def _latest(generator: Generator, prompt: str, written: str, begins: bool) -> tuple[str, str, bool]:
+    """As much of the end of both as fits into the model; all, unless it is too long."""
+    vocabulary, most = generator.vocabulary, generator.max_length
+    tokens = vocabulary.encode(prompt + written)
+    boundary = begins or not vocabulary.encode(prompt)
+    if len(tokens) + boundary <= most:
+        return prompt, written, begins
+    # Its end as text may be of more tokens than its last ones, if these began inside a word.
+    kept = most
+    while len(vocabulary.encode(vocabulary.decode(tokens[-kept:]))) > most:
+        kept -= 1
+    text = vocabulary.decode(tokens[-kept:])
+    # Something has to stand before, or a document would seem to begin here.
+    before = max(1, len(text) - len(written))
+    return text[:before], text[before:], False
 
 
 class ServedReaders:

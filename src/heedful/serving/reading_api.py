@@ -37,6 +37,7 @@ class ClassifyRequest(ModelRequest):
     text: StrictStr | list[StrictStr]
     second: StrictStr | list[StrictStr] | None = None
     explain: StrictBool = False
+    label: StrictStr | None = None
 
 
 class TagRequest(ModelRequest):
@@ -82,13 +83,15 @@ def routes(desk: Desk, readers: ServedReaders) -> APIRouter:
         """The class of each text, and which words it rests on."""
         asked = check_fields(ClassifyRequest, await desk.fields(request))
         name, classifier = readers.choose(Classifier, asked.model)
+        if asked.label is not None and not asked.explain:
+            raise RefusedError(400, "label says which one to explain; set explain, or leave it out")
         texts = _texts(asked)
         desk.check_texts([part for text in texts for part in _parts(text)])
 
         def answer() -> list[dict[str, Any]]:
             if not asked.explain:
                 return [one.to_json() for one in classifier.classify(texts)]
-            return [_explained(classifier, text) for text in texts]
+            return [_explained(classifier, text, asked.label) for text in texts]
 
         return await _answer(desk, request, name, "results", answer)
 
@@ -175,10 +178,14 @@ def _parts(text: Text) -> tuple[str, ...]:
     return (text,) if isinstance(text, str) else text
 
 
-def _explained(classifier: Classifier, text: Text) -> dict[str, Any]:
-    if not classifier.rows(text):
-        return {**classifier.classify([text])[0].to_json(), "words": []}
-    return explain(classifier, text).to_json()
+def _explained(classifier: Classifier, text: Text, label: str | None) -> dict[str, Any]:
+    """The class and its words, of which the first ``first_words`` are the first text's."""
+    rows = classifier.rows(text)
+    if not rows:
+        return {**classifier.classify([text])[0].to_json(), "words": [], "first_words": 0}
+    found = explain(classifier, text, label=label).to_json()
+    first = len(classifier.vocabulary.decode(rows[0].first).split())
+    return {**found, "first_words": first}
 
 
 class _Writing:

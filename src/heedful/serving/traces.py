@@ -5,6 +5,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 from starlette.requests import Request
@@ -28,6 +29,8 @@ class WhichTrace(NamedTuple):
     source: str = ""
     target: str | None = None
     gradients: bool = False
+    begins: bool = False
+    latest: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,8 @@ class KeptTraces:
 
     def _tracing(self, which: WhichTrace) -> Tracing:
         if which.model is not None and which.model in self._readers:
-            return self._readers[which.model].trace
+            reader = self._readers[which.model]
+            return partial(reader.trace, begins=which.begins, latest=which.latest)
         return self._desk.models.choose(which.model, None, None).translator.trace
 
 

@@ -1,25 +1,37 @@
 // The page: its head, its panels, what they share.
 
 import { alignmentPanel } from "./alignment.js";
+import { classifyPanel } from "./classify.js";
 import { comparePanel } from "./compare.js";
 import { choice, element, messageOf, roving } from "./elements.js";
+import { fillPanel } from "./fill.js";
 import { headsPanel } from "./heads.js";
 import { honesty } from "./honesty.js";
+import { Kept } from "./kept.js";
 import { Refusal } from "./providers.js";
 import { Session } from "./session.js";
 import { stepsPanel } from "./steps.js";
+import { tagPanel } from "./tag.js";
 import { translatePanel } from "./translate.js";
+import { writePanel } from "./write.js";
 
 /** @typedef {import("./types.js").Provider} Provider */
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Models} Models */
+/** @typedef {import("./types.js").Start} Start */
+
+/** What is typed into, by the task of a model for single texts. */
+const TYPED = /** @type {const} */ ([
+  ["classification", "classify", classifyPanel], ["tagging", "tag", tagPanel], ["masked", "fill", fillPanel],
+  ["language-model", "write", writePanel],
+]);
 
 /**
  * Fills `root` with the page.
  * @param {HTMLElement} root
  * @param {Provider} provider
- * @param {{panel?: string, text?: string}} [start]
+ * @param {Start} [start]
  */
 export async function mount(root, provider, start = {}) {
   root.classList.add("heedful");
@@ -41,12 +53,12 @@ export async function mount(root, provider, start = {}) {
   const session = new Session(provider);
   /** @type {Page} */
   const page = {
-    root, provider, session,
+    root, provider, session, kept: new Kept(provider.live),
     announce: (text) => (live.textContent = text),
     onTheme: (listener) => onTheme.push(listener),
     open: (name) => open(name),
   };
-  if (models.traces.length && !models.models.length) session.look({ trace: models.traces[0] });
+  if (models.traces.length && !typing(models)) session.look({ trace: models.traces[0] });
   const honest = honesty(page, models);
   const panels = panelsOf(page, models, start);
   const tabs = tabsOf(panels, (name) => open(name));
@@ -64,26 +76,43 @@ export async function mount(root, provider, start = {}) {
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
     }
+    page.kept.put("page", { panel: name });
     panels.find((panel) => panel.name === name)?.show();
   }
   session.listeners.push(() => {
     honest.refresh();
     const panel = panels.find(({ name }) => name === current);
-    if (panel && panel.name !== "translate") panel.show();
+    if (panel && !panel.types) panel.show();
   });
-  open(panels.some(({ name }) => name === start.panel) ? String(start.panel) : await firstPanel(page, panels));
+  const wanted = page.kept.of("page")?.panel ?? start.panel;
+  open(panels.some(({ name }) => name === wanted) ? String(wanted) : await firstPanel(page, panels));
+}
+
+/**
+ * Whether there is a model to type a text for.
+ * @param {Models} models
+ */
+function typing({ models, readers }) {
+  return models.length + (readers ?? []).length > 0;
 }
 
 /**
  * @param {Page} page
  * @param {Models} models
- * @param {{text?: string}} start
+ * @param {Start} start
  * @returns {Panel[]}
  */
 function panelsOf(page, models, start) {
-  const panels = models.models.length ? [translatePanel(page, models, start)] : [];
+  const readers = models.readers ?? [];
+  const typed = TYPED.map(([task, name, make]) => ({ name, make, own: readers.filter((one) => one.task === task) }))
+    .filter(({ own }) => own.length);
+  const names = [...(models.models.length ? ["translate"] : []), ...typed.map(({ name }) => name)];
+  // The address's text is for the panel that it names, or the first that is typed into.
+  const meant = names.includes(start.panel ?? "") ? start.panel : names[0];
+  const panels = models.models.length ? [translatePanel(page, models, meant === "translate" ? start : {})] : [];
+  panels.push(...typed.map(({ name, make, own }) => make(page, own, meant === name ? start : {})));
   panels.push(alignmentPanel(page), headsPanel(page), stepsPanel(page));
-  if (models.models.length + models.traces.length > 1) panels.push(comparePanel(page, models));
+  if (models.models.length + readers.length + models.traces.length > 1) panels.push(comparePanel(page, models));
   for (const panel of panels) {
     panel.body.setAttribute("role", "tabpanel");
     panel.body.setAttribute("aria-label", panel.title);
@@ -114,7 +143,7 @@ function keyField(provider, given) {
  */
 async function firstPanel(page, panels) {
   const { subject } = page.session;
-  if (panels[0].name === "translate" || !subject) return panels[0].name;
+  if (panels[0].types || !subject) return panels[0].name;
   try {
     return (await page.session.current()).alignment ? panels[0].name : "heads";
   } catch {
@@ -142,12 +171,18 @@ function tabsOf(panels, open) {
  * @param {() => void} changed
  */
 function header(page, models, tabs, changed) {
+  const { session } = page;
+  const typed = typing(models);
   const traces = choice("Trace", [
-    ...(models.models.length ? [{ value: "", text: "What is typed" }] : []),
+    ...(typed ? [{ value: "", text: "What is typed" }] : []),
     ...models.traces.map((name) => ({ value: name, text: name })),
-  ], models.models.length ? "" : models.traces[0] ?? "", (name) => page.session.look(name ? { trace: name } : page.session.typed));
-  const several = models.traces.length > (models.models.length ? 0 : 1);
-  const title = models.traces.length === 1 && !models.models.length ? models.traces[0] : "";
+  ], typed ? "" : models.traces[0] ?? "", (name) => session.look(name ? { trace: name } : session.typed));
+  session.listeners.push(() => {
+    const { subject } = session;
+    traces.input.value = subject && "trace" in subject ? subject.trace : "";
+  });
+  const several = models.traces.length > (typed ? 0 : 1);
+  const title = models.traces.length === 1 && !typed ? models.traces[0] : "";
   return element(
     "header", { class: "heed-head" },
     element("span", { class: "heed-name" }, "heedful"),

@@ -6,6 +6,7 @@ import { exportButtons } from "./exporting.js";
 import { signed } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, titles } from "./overview.js";
+import { NONE } from "./session.js";
 import { BEST } from "./translate.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -15,23 +16,94 @@ import { BEST } from "./translate.js";
 /** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
 /** @typedef {import("./session.js").Subject} Subject */
 
+/** @typedef {import("./types.js").ReaderFacts} ReaderFacts */
+
+/**
+ * What was typed through a model: of a translator with its own translation; of a model for single texts with
+ * the second text, if that belongs to a task of the same kind.
+ * @param {Page} page
+ * @param {Models} models
+ * @param {string} model
+ * @returns {Promise<Subject>}
+ */
+async function throughModel(page, models, model) {
+  const now = page.session.typed;
+  if (!now || !("source" in now)) throw new Error("type a text first");
+  const { source, target } = now;
+  const { gradients: _, ...plain } = now;
+  if (now.model === model && target !== undefined) return plain;
+  const [own, typed] = [model, now.model].map((name) => readerOf(models, name));
+  if (own) {
+    const alike = own.task === typed?.task;
+    const { model: _model, target: _target, ...how } = plain;
+    return { ...(alike ? how : { source }), model, ...(alike && target !== undefined ? { target } : {}) };
+  }
+  const { translations } = await page.provider.translate({ model, text: source, nbest: BEST, alignments: false });
+  return { model, source, target: translations[0].text };
+}
+
+/**
+ * @param {Models} models
+ * @param {string} name
+ * @returns {ReaderFacts | undefined}
+ */
+function readerOf(models, name) {
+  return models.readers?.find((one) => one.name === name);
+}
+
+/**
+ * Which two are beside each other before anybody chooses: the one that was typed for, and the next one that
+ * does the same, or a trace.
+ * @param {Page} page
+ * @param {Models} models
+ * @param {{value: string}[]} options
+ * @returns {string[]}
+ */
+function fitting(page, models, options) {
+  const now = page.session.typed;
+  const values = options.map(({ value }) => value);
+  const own = now && "model" in now ? `model:${now.model}` : values[0];
+  const same = (/** @type {string} */ value) => kindOf(models, value) === kindOf(models, own);
+  const other = values.find((value) => value !== own && same(value)) ?? values.find((value) => value.startsWith("trace:"));
+  // Of one model alone two heads can be compared.
+  return [own, other ?? own];
+}
+
+/**
+ * What has to be the same for two models to make something of one text.
+ * @param {Models} models
+ * @param {string} value
+ */
+function kindOf(models, value) {
+  if (value.startsWith("trace:")) return "trace";
+  const reader = readerOf(models, value.slice(6));
+  if (reader) return `${reader.task} ${reader.pairs === true}`;
+  return `translation ${models.models.find(({ name }) => name === value.slice(6))?.source ?? ""}`;
+}
+
 /** One of the two. */
 class Side {
   /**
    * @param {Page} page
+   * @param {Models} models
    * @param {string} name
    * @param {{value: string, text: string}[]} options
-   * @param {string} first
-   * @param {() => void} changed
    */
-  constructor(page, name, options, first, changed) {
+  constructor(page, models, name, options) {
     this.page = page;
+    this.models = models;
+    /** Whether somebody chose whose it is. */
+    this.meant = false;
+    const changed = () => this.show();
     this.name = name;
     this.look = "alignment";
     this.asked = 0;
     /** @type {Picture | null} */
     this.picture = null;
-    this.whose = choice(name, options, first, changed);
+    this.whose = choice(name, options, options[0].value, () => {
+      this.meant = true;
+      changed();
+    });
     this.what = choice("Shows", [{ value: "alignment", text: "Alignment" }], "alignment", (value) => {
       this.look = value;
       changed();
@@ -49,18 +121,12 @@ class Side {
   }
 
   /**
-   * What this side looks at: a trace, or the sentence through its model as the Translate panel has it.
+   * What this side looks at: a trace, or what was typed through its model.
    * @returns {Promise<Subject>}
    */
   async subject() {
     const value = this.whose.input.value;
-    if (value.startsWith("trace:")) return { trace: value.slice(6) };
-    const now = this.page.session.typed;
-    if (!now || !("source" in now)) throw new Error("type a sentence in the Translate panel first");
-    const model = value.slice(6);
-    if (now.model === model && now.target !== undefined) return { model, source: now.source, target: now.target };
-    const { translations } = await this.page.provider.translate({ model, text: now.source, nbest: BEST, alignments: false });
-    return { model, source: now.source, target: translations[0].text };
+    return value.startsWith("trace:") ? { trace: value.slice(6) } : throughModel(this.page, this.models, value.slice(6));
   }
 
   async show() {
@@ -74,10 +140,14 @@ class Side {
       // Meanwhile another one may have been chosen.
       if (mine !== this.asked) return;
       this.picture = picture;
-      this.text.textContent = ("target" in subject && subject.target) || trace.text.target || trace.text.source;
+      // What was decided; of a text that is written on, or of a second one, that itself.
+      const task = "model" in subject ? readerOf(this.models, subject.model)?.task : undefined;
+      const given = "target" in subject && task !== "classification";
+      this.text.textContent = (given && subject.target) || trace.text.target || trace.text.source;
       const total = trace.summary.log_probabilities.reduce((sum, one) => sum + one, 0);
-      this.figure.textContent = trace.summary.decided.length
-        ? `log-probability ${signed(total, 2)}, ${trace.summary.decided.length} tokens` : trace.summary.title;
+      const { decided, title } = trace.summary;
+      const count = task === "classification" ? "" : `, ${decided.length} ${task === "tagging" ? "tags" : "tokens"}`;
+      this.figure.textContent = decided.length ? `log-probability ${signed(total, 2)}${count}` : title;
       this.notice.textContent = "";
       this.view.body.hidden = false;
       this.view.show(this.picture);
@@ -110,6 +180,7 @@ class Side {
 
   /** @param {LoadedTrace} trace @returns {Promise<Picture>} */
   async pictureOf(trace) {
+    if (!this.look) throw new Error(NONE);
     if (this.look === "alignment") return alignmentPicture(trace, { hard: false, words: false });
     const [map, head] = this.look.split(" ").map(Number);
     const facts = trace.summary.maps[map];
@@ -129,23 +200,23 @@ class Side {
  */
 export function comparePanel(page, models) {
   const options = [
-    ...models.models.map(({ name }) => ({ value: `model:${name}`, text: name })),
+    ...[...models.models, ...(models.readers ?? [])].map(({ name }) => ({ value: `model:${name}`, text: name })),
     ...models.traces.map((name) => ({ value: `trace:${name}`, text: name })),
   ];
   const sentence = element("p", { class: "heed-sentence heed-shared", dir: "auto" });
-  const sides = ["Left", "Right"].map((name, i) => {
-    const first = options[Math.min(i, options.length - 1)]?.value ?? "";
-    /** @type {Side} */
-    const side = new Side(page, name, options, first, () => side.show());
-    return side;
-  });
+  const sides = ["Left", "Right"].map((name) => new Side(page, models, name, options));
   const body = element(
     "div", { class: "heed-panel" }, sentence, element("div", { class: "heed-sides" }, ...sides.map((side) => side.body)),
   );
   function show() {
     const { typed } = page.session;
     sentence.textContent = typed && "source" in typed ? typed.source : "";
-    for (const side of sides) side.show();
+    // Whoever has not chosen gets what fits to what was typed last.
+    const first = fitting(page, models, options);
+    sides.forEach((side, i) => {
+      if (!side.meant) side.whose.input.value = first[i];
+      side.show();
+    });
   }
   return { name: "compare", title: "Compare", body, show };
 }

@@ -85,6 +85,18 @@ export function toggle(label, on, changed) {
 }
 
 /**
+ * A labelled field for a short text or a number.
+ * @param {string} label
+ * @param {Record<string, Attribute>} attributes
+ * @param {() => void} changed
+ * @returns {{field: HTMLLabelElement, input: HTMLInputElement}}
+ */
+export function entry(label, attributes, changed) {
+  const input = element("input", { class: "heed-key", ...attributes, oninput: changed });
+  return { field: element("label", { class: "heed-field" }, element("span", {}, label), input), input };
+}
+
+/**
  * One of a few, as buttons in a row; arrow keys move between them.
  * @param {string} label
  * @param {{value: string, text: string}[]} options

@@ -6,6 +6,7 @@ import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_file.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, markChosen, overview, titles } from "./overview.js";
+import { NONE } from "./session.js";
 import { HEAD_COLOURS, HEAD_COLOURS_IN_THE_DARK, themeOf } from "./painting.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -143,7 +144,7 @@ class Heads {
     const before = this.group?.key;
     this.groups = groupsOf(trace.summary.maps);
     this.trace = this.groups.length ? trace : null;
-    if (!this.groups.length) throw new Error("there is no attention to show");
+    if (!this.groups.length) throw new Error(NONE);
     fillChoice(this.which.input, this.groups.map(({ key, title }) => ({ value: key, text: title })), "");
     const cross = this.groups.find(({ title }) => title === "Cross");
     this.setGroup((this.groups.find(({ key }) => key === before) ?? cross ?? this.groups[0]).key);

@@ -1,4 +1,5 @@
-// The page as a server sends it: its address may say which panel and which text (#panel=heads&text=…).
+// The page as a server sends it: its address may say which panel and which text (#panel=heads&text=…,
+// with &second=… for a pair).
 
 import { mount } from "./application.js";
 import { serverProvider } from "./providers.js";
@@ -8,4 +9,5 @@ const asked = new URLSearchParams(window.location.hash.slice(1));
 mount(root, serverProvider(new URL("../api/", import.meta.url).href), {
   panel: asked.get("panel") ?? undefined,
   text: asked.get("text") ?? undefined,
+  second: asked.get("second") ?? undefined,
 });

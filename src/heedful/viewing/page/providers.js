@@ -29,6 +29,31 @@ async function checked(answer) {
 }
 
 /**
+ * What is written, piece by piece: lines of JSON, of which the last has all.
+ * @param {Response} answer
+ * @param {(piece: string) => void} onPiece
+ * @returns {Promise<import("./types.js").Written>}
+ */
+async function streamed(answer, onPiece) {
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
+  const decoder = new TextDecoder();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    rest += decoder.decode(value, { stream: !done });
+    const lines = rest.split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) {
+      const told = JSON.parse(line);
+      if (told.error !== undefined) throw new Error(told.error);
+      if (told.done) return told;
+      onPiece(told.text);
+    }
+    if (done) throw new Error("the server broke off; is it still running?");
+  }
+}
+
+/**
  * The server that the page came from.
  * @param {string} base the address of its /api, ending in "/"
  * @returns {Provider}
@@ -61,6 +86,10 @@ export function serverProvider(base) {
     models: async (signal) => (await ask("models", { headers, signal })).json(),
     translate: async (body, signal) => (await post("translate", body, signal)).json(),
     alternatives: async (body, signal) => (await post("alternatives", body, signal)).json(),
+    classify: async (body, signal) => (await post("classify", body, signal)).json(),
+    tag: async (body, signal) => (await post("tag", body, signal)).json(),
+    fill: async (body, signal) => (await post("fill", body, signal)).json(),
+    write: async (body, onPiece, signal) => streamed(await post("generate/stream", body, signal), onPiece),
     trace: async (body, signal) => (await post("trace", body, signal)).json(),
     attention: async (body, signal) =>
       new Uint8Array(await (await post("attention", body, signal)).arrayBuffer()),
@@ -112,6 +141,10 @@ export function embeddedProvider(data) {
     models: async () => ({ models: [], traces: [...byName.keys()] }),
     translate: refuse,
     alternatives: refuse,
+    classify: refuse,
+    tag: refuse,
+    fill: refuse,
+    write: refuse,
     faithfulness: refuse,
     trace: async (body) => find(body).summary,
     attention: async (body) => inflated(fromBase64(find(body).maps[/** @type {any} */ (body).map])),

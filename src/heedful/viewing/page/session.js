@@ -7,7 +7,10 @@ import { byWords, headMatrix, meanMatrix, sliceRows } from "./matrices.js";
 /** @typedef {import("./types.js").MapFacts} MapFacts */
 /** @typedef {import("./types.js").Matrix} Matrix */
 
-/** @typedef {{model: string, source: string, target?: string, gradients?: boolean} | {trace: string}} Subject */
+/** @typedef {{model: string, source: string, target?: string, begins?: boolean, latest?: boolean, gradients?: boolean} | {trace: string}} Subject */
+
+/** What is said where there is nothing to list. */
+export const NONE = "there is no attention here: the model reads by other means, so there are no heads and no weights to show";
 
 /** A trace whose maps come when they are asked for. */
 export class LoadedTrace {
@@ -19,7 +22,6 @@ export class LoadedTrace {
   constructor(provider, subject, summary) {
     this.provider = provider;
     this.subject = subject;
-    if (!subject || "model" in subject) this.typed = subject;
     this.summary = summary;
     /** @type {Map<number, Promise<Uint8Array>>} */
     this.bytes = new Map();
@@ -108,7 +110,7 @@ export class LoadedTrace {
     if (this.alignment) return this.alignmentMatrix();
     const weights = this.summary.maps.map((facts, map) => ({ facts, map })).filter(({ facts }) => facts.kind === "weights");
     const last = weights.pop();
-    if (!last) throw new Error("there is no attention to show");
+    if (!last) throw new Error(NONE);
     const heads = Array.from({ length: last.facts.heads }, (_, head) => this.head(last.map, head));
     const matrix = meanMatrix(await Promise.all(heads));
     return { matrix, rows: this.rowLabels(last.map), columns: this.columnLabels(last.map), map: last.facts };

@@ -18,10 +18,13 @@ class Translate {
   constructor(page, models) {
     this.page = page;
     this.models = models;
-    this.model = models.models[0]?.name ?? "";
+    const before = page.kept.of("translate");
+    this.model = (models.models.find(({ name }) => name === before?.model) ?? models.models[0])?.name ?? "";
     this.prefix = "";
     /** @type {Translated | null} */
     this.result = null;
+    /** @type {import("./session.js").Subject | null} */
+    this.subject = null;
     /** @type {AbortController | null} */
     this.asking = null;
     /** @type {HTMLElement | null} */
@@ -33,6 +36,7 @@ class Translate {
     this.input = element("textarea", {
       dir: "auto", rows: 3, spellcheck: "false", "aria-label": "Text to translate", placeholder: "Type a sentence…",
       oninput: () => {
+        this.keep();
         this.prefix = "";
         this.asking?.abort();
         soon();
@@ -78,6 +82,7 @@ class Translate {
   /** @param {string} name */
   setModel(name) {
     this.model = name;
+    this.keep();
     this.prefix = "";
     this.setFacts();
     this.translate();
@@ -150,14 +155,21 @@ class Translate {
     return (this.result?.parts ?? 1) > 1;
   }
 
+  /** The panel came to the front: its text is looked at again, unless a saved trace is. */
+  again() {
+    const now = this.page.session.subject;
+    if (this.subject && !(now && "trace" in now)) this.page.session.look(this.subject);
+  }
+
   /**
    * What the other panels show.
    * @param {string} target
    */
   look(target) {
     const { result, parted } = this;
+    this.subject = result && target.trim() && !parted ? { model: this.model, source: result.source, target } : null;
     this.page.session.look(
-      result && target.trim() && !parted ? { model: this.model, source: result.source, target } : null,
+      this.subject,
       parted ? "this text is translated in parts; to look inside, translate one of its sentences" : undefined,
     );
   }
@@ -267,6 +279,10 @@ class Translate {
     for (const button of this.target.querySelectorAll("[aria-expanded]")) button.removeAttribute("aria-expanded");
   }
 
+  keep() {
+    this.page.kept.put("translate", { model: this.model, text: this.input.value });
+  }
+
   /** @param {string} text */
   start(text) {
     this.input.value = text;
@@ -295,15 +311,16 @@ function place(menu, word, panel) {
 /**
  * @param {Page} page
  * @param {Models} models
- * @param {{text?: string}} start
+ * @param {import("./types.js").Start} start
  * @returns {Panel}
  */
 export function translatePanel(page, models, start) {
   const translate = new Translate(page, models);
-  if (start.text) translate.start(start.text);
+  const text = page.kept.of("translate")?.text ?? start.text;
+  if (text) translate.start(text);
   page.root.addEventListener("pointerdown", (event) => {
     if (translate.menu && !translate.menu.contains(/** @type {Node} */ (event.target))) translate.closeMenu();
   });
-  return { name: "translate", title: "Translate", body: translate.body, show: () => undefined };
+  return { name: "translate", title: "Translate", body: translate.body, show: () => translate.again(), types: true };
 }
 

@@ -44,7 +44,21 @@
  * @property {boolean} [aligns]
  */
 
-/** @typedef {{models: ModelFacts[], traces: string[]}} Models */
+/**
+ * One model for single texts.
+ * @typedef {object} ReaderFacts
+ * @property {string} name
+ * @property {"classification" | "tagging" | "masked" | "language-model"} task
+ * @property {string} architecture
+ * @property {number} parameters
+ * @property {number} [max_tokens]
+ * @property {object[]} maps its attention modules
+ * @property {string[]} [labels]
+ * @property {boolean | null} [pairs] whether it wants two texts; null takes either
+ * @property {string[]} [masks] how a hidden place is written
+ */
+
+/** @typedef {{models: ModelFacts[], readers?: ReaderFacts[], traces: string[]}} Models */
 
 /**
  * @typedef {object} Hypothesis
@@ -70,6 +84,38 @@
 /** @typedef {{word: string, text: string, log_probability: number, probability: number}} Choice */
 
 /**
+ * @typedef {object} Classified
+ * @property {string | null} label null of an empty text
+ * @property {number} probability
+ * @property {Record<string, number>} probabilities
+ * @property {number} windows
+ */
+
+/** @typedef {{word: string, fall: number, share: number | null}} Reason */
+
+/** @typedef {Classified & {words: Reason[], first_words: number}} Explained */
+
+/**
+ * @typedef {object} TaggedWords
+ * @property {string[]} words
+ * @property {string[]} tags
+ * @property {number[]} probabilities
+ * @property {number} windows
+ */
+
+/** @typedef {{token: string, word: string, probability: number, text: string}} Candidate */
+
+/** @typedef {{source: string, text: string, masks: Candidate[][]}} Filled */
+
+/**
+ * @typedef {object} Written
+ * @property {string} text
+ * @property {string[]} tokens
+ * @property {number} log_probability
+ * @property {string} ended "end", "stop" or "limit"
+ */
+
+/**
  * @typedef {object} Faithfulness
  * @property {number} words
  * @property {string[]} [dropped] the most attended words
@@ -88,6 +134,10 @@
  * @property {(signal?: AbortSignal) => Promise<Models>} models
  * @property {(body: object, signal?: AbortSignal) => Promise<{translations: Translated[]}>} translate
  * @property {(body: object, signal?: AbortSignal) => Promise<{alternatives: Choice[]}>} alternatives
+ * @property {(body: object, signal?: AbortSignal) => Promise<{results: (Classified | Explained)[]}>} classify
+ * @property {(body: object, signal?: AbortSignal) => Promise<{results: TaggedWords[]}>} tag
+ * @property {(body: object, signal?: AbortSignal) => Promise<{result: Filled}>} fill
+ * @property {(body: object, onPiece: (piece: string) => void, signal?: AbortSignal) => Promise<Written>} write
  * @property {(body: object, signal?: AbortSignal) => Promise<Summary>} trace
  * @property {(body: object, signal?: AbortSignal) => Promise<Uint8Array>} attention
  * @property {(body: object, signal?: AbortSignal) => Promise<Faithfulness>} faithfulness
@@ -125,6 +175,7 @@
  * @property {HTMLElement} root
  * @property {Provider} provider
  * @property {import("./session.js").Session} session
+ * @property {import("./kept.js").Kept} kept what was typed
  * @property {(text: string) => void} announce says it to screen readers
  * @property {(listener: () => void) => void} onTheme
  * @property {(panel: string) => void} open
@@ -136,6 +187,9 @@
  * @property {string} title
  * @property {HTMLElement} body
  * @property {() => void} show called when the panel comes to the front, or its subject changed
+ * @property {boolean} [types] whether it is typed into: it chooses the subject, and follows none
  */
+
+/** @typedef {{panel?: string, text?: string, second?: string}} Start what the page's address asks for */
 
 export {};
