@@ -227,6 +227,21 @@ def test_a_long_text_is_read_in_windows_and_says_so(chromium: Any, address: str)
 
 
 @needs_browser()
+def test_of_a_text_of_many_words_they_are_left_out_when_asked_for(chromium: Any) -> None:
+    roomy = classifier(headed(max_length=100))
+    text = "the film was long and we saw it " * 9
+    served = make_application([], readers=[ServedReader("roomy", roomy)])
+    with running(served) as address, opened(chromium, address) as it:
+        it.page.fill(".heed-classify textarea >> nth=0", text)
+        it.page.wait_for_selector("text=Leave out each of the 72 words")
+        assert it.page.locator(".heed-why").is_hidden()
+        it.page.click("text=Leave out each of the 72 words")
+        it.page.wait_for_selector("[role=radio]:text-is('Rollout')")
+        falls = [one.fall for one in explain(roomy, text).words]
+        assert measure(it, "Left out") == pytest.approx(falls, abs=1e-5)
+
+
+@needs_browser()
 def test_a_model_without_attention_says_so(chromium: Any, address: str) -> None:
     with opened(chromium, address) as it:
         classified(it, TEXT, "flat")
@@ -453,7 +468,7 @@ def test_back_brings_what_was_typed(chromium: Any, address: str) -> None:
         it.page.fill(".heed-translate textarea", "the red dog")
         it.tab("classify")
         classified(it)
-        it.page.wait_for_timeout(300)
+        it.page.wait_for_timeout(500)
         assert "the+cat" in it.page.url
         it.page.goto("about:blank")
         it.page.go_back()
@@ -464,6 +479,30 @@ def test_back_brings_what_was_typed(chromium: Any, address: str) -> None:
         it.tab("translate")
         assert it.page.input_value(".heed-translate textarea") == "the red dog"
         it.page.wait_for_selector(".heed-target .heed-word")
+
+
+@needs_browser()
+def test_what_was_written_comes_back_too(chromium: Any, address: str) -> None:
+    with opened(chromium, f"{address}#panel=write&text=x") as it:  # is written on at once
+        it.page.wait_for_selector(".heed-write >> text=log-probability")
+        written = it.page.text_content(".heed-written")
+        assert written
+        it.page.fill("label:has-text('Seed') input", "77")
+        it.page.fill("[aria-label=Prompt]", "another")
+        it.page.wait_for_timeout(500)
+        it.page.goto("about:blank")
+        it.page.go_back()
+        it.page.wait_for_selector(".heed-written")
+        assert it.page.text_content(".heed-prompt") == "x"
+        assert it.page.text_content(".heed-written") == written
+        assert it.page.input_value("[aria-label=Prompt]") == "another"
+        assert it.page.input_value("label:has-text('Seed') input") == "77"
+        it.tab("heads")
+        it.page.wait_for_selector(".heed-legend li")
+    with opened(chromium, f"{address}#panel=write&text=ab&second=cd") as it:
+        assert it.page.text_content(".heed-story") == "abcd"
+        it.tab("steps")
+        it.page.wait_for_selector(".heed-readout:has-text('Step 1 of 4')")
 
 
 @needs_browser()

@@ -1,8 +1,9 @@
 // What was typed, kept with the tab's own history: Back and Reload bring it back, no address shows it.
 
-import { whenQuiet } from "./elements.js";
-
 /** @typedef {Record<string, string>} Fields */
+
+// Browsers take so many changes of an entry, about three a second, and none any more when a page is left.
+const PAUSE = 400;
 
 export class Kept {
   /** @param {boolean} lasting whether beyond this page, which only a server's own page may */
@@ -11,8 +12,8 @@ export class Kept {
     const state = lasting ? window.history.state : null;
     /** @type {Record<string, Fields>} */
     this.fields = state && typeof state.heedful === "object" ? { ...state.heedful } : {};
-    this.soon = whenQuiet(200, () => this.write());
-    if (lasting) window.addEventListener("pagehide", () => this.write());
+    /** @type {number | undefined} */
+    this.timer = undefined;
   }
 
   /**
@@ -27,7 +28,12 @@ export class Kept {
   /** @param {string} name @param {Fields} fields */
   put(name, fields) {
     this.fields[name] = fields;
-    if (this.lasting) this.soon();
+    if (!this.lasting || this.timer !== undefined) return;
+    this.write();
+    this.timer = window.setTimeout(() => {
+      this.timer = undefined;
+      this.write();
+    }, PAUSE);
   }
 
   write() {

@@ -28,6 +28,8 @@ class Write {
     this.asking = new Asking(page, "write", readers, () => this.forget());
     /** @type {AbortController | null} */
     this.writing = null;
+    /** @type {Record<string, string>} what was written, of what, to come back to */
+    this.last = {};
     const kept = page.kept.of("write") ?? {};
     const keep = () => this.keep();
     this.how = choice("How", [{ value: "draw", text: "Draw" }, { value: "likeliest", text: "Likeliest each time" }], kept.how ?? "draw", () => {
@@ -64,6 +66,7 @@ class Write {
     this.body = this.build();
     this.setHow();
     this.forget();
+    if (kept.written !== undefined) this.bring(kept.prompt, kept.written, kept.began === "true");
   }
 
   build() {
@@ -93,13 +96,14 @@ class Write {
   keep() {
     this.page.kept.put("write", {
       model: this.asking.model, text: this.input.value, how: this.how.input.value, stop: this.stopString.input.value,
-      begins: String(this.begins.input.checked), ...Object.fromEntries(NUMBERS.map(([name]) => [name, this.numbers[name].input.value])),
+      begins: String(this.begins.input.checked), ...this.last, ...Object.fromEntries(NUMBERS.map(([name]) => [name, this.numbers[name].input.value])),
     });
   }
 
   /** What was written is of another prompt or model. */
   forget() {
     this.stop();
+    this.last = {};
     this.prompt.textContent = this.written.textContent = this.status.textContent = "";
     this.asking.notice.textContent = "";
     this.output.hidden = true;
@@ -172,9 +176,10 @@ class Write {
     const { max_tokens: most } = this.asking.known;
     this.most.textContent = most ? `of the last ${most.toLocaleString("en")} tokens at most, as many as the model reads at once` : "";
     this.inside.hidden = false;
-    this.asking.look({
-      model: String(model), source: String(prompt), target: this.written.textContent ?? "", latest: true, ...(begins ? { begins: true } : {}),
-    });
+    const written = this.written.textContent ?? "";
+    this.last = { prompt: String(prompt), written, began: String(Boolean(begins)) };
+    this.keep();
+    this.asking.look({ model: String(model), source: String(prompt), target: written, latest: true, ...(begins ? { begins: true } : {}) });
   }
 
   /** @param {AbortController | null} writing */
@@ -188,14 +193,24 @@ class Write {
     this.writing?.abort();
   }
 
-  /** @param {string} prompt @param {string | undefined} written what follows it, if it is known */
+  /** @param {string} prompt @param {string | undefined} written what follows it; it is written unless known */
   start(prompt, written) {
     this.input.value = prompt;
-    if (written === undefined) return;
+    if (written === undefined) this.write();
+    else this.bring(prompt, written, false);
+  }
+
+  /**
+   * Shows what has been written.
+   * @param {string} prompt
+   * @param {string} written
+   * @param {boolean} begins
+   */
+  bring(prompt, written, begins) {
     this.output.hidden = false;
     this.prompt.textContent = prompt;
     this.written.textContent = written;
-    this.look({ model: this.asking.model, prompt, begins: false });
+    this.look({ model: this.asking.model, prompt, begins });
   }
 }
 
