@@ -1,5 +1,7 @@
 """From the settings of a run for single texts to its model, task and what reads or writes."""
 
+from pathlib import Path
+
 import torch
 from torch import nn
 
@@ -11,6 +13,7 @@ from heedful.data.masking import SentencePairs
 from heedful.data.shards import EncodedCorpus
 from heedful.data.streams import Stream, WindowBatches
 from heedful.data.vocabularies import SavedVocabulary
+from heedful.data.vocabulary import Vocabulary
 from heedful.inference.classifier import Classifier
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
@@ -177,15 +180,9 @@ class _Tasks:
 
     def _masked(self, name: str, head: text_recipe.MaskedHead) -> Task:
         def pairs(part: str) -> SentencePairs:
-            return SentencePairs(
-                EncodedDocuments.open(self.run.set_folder(name) / part),
-                self.vocabulary,
-                max_tokens=self.recipe.max_tokens,
-                batch_tokens=self.training.batch_tokens,
-                next_sentence=head.masking.next_sentence,
-                whole_words=head.masking.whole_word,
-                masked=head.masking.share,
-            )
+            folder = self.run.set_folder(name) / part
+            limits = (self.recipe.max_tokens, self.training.batch_tokens)
+            return sentence_pairs(folder, self.vocabulary, head, *limits)
 
         validated = (self.run.set_folder(name) / "validation").exists()
         return MaskedTask(
@@ -196,6 +193,29 @@ class _Tasks:
             device=self.device,
             precision=self.precision,
         )
+
+
+def sentence_pairs(
+    folder: Path,
+    vocabulary: Vocabulary,
+    head: text_recipe.MaskedHead,
+    max_tokens: int,
+    batch_tokens: int,
+) -> SentencePairs:
+    """Pre-training batches of encoded documents.
+
+    Raises:
+        UserError: they are not of this vocabulary, or too long.
+    """
+    return SentencePairs(
+        EncodedDocuments.open(folder),
+        vocabulary,
+        max_tokens=max_tokens,
+        batch_tokens=batch_tokens,
+        next_sentence=head.masking.next_sentence,
+        whole_words=head.masking.whole_word,
+        masked=head.masking.share,
+    )
 
 
 def load_text_start(run: TextRun, model: nn.Module) -> None:

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
-from heedful.data.document_shards import EncodedDocuments, write_documents
 from heedful.data.examples import Labelled, Tagged
-from heedful.data.masking import SentencePairs
-from heedful.data.readers.plain import cut_sentences
 from heedful.evaluation.classification import score_classification, score_tagging
 from heedful.evaluation.report import ReportTable
 from heedful.runs.run import Example, TextRun
+from heedful.runs.text_building import sentence_pairs
+from heedful.runs.text_preparation import write_sentences
 from heedful.runs.text_recipe import (
     ClassificationHead,
     EncoderRecipe,
@@ -169,22 +168,13 @@ def _masked(
     recipe = run.recipe
     if not isinstance(recipe, EncoderRecipe):
         raise TypeError("hidden tokens are told by an encoder")
-    pairs, language = head.masking.next_sentence, head.data.sentences
-    longest = (recipe.max_tokens - 3) // 2 if pairs else recipe.max_tokens - 2
-    lines = [text.split("\n") for text in examples if isinstance(text, str)]
-    if language is not None:
-        lines = [cut_sentences(own, language) for own in lines]
+    texts = (text for text in examples if isinstance(text, str))
     with tempfile.TemporaryDirectory() as folder:
-        write_documents(lines, filler.vocabulary, Path(folder) / "text", longest=longest)
-        rows_of_text = SentencePairs(
-            EncodedDocuments.open(Path(folder) / "text"),
-            filler.vocabulary,
-            max_tokens=recipe.max_tokens,
-            batch_tokens=8192,
-            next_sentence=pairs,
-            whole_words=head.masking.whole_word,
-            masked=head.masking.share,
-        )
+        path = Path(folder) / "test"
+        write_sentences(texts, filler.vocabulary, path, recipe.max_tokens, head)
+        # What is hidden depends on the batches: as at validation, so that figures compare.
+        limits = (recipe.max_tokens, recipe.training.batch_tokens)
+        rows_of_text = sentence_pairs(path, filler.vocabulary, head, *limits)
         task = MaskedTask(filler.model, rows_of_text, rows_of_text, name=name, device=filler.device)
         figures = task.validate().figures
     rows = [(key, f"{value:.4f}") for key, value in figures.items()]

@@ -27,6 +27,7 @@ from heedful.data.vocabularies import (
     save_vocabulary,
     train_vocabulary,
 )
+from heedful.data.vocabulary import Vocabulary
 from heedful.data.word_vectors import read_word_vectors
 from heedful.inference.classifier import rows_of
 from heedful.inference.spans import room_for_text, spans
@@ -192,7 +193,7 @@ def _encode(
             texts = (str(example) for example in examples.of(part))
             if part == "train" or examples.data.is_validated:
                 head = recipe.heads()[name]
-                _write_sentences(texts, vocabulary, folder.parent / part, recipe.max_tokens, head)
+                write_sentences(texts, vocabulary, folder.parent / part, recipe.max_tokens, head)
         found = EncodedDocuments.open(folder)
         return {"train": len(found.sentences), "documents": len(found), "unit": "sentences"}
     if not isinstance(recipe, EncoderRecipe):
@@ -223,9 +224,9 @@ def _encode(
     return {"train": counts["examples"], "windows": counts["windows"], "unit": unit}
 
 
-def _write_sentences(
+def write_sentences(
     documents: Iterator[str],
-    vocabulary: SavedVocabulary,
+    vocabulary: Vocabulary,
     folder: Path,
     max_tokens: int,
     head: HeadSettings,
