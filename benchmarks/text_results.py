@@ -20,8 +20,12 @@ import folds
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json, write_text
 from heedful.evaluation.classification import spread
+from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
+from heedful.runs.run import TextRun, open_run
+from heedful.runs.text_evaluation import score_text_run
+from heedful.training.train import train
+from heedful.training.tuning import tune
 from reporting import machine, said, table
-from results_table import heedful
 
 HERE = Path(__file__).resolve().parent
 
@@ -61,33 +65,37 @@ def read_rows(path: Path) -> list[Row]:
     return rows
 
 
-def make_row(row: Row, rows: dict[str, Row], options: argparse.Namespace) -> None:
-    """Search, then score the winner and its further seeds, as far as that is not done."""
-    out: Path = options.out
-    data = options.data / row.data
-    where = ["--threads", options.threads]
-    settings = [part for text in row.settings for part in ("--set", text)]
-    if row.start is not None:
-        begin = winner(out, rows[row.start])
-        where += ["--start-from", begin]
-    budget = ["--trials", row.trials, "--seeds", 0 if row.folds else row.seeds]
-    budget += [] if row.minutes is None else ["--minutes", row.minutes]
+def make_row(row: Row, rows: dict[str, Row], options: argparse.Namespace) -> bool:
+    """Search, then score the winner and its further seeds, as far as that is not done.
+
+    Returns:
+        False if it was interrupted.
+    """
+    out, data, place = options.out, options.data / row.data, options.out / row.key
+    begin = None if row.start is None else winner(out, rows[row.start])
     if row.folds:
         data = out / "data" / row.key
         folds.make(options.data / row.data, row.recipe, data)
-        settings = ["--set", "data.train=fold-0.train", "--set", "data.test=fold-0.test", *settings]
-    place = out / row.key
-    heedful("tune", row.recipe, *budget, "--data", data, "--out", place, *where, *settings)
-    if not row.folds:
-        for run in runs_of(place, row):
-            score(run, options.threads)
-        return
+    threads = f"training.threads={options.threads}"
+    tables = with_overrides(read_recipe(find_recipe(row.recipe)), [*row.settings, threads])
+    budget: dict[str, Any] = {"trials": row.trials, "minutes": row.minutes, "data": data}
+    budget["seeds"] = 0 if row.folds else row.seeds
+    if not tune(fold_of(tables, 0) if row.folds else tables, place, start_from=begin, **budget):
+        return False
+    best = read_recipe(place / "best.toml")
     for number in range(row.folds):
         run = place / f"fold-{number}"
-        files = [f"data.train=fold-{number}.train", f"data.test=fold-{number}.test"]
-        chosen = [part for text in files for part in ("--set", text)]
-        heedful("train", place / "best.toml", "--data", data, "--out", run, *where, *chosen)
-        score(run, options.threads)
+        if not train(fold_of(best, number), run, data=data, start_from=begin):
+            return False
+    for run in runs_of(place, row):
+        score(run)
+    return True
+
+
+def fold_of(tables: dict[str, Any], number: int) -> dict[str, Any]:
+    """A recipe for one of the folds."""
+    files = {"train": f"fold-{number}.train", "test": f"fold-{number}.test"}
+    return {**tables, "data": {**tables["data"], **files}}
 
 
 def winner(out: Path, row: Row) -> Path:
@@ -105,11 +113,15 @@ def runs_of(place: Path, row: Row) -> list[Path]:
     return [place / str(trial["folder"]) for trial in trials]
 
 
-def score(run: Path, threads: int) -> None:
+def score(path: Path) -> None:
     """Score a run on its test set, if that was never done."""
-    path = run / "test.json"
-    if not path.exists():
-        heedful("evaluate", run, "--json", "--threads", threads, "--sentences", 0, into=path)
+    if (path / "test.json").exists():
+        return
+    run = open_run(path)
+    if not isinstance(run, TextRun):
+        raise UserError(f"{path} is no run for single texts")
+    scores = {one.name: dict(one.details) for one in score_text_run(run, mistakes=0)}
+    write_json(path / "test.json", {"scores": scores})
 
 
 def collect(rows: list[Row], out: Path) -> list[dict[str, Any]]:
@@ -189,12 +201,11 @@ def main(arguments: list[str] | None = None) -> int:
             if options.collect or (options.only and row.key not in options.only):
                 continue
             print(f"== {row.name}: {row.recipe}", file=sys.stderr, flush=True)
-            make_row(row, by_key, options)
+            if not make_row(row, by_key, options):
+                return 130
     except UserError as error:
         print(f"text_results: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        return 130
     found = collect(rows, options.out)
     write_json(options.out / "text_results.json", found)
     text = f"Machine: {said(machine(options.threads))}.\n\n{markdown(found)}\n"
