@@ -339,7 +339,7 @@ def test_what_needs_validation_data_says_so_without_them(
     assert here(folder, "blind", *SHORT, "data.validation=[]", "training.patience=3")
     said = capsys.readouterr().err
     for name in ("training.average", "training.patience"):
-        assert said.count(f"{name} is without effect: there are no validation pairs") == 1
+        assert said.count(f"{name} is without effect: there are no validation data") == 1
     assert here(folder, "blind", *SHORT, "data.validation=[]", "training.patience=3")
     assert "without effect" not in capsys.readouterr().err
 

@@ -289,7 +289,7 @@ def test_what_a_search_cannot_go_on_with_is_said(searched: Path, data: Path) -> 
 
 
 def test_a_search_needs_validation_pairs_and_an_own_folder(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no validation pairs"):
+    with pytest.raises(UserError, match="no validation data"):
         tune(recipe_with("data.validation=[]"), tmp_path / "out", data=data)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.txt").write_text("")

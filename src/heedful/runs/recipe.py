@@ -251,7 +251,10 @@ def find_data(paths: Sequence[str], folder: Path | None) -> list[str]:
         whole = Path(path) if folder is None else folder / path
         if not whole.is_file():
             what = "is a folder" if whole.is_dir() else "does not exist"
-            raise UserError(f"data file {whole} {what}; --data DIR says where relative paths start")
+            raise UserError(
+                f"data file {whole} {what}; mend its path (with a recipe, --data DIR says where "
+                "relative paths start)"
+            )
         if not os.access(whole, os.R_OK):
             raise UserError(f"data file {whole} cannot be read: permission denied")
         found.append(str(whole))

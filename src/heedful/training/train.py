@@ -183,7 +183,7 @@ def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
         "training.patience": settings.patience is not None,
     }
     return [
-        f"{name} is without effect: there are no validation pairs (data.validation names some, "
+        f"{name} is without effect: there are no validation data (data.validation names some, "
         "data.validation_share holds some out)"
         for name, wanted in asked.items()
         if wanted

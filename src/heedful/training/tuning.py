@@ -132,7 +132,7 @@ class _Search:
         self.tables = {key: table for key, table in tables.items() if key != "tune"}
         if not self.recipe.is_validated:
             raise UserError(
-                f"{self.where}: a search chooses by validation, and there are no validation pairs "
+                f"{self.where}: a search chooses by validation, and there are no validation data "
                 "(data.validation names some, data.validation_share holds some out)"
             )
         self.tuning = Tuning({}, "", True)
