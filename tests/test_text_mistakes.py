@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import heedful.cli.main as command_line
+from heedful.runs.choosing_texts import choose_classification
 from heedful.runs.run import TextRun, open_run
 from heedful.training.train import train
 from text_help import RECIPES, TAGS, write_data
@@ -262,7 +263,7 @@ def test_bytes_of_another_encoding_are_named_and_can_be_read(
     assert code == 2
     assert "café.csv" in said
     assert "line 2" in said or ":2" in said
-    assert "encoding" in said
+    assert "--set data.encoding=latin-1" in said
     code, said = heedful([*command, "--set", "data.encoding=latin-1"], monkeypatch, capsys)
     assert code == 0, said
     # The same command again says that it is trained, and needs no options to.
@@ -335,6 +336,13 @@ def test_rare_labels_are_never_only_held_out(
         assert labels <= set(TAGS.values())
     assert {f"rare-{number}" for number in range(12)} < set(facts["labels"])
     assert facts["train"] + facts["validation"] + facts["test"] == len(rows) + 12
+
+
+def test_the_row_chosen_has_room_for_texts_without_spaces(tmp_path: Path) -> None:
+    rows = "".join(f"{'猫犬鳥魚' * 25}{n},{'ab'[n % 2]}\n" for n in range(20))
+    (tmp_path / "zh.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
+    chosen = choose_classification([str(tmp_path / "zh.csv")])
+    assert chosen["max_tokens"] == chosen["model"]["max_length"] == 102 + 3
 
 
 def test_long_texts_are_learnt_from_in_windows(

@@ -27,7 +27,7 @@ class Size(NamedTuple):
     words: int
     word_types: int
     longest: int
-    """Words of the longest example."""
+    """Characters of the longest example."""
     share: float
     """Of the examples, to be held out for validation and as much again for test."""
 
@@ -46,7 +46,7 @@ def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
         places.append(place_of(known_by(example), _SEED))
         examples += 1
         words += len(own)
-        longest = max(longest, len(own))
+        longest = max(longest, len(text_of(example)))
         if len(types) < _TYPES:
             types.update(word.lower() for word in own)
     if not examples:
@@ -230,8 +230,12 @@ def _tokeniser(size: Size) -> dict[str, Any]:
 
 
 def _row(size: Size) -> int:
-    """Tokens of the longest row: that of the longest example, up to a page."""
-    return max(32, min(512, round(size.longest * TOKENS_PER_WORD) + 3))
+    """Tokens of the longest row: that of the longest example, up to a page.
+
+    A token is a character at least (but for rare ones, which are spelt in bytes). How much more it
+    is depends on script and vocabulary, and words would not tell: Chinese does not part them.
+    """
+    return max(32, min(512, size.longest + 3))
 
 
 def _steps(size: Size, passes: int) -> dict[str, Any]:
