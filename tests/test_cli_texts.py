@@ -196,6 +196,12 @@ def test_a_prompt_is_written_on(runs: dict[str, Any], tmp_path: Path) -> None:
     assert output.read_text() == "xabc ☃\nd\n"
 
 
+def test_of_what_is_refused_not_even_the_prompt_is_shown() -> None:
+    found = CliRunner().invoke(app, ["generate", "run", "--prompt", "x", "--stop", ""])
+    assert isinstance(found.exception, UserError)
+    assert found.stdout == ""
+
+
 def test_prompts_are_lines(runs: dict[str, Any]) -> None:
     given = "ab\n\nein Bär\n"
     lines = ask(["generate", "run", "--max-tokens", "5"], given).split("\n")

@@ -163,9 +163,13 @@ def _answer(
             found = generator.generate(prompt, **how)
             show(_object(found) + "\n")
             return found
-        show(prompt)
-        found = generator.generate(prompt, **how, stream=show)
-        show("\n")
+        before = [prompt]  # not shown at once: what is asked for may be refused
+
+        def show_on(piece: str) -> None:
+            show((before.pop() if before else "") + piece)
+
+        found = generator.generate(prompt, **how, stream=show_on)
+        show_on("\n")
     return found
 
 
