@@ -51,6 +51,13 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
         if key in changeable or key.endswith(_FILES):
             continue
         if old.get(key) != new.get(key):
+            begun = run.facts.get("started_from")
+            if begun is not None and key.startswith(("model.", "tokeniser.")):
+                raise UserError(
+                    f"{run.path} was begun with {key} = {old.get(key)!r}, now it is "
+                    f"{new.get(key)!r}: it was started from another run, which the command that "
+                    f"goes on says, too: --start-from {begun['run']}"
+                )
             raise UserError(
                 f"{run.path} was begun with {key} = {old.get(key)!r}, now it is "
                 f"{new.get(key)!r}: a run that goes on cannot change this; use another --out"
