@@ -430,6 +430,13 @@ def test_a_word_that_is_none_is_refused_with_its_sentence() -> None:
         Tagger(headed(), vocabulary(), TAGS).tag([["it"], ["the", " "]])
 
 
+def test_one_text_is_not_taken_for_many() -> None:
+    with pytest.raises(UserError, match="give its words"):
+        Tagger(headed(), vocabulary(), TAGS).tag(["dog"])
+    with pytest.raises(UserError, match=r"\[text\]"):
+        learnt().classify("dog")
+
+
 def test_a_tagging_is_traced_with_a_decision_a_word(tmp_path: Path) -> None:
     tagger = Tagger(headed("bpe"), vocabulary("bpe"), TAGS)
     trace = trace_tagging(tagger, ["the", "film"])

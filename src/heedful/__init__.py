@@ -48,3 +48,8 @@ def __getattr__(name: str) -> Any:
     if name in _ROOMS:
         return getattr(import_module(_ROOMS[name]), name)
     raise AttributeError(f"module 'heedful' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    """All that can be taken from here, imported yet or not: what is offered in a notebook."""
+    return sorted({*globals(), *_ROOMS})

@@ -103,6 +103,8 @@ class Classifier:
             UserError: a text is not valid Unicode, or pairs are given where texts are wanted or
                 the other way round.
         """
+        if isinstance(texts, str):  # whose letters would be classified
+            raise UserError("classify takes texts; give a list, [text] if it is one")
         blocks = self.classify_blocks([list(texts)], advance=advance)
         return [one for block in blocks for one in block]
 

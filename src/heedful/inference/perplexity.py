@@ -91,6 +91,8 @@ def perplexity(
     advance: Callable[[int], None] | None,
 ) -> Perplexity:
     """See :meth:`heedful.inference.generator.Generator.perplexity`."""
+    if isinstance(texts, str):  # whose letters would be documents
+        raise UserError("perplexity is of documents; give a list, [text] if it is one")
     context = generator.max_length
     step = max(1, context // 2) if stride is None else stride
     if not 1 <= step <= context:

@@ -159,6 +159,10 @@ class Tagger:
         return found
 
     def _encode(self, words: Sequence[str], number: int) -> tuple[list[int], list[int]]:
+        if isinstance(words, str):  # whose letters would be tagged
+            raise UserError(
+                f"sentence {number} is one text; give its words: a list, such as text.split()"
+            )
         if not words:
             return [], []
         try:
