@@ -247,6 +247,18 @@ def test_without_a_table_rate_and_dropout_are_searched() -> None:
 
 
 @pytest.mark.parametrize(
+    ("dropout", "ends"),
+    [(0.0, (0.0, 0.1)), (0.03, (0.03, 0.13)), (0.2, (0.1, 0.3)), (0.95, (0.85, 0.95))],
+)
+def test_the_recipes_own_dropout_is_one_that_is_tried(
+    dropout: float, ends: tuple[float, float]
+) -> None:
+    recipe = check_recipe({"data": {"train": "t"}, "model": {"dropout": dropout}}, "recipe")
+    searched = default_space(recipe)["model.dropout"]
+    assert (searched.low, searched.high) == ends
+
+
+@pytest.mark.parametrize(
     ("table", "message"),
     [
         ({"training.learnnig_rate": {"choices": [1]}}, "did you mean 'learning_rate'"),

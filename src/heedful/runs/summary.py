@@ -37,6 +37,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
         "data": facts["data"],
         "sets": facts.get("sets", {}),
         "started_from": facts.get("started_from"),
+        "imported": facts.get("imported"),
         "made_with": facts["made_with"],
         "step": checkpoints[-1].step if checkpoints else 0,
         "max_steps": recipe.training.max_steps,
@@ -65,7 +66,9 @@ def describe_run(summary: dict[str, Any]) -> str:
         *_started(summary["started_from"]),
         (
             "trained",
-            f"step {summary['step']:,} of {summary['max_steps']:,}"
+            f"elsewhere; imported from {summary['imported']['folder']}"
+            if summary["imported"]
+            else f"step {summary['step']:,} of {summary['max_steps']:,}"
             + ("" if summary["finished"] else "; not finished")
             + (
                 f"; {training['tokens']:,} {'tokens' if not summary['sets'] else 'decisions'} in "

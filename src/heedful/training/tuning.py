@@ -4,6 +4,7 @@ Every trial is an ordinary run, made by :func:`heedful.training.train`; ``tuning
 before and after each, so that the same call goes on wherever a search stopped.
 """
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,10 @@ def default_space(recipe: Recipe) -> dict[str, Searched]:
     space = {"training.learning_rate": Searched(low=rate / 3, high=rate * 3, log=True)}
     dropout = recipe.as_tables().get("model", {}).get("dropout")
     if dropout is not None:
-        low, high = max(0.0, round(dropout - 0.1, 4)), min(0.9, round(dropout + 0.1, 4))
+        # In whole steps from the recipe's own value, which is one that is tried.
+        below = min(2, math.floor(dropout / 0.05 + 1e-6))
+        above = max(0, min(2, math.floor((0.9 - dropout) / 0.05 + 1e-6)))
+        low, high = round(dropout - 0.05 * below, 4), round(dropout + 0.05 * above, 4)
         space["model.dropout"] = Searched(low=low, high=high, step=0.05)
     return space
 

@@ -131,7 +131,9 @@ def read_figures(run: Run, compared_by: str) -> tuple[list[tuple[int, float]], d
 def tables_of(tuning: Tuning) -> list[ReportTable]:
     """The search for people."""
     space: Mapping[str, Any] = tuning.begun_with["space"]
-    names = [tuning.compared_by] + [name for name in ("bleu", "loss") if name != tuning.compared_by]
+    bleu = ["bleu"] if any("bleu" in trial.validation for trial in tuning.trials) else []
+    names = [tuning.compared_by]
+    names += [name for name in (*bleu, "loss") if name != tuning.compared_by]
     header = ("trial", *space, *names, "steps", "minutes", "PFLOP", "")
     rows = []
     for place, trial in enumerate(tuning.trials):
