@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def train(folder: Path, out: str, attention: str, steps: int) -> Path:
     overrides = [f"model.attention={attention}", f"training.max_steps={steps}"]
-    given = {"source": None, "target": None, "start_from": None}
+    given = {"given": {}, "start_from": None}
     recipe = str(folder / "recipe.toml")
     assert train_from_command(recipe, folder / out, [str(folder)], overrides=overrides, **given)
     return folder / out

@@ -271,6 +271,8 @@ def find_marian_special(
     for name, row in (("eos_token_id", end), ("decoder_start_token_id", start)):
         if type(row) is not int or row < 0:
             raise UserError(f"{where}/config.json: {name} = {json.dumps(row)}: expected a number")
+    if pad is not None and (type(pad) is not int or pad < 0):
+        raise UserError(f"{where}/config.json: pad_token_id = {json.dumps(pad)}: expected a number")
     if start == end:
         raise UserError(
             f"{where}/config.json: decoder_start_token_id = {start}: not supported where it is "
