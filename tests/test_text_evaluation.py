@@ -130,6 +130,9 @@ def test_other_files_are_scored_by_the_recipes_columns(made: Made, tmp_path: Pat
     scores = heedful_command("evaluate", run, "--data", table, "--json")["scores"]
     assert scores["classification"]["examples"] == 2
     assert scores["classification"]["unseen"] == {"violet": 1}
+    table.write_bytes("label,text\nred,the red café\n".encode("latin-1"))
+    with_it = ["--data", table, "--encoding", "latin-1", "--json"]
+    assert heedful_command("evaluate", run, *with_it)["scores"]["classification"]["examples"] == 1
 
 
 @pytest.mark.parametrize(
@@ -137,6 +140,7 @@ def test_other_files_are_scored_by_the_recipes_columns(made: Made, tmp_path: Pat
     [
         (["--beam", "3"], "--beam is for runs that translate"),
         (["--attention"], "--attention is for runs that translate"),
+        (["--encoding", "latin-1"], "--encoding is for the files of --data"),
         (["--head", "nothing"], "has no head 'nothing'; there are classification"),
         (["--data", "missing.csv"], "data file missing.csv does not exist"),
     ],

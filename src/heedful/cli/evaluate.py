@@ -114,6 +114,12 @@ def evaluate(
             "--head", help="Of a run that learnt several things about texts, one of them."
         ),
     ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(
+            "--encoding", help="Of --data of a run for single texts, if not the recipe's."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="All of it as one JSON object.")] = False,
     checkpoint: Checkpoint = None,
     device: Device = "auto",
@@ -165,14 +171,15 @@ def evaluate(
             texts_run,
             data=data,
             head=head,
+            encoding=encoding,
             mistakes=max(sentences, 0),
             as_json=as_json,
             chosen={"device": device, "precision": precision, "checkpoint": checkpoint},
             refused=given_options(refused),
         )
         return
-    if head is not None:
-        raise UserError("--head is for runs that have learnt several things about texts")
+    if head is not None or encoding is not None:
+        raise UserError("--head and --encoding are for runs that classify, tag, fill in or write")
     if attention and run is None:
         raise UserError("--attention needs a run: files of outputs have no attention")
     if output is not None and run is None:

@@ -14,6 +14,7 @@ def evaluate_texts(
     *,
     data: list[str] | None,
     head: str | None,
+    encoding: str | None,
     mistakes: int,
     as_json: bool,
     chosen: dict[str, Any],
@@ -24,6 +25,8 @@ def evaluate_texts(
     Raises:
         UserError: an option is for translators only, or there is nothing to score.
     """
+    if encoding is not None and data is None:
+        raise UserError("--encoding is for the files of --data")
     if refused:
         raise UserError(f"{refused[0]} is for runs that translate; {run.path} is none")
     import json
@@ -32,7 +35,9 @@ def evaluate_texts(
     from heedful.runs.summary import record_text_scores
     from heedful.runs.text_evaluation import joined_tables, score_text_run
 
-    scores = score_text_run(run, data=data, head=head, mistakes=mistakes, **chosen)
+    scores = score_text_run(
+        run, data=data, encoding=encoding, head=head, mistakes=mistakes, **chosen
+    )
     point = run.chosen(chosen["checkpoint"]).path.name
     how = {"checkpoint": point, "precision": chosen["precision"]}
     if as_json:

@@ -109,8 +109,10 @@ class Filler:
             count: of candidates.
 
         Raises:
-            UserError: nothing is hidden in the text, or ``count`` is below 1.
+            UserError: it is no text, nothing is hidden in it, or ``count`` is below 1.
         """
+        if not isinstance(text, str):
+            raise UserError("fill takes one text; fill_all takes several")
         return self.fill_all([text], count)[0]
 
     def fill_all(

@@ -51,8 +51,8 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
     settings = marian.settings_of(config, f"{where}/{CONFIG}")
     if settings.max_length < 3:
         raise UserError(
-            f"{where}/{CONFIG}: max_position_embeddings = {settings.max_length}: a text and its end "
-            "need at least 3"
+            f"{where}/{CONFIG}: max_position_embeddings = {settings.max_length}: a text with its "
+            "end needs at least 3"
         )
     files = read_files(folder, FILES)
     special = find_marian_special(files, config, where)

@@ -47,6 +47,7 @@ def score_text_run(
     run: TextRun,
     *,
     data: Sequence[str] | None = None,
+    encoding: str | None = None,
     head: str | None = None,
     mistakes: int = 10,
     device: str = "auto",
@@ -58,6 +59,7 @@ def score_text_run(
     Args:
         run: the run.
         data: files, in the form of the run's own; its test examples if None.
+        encoding: of those files, if it is not the recipe's.
         head: only this one, of a run that learnt several.
         mistakes: how many of the worst to show.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
@@ -70,7 +72,7 @@ def score_text_run(
     chosen = {"device": device, "precision": precision, "checkpoint": checkpoint}
     recipe = run.recipe
     if isinstance(recipe, LanguageRecipe):
-        return [_language(run, recipe, data, chosen)]
+        return [_language(run, recipe, data, encoding, chosen)]
     if not isinstance(recipe, EncoderRecipe):
         raise TypeError(f"no scores for {recipe.task}")
     heads = recipe.heads()
@@ -82,7 +84,7 @@ def score_text_run(
     for name, settings in heads.items():
         if head not in (None, name):
             continue
-        examples = _examples(run, name, settings.data, data)
+        examples = _examples(run, name, settings.data, data, encoding)
         if not examples and len(heads) == 1:
             raise _nothing(run)
         if not examples:
@@ -105,7 +107,11 @@ def _nothing(run: TextRun) -> UserError:
 
 
 def _examples(
-    run: TextRun, name: str, own: FileSettings, data: Sequence[str] | None
+    run: TextRun,
+    name: str,
+    own: FileSettings,
+    data: Sequence[str] | None,
+    encoding: str | None,
 ) -> Sequence[Example]:
     if data is None:
         if isinstance(own, LabelledData):
@@ -114,7 +120,8 @@ def _examples(
             run.tagged(name, "test") if isinstance(own, TaggedData) else run.documents(name, "test")
         )
     nothing = {"validation": [], "test": [], "validation_share": 0.0, "test_share": 0.0}
-    others = own.model_copy(update={"train": list(data), **nothing})
+    chosen = {} if encoding is None else {"encoding": encoding}
+    others = own.model_copy(update={"train": list(data), **nothing, **chosen})
     with tempfile.TemporaryDirectory() as folder:
         return list(Examples(name, others, run.recipe.seed, Path(folder), None).of("train"))
 
@@ -183,10 +190,16 @@ def _masked(
 
 
 def _language(
-    run: TextRun, recipe: LanguageRecipe, data: Sequence[str] | None, chosen: dict[str, Any]
+    run: TextRun,
+    recipe: LanguageRecipe,
+    data: Sequence[str] | None,
+    encoding: str | None,
+    chosen: dict[str, Any],
 ) -> TextScore:
     name = next(iter(recipe.sets()))
-    texts = [text for text in _examples(run, name, recipe.data, data) if isinstance(text, str)]
+    texts = [
+        text for text in _examples(run, name, recipe.data, data, encoding) if isinstance(text, str)
+    ]
     if not texts:
         raise _nothing(run)
     generator = load_generator(run.path, **chosen)
