@@ -67,7 +67,7 @@ class MarianSide(Tokeniser):
         self.model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
         if not self._processor.get_piece_size():
             raise UserError(f"{where}: a sentencepiece model without pieces; the file is damaged")

@@ -64,7 +64,7 @@ class Tokeniser:
         self.settings = settings
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+        except (RuntimeError, UnicodeDecodeError) as error:
             raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
         processor = self._processor
         found = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()
