@@ -68,7 +68,8 @@ class Examples:
         every = set().union(*found.values())
         self._kept = frozenset(every - found["train"])
         if self._kept:
-            shown = ", ".join(sorted(self._kept)[:5]) + (", …" if len(self._kept) > 5 else "")
+            named = [" ".join(label.split()) for label in sorted(self._kept)[:5]]
+            shown = ", ".join(named) + (", …" if len(self._kept) > 5 else "")
             notice(
                 f"{self.name}: labels so rare that all their examples would have been held out are "
                 f"trained on instead: {shown} ({len(self._kept):,} in all)"

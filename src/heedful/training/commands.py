@@ -251,7 +251,7 @@ def _say_chosen(tables: dict[str, Any], out: Path) -> None:
     notice(
         f"recipe chosen from the corpus: {name}, vocabulary "
         f"{tables['tokeniser']['vocabulary']:,}, at most {training['max_steps']:,} steps of "
-        f"{training['batch_tokens']:,} tokens; {_held_out(tables['data'])}; it is in "
+        f"{training['batch_tokens']:,} tokens; {_held_out(tables['data'])}; it goes into "
         f"{out / 'recipe.toml'}"
     )
 
