@@ -78,7 +78,7 @@ PAIRS = Kind(
 
 
 def _amount(run: TextRun) -> str:
-    """ "5,452 texts in 6 classes", or such of each thing that is learnt."""
+    """ "5,452 texts with 6 labels", or such of each thing that is learnt."""
     parts = []
     for name, facts in run.facts["sets"].items():
         labels = f" with {len(facts['labels']):,} labels" if facts["labels"] else ""

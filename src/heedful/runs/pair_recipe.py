@@ -9,11 +9,11 @@ from heedful.data.filters import FilterSettings
 from heedful.data.tokeniser import TokeniserSettings
 from heedful.models import ModelSettings, learns_by_reward
 from heedful.models.transformer import TransformerSettings
-from heedful.runs.settings import LoopSettings, Recipe
+from heedful.runs.settings import FileSettings, LoopSettings, Recipe
 from heedful.tasks.reinforce import ReinforceSettings
 
 
-class DataSettings(Settings):
+class DataSettings(FileSettings):
     """Where the examples come from."""
 
     train: list[str] = Field(min_length=1, max_length=2)
@@ -27,29 +27,9 @@ class DataSettings(Settings):
     """The files have the target first: learn from their second side to their first."""
     links: str | None = None
     """Word links of the training pairs (0-0 1-2), one line a pair, in the files' order."""
-    encoding: str | None = None
-    validation_share: float = Field(0.0, ge=0, le=0.5)
-    """Share of the training corpus held out for validation, where no files are named."""
-    test_share: float = Field(0.0, ge=0, le=0.5)
     max_tokens: int = Field(256, ge=2)
     """Longer training pairs are left out (and counted)."""
     filters: FilterSettings = FilterSettings()
-
-    @field_validator("train", "validation", "test", mode="before")
-    @classmethod
-    def _one_path_is_a_list(cls, given: Any) -> Any:
-        return [given] if isinstance(given, str) else given
-
-    @model_validator(mode="after")
-    def _something_is_left(self) -> "DataSettings":
-        shares = {
-            "validation_share": 0.0 if self.validation else self.validation_share,
-            "test_share": 0.0 if self.test else self.test_share,
-        }
-        if sum(shares.values()) >= 1:
-            held_out = " and ".join(f"{name} {share}" for name, share in shares.items())
-            raise ValueError(f"{held_out} leave nothing to train on; lower one of them")
-        return self
 
 
 class GuidedSettings(Settings):
@@ -108,7 +88,7 @@ class PairRecipe(Recipe):
 
     @property
     def is_validated(self) -> bool:
-        return bool(self.data.validation or self.data.validation_share)
+        return self.data.is_validated
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "PairRecipe":

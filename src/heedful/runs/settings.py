@@ -8,6 +8,45 @@ from heedful.basics.settings import Settings
 from heedful.runs.searched import Searched, whole_keys
 
 
+class FileSettings(Settings):
+    """Files of examples, and what is held out of them."""
+
+    train: list[str] = Field(min_length=1)
+    validation: list[str] = Field(default_factory=list)
+    test: list[str] = Field(default_factory=list)
+    encoding: str | None = None
+    """Of all files; UTF-8 unless said."""
+    validation_share: float = Field(0.0, ge=0, le=0.5)
+    """Share of the training examples held out for validation, where no files are named."""
+    test_share: float = Field(0.0, ge=0, le=0.5)
+
+    @field_validator("train", "validation", "test", mode="before")
+    @classmethod
+    def _one_path_is_a_list(cls, given: Any) -> Any:
+        return [given] if isinstance(given, str) else given
+
+    @model_validator(mode="after")
+    def _something_is_left(self) -> "FileSettings":
+        shares = {
+            "validation_share": 0.0 if self.validation else self.validation_share,
+            "test_share": 0.0 if self.test else self.test_share,
+        }
+        if sum(shares.values()) >= 1:
+            held_out = " and ".join(f"{name} {share}" for name, share in shares.items())
+            raise ValueError(f"{held_out} leave nothing to train on; lower one of them")
+        return self
+
+    @property
+    def is_validated(self) -> bool:
+        """Whether some examples are held out for validation."""
+        return bool(self.validation or self.validation_share)
+
+    @property
+    def files(self) -> dict[str, list[str]]:
+        """The paths of each part."""
+        return {"train": self.train, "validation": self.validation, "test": self.test}
+
+
 class LoopSettings(Settings):
     """How the weights are learnt: what the loop knows."""
 

@@ -11,8 +11,8 @@ from heedful.basics.settings import Settings
 from heedful.data.vocabularies import VocabularySettings
 from heedful.models import EncoderSettings, LanguageSettings
 from heedful.models.bert import BertSettings
-from heedful.runs.settings import LoopSettings, Recipe
-from heedful.runs.text_data import DocumentData, FileSettings, LabelledData, TaggedData
+from heedful.runs.settings import FileSettings, LoopSettings, Recipe
+from heedful.runs.text_data import DocumentData, LabelledData, TaggedData
 
 __all__ = [
     "ClassificationHead",
