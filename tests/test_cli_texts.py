@@ -87,6 +87,26 @@ def test_a_table_is_read_by_its_column(tmp_path: Path) -> None:
     assert ask(["classify", "run", table, "--text", "body", "--encoding", "latin-1"]).strip()
 
 
+def test_of_a_table_nothing_is_left_out(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('team,body\nx,bad\nx,\n\nx,"  "\ny,good\n')
+    (tmp_path / "a.tsv").write_text("team\tbody\nx\tbad\nx\t\n\nx\t  \ny\tgood\n")
+    rows = [{"body": "bad"}, {"body": ""}, None, {"body": None}, {"body": "good"}]
+    lines = [json.dumps(row) if row else "" for row in rows]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    for kind in ("csv", "tsv", "jsonl"):
+        found = ask(["classify", "run", tmp_path / f"a.{kind}", "--text", "body"])
+        assert found == "bad\n\n\n\ngood\n", kind
+
+
+def test_lines_may_have_another_encoding(tmp_path: Path) -> None:
+    lines = tmp_path / "lines.txt"
+    lines.write_bytes("bad\nschön\n".encode("latin-1"))
+    for command in ("classify", "tag"):
+        with pytest.raises(UserError, match=r"lines\.txt:2: byte 0xF6 is not UTF-8.*--encoding"):
+            ask([command, "run", lines])
+        assert len(ask([command, "run", lines, "--encoding", "latin-1"]).splitlines()) == 2
+
+
 def test_the_words_that_matter_are_named() -> None:
     lines = ask(["classify", "run", "--explain"], "the film was bad\n\n").split("\n")
     label, words = lines[0].split("\t")
@@ -121,7 +141,7 @@ def test_pairs_have_a_tab_between_them(runs: dict[str, Any]) -> None:
     ("arguments", "message"),
     [
         (["classify", "run", "--json", "--scores"], "--scores"),
-        (["classify", "run", "--encoding", "latin-1"], "--encoding"),
+        (["classify", "run", "--encoding", "latin-x"], "unknown encoding"),
         (["classify", "run", "nowhere.txt"], "nowhere.txt"),
         (["classify", "run", "--threads", "0"], "--threads"),
         (["fill", "run", "the [MASK]", "--file", "x"], "leave one"),

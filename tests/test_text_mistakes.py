@@ -60,7 +60,7 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         "classification",
         {"test.tsv": "text\tlabel\nthe pink cat\tpink\n"},
         ["data.test=test.tsv"],
-        "test.tsv: 'pink' is no label of the training examples (of 'the pink cat')",
+        "test.tsv: 'pink' is no label of the training examples (example 1, 'the pink cat')",
     ),
     (
         "tagging",
@@ -207,7 +207,7 @@ def test_what_is_wrong_in_a_recipe_or_its_data(
     assert error.startswith("heedful: ")
     assert code == 2
     assert len(notices) == (recipe == "vectors")  # that the texts have but few words
-    assert not (tmp_path / "run" / "run.json").exists()
+    assert not (tmp_path / "run").exists()
 
 
 OPTION_MISTAKES: list[tuple[Command, str]] = [
@@ -245,7 +245,7 @@ def test_what_is_wrong_on_the_command_line(
     (error,) = said.splitlines()
     assert message in error
     assert code == 2
-    assert not (tmp_path / "run" / "run.json").exists()
+    assert not (tmp_path / "run").exists()
 
 
 def test_bytes_of_another_encoding_are_named_and_can_be_read(
@@ -343,6 +343,28 @@ def test_the_row_chosen_has_room_for_texts_without_spaces(tmp_path: Path) -> Non
     (tmp_path / "zh.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
     chosen = choose_classification([str(tmp_path / "zh.csv")])
     assert chosen["max_tokens"] == chosen["model"]["max_length"] == 102 + 3
+
+
+def test_a_script_without_spaces_has_its_characters_counted(tmp_path: Path) -> None:
+    chosen = []
+    for name, text in (("zh", "猫犬鳥魚" * 25), ("en", "cat dog bird fish " * 25)):
+        rows = "".join(f"{text}{n},{'ab'[n % 2]}\n" for n in range(400))
+        (tmp_path / f"{name}.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
+        chosen.append(choose_classification([str(tmp_path / f"{name}.csv")])["training"])
+    assert chosen[0] == chosen[1]
+
+
+@pytest.mark.parametrize("numbers", [True, False])
+def test_a_first_line_that_seems_to_name_columns_is_doubted(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], numbers: bool
+) -> None:
+    rows = [f"{word} {number}\t{TAGS[word]}" for number in range(20) for word in TAGS]
+    header = ["text\tkind"] if numbers else []
+    (folder / "numbered.tsv").write_text("\n".join([*header, *rows]) + "\n")
+    tables = {**RECIPES["classification"], "training": {"max_steps": 1}}
+    tables["data"] = {"train": "numbered.tsv", "text": "1", "label": "2", "validation_share": 0.2}
+    train(tables, tmp_path / "run", data=folder)
+    assert ("only its first line is labelled 'kind'" in capsys.readouterr().err) == numbers
 
 
 def test_long_texts_are_learnt_from_in_windows(

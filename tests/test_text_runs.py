@@ -517,7 +517,7 @@ def test_word_vectors_are_begun_with_and_stay_where_they_are_frozen(
     }
     for name, frozen in (("vectors", False), ("frozen", True)):
         run, model, _ = opened(trained(name))
-        assert 0.5 < run.facts["vectors"]["found"] <= 1
+        assert 0.5 < run.facts["vectors"]["file"]["found"] <= 1
         vocabulary = run.vocabulary()
         learnt = weights(trained(name))["encoder.tokens.weight"]
         for word, vector in given.items():

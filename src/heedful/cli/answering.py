@@ -25,6 +25,9 @@ File = Annotated[
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
 ]
+Encoding = Annotated[
+    str | None, typer.Option(help="Of FILE, if it is not UTF-8: latin-1, cp1252, …")
+]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line of input.")]
 Head = Annotated[
     str | None,

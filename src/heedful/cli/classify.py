@@ -8,6 +8,7 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.cli.answering import (
+    Encoding,
     File,
     Head,
     Json,
@@ -41,9 +42,7 @@ def classify(
             "or number from 1; twice for pairs.",
         ),
     ] = None,
-    encoding: Annotated[
-        str | None, typer.Option(help="Of a table, if it is not UTF-8: latin-1, cp1252, …")
-    ] = None,
+    encoding: Encoding = None,
     output: Output = None,
     scores: Annotated[
         bool, typer.Option("--scores", help="Add a TAB and the label's probability.")
@@ -63,7 +62,7 @@ def classify(
     threads: Threads = None,
     precision: Precision = "float32",
 ) -> None:
-    """Classify: N texts in, N labels out, in their order; an empty line stays empty.
+    """Classify: N texts in, N labels out, in their order; of an empty one the answer is empty.
 
     A model of pairs takes both texts of a line with a TAB between them.
 
@@ -76,8 +75,6 @@ def classify(
         echo "a film that one remembers" | heedful classify runs/mood --trace film.safetensors
     """
     check_outputs(output, trace)
-    if encoding is not None and not text:
-        raise UserError("--encoding is for tables; name the text's column with --text")
     if json and scores:
         raise UserError("--scores is for lines of text; JSON lines have it: leave it out")
     use_threads(threads)
@@ -104,17 +101,15 @@ def _windows(
     classifier: "Classifier", file: str, columns: list[str] | None, encoding: str | None
 ) -> "Iterator[list[Text]]":
     """The texts, as many at a time as are batched together."""
-    from heedful.data.readers.labelled import read_labelled
+    from heedful.data.readers import read_texts
     from heedful.inference.files import line_windows
 
     if not columns:
-        for first, lines in numbered(line_windows(file)):
+        for first, lines in numbered(line_windows(file, encoding=encoding)):
             yield [_text(line, classifier, first + place) for place, line in enumerate(lines)]
         return
     window: list[Text] = []
-    # A table's reader wants a label, for which any column does that is there.
-    for one in read_labelled(file, text=columns, label=columns[0], encoding=encoding):
-        texts = one.texts
+    for texts in read_texts(file, text=columns, encoding=encoding):
         window.append(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
         if len(window) == _TABLE_WINDOW:
             yield window

@@ -8,6 +8,7 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.cli.answering import (
+    Encoding,
     Head,
     Json,
     Output,
@@ -34,6 +35,7 @@ def fill(
         str, typer.Option("--file", help="Texts, one a line; default: standard input.")
     ] = "-",
     count: Annotated[int, typer.Option("--count", help="So many words for each hidden one.")] = 5,
+    encoding: Encoding = None,
     output: Output = None,
     json: Json = False,
     trace: TraceFile = None,
@@ -67,7 +69,7 @@ def fill(
     filler = load_filler(run, head=head, device=device, precision=precision, checkpoint=checkpoint)
     if text is None:
         with bar("filling", file, output, "texts") as advance:
-            lines = _lines(filler, file, count, advance, json=json)
+            lines = _lines(filler, file, encoding, count, advance, json=json)
             write_lines(lines, output, "answer")
         return
     found = filler.fill(text, count)
@@ -82,11 +84,17 @@ def register(app: typer.Typer) -> None:
 
 
 def _lines(
-    filler: "Filler", file: str, count: int, advance: "Advance | None", *, json: bool
+    filler: "Filler",
+    file: str,
+    encoding: str | None,
+    count: int,
+    advance: "Advance | None",
+    *,
+    json: bool,
 ) -> Iterator[list[str]]:
     from heedful.inference.files import line_windows
 
-    for first, window in numbered(line_windows(file)):
+    for first, window in numbered(line_windows(file, encoding=encoding)):
         found = filler.fill_all(window, count, first=first, advance=advance)
         yield [_object(one) if json else one.text for one in found]
 

@@ -9,6 +9,7 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.cli.answering import (
+    Encoding,
     Json,
     Output,
     TraceFile,
@@ -36,6 +37,7 @@ def generate(
             help="Prompts, one a line; plain, gzip or xz; - or nothing is standard input.",
         ),
     ] = "-",
+    encoding: Encoding = None,
     prompt: Annotated[
         str | None,
         typer.Option("--prompt", help="What stands before; empty begins a document."),
@@ -109,7 +111,7 @@ def generate(
     }
     as_json = json or nbest > 1
     if prompt is None:
-        _answer_lines(generator, file, output, how, json=as_json)
+        _answer_lines(generator, (file, encoding), output, how, json=as_json)
         return
     found = _answer(generator, prompt, output, how, json=as_json)
     if trace is not None:
@@ -174,26 +176,30 @@ def _answer(
 
 
 def _answer_lines(
-    generator: "Generator", file: str, output: Path | None, how: dict[str, Any], *, json: bool
+    generator: "Generator",
+    file: tuple[str, str | None],
+    output: Path | None,
+    how: dict[str, Any],
+    *,
+    json: bool,
 ) -> None:
-    from heedful.inference.files import write_lines
+    """Write on from each line of a file, of which name and encoding are given."""
+    from heedful.inference.files import line_windows, write_lines
 
-    with bar("writing", file, output, "prompts") as advance:
-        lines = _lines(generator, file, how, advance, json=json)
+    windows = line_windows(file[0], encoding=file[1], size=_WINDOW)
+    with bar("writing", file[0], output, "prompts") as advance:
+        lines = _lines(generator, windows, how, advance, json=json)
         write_lines(lines, output, "text")
 
 
 def _lines(
     generator: "Generator",
-    file: str,
+    windows: Iterator[list[str]],
     how: dict[str, Any],
     advance: "Advance | None",
     *,
     json: bool,
 ) -> Iterator[Iterator[str]]:
-    from heedful.inference.files import line_windows
-
-    windows = line_windows(file, size=_WINDOW)
     for first, window in numbered(windows):
         found = generator.generate_all(window, **how, first=first - 1, advance=advance)
         yield (_object(own) if json else own[0].prompt + own[0].text for own in found)

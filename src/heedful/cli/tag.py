@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.cli.answering import (
+    Encoding,
     File,
     Head,
     Json,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 def tag(
     run: Annotated[Path, typer.Argument(help="The run that tags.")],
     file: File = "-",
+    encoding: Encoding = None,
     output: Output = None,
     words: Annotated[
         bool, typer.Option("--words", help="Write each word and its tag, word/TAG, not tags only.")
@@ -56,7 +58,7 @@ def tag(
     from heedful.runs.texts import load_tagger
 
     tagger = load_tagger(run, head=head, device=device, precision=precision, checkpoint=checkpoint)
-    windows = line_windows(file)
+    windows = line_windows(file, encoding=encoding)
     if trace is not None:
         windows = _traced(tagger, windows, trace)
     with bar("tagging", file, output, "sentences") as advance:

@@ -44,6 +44,10 @@ def translate(
             help="What the input is; auto looks, but takes standard input for lines of text.",
         ),
     ] = Format.AUTO,
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Of lines and TSV that are not UTF-8: latin-1, cp1252, …"),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
     ] = None,
@@ -128,6 +132,7 @@ def translate(
     _run(
         [run, *(ensemble or [])],
         file,
+        encoding,
         form,
         output,
         alignments,
@@ -146,6 +151,7 @@ def register(app: typer.Typer) -> None:
 def _run(
     runs: list[Path],
     file: str,
+    encoding: str | None,
     form: Format,
     output: Path | None,
     alignments: Path | None,
@@ -173,6 +179,8 @@ def _run(
                 f"{file} comes back as the same kind of file: --json, --nbest, --scores and "
                 "--alignments are for text"
             )
+        if encoding is not None:
+            raise UserError(f"{file} says its encoding itself; leave --encoding out")
         with _bar(file, len(document.segments), output, "segments") as advance:
             translate_document(translator, document, output, options=options, advance=advance)
         return
@@ -183,6 +191,7 @@ def _run(
             output,
             options=options,
             line_format=line_format,
+            encoding=encoding,
             tsv=form is Format.TSV or (form is Format.AUTO and is_tsv(file)),
             wary=form is Format.AUTO and pipe,
             alignments=alignments,

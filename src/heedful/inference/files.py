@@ -47,6 +47,7 @@ def translate_lines(
     *,
     options: SearchOptions,
     line_format: LineFormat,
+    encoding: str | None = None,
     tsv: bool = False,
     wary: bool = False,
     alignments: Path | None = None,
@@ -56,11 +57,12 @@ def translate_lines(
 
     Args:
         translator: what translates.
-        path: UTF-8 text, plain or gzip.
+        path: text, plain, gzip or xz.
         output: a file, made whole or not at all; standard output if None, which is flushed
             whenever no further input waits.
         options: how to search.
         line_format: what a line of output holds.
+        encoding: UTF-8 unless said.
         tsv: translate the first column; the others are left out, and counted in a notice.
         wary: stop at a PO, XLIFF or TMX file.
         alignments: a file for the word alignments in Pharaoh form, one line an input.
@@ -70,7 +72,7 @@ def translate_lines(
         UserError: the input cannot be read or the output cannot be written.
     """
     wanted = alignments is not None or (line_format.json and translator.aligns)
-    blocks = line_windows(path, tsv=tsv, wary=wary)
+    blocks = line_windows(path, encoding=encoding, tsv=tsv, wary=wary)
     found = translator.translate_windows(
         blocks, options=options, alignments=wanted, advance=advance
     )
@@ -88,17 +90,22 @@ def translate_lines(
 
 
 def line_windows(
-    path: str, *, tsv: bool = False, wary: bool = False, size: int = WINDOW
+    path: str,
+    *,
+    encoding: str | None = None,
+    tsv: bool = False,
+    wary: bool = False,
+    size: int = WINDOW,
 ) -> Iterator[list[str]]:
     """The lines of a file, or of standard input, as many at a time as are batched together.
 
-    Of a pipe, what is there when no more waits. For ``tsv`` and ``wary`` see
+    Of a pipe, what is there when no more waits. For the options see
     :func:`heedful.inference.reading.source_blocks`.
 
     Raises:
         UserError: the input cannot be read.
     """
-    blocks = source_blocks(path, tsv=tsv, wary=wary)
+    blocks = source_blocks(path, encoding=encoding, tsv=tsv, wary=wary)
     return windows(blocks, size, more_waits=_more_waits(path))
 
 

@@ -16,11 +16,14 @@ def is_tsv(path: str) -> bool:
     return path.casefold().removesuffix(".gz").endswith(".tsv")
 
 
-def source_blocks(path: str, *, tsv: bool = False, wary: bool = False) -> Iterator[list[str]]:
+def source_blocks(
+    path: str, *, encoding: str | None = None, tsv: bool = False, wary: bool = False
+) -> Iterator[list[str]]:
     """The lines of a text file, or of standard input (``-``), as they come; as many as it has.
 
     Args:
-        path: UTF-8 text, plain or gzip.
+        path: text, plain, gzip or xz.
+        encoding: UTF-8 unless said.
         tsv: take what stands before a line's first TAB; lines with more are counted in a notice.
         wary: stop at a PO, XLIFF or TMX file, which nobody has looked at before.
 
@@ -29,7 +32,7 @@ def source_blocks(path: str, *, tsv: bool = False, wary: bool = False) -> Iterat
     """
     name = "standard input" if path == STANDARD_INPUT else path
     more = 0
-    for block in read_line_blocks(path):
+    for block in read_line_blocks(path, encoding):
         if wary:
             _require_text(block, name)
             wary = False

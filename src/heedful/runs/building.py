@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import cast
 
 import torch
+from torch import nn
 
 from heedful.basics.device import choose_device, has_fast_bfloat16
 from heedful.basics.errors import UserError
@@ -15,10 +16,11 @@ from heedful.decoding import SearchOptions
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
 from heedful.models.aligner import WordAligner
-from heedful.runs.checkpoints import load_model_tensors
+from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.recipe import EvaluationSettings, TrainingSettings
 from heedful.runs.rules import guided_source, rule_of
 from heedful.runs.run import PairRun, open_pair_run
+from heedful.runs.vectors import put_vectors
 from heedful.tasks.aligning import AlignmentTask
 from heedful.tasks.guided import GuidedAlignment
 from heedful.tasks.reinforce import Reinforce, rewarded_modules
@@ -35,9 +37,32 @@ def build_run_model(run: PairRun) -> PairModel:
     sizes = run.facts["vocabulary"]
     torch.manual_seed(run.recipe.seed)
     try:
-        return build_model(run.recipe.model, sizes["source"], sizes["target"])
+        model = build_model(run.recipe.model, sizes["source"], sizes["target"])
     except ValueError as error:
         raise UserError(f"{run.path / 'recipe.toml'}: {error}") from error
+    if run.recipe.vectors is not None and run.recipe.vectors.frozen:
+        for side in run.recipe.vectors.files:
+            _embeddings(model)[side].weight.requires_grad_(False)
+    return model
+
+
+def load_run_start(run: PairRun, model: PairModel) -> None:
+    """Put what a run began with into its model: another's weights, or the vectors of words.
+
+    Raises:
+        UserError: weights or vectors are missing or damaged.
+    """
+    if run.facts.get("started_from") is not None:
+        point = open_checkpoint(run.start_folder)
+        load_model_tensors(model, point.weights(), point.path)
+    if run.facts.get("vectors") is not None:
+        put_vectors(run.path, _embeddings(model))
+
+
+def _embeddings(model: PairModel) -> dict[str, nn.Embedding]:
+    """The tables of token vectors of each side that has one."""
+    found = {side: getattr(model, f"{side}_embedding", None) for side in ("source", "target")}
+    return {side: table for side, table in found.items() if table is not None}
 
 
 def build_task(

@@ -9,7 +9,7 @@ from heedful.basics.errors import UserError
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.data.readers.labelled import LabelledFormat
 from heedful.data.readers.plain import DocumentRule
-from heedful.runs.choosing import TOKENS_PER_WORD
+from heedful.runs.choosing import TOKENS_PER_WORD, words_in
 from heedful.runs.holding_out import place_of
 from heedful.runs.recipe import Recipe, find_data
 from heedful.runs.run import Example
@@ -42,7 +42,7 @@ def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
     types: set[str] = set()
     places = array("d")
     for example in examples_read:
-        own = text_of(example).split()
+        own = words_in(text_of(example))
         places.append(place_of(known_by(example), _SEED))
         examples += 1
         words += len(own)

@@ -10,7 +10,6 @@ from torch import nn
 from heedful.basics.errors import UserError
 from heedful.evaluation.statistics import check_tokeniser
 from heedful.runs import building, preparation, text_building, text_preparation
-from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.preparation import Start
 from heedful.runs.recipe import PairRecipe, Recipe
 from heedful.runs.run import Run, TextRun
@@ -53,24 +52,13 @@ def _require_scorable(recipe: PairRecipe) -> None:
         raise UserError(f"evaluation.tokenise: {error}") from error
 
 
-def _load_start(run: Run, model: nn.Module) -> None:
-    """Put the weights that the run began with into ``model``; without such, leave it as it is.
-
-    Raises:
-        UserError: they are missing or damaged.
-    """
-    if run.facts.get("started_from") is not None:
-        point = open_checkpoint(run.start_folder)
-        load_model_tensors(model, point.weights(), point.path)
-
-
 PAIRS = Kind(
     require_usable=_require_scorable,
     prepare=preparation.prepare_run,
     data_hashes=preparation.data_hashes,
     build_model=building.build_run_model,
     build_task=building.build_task,
-    load_start=_load_start,
+    load_start=building.load_run_start,
     amount=lambda run: f"{run.facts['data']['train_pairs']:,} pairs",
     weight_name=lambda run: "tokens",
     compile_name=lambda run: "states",

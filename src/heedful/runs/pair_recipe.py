@@ -9,7 +9,7 @@ from heedful.data.filters import FilterSettings
 from heedful.data.tokeniser import TokeniserSettings
 from heedful.models import ModelSettings, learns_by_reward
 from heedful.models.transformer import TransformerSettings
-from heedful.runs.settings import FileSettings, LoopSettings, Recipe
+from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
 from heedful.tasks.reinforce import ReinforceSettings
 
 
@@ -45,6 +45,19 @@ class GuidedSettings(Settings):
     """Row of a target token: 0 where it is predicted, 1 where it is fed in; the model's own."""
 
 
+class PairVectorSettings(VectorSettings):
+    """Word vectors that the embeddings begin with; one that both sides share takes both."""
+
+    source: str | None = None
+    target: str | None = None
+
+    @model_validator(mode="after")
+    def _of_something(self) -> "PairVectorSettings":
+        if not self.files:
+            raise ValueError("[vectors] names no file: give vectors.source, vectors.target or both")
+        return self
+
+
 class TrainingSettings(LoopSettings):
     """How a model for pairs learns its weights."""
 
@@ -74,6 +87,7 @@ class PairRecipe(Recipe):
     question and its answer, a turn of a dialogue and the next."""
     data: DataSettings
     tokeniser: TokeniserSettings = TokeniserSettings()
+    vectors: PairVectorSettings | None = None
     model: ModelSettings = Field(
         default_factory=lambda: TransformerSettings.model_validate({"size": "tiny"}),
         discriminator="kind",
@@ -108,6 +122,8 @@ class PairRecipe(Recipe):
             )
         if self.task == "alignment" and self.training.choose_by != "loss":
             raise ValueError("task = 'alignment' has no translations: training.choose_by = 'loss'")
+        if self.task == "alignment" and self.vectors is not None and self.vectors.target:
+            raise ValueError("the aligner embeds the source only: leave vectors.target out")
         if self.data.links is None and self.training.guided_alignment != GuidedSettings():
             raise ValueError(
                 "training.guided_alignment needs data.links, the word links to learn from"

@@ -26,6 +26,7 @@ from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.holding_out import part_of
 from heedful.runs.recipe import DataSettings, PairRecipe, find_data, write_toml
 from heedful.runs.run import FORMAT, PairRun, Run, open_pair_run, write_pairs
+from heedful.runs.vectors import Given, keep_vectors, vector_hashes
 
 
 class Start(NamedTuple):
@@ -54,7 +55,7 @@ def prepare_run(
     corpus = _Corpus(recipe, path, data_folder)
     hashes = {
         part: [content_hash(Path(file)) for file in corpus.files[part]] for part in corpus.files
-    }
+    } | vector_hashes(recipe.vectors, data_folder)
     if corpus.linked:
         # Now, in one pass: a mistake in the links should not cost a tokeniser's training.
         check_links(corpus.read_linked(Counter()), corpus.files["links"][0])
@@ -110,6 +111,7 @@ def prepare_run(
             "target": tokenisers.target.size,
             "fingerprint": tokenisers.fingerprint(),
         },
+        "vectors": _vectors(path, recipe, tokenisers, data_folder),
         "started_from": None if start is None else start.facts,
     }
     if start is not None:
@@ -117,6 +119,16 @@ def prepare_run(
         save_checkpoint(PairRun(path, recipe, facts).start_folder, start.weights, {}, state)
     write_json(path / "run.json", facts)
     return open_pair_run(path)
+
+
+def _vectors(
+    path: Path, recipe: PairRecipe, tokenisers: Tokenisers, data_folder: Path | None
+) -> dict[str, Any] | None:
+    """Keep the vectors of the vocabularies' words; the share of words that have one."""
+    files = {} if recipe.vectors is None else recipe.vectors.files
+    sides = {"source": tokenisers.source, "target": tokenisers.target}
+    given = {side: Given(file, sides[side]) for side, file in files.items()}
+    return keep_vectors(path, given, recipe.model, data_folder)
 
 
 def start_tokenisers(start: Start) -> Tokenisers:
@@ -149,7 +161,7 @@ def data_hashes(recipe: PairRecipe, data_folder: Path | None) -> dict[str, list[
     return {
         part: [content_hash(Path(file)) for file in find_data(files, data_folder)]
         for part, files in named.items()
-    }
+    } | vector_hashes(recipe.vectors, data_folder)
 
 
 class _Corpus:

@@ -47,6 +47,20 @@ class FileSettings(Settings):
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
 
+class VectorSettings(Settings):
+    """Word vectors that tables of token vectors begin with: text of word2vec or GloVe, plain, gzip
+    or xz, a word and its numbers a line."""
+
+    frozen: bool = False
+    """Whether those tables stay as they are."""
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The path for each table, by the key that names it."""
+        named = self.model_dump(exclude={"frozen"})
+        return {key: path for key, path in named.items() if path is not None}
+
+
 class LoopSettings(Settings):
     """How the weights are learnt: what the loop knows."""
 

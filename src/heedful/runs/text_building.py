@@ -24,10 +24,10 @@ from heedful.models.encoders import HeadedEncoder
 from heedful.models.encoders import Tagger as TaggingLayer
 from heedful.models.language import LanguageModel
 from heedful.runs import text_recipe
-from heedful.runs.checkpoints import load_model_tensors, open_checkpoint, read_tensors
+from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.run import TextRun
-from heedful.runs.text_preparation import VECTORS
 from heedful.runs.text_recipe import EncoderRecipe, LanguageRecipe, TextTrainingSettings
+from heedful.runs.vectors import put_vectors
 from heedful.tasks.language import LanguageTask
 from heedful.tasks.masked import MaskedTask
 from heedful.tasks.protocol import Task
@@ -236,12 +236,7 @@ def load_text_start(run: TextRun, model: nn.Module) -> None:
         load_model_tensors(model, own | point.weights(), point.path)
     if run.facts.get("vectors") is None:
         return
-    path = run.path / VECTORS
-    given = read_tensors(path)["vectors"]
-    table = _embedding(model).weight
-    known = ~given.isnan().any(1)
-    with torch.no_grad():
-        table[known.to(table.device)] = given[known].to(table.device)
+    put_vectors(run.path, {"file": _embedding(model)})
 
 
 def _embedding(model: nn.Module) -> nn.Embedding:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.torch import save
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, atomic_folder, content_hash, write_json, write_text
+from heedful.basics.files import atomic_folder, content_hash, write_json, write_text
 from heedful.basics.notices import notice
 from heedful.basics.progress import progress
 from heedful.basics.symbols import END
@@ -28,7 +27,6 @@ from heedful.data.vocabularies import (
     train_vocabulary,
 )
 from heedful.data.vocabulary import Vocabulary
-from heedful.data.word_vectors import read_word_vectors
 from heedful.inference.classifier import rows_of
 from heedful.inference.spans import room_for_text, spans
 from heedful.runs.checkpoints import save_checkpoint
@@ -55,12 +53,11 @@ from heedful.runs.text_recipe import (
 )
 from heedful.runs.text_sources import Examples, check_labels, text_of
 from heedful.runs.text_starting import kept_weights
+from heedful.runs.vectors import Given, keep_vectors, vector_hashes
 
 _AT_ONCE = 4096
 HELD_OUT = ("validation", "test")
 SENTENCE_ENDS = frozenset(".!?…。！？।")
-VECTORS = "data/vectors.safetensors"
-"""Where a run keeps the word vectors that it began with; rows of words without one are NaN."""
 
 
 def prepare_text_run(
@@ -93,9 +90,7 @@ def prepare_text_run(
         for name, examples in sources.items()
         for part in HELD_OUT
     }
-    if recipe.vectors is not None:
-        vectors = find_data([recipe.vectors.file], data_folder)
-        hashes["vectors"] = [content_hash(Path(file)) for file in vectors]
+    hashes |= vector_hashes(recipe.vectors, data_folder)
     vocabulary = _vocabulary(recipe, sources, start)
     sets = {
         name: {
@@ -141,14 +136,12 @@ def text_data_hashes(recipe: TextRecipe, data_folder: Path | None) -> dict[str, 
         for name, data in recipe.sets().items()
         for part, paths in data.files.items()
     }
-    if recipe.vectors is not None:
-        files["vectors"] = [recipe.vectors.file]
     if any("-" in paths for paths in files.values()):
         return {}  # a pipe cannot be read again
     return {
         part: [content_hash(Path(file)) for file in find_data(paths, data_folder)]
         for part, paths in files.items()
-    }
+    } | vector_hashes(recipe.vectors, data_folder)
 
 
 def _held_out(examples: Examples, part: str, labels: Sequence[str]) -> list[Example]:
@@ -333,15 +326,5 @@ def _vectors(
         return None
     if not isinstance(recipe, EncoderRecipe | LanguageRecipe):
         raise TypeError(f"no embedding for {recipe.task}")
-    (file,) = find_data([recipe.vectors.file], data_folder)
-    table, share = read_word_vectors(Path(file), vocabulary)
-    setting = "embedding_dim" if hasattr(recipe.model, "embedding_dim") else "dim"
-    if (width := getattr(recipe.model, setting)) != table.shape[1]:
-        raise UserError(
-            f"{file}: the vectors are {table.shape[1]} wide, the model's embeddings {width}; set "
-            f"model.{setting} = {table.shape[1]}"
-        )
-    with atomic_file(path / VECTORS) as opened:
-        opened.write(save({"vectors": table}))
-    notice(f"{share:.1%} of the vocabulary's words have a vector in {file}")
-    return {"found": share, "width": table.shape[1]}
+    given = {name: Given(file, vocabulary) for name, file in recipe.vectors.files.items()}
+    return keep_vectors(path, given, recipe.model, data_folder)

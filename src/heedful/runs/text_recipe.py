@@ -11,7 +11,7 @@ from heedful.basics.settings import Settings
 from heedful.data.vocabularies import VocabularySettings
 from heedful.models import EncoderSettings, LanguageSettings
 from heedful.models.bert import BertSettings
-from heedful.runs.settings import FileSettings, LoopSettings, Recipe
+from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
 from heedful.runs.text_data import DocumentData, LabelledData, TaggedData
 
 __all__ = [
@@ -52,13 +52,10 @@ class TextTrainingSettings(LoopSettings):
     betas: tuple[float, float] = (0.9, 0.999)
 
 
-class VectorSettings(Settings):
+class TextVectorSettings(VectorSettings):
     """Word vectors that the embedding begins with."""
 
     file: str
-    """Text of word2vec or GloVe, plain or gz: a word and its numbers a line."""
-    frozen: bool = False
-    """Whether they stay as they are."""
 
 
 class MaskingSettings(Settings):
@@ -106,7 +103,7 @@ class TextRecipe(Recipe):
     """All settings of a run for single texts."""
 
     tokeniser: VocabularySettings = VocabularySettings()
-    vectors: VectorSettings | None = None
+    vectors: TextVectorSettings | None = None
     training: TextTrainingSettings = TextTrainingSettings()
 
     @property

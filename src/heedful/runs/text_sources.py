@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -60,7 +61,11 @@ class Examples:
         """
         counts = dict.fromkeys(PARTS, 0)
         found: dict[str, set[str]] = {part: set() for part in PARTS}
+        first: Example | None = None
+        labelled: Counter[str] = Counter()
         for example in self._read(self.files["train"]):
+            first = first or example
+            labelled.update(labels_in(example))
             part = part_of(known_by(example), self.seed, self.shares)
             counts[part] += 1
             found[part].update(labels_in(example))
@@ -82,6 +87,7 @@ class Examples:
                     f"{self.name}.{part}_share = {share} holds out none of the {number:,} examples "
                     f"of {files}: raise it, or name files in {self.name}.{part}"
                 )
+        _doubt_first_line(self.data, first, labelled)
         if len(every) == 1 and not isinstance(self.data, DocumentData):
             raise UserError(
                 f"every example of {files} is labelled '{min(every)}': there is nothing to tell "
@@ -135,6 +141,17 @@ class Examples:
         raise TypeError(f"no reader for {type(data).__name__}")
 
 
+def _doubt_first_line(data: FileSettings, first: Example | None, labelled: Counter[str]) -> None:
+    """Say if a table that is read by numbers seems to name its columns in its first line."""
+    if not isinstance(data, LabelledData) or not data.label.isdigit():
+        return
+    if isinstance(first, Labelled) and labelled[first.label] == 1 and len(labelled) > 2:
+        notice(
+            f"{data.train[0]}: only its first line is labelled '{first.label}'; if that line names "
+            "the columns, it is learnt as an example: choose them by name, not by number"
+        )
+
+
 def known_by(example: Example) -> str:
     """What an example is known by: those with the same text are held out together."""
     return example.texts[0] if isinstance(example, Labelled) else text_of(example)
@@ -157,11 +174,11 @@ def labels_in(example: Example) -> tuple[str, ...]:
 def check_labels(examples: Sequence[Example], known: Sequence[str], where: str) -> None:
     """Raise UserError for a held-out label that training has never seen."""
     seen = set(known)
-    for example in examples:
+    for number, example in enumerate(examples, start=1):
         for label in labels_in(example):
             if label not in seen:
                 text = known_by(example)
                 raise UserError(
-                    f"{where}: '{label}' is no label of the training examples (of "
-                    f"'{text[:40]}'); correct it, leave it out, or add examples of it"
+                    f"{where}: '{label}' is no label of the training examples (example "
+                    f"{number:,}, '{text[:40]}'); correct it, leave it out, or add examples of it"
                 )

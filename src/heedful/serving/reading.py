@@ -133,12 +133,15 @@ def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 def _explained(error: ValidationError) -> str:
     """One line for the first problem; the client's values are not repeated."""
-    problem = error.errors(include_url=False, include_context=False)[0]
+    problems = error.errors(include_url=False, include_context=False)
+    problem = problems[0]
     place = said(problem["loc"][0]) if problem["loc"] else "the request"
     if len(problem["loc"]) > 1:  # what may be of two kinds is neither
         return f"{place}: input should be a text or a list of texts"
     if problem["type"] == "missing":
-        return f"{place} is missing"
+        others = [said(one["loc"][0]) for one in problems if one["type"] == "extra_forbidden"]
+        known = f", and {others[0]} is no field of this request" if others else ""
+        return f"{place} is missing{known}"
     if problem["type"] == "extra_forbidden":
         return f"{place} is no field of this request"
     message = problem["msg"].removeprefix("Value error, ")

@@ -33,7 +33,8 @@ CHANGEABLE = frozenset(
 )
 """Settings of an existing run that may change; docs/training.md gives the list with reasons."""
 
-_FILES = ("data.train", "data.validation", "data.test", "data.links", "vectors.file")
+_VECTORS = ("vectors.file", "vectors.source", "vectors.target")
+_FILES = ("data.train", "data.validation", "data.test", "data.links", *_VECTORS)
 """How the keys end that name files, which are compared by content."""
 
 
@@ -79,10 +80,12 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
 
 def _key_of(recipe: Recipe, part: str) -> str:
     """The setting that names the files of a part."""
+    if part in _VECTORS:
+        return part
     if not isinstance(recipe, TextRecipe):
         return f"data.{part}"
     name, _, own = part.rpartition(".")
-    return f"{table_of(recipe, name)}.{own}" if name else "vectors.file"
+    return f"{table_of(recipe, name)}.{own}"
 
 
 def flat(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -134,7 +134,7 @@ def open_start(start_from: str | Path, recipe: Recipe) -> Start:
             f"there {known.get(key)!r}): a run that starts from another has its model and "
             "tokeniser, but for dropout; leave it out"
         )
-    if isinstance(recipe, TextRecipe) and recipe.vectors is not None:
+    if isinstance(recipe, PairRecipe | TextRecipe) and recipe.vectors is not None:
         raise UserError(
             f"[vectors] and the weights of {run.path} both say what the embedding begins with; "
             "leave one of them out"

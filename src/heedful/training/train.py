@@ -1,6 +1,8 @@
 """Training from a recipe to a run, or on from where a run stopped."""
 
-from collections.abc import Mapping
+import contextlib
+import shutil
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +73,7 @@ def train(
     keep_freed_memory()
     if recipe.training.threads:
         torch.set_num_threads(recipe.training.threads)
-    _make(folder)
-    with locked(folder, doing="trained"):
+    with _made(folder), locked(folder, doing="trained"):
         for place in (folder, folder / "data", folder / "tokeniser", folder / "checkpoints"):
             remove_leftovers(place)
         data_folder = None if data is None else Path(data)
@@ -102,13 +103,22 @@ def _open_or_prepare(
     return kind_of(recipe).prepare(folder, recipe, data_folder, start)
 
 
-def _make(folder: Path) -> None:
+@contextlib.contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """See that there is a folder; a mistake before there is a run takes a new one away again."""
     if folder.is_file():
         raise UserError(f"{folder} is a file; --out names a folder")
+    new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(folder, error) from error
+    try:
+        yield
+    except UserError:
+        if new and not (folder / "run.json").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _require_free(folder: Path) -> None:

@@ -103,13 +103,16 @@ def default_space(recipe: Recipe) -> dict[str, Searched]:
     """
     rate = recipe.training.learning_rate
     space = {"training.learning_rate": Searched(low=rate / 3, high=rate * 3, log=True)}
-    dropout = recipe.as_tables().get("model", {}).get("dropout")
+    key, model = "model.dropout", recipe.as_tables().get("model", {})
+    if "dropout" not in model and "writer" in model:
+        key, model = "model.writer.dropout", model["writer"]
+    dropout = model.get("dropout")
     if dropout is not None:
         # In whole steps from the recipe's own value, which is one that is tried.
         below = min(2, math.floor(dropout / 0.05 + 1e-6))
         above = max(0, min(2, math.floor((0.9 - dropout) / 0.05 + 1e-6)))
         low, high = round(dropout - 0.05 * below, 4), round(dropout + 0.05 * above, 4)
-        space["model.dropout"] = Searched(low=low, high=high, step=0.05)
+        space[key] = Searched(low=low, high=high, step=0.05)
     return space
 
 

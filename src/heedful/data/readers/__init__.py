@@ -9,7 +9,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
 from heedful.data.readers.kinds import Kind, find_kind
-from heedful.data.readers.labelled import read_labelled
+from heedful.data.readers.labelled import read_labelled, read_texts
 from heedful.data.readers.opening import STANDARD_INPUT, Input, open_input
 from heedful.data.readers.plain import read_documents
 from heedful.data.readers.po import read_po
@@ -25,6 +25,7 @@ __all__ = [
     "read_lines",
     "read_pairs",
     "read_tagged",
+    "read_texts",
     "say_left_out",
 ]
 

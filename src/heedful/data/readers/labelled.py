@@ -3,9 +3,9 @@
 import csv
 import difflib
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -29,8 +29,9 @@ FORMATS: dict[str, LabelledFormat] = {
 LONGEST_FIELD = 1 << 26
 """Characters; the csv module's own limit is 131,072, which an article may well exceed."""
 
-_EMPTY_LINES = "empty lines"
 Row = tuple[int, Sequence[str]]
+Record = tuple[str, list[str] | None]
+"""What errors call a record, and the values that are asked for of it; None for an empty line."""
 
 
 def read_labelled(
@@ -59,9 +60,51 @@ def read_labelled(
         UserError: a file is missing or broken, a column is missing, a row has too many or too few,
             a text or a label is empty, a byte is not text; file and line are named.
     """
+    names = [*text, label]
+    for file, records in _opened(paths, text, names, encoding, format):
+        empty = 0
+        for where, values in records(file, names, encoding):
+            empty += values is None
+            if values is not None:
+                yield _example(values, names, where)
+        if empty:
+            notice(f"left out of {file.name}: {empty:,} empty lines")
+
+
+def read_texts(
+    path: str | Path,
+    *,
+    text: Sequence[str] = ("text",),
+    encoding: str | None = None,
+    format: LabelledFormat | None = None,
+) -> Iterator[tuple[str, ...]]:
+    """Stream the texts of a table whose labels are not known, to be answered record by record.
+
+    Of ``text``, ``encoding`` and ``format`` :func:`read_labelled` tells. Nothing is left out: a
+    text may be empty, and an empty line is a record of empty texts.
+
+    Raises:
+        UserError: as there, but for what is empty.
+    """
+    for file, records in _opened([path], text, text, encoding, format):
+        for where, values in records(file, text, encoding):
+            texts = [""] * len(text) if values is None else values[: len(text)]
+            for one in texts:
+                refuse_surrogates(one, where)
+            yield tuple(texts)
+
+
+def _opened(
+    paths: Sequence[str | Path] | str | Path,
+    text: Sequence[str],
+    names: Sequence[str],
+    encoding: str | None,
+    format: LabelledFormat | None,
+) -> Iterator[tuple[Input, "Records"]]:
+    """Each file, open while it is had, and what reads its records."""
     if len(text) not in (1, 2):
         raise UserError(f"{len(text)} columns of text given; give one, or two for pairs of texts")
-    for name in [*text, label]:
+    for name in names:
         if not name.strip() or (name.isdigit() and int(name) == 0):
             raise UserError(f"'{name}' names no column; give a column's name, or its number from 1")
     if format is not None and format not in get_args(LabelledFormat):
@@ -72,17 +115,7 @@ def read_labelled(
     for path in [paths] if isinstance(paths, str | Path) else paths:
         opened: AbstractContextManager[Input] = open_input(path)
         with opened as file:
-            left_out: Counter[str] = Counter()
-            kind = format or _format(file)
-            if kind == "jsonl":
-                yield from _json_lines(file, text, label, encoding, left_out)
-            elif kind == "label-text":
-                yield from _label_text(file, encoding, left_out)
-            else:
-                read = _tsv_rows if kind == "tsv" else _csv_rows
-                yield from _table(file, read, (*text, label), encoding, left_out)
-            if left_out.total():
-                notice(f"left out of {file.name}: {left_out[_EMPTY_LINES]:,} {_EMPTY_LINES}")
+            yield file, _RECORDS[format or _format(file)]
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
@@ -111,43 +144,43 @@ def _format(file: Input) -> LabelledFormat:
     )
 
 
-def _example(texts: Sequence[str], label: str, where: str, names: Sequence[str]) -> Labelled:
-    """One example, checked; ``names`` are those of the texts' columns, then the label's."""
-    for name, value in zip(names, [*texts, label], strict=True):
+def _example(values: Sequence[str], names: Sequence[str], where: str) -> Labelled:
+    """One example, checked; the last value is the label."""
+    for name, value in zip(names, values, strict=True):
         if not value.strip():
             raise UserError(f"{where}: '{name}' is empty; fill it in or remove the line")
         refuse_surrogates(value, where)
+    *texts, label = values
     return Labelled(tuple(texts), label.strip())
 
 
-def _label_text(file: Input, encoding: str | None, left_out: Counter[str]) -> Iterator[Labelled]:
+def _label_text(file: Input, names: Sequence[str], encoding: str | None) -> Iterator[Record]:
     for number, line in enumerate(lines_of(file, encoding), start=1):
-        if not line.strip():
-            left_out[_EMPTY_LINES] += 1
-            continue
-        label, space, text = line.partition(" ")
         where = f"{file.name}:{number}"
-        if not space:
+        label, space, text = line.partition(" ")
+        if not line.strip():
+            yield where, None
+        elif space:
+            yield where, [text, label]
+        else:
             raise UserError(f"{where}: no space in this line; each is a label, a space, the text")
-        yield _example([text], label, where, ("text", "label"))
 
 
 def _table(
-    file: Input,
     read: Callable[[Input, str | None], Iterator[Row]],
+    file: Input,
     names: Sequence[str],
     encoding: str | None,
-    left_out: Counter[str],
-) -> Iterator[Labelled]:
-    """The examples of a table, whose first line names the columns unless numbers are asked for."""
+) -> Iterator[Record]:
+    """The records of a table, whose first line names the columns unless numbers are asked for."""
     places: list[int] | None = None
     width = 0
     numbered = all(name.isdigit() for name in names)
     for number, row in read(file, encoding):
-        if not row or (len(row) == 1 and not row[0].strip()):
-            left_out[_EMPTY_LINES] += 1
-            continue
         where = f"{file.name}:{number}"
+        if not row or (len(row) == 1 and not row[0].strip()):
+            yield where, None
+            continue
         if places is None:
             width = len(row)
             places = [_place(name, row, numbered, where) for name in names]
@@ -158,10 +191,9 @@ def _table(
                 f"{where}: {len(row)} columns where the first line has {width}; mend the line "
                 "(a text with the separator in it must be quoted, which only CSV has)"
             )
-        *texts, label = (row[place] for place in places)
-        yield _example(texts, label, where, names)
+        yield where, [row[place] for place in places]
     if places is None:
-        raise UserError(f"{file.name}: the file is empty; there is nothing to learn from")
+        raise UserError(f"{file.name}: the file is empty; there is nothing to read in it")
 
 
 def _place(name: str, header: Sequence[str], numbered: bool, where: str) -> int:
@@ -176,8 +208,8 @@ def _place(name: str, header: Sequence[str], numbered: bool, where: str) -> int:
     if name in known:
         raise UserError(f"{where}: two columns are called '{name}'; rename one of them")
     raise UserError(
-        f"{where}: no column is called '{name}'; {nearest(name, known)} (a file whose first line "
-        "names no columns is read by their numbers)"
+        f"{where}: no column is called '{name}'; {nearest(name, known)} (--text and --label choose "
+        "columns: by number in a file whose first line names none)"
     )
 
 
@@ -215,18 +247,13 @@ def _csv_rows(file: Input, encoding: str | None) -> Iterator[Row]:
         begins = rows.line_num + 1
 
 
-def _json_lines(
-    file: Input, text: Sequence[str], label: str, encoding: str | None, left_out: Counter[str]
-) -> Iterator[Labelled]:
-    for where, found in json_objects(file, encoding, left_out):
-        texts = [_string(found, name, where) for name in text]
-        yield _example(texts, _label(found, label, where), where, (*text, label))
+def _json_lines(file: Input, names: Sequence[str], encoding: str | None) -> Iterator[Record]:
+    for where, found in json_objects(file, encoding):
+        yield where, None if found is None else [_value(found, name, where) for name in names]
 
 
-def json_objects(
-    file: Input, encoding: str | None, left_out: Counter[str]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The object of each line and what errors call the line.
+def json_objects(file: Input, encoding: str | None) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """What errors call each line, and its object, or None for an empty line.
 
     Raises:
         UserError: a line is not a JSON object.
@@ -234,7 +261,7 @@ def json_objects(
     for number, line in enumerate(lines_of(file, encoding), start=1):
         where = f"{file.name}:{number}"
         if not line.strip():
-            left_out[_EMPTY_LINES] += 1
+            yield where, None
             continue
         try:
             found = json.loads(line)
@@ -256,17 +283,19 @@ def field(found: dict[str, Any], name: str, where: str) -> Any:
     return found[name]
 
 
-def _string(found: dict[str, Any], name: str, where: str) -> str:
-    value = field(found, name, where)
-    if not isinstance(value, str):
-        raise UserError(f"{where}: '{name}' is not a text in quotes; write it as one")
-    return value
-
-
-def _label(found: dict[str, Any], name: str, where: str) -> str:
+def _value(found: dict[str, Any], name: str, where: str) -> str:
     value = field(found, name, where)
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, str | int):
-        return str(value)
-    raise UserError(f"{where}: the label '{name}' is neither a text nor a whole number; write one")
+    if value is None or isinstance(value, str | int):
+        return "" if value is None else str(value)
+    raise UserError(f"{where}: '{name}' is neither a text nor a whole number; write one")
+
+
+Records = Callable[[Input, Sequence[str], str | None], Iterator[Record]]
+_RECORDS: dict[LabelledFormat, Records] = {
+    "tsv": partial(_table, _tsv_rows),
+    "csv": partial(_table, _csv_rows),
+    "jsonl": _json_lines,
+    "label-text": _label_text,
+}

@@ -1,6 +1,5 @@
 """Sentences whose words have tags: CoNLL-U, two columns, JSON lines."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -119,7 +118,9 @@ def _check_word(word: str, tag: str, column: str, where: str) -> None:
 
 def _json_lines(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]:
     number = 0
-    for where, found in json_objects(file, encoding, Counter()):
+    for where, found in json_objects(file, encoding):
+        if found is None:
+            continue
         words = _strings(found, "tokens" if "tokens" in found else "words", where)
         tags = _strings(found, column if column in found else "tags", where)
         if len(words) != len(tags):

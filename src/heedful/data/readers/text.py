@@ -60,8 +60,9 @@ def bad_byte(name: str, line: int, error: UnicodeDecodeError, encoding: str | No
     byte = error.object[error.start]
     said = encoding or "UTF-8"
     return UserError(
-        f"{name}:{line}: byte 0x{byte:02X} is not {said}; give the text's encoding (of a table "
-        "--encoding latin-1, to train --set data.encoding=latin-1) or convert it"
+        f"{name}:{line}: byte 0x{byte:02X} is not {said}; give the text's encoding (--encoding "
+        "latin-1; to train --set data.encoding=latin-1, or tasks.NAME.data.encoding of one of "
+        "several tasks) or convert it"
     )
 
 
