@@ -11,12 +11,13 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from heedful.attention.checking import check_inputs
-from heedful.attention.functional import Asked
+from heedful.attention.functional import Asked, Mechanism
 from heedful.attention.masks import Mask
 from heedful.attention.modules import Attentive, Memory
 from heedful.attention.normalizers import Normalizer
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import Score
+from heedful.attention.stepping import StepMemory
 
 Aggregate = Literal["projection", "concatenation", "mean"]
 
@@ -136,7 +137,7 @@ class MultiHeadAttention(Attentive):
     def read(
         self,
         query: Tensor,
-        memory: Memory,
+        memory: Memory | StepMemory,
         mask: Mask | Tensor | None = None,
         first: int | None = None,
     ) -> Tensor:
@@ -144,16 +145,39 @@ class MultiHeadAttention(Attentive):
 
         Args:
             query: the queries.
-            memory: what :meth:`remember` gave.
+            memory: what :meth:`remember` gave; or what steps left, for one query a row, which may
+                attend to all of it.
             mask: a mask, or a tensor ``[Q, K]``, ``[B, Q, K]`` (for all heads) or ``[B, H, Q, K]``.
             first: position of the first query; see :func:`heedful.attention.attend`.
         """
         queries = self._split(self.query_projection(query))
         parts = self.mechanism
+        if isinstance(memory, StepMemory):
+            scale = self._step_scale(parts)
+            if scale is not None:
+                asked = Asked.project(parts, queries, memory.steps.length, first)
+                read = memory.steps.read(
+                    asked.projected.squeeze(-2), memory.rows, memory.lengths, scale
+                )
+                return self._joined(read.unsqueeze(-2))
+            key, value, mask = memory.gather()
+            memory = Memory(key, value)
         asked = Asked.project(parts, queries, memory.key.shape[-2], first)
         if isinstance(mask, Tensor) and mask.dim() == queries.dim() - 1:
             mask = mask.unsqueeze(-3)
         context = self._context(parts, asked, self._for_all_heads(memory), mask, heads=True)
+        return self._joined(context)
+
+    def _step_scale(self, parts: Mechanism) -> float | None:
+        """The scale of a step's dot products, if they may be read where they are."""
+        if self.watched or self.watched_in_part or (self.training and self.dropout):
+            return None
+        if parts.positions is not None and parts.positions.biases:
+            return None
+        return parts.fused_scale(self.head_dim)
+
+    def _joined(self, context: Tensor) -> Tensor:
+        """The heads' contexts ``[B, H, Q, E]`` as one vector a query."""
         if self.aggregate == "mean":
             return context.mean(-3)
         joined = context.transpose(-3, -2).flatten(-2)  # [B, Q, H·D]

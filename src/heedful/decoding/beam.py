@@ -16,7 +16,7 @@ from heedful.basics.symbols import BEGIN, END
 from heedful.decoding.decodable import Decodable, SelectableT, SourceT_contra
 from heedful.decoding.hypothesis import Hypothesis, length_penalty
 from heedful.decoding.options import SearchOptions
-from heedful.decoding.top import top_k
+from heedful.decoding.top import best
 
 _NEVER = -torch.inf
 
@@ -37,7 +37,7 @@ def beam_search(
     beams = _Beams(options, max_lengths)
     while True:
         logits, state = decodable.step(beams.tokens, state)
-        selected = beams.advance(logits.float().log_softmax(1))
+        selected = beams.advance(logits.float())
         if not len(beams.tokens):
             return beams.hypotheses()
         if selected is not None:
@@ -66,14 +66,14 @@ class _Beams:
         self.size = 0
         self.decided: list[tuple[Tensor, Tensor, Tensor]] = []
 
-    def advance(self, log_probs: Tensor) -> Tensor | None:
-        """Extend every live hypothesis, given ``log_probs [N, V]``.
+    def advance(self, logits: Tensor) -> Tensor | None:
+        """Extend every live hypothesis, given ``logits [N, V]``.
 
         Returns the rows that live on, in their new order, or None if they are as they were.
         """
         self.step += 1
         used = self.live > _NEVER  # [A, K]
-        steps, tokens = self._candidates(log_probs, used)  # both [N, C]
+        steps, tokens = self._candidates(logits, used)  # both [N, C]
         best, index = self._choose(steps, used)  # both [A, K]
         place, choice = index // steps.shape[1], index % steps.shape[1]
         row = (used.flatten().cumsum(0) - 1).view_as(self.live).gather(1, place).clamp(min=0)
@@ -99,18 +99,19 @@ class _Beams:
             return None
         return selected
 
-    def _candidates(self, log_probs: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
+    def _candidates(self, logits: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities and tokens ``[N, C]`` of END, first, and the most probable others."""
         first = END + 1
-        count = min(self.options.beam, log_probs.shape[1] - first)
-        values, columns = top_k(log_probs[:, first:], count)
-        end = log_probs[:, END:first]
+        count = min(self.options.beam, logits.shape[1] - first)
+        found, others, total = best(logits, count, first)
+        values = total.log_probabilities(found)
+        end = total.log_probabilities(logits[:, END:first])
         if self.options.forced_length is None:
             last = (self.limits == self.step).unsqueeze(1).expand_as(used)[used]  # [N]
             values = values.masked_fill(last.unsqueeze(1), _NEVER)
         else:
             end = torch.full_like(end, _NEVER)
-        tokens = torch.cat([torch.full_like(columns[:, :1], END), columns + first], dim=1)
+        tokens = torch.cat([torch.full_like(others[:, :1], END), others], dim=1)
         return torch.cat([end, values], dim=1), tokens
 
     def _choose(self, steps: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:

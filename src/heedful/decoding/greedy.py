@@ -5,7 +5,7 @@ from torch import Tensor
 from heedful.decoding.decodable import Decodable, SelectableT, SourceT_contra
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
-from heedful.decoding.top import top_k
+from heedful.decoding.top import Total, best
 from heedful.decoding.walk import walk
 
 
@@ -20,8 +20,13 @@ def greedy_search(
     found = walk(
         decodable.step,
         decodable.start(source),
-        lambda logits, rows, step: top_k(logits, 1)[1].squeeze(1),
+        _choose,
         max_lengths,
         options,
     )
     return [[hypothesis] for hypothesis in found]
+
+
+def _choose(logits: Tensor, first: int, rows: Tensor, step: int) -> tuple[Tensor, Total]:
+    found = best(logits, 1, first)
+    return found.tokens.squeeze(1), found.total

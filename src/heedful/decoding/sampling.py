@@ -14,7 +14,7 @@ from torch import Tensor
 from heedful.decoding.decodable import Decodable, SelectableT, SourceT_contra
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
-from heedful.decoding.top import top_k
+from heedful.decoding.top import Total, top_k
 from heedful.decoding.walk import walk
 
 
@@ -38,8 +38,9 @@ def sample(
         state = state.select(repeats)
     uniform = _Uniform(options.seed, [(key, rank) for key in keys for rank in range(count)])
 
-    def choose(logits: Tensor, rows: Tensor, step: int) -> Tensor:
-        return draw(logits, uniform.at(step, logits.device)[rows], options)
+    def choose(logits: Tensor, first: int, rows: Tensor, step: int) -> tuple[Tensor, Total]:
+        drawn = draw(logits[:, first:], uniform.at(step, logits.device)[rows], options)
+        return drawn + first, Total.of(logits)
 
     found = walk(decodable.step, state, choose, max_lengths[repeats], options)
     return [

@@ -1,6 +1,6 @@
 """Search that chooses one token a step for each row alone: greedy search and sampling.
 
-Shapes: N rows, V vocabulary, W the columns of END and the ordinary tokens.
+Shapes: N rows, V vocabulary.
 """
 
 from collections.abc import Callable
@@ -12,9 +12,11 @@ from heedful.basics.symbols import BEGIN, END
 from heedful.decoding.decodable import SelectableT
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
+from heedful.decoding.top import Total
 
-Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""``(logits [N, W], which rows [N], step) -> chosen columns [N]``; steps count from 0."""
+Choose = Callable[[Tensor, int, Tensor, int], tuple[Tensor, Total]]
+"""``(logits [N, V], first token offered, which rows [N], step) -> chosen tokens [N]``, and what the
+rows' logits come to; steps count from 0."""
 
 # Dropping a row copies the state of all the others, so that waits until this share has ended.
 _ENDED_SHARE = 8
@@ -43,10 +45,10 @@ def walk(
     for step in range(steps):
         logits, state = step_of(tokens, state)
         logits = logits.float()
-        tokens = choose(logits[:, first:], rows, step) + first
+        tokens, total = choose(logits, first, rows, step)
         if forced_length is None:
             tokens = tokens.masked_fill(max_lengths[rows] == step + 1, END)
-        chosen = logits.log_softmax(1).gather(1, tokens.unsqueeze(1)).squeeze(1)
+        chosen = total.log_probabilities(logits.gather(1, tokens.unsqueeze(1))).squeeze(1)
         trail.append((rows, tokens, chosen))
         ended = ended | (tokens == END)
         count = int(ended.sum())

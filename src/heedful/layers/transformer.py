@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import Mask
 from heedful.attention.positions import Rotary
-from heedful.layers.caches import KeyValueCache
+from heedful.attention.stepping import StepMemory
+from heedful.layers.caches import Cache
 from heedful.layers.dropout import Dropout
 
 Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
@@ -102,12 +103,10 @@ def _heads(options: BlockOptions, *, of_self: bool = True) -> MultiHeadAttention
 
 
 def _attend_to_self(
-    heads: MultiHeadAttention, x: Tensor, mask: Mask | Tensor | None, cache: KeyValueCache | None
+    heads: MultiHeadAttention, x: Tensor, mask: Mask | Tensor | None, cache: Cache | None
 ) -> Tensor:
     memory = heads.remember(x, first=0 if cache is None else cache.length)
-    if cache is not None:
-        memory = cache.append(memory)
-    return heads.read(x, memory, mask)
+    return heads.read(x, memory if cache is None else cache.append(memory), mask)
 
 
 class EncoderLayer(nn.Module):
@@ -124,7 +123,7 @@ class EncoderLayer(nn.Module):
         self.around_feed_forward = Residual(options)
 
     def forward(
-        self, hidden: Tensor, mask: Mask | Tensor | None, cache: KeyValueCache | None = None
+        self, hidden: Tensor, mask: Mask | Tensor | None, cache: Cache | None = None
     ) -> Tensor:
         """``[B, L, D] -> [B, L, D]``.
 
@@ -156,9 +155,9 @@ class DecoderLayer(nn.Module):
         self,
         hidden: Tensor,
         mask: Mask | Tensor | None,
-        source: Memory,
+        source: Memory | StepMemory,
         source_mask: Mask | Tensor | None,
-        cache: KeyValueCache | None = None,
+        cache: Cache | None = None,
     ) -> Tensor:
         """``[B, L, D] -> [B, L, D]``.
 

@@ -18,7 +18,7 @@ from heedful.attention.masks import causal
 from heedful.attention.positions import Learned
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
-from heedful.layers.caches import KeyValueCache
+from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer
 from heedful.models.language import LanguageModel, boundary
@@ -108,16 +108,16 @@ class GptSettings(Settings):
 class GptState:
     """Keys and values of the tokens so far, one row a text that is written on."""
 
-    caches: list[KeyValueCache]
+    caches: LayerCaches
 
     @property
     def length(self) -> int:
         """Number of tokens read."""
-        return self.caches[0].length
+        return self.caches.length
 
     def select(self, rows: Tensor) -> "GptState":
         """The state of ``rows [M]``, in that order."""
-        return GptState([cache.select(rows) for cache in self.caches])
+        return GptState(self.caches.select(rows))
 
 
 class GptEmbeddings(nn.Module):
@@ -224,7 +224,7 @@ class Gpt(LanguageModel):
     def start(self, prompts: Tensor) -> GptState:
         if prompts.dim() != 2 or not prompts.shape[1]:
             raise ValueError(f"prompts are {list(prompts.shape)}: expected [B, T], T at least 1")
-        state = GptState([KeyValueCache() for _ in self.layers])
+        state = GptState(LayerCaches(len(self.layers), self.embedding.weight, len(prompts)))
         if prompts.shape[1] > 1:
             self._read(prompts[:, :-1], state)
         return state

@@ -18,7 +18,7 @@ from heedful.attention import Memory
 from heedful.attention.masks import causal, padding
 from heedful.attention.positions import Learned, Sinusoidal
 from heedful.basics.settings import Settings
-from heedful.layers.caches import KeyValueCache
+from heedful.layers.caches import LayerCaches, SourceMemories
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
@@ -92,24 +92,12 @@ def _size_if_true(size: str, given: dict[str, Any]) -> str | None:
 class TransformerState:
     """One row a hypothesis; sources are kept once and pointed at."""
 
-    caches: list[KeyValueCache]
-    sources: list[Memory]
-    source_mask: Tensor
-    source_of_row: Tensor
-    """Which source each row translates ``[N]``: while it stays, the sources are not copied."""
+    caches: LayerCaches
+    sources: SourceMemories
 
     def select(self, rows: Tensor) -> "TransformerState":
         """The state of ``rows [M]``, in that order."""
-        caches = [cache.select(rows) for cache in self.caches]
-        source_of_row = self.source_of_row.index_select(0, rows)
-        if torch.equal(source_of_row, self.source_of_row):
-            return TransformerState(caches, self.sources, self.source_mask, source_of_row)
-        sources = [
-            Memory(memory.key.index_select(0, rows), memory.value.index_select(0, rows))
-            for memory in self.sources
-        ]
-        mask = self.source_mask.index_select(0, rows)
-        return TransformerState(caches, sources, mask, source_of_row)
+        return TransformerState(self.caches.select(rows), self.sources.select(rows))
 
 
 class Transformer(PairModel):
@@ -213,23 +201,21 @@ class Transformer(PairModel):
         return self.bias
 
     def start(self, source: Source) -> TransformerState:
-        memories, source_mask = self.encode(source)
-        rows = torch.arange(len(source.lengths), device=source_mask.device)
-        return TransformerState(
-            [KeyValueCache() for _ in self.decoder], memories, source_mask, rows
-        )
+        memories, _ = self.encode(source)
+        caches = LayerCaches(len(self.decoder), memories[0].key, len(source.lengths))
+        return TransformerState(caches, SourceMemories(memories, source.lengths))
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:  # type: ignore[override]
         hidden = self._embed(
             tokens.unsqueeze(1),
             self.target_embedding,
             self.target_positions,
-            first=state.caches[0].length,
+            first=state.caches.length,
         )
-        for layer, memory, cache in zip(
-            self._decoder_layers(), state.sources, state.caches, strict=True
+        for layer, (memory, mask), cache in zip(
+            self._decoder_layers(), state.sources.read(), state.caches, strict=True
         ):
-            hidden = layer(hidden, None, memory, state.source_mask, cache)
+            hidden = layer(hidden, None, memory, mask, cache)
         return self.logits(self.decoder_norm(hidden).squeeze(1)), state
 
     @property

@@ -7,26 +7,7 @@
  *
  * Shapes: n entries, Q queries, K keys, D units. Rows of all matrices lie one after another.
  */
-#include <math.h>
-#include <stdint.h>
-#include <string.h>
-#if defined(__AVX__)
-#include <immintrin.h>
-#endif
-
-#if defined(__AVX512F__)
-#define BYTES 64
-#elif defined(__AVX__)
-#define BYTES 32
-#else
-#define BYTES 16
-#endif
-#define LANES (BYTES / 4)
-typedef float lanes __attribute__((vector_size(BYTES)));
-typedef int32_t ints __attribute__((vector_size(BYTES)));
-
-static inline lanes load(const float *p) { lanes x; memcpy(&x, p, BYTES); return x; }
-static inline void store(float *p, lanes x) { memcpy(p, &x, BYTES); }
+#include "lanes.h"
 
 /* 1 / x to rounding, for 1 ≤ x ≤ 1e37: the processor's estimate and one step of Newton's. */
 static inline lanes inverse(lanes x) {
@@ -59,12 +40,6 @@ static inline lanes smaller(lanes x) {
  * zero to rounding either way. */
 static inline lanes reciprocal(lanes ea, lanes eb) {
     return inverse(smaller(1.0f + ea * eb));
-}
-
-static inline float total(lanes x) {
-    float sum = 0;
-    for (int i = 0; i < LANES; i++) sum += x[i];
-    return sum;
 }
 
 #define TILE 8 /* keys whose exponentials and gradients stay in the nearest cache */

@@ -1,20 +1,11 @@
 """The additive score's reductions in C (``additive.c``), where there is a compiler.
 
-The file is compiled once for the processor at hand and kept in the user's cache folder. Without a
-compiler, a writable cache or single precision, :class:`~.tiles.PlainTiles` does the work.
+Without a compiler, a writable cache or single precision, :class:`~.tiles.PlainTiles` does the work.
 """
 
 import ctypes
 import functools
-import hashlib
 import itertools
-import os
-import platform
-import shutil
-import subprocess
-import sys
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import torch
@@ -22,11 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.attention.kernels.tiles import LIMIT, Tiles, fits
-from heedful.basics.notices import notice
+from heedful.basics.compiling import compiled_library, in_parallel
 
 _SOURCE = Path(__file__).with_name("additive.c")
 _PADDING = 16  # units are a multiple of the widest vector's lanes
-_FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC"]
 
 
 class _Shape(ctypes.Structure):
@@ -36,61 +26,10 @@ class _Shape(ctypes.Structure):
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The compiled reductions; None where they cannot be had, which is said once."""
-    compiler = shutil.which(os.environ.get("CC", "cc"))
-    if compiler is None or sys.platform == "win32":
-        return None
-    try:
-        return ctypes.CDLL(str(_built(compiler)))
-    except (OSError, subprocess.SubprocessError) as error:
-        reason = getattr(error, "stderr", None) or str(error)
-        notice(
-            "additive attention runs without its compiled form: "
-            f"{reason.strip().splitlines()[-1] if reason.strip() else compiler}"
-        )
-        return None
-
-
-def _built(compiler: str) -> Path:
-    version = subprocess.run(
-        [compiler, "--version"], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
-    native = _processor()
-    made_of = "\n".join([_SOURCE.read_text(), version, native, *_FLAGS])
-    name = f"additive-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.so"
-    folder = _cache()
-    built = folder / name
-    if not built.exists():
-        with tempfile.TemporaryDirectory(dir=folder) as beside:
-            made = Path(beside) / name
-            command = [compiler, *_FLAGS, "-march=native", str(_SOURCE), "-o", str(made), "-lm"]
-            subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-            made.replace(built)
-    return built
-
-
-def _processor() -> str:
-    """What ``-march=native`` depends on, so that a home shared by machines is no trap."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text().splitlines() if told.exists() else [platform.processor()]
-    first = {line.partition(":")[0].strip(): line for line in reversed(lines)}
-    kept = [first.get(key, "") for key in ("model name", "flags", "Features")]
-    return "\n".join([platform.machine(), *(kept if any(kept) else lines[:1])])
-
-
-def _cache() -> Path:
-    """A folder that only this user writes to."""
-    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(root).expanduser() / "heedful"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    status = folder.stat()
-    if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise OSError(f"{folder} can be written to by others; libraries are not loaded from it")
-    return folder
-
-
-@functools.cache
-def _workers(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="heedful-additive")
+    found = compiled_library(_SOURCE, "additive attention runs")
+    if found is not None:
+        found.heedful_scores.restype = found.heedful_gradients.restype = None
+    return found
 
 
 class CompiledTiles(Tiles):
@@ -163,14 +102,7 @@ class CompiledTiles(Tiles):
             for tensors, share in zip(given, shares, strict=True)
         ]
         assert callable(function)
-        if len(calls) == 1:
-            function(*calls[0])
-            return
-        # ctypes lets go of the interpreter while C runs.
-        futures = [_workers(len(calls)).submit(function, *call) for call in calls[1:]]
-        function(*calls[0])
-        for future in futures:
-            future.result()
+        in_parallel(function, calls)
 
 
 def _padded(numbers: Tensor) -> Tensor:

@@ -26,6 +26,12 @@ class RelativePositions(nn.Module):
     changes_values = False
     """Whether :meth:`context` adds something, so that the weights themselves are needed."""
 
+    @property
+    def biases(self) -> bool:
+        """Whether something may be added to scores, or they are compared in another way."""
+        base, own = RelativePositions, type(self)
+        return own.bias is not base.bias or own.compare is not base.compare
+
     def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
         """Queries or keys ``[.., L, D]`` at integer ``positions [L]``, before the score's own
         projections (rotary positions)."""

@@ -1,0 +1,143 @@
+"""One query a row, over keys and values that stay where they are: in C (``steps.c``).
+
+Shapes: N rows, H heads of queries, G of keys and values, T positions, D width of a key's head, E of
+a value's, R rows of a step.
+"""
+
+import ctypes
+import functools
+import itertools
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.basics.compiling import compiled_library, in_parallel
+
+_SOURCE = Path(__file__).with_name("steps.c")
+_SMALL = 1 << 18  # products below which a second thread is not worth its call
+_PLACES = 4  # addresses of keys and of values, and how far apart the rows of each are
+
+
+class _Reading(ctypes.Structure):
+    _fields_ = [
+        *(
+            (name, ctypes.c_int64)
+            for name in ("rows", "heads", "groups", "positions", "key_width", "value_width")
+        ),
+        *((name, ctypes.c_int64) for name in ("query_stride", "index_row", "index_position")),
+        ("scale", ctypes.c_double),
+    ]
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled reading; None where it cannot be had, which is said once."""
+    return compiled_library(_SOURCE, "search runs")
+
+
+class Steps:
+    """Keys and values of positions, each where the step that made them left them.
+
+    Steps are never moved or changed: copies share them, and rows of search say by an index which
+    row of a step is theirs.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Tensor, Tensor]] = []
+        self.length = 0
+        self._table: NDArray[np.int64] = np.empty((_PLACES, 16), np.int64)
+
+    def append(self, key: Tensor, value: Tensor) -> None:
+        """Add positions: ``key [R, G, p, D]``, ``value [R, G, p, E]``, float32 on the CPU.
+
+        What a projection gives is kept as it is; another order of memory is copied.
+        """
+        parts = [part.transpose(1, 2).contiguous() for part in (key, value)]  # [R, p, G, ·]
+        positions = key.shape[2]
+        end = self.length + positions
+        if end > self._table.shape[1]:
+            larger = np.empty((_PLACES, max(end, 2 * self._table.shape[1])), np.int64)
+            larger[:, : self.length] = self._table[:, : self.length]
+            self._table = larger
+        for place, part in enumerate(parts):
+            width = part.shape[2] * part.shape[3]
+            first = part.data_ptr() + 4 * width * np.arange(positions)
+            self._table[place, self.length : end] = first
+            self._table[place + 2, self.length : end] = positions * width
+        self.parts.append((parts[0], parts[1]))
+        self.length = end
+
+    def copy(self) -> Self:
+        """The same positions, to which others may be added."""
+        other = type(self)()
+        other.parts, other.length = list(self.parts), self.length
+        other._table = self._table.copy()
+        return other
+
+    def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys ``[N, G, T, D]`` and values ``[N, G, T, E]`` by ``index [N, T]``, moved together."""
+        found = []
+        for side in range(2):
+            rows, first = [], 0
+            for part in self.parts:
+                positions = part[side].shape[1]
+                own = index[:, first : first + positions]
+                rows.append(part[side][own, torch.arange(positions)])
+                first += positions
+            found.append(torch.cat(rows, dim=1).transpose(1, 2))
+        return found[0], found[1]
+
+    def read(self, query: Tensor, index: Tensor, lengths: Tensor | None, scale: float) -> Tensor:
+        """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
+
+        Args:
+            query: one query a row and head, float32 on the CPU.
+            index: integers ``[N, T]``: the row of each position's step; may be expanded.
+            lengths: integers ``[N]``: how many of the positions a row reads; all unless given. A
+                row that reads none gets zeros.
+            scale: of the dot products.
+
+        Raises:
+            RuntimeError: there is no compiled form.
+            ValueError: index or lengths do not fit.
+        """
+        found = library()
+        if found is None:
+            raise RuntimeError("there is no compiled form to read steps with")
+        rows, heads, width = query.shape
+        key, value = self.parts[0]
+        if index.shape != (rows, self.length) or index.dtype != torch.long:
+            raise ValueError(f"an index of {list(index.shape)}: expected {[rows, self.length]}")
+        if width != key.shape[3] or heads % key.shape[2]:
+            raise ValueError(f"queries {list(query.shape)} do not fit keys {list(key.shape)}")
+        query = query if query.stride()[1:] == (width, 1) else query.contiguous()
+        lengths = None if lengths is None else lengths.contiguous()
+        out = query.new_empty(rows, heads, value.shape[3])
+        shape = _Reading(
+            *(rows, heads, key.shape[2], self.length, width, value.shape[3]),
+            *(query.stride(0), *index.stride(), scale),
+        )
+        tables = [ctypes.c_void_p(row.ctypes.data) for row in self._table]
+        given = [
+            ctypes.c_void_p(query.data_ptr()),
+            *tables,
+            ctypes.c_void_p(index.data_ptr()),
+            ctypes.c_void_p(None if lengths is None else lengths.data_ptr()),
+            ctypes.c_void_p(out.data_ptr()),
+            ctypes.byref(shape),
+        ]
+        work = rows * heads * self.length * width
+        threads = 1 if work < _SMALL else max(1, min(torch.get_num_threads(), rows))
+        edges = [rows * i // threads for i in range(threads + 1)]
+        in_parallel(
+            found.heedful_read,
+            [
+                (*given, ctypes.c_int64(first), ctypes.c_int64(last))
+                for first, last in itertools.pairwise(edges)
+            ],
+        )
+        return out

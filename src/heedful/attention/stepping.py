@@ -1,0 +1,47 @@
+"""What a decoder's steps attend to: keys and values that are read where they are.
+
+Rows of search come from one another: a beam's hypotheses share their beginnings, and all hypotheses
+of a source share the source. So nothing is moved when rows are chosen anew: an index says which
+row of what is there each of them reads.
+Shapes: N rows, G heads of keys and values, T positions, D width of a key's head, E of a value's.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.attention.kernels.steps import Steps, library
+from heedful.attention.masks import padding
+
+
+class StepMemory(NamedTuple):
+    """Positions and the rows that read them; :meth:`gather` is what it means."""
+
+    steps: Steps
+    """``T`` positions, each with rows of its own."""
+    rows: Tensor
+    """Integers ``[N, T]``: which row of a position's step each row reads."""
+    lengths: Tensor | None = None
+    """Integers ``[N]``: how many of the positions a row may attend to; all unless given."""
+
+    def gather(self) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Keys ``[N, G, T, D]``, values ``[N, G, T, E]``, and the mask ``[N, 1, 1, T]``, if any."""
+        key, value = self.steps.gather(self.rows)
+        if self.lengths is None:
+            return key, value, None
+        mask = padding(self.lengths).dense((len(key), 1, 1, key.shape[2]), key.device)
+        return key, value, mask
+
+
+def can_step(like: Tensor) -> bool:
+    """Whether steps of such tensors can be read where they are: on the CPU, in float32, without
+    gradients, where there is a compiler."""
+    return (
+        like.device.type == "cpu"
+        and like.dtype == torch.float32
+        and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()
+        and library() is not None
+    )

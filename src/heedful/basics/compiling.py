@@ -1,0 +1,96 @@
+"""C files of ours as libraries for the processor at hand, where there is a compiler.
+
+A file is compiled once and kept in the user's cache folder. Beside everything that is done in C
+stands a plain form that needs no compiler and gives the same results.
+"""
+
+import ctypes
+import functools
+import hashlib
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from heedful.basics.notices import notice
+
+_HEADER = Path(__file__).with_name("lanes.h")
+_FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-march=native"]
+
+
+def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
+    """The library of a C file; None where it cannot be had.
+
+    That a compiler is there and fails is said, once a call, with ``what`` then does without.
+    """
+    compiler = shutil.which(os.environ.get("CC", "cc"))
+    if compiler is None or sys.platform == "win32":
+        return None
+    try:
+        return ctypes.CDLL(str(_built(compiler, source)))
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = getattr(error, "stderr", None) or str(error)
+        last = reason.strip().splitlines()[-1] if reason.strip() else compiler
+        notice(f"{what} without its compiled form: {last}")
+        return None
+
+
+def in_parallel(function: Callable[..., object], calls: Sequence[tuple[object, ...]]) -> None:
+    """Call a function of a library, a thread a call: ctypes lets go of the interpreter in C.
+
+    Raises:
+        MemoryError: a call has returned anything but zero, as functions of ours do without memory.
+    """
+    futures = [_workers(len(calls)).submit(function, *call) for call in calls[1:]]
+    failed = [function(*call) for call in calls[:1]] + [future.result() for future in futures]
+    if any(failed):
+        raise MemoryError("no memory for the buffers of a compiled function")
+
+
+@functools.cache
+def _workers(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="heedful-compiled")
+
+
+def _built(compiler: str, source: Path) -> Path:
+    version = subprocess.run(
+        [compiler, "--version"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    native = _processor()
+    made_of = "\n".join([_HEADER.read_text(), source.read_text(), version, native, *_FLAGS])
+    name = f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.so"
+    folder = _cache()
+    built = folder / name
+    if not built.exists():
+        with tempfile.TemporaryDirectory(dir=folder) as beside:
+            made = Path(beside) / name
+            files = [f"-I{_HEADER.parent}", str(source), "-o", str(made)]
+            command = [compiler, *_FLAGS, *files, "-lm"]
+            subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+            made.replace(built)
+    return built
+
+
+def _processor() -> str:
+    """What ``-march=native`` depends on, so that a home shared by machines is no trap."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text().splitlines() if told.exists() else [platform.processor()]
+    first = {line.partition(":")[0].strip(): line for line in reversed(lines)}
+    kept = [first.get(key, "") for key in ("model name", "flags", "Features")]
+    return "\n".join([platform.machine(), *(kept if any(kept) else lines[:1])])
+
+
+def _cache() -> Path:
+    """A folder that only this user writes to."""
+    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(root).expanduser() / "heedful"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise OSError(f"{folder} can be written to by others; libraries are not loaded from it")
+    return folder

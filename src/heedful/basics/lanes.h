@@ -1,0 +1,62 @@
+/* Vectors of single precision, as wide as the processor has them. */
+#ifndef LANES
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+#if defined(__AVX__)
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+#define BYTES 64
+#elif defined(__AVX__)
+#define BYTES 32
+#else
+#define BYTES 16
+#endif
+#define LANES (BYTES / 4)
+typedef float lanes __attribute__((vector_size(BYTES)));
+typedef int32_t ints __attribute__((vector_size(BYTES)));
+
+static inline lanes load(const float *p) { lanes x; memcpy(&x, p, BYTES); return x; }
+static inline void store(float *p, lanes x) { memcpy(p, &x, BYTES); }
+
+static inline float total(lanes x) {
+    float sum = 0;
+    for (int i = 0; i < LANES; i++) sum += x[i];
+    return sum;
+}
+
+/* The larger of two; what is not a number is passed over. */
+static inline lanes larger(lanes x, lanes y) {
+    const ints more = x > y;
+    return (lanes)((more & (ints)x) | (~more & (ints)y));
+}
+
+static inline float largest(lanes x) {
+    float most = x[0];
+    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
+    return most;
+}
+
+/* e^x for x ≤ 0 to about one unit in the last place: 2^n e^r with |r| ≤ ln 2 / 2, e^r by a polynomial
+ * of degree 7 (its Taylor series; the next term is below 2e-9). Below −87 it is e^−87, which is
+ * nothing beside 1; what is not a number stays none. */
+static inline lanes exponential(lanes x) {
+    const lanes least = (lanes){0} - 87.0f, magic = (lanes){0} + 12582912.0f;
+    const ints below = x < least;
+    x = (lanes)((below & (ints)least) | (~below & (ints)x));
+    const lanes shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
+    const lanes r = (x - n * 0.693145751953125f) - n * 1.42860682030941723e-6f;
+    lanes p = (lanes){0} + 1.0f / 5040.0f;
+    p = p * r + 1.0f / 720.0f;
+    p = p * r + 1.0f / 120.0f;
+    p = p * r + 1.0f / 24.0f;
+    p = p * r + 1.0f / 6.0f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    const ints power = ((ints)shifted - (ints)magic + 127) << 23;
+    return p * (lanes)power;
+}
+#endif

@@ -1,0 +1,291 @@
+"""What search does in C: one query a row over steps that stay where they are, and the best of long
+rows; against the plain forms in float64, and against searches that do without."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from heedful.attention import Memory, MultiHeadAttention, watch
+from heedful.attention.kernels import steps as kernel
+from heedful.attention.kernels.steps import Steps
+from heedful.attention.masks import padding
+from heedful.attention.positions import ALiBi, Rotary
+from heedful.attention.stepping import StepMemory, can_step
+from heedful.decoding import SearchOptions, search
+from heedful.decoding import top as tops
+from heedful.decoding.top import Total, best, plain_best
+from heedful.layers import caches
+from heedful.layers.caches import LayerCaches, StepCache
+from heedful.models.gpt import Gpt, GptSettings
+from heedful.models.pairs import Source
+from heedful.models.transformer import Transformer, TransformerSettings
+
+compiled = pytest.mark.skipif(
+    kernel.library() is None or tops.library() is None, reason="there is no compiler"
+)
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Iterator[None]:
+    torch.manual_seed(3)
+    with torch.no_grad():
+        yield
+
+
+def made(rows: list[int], positions: list[int], groups: int, width: int, value: int) -> Steps:
+    made_steps = Steps()
+    for r, p in zip(rows, positions, strict=True):
+        key, values = torch.randn(r, p, groups, width), torch.randn(r, p, groups, value)
+        made_steps.append(key.transpose(1, 2), values.transpose(1, 2))
+    return made_steps
+
+
+@compiled
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("heads", "groups", "width", "value"),
+    [(1, 1, 1, 1), (2, 2, 4, 3), (4, 2, 32, 32), (6, 1, 17, 40), (8, 8, 64, 64)],
+)
+def test_reading_is_softmax_attention(
+    heads: int, groups: int, width: int, value: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "_SMALL", 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    rows = 7
+    parts = made([3, 9, 1, 5], [1, 2, 1, 30], groups, width, value)
+    index = (
+        torch.stack([torch.randint(part[0].shape[0], (rows,)) for part in parts.parts])
+        .repeat_interleave(torch.tensor([1, 2, 1, 30]), dim=0)
+        .T
+    )
+    query = 3 * torch.randn(rows, heads, width)
+    for lengths in (None, torch.tensor([34, 1, 0, 8, 9, 16, 33])):
+        found = parts.read(query, index, lengths, 0.3)
+        key, values = (part.double() for part in parts.gather(index))
+        each = heads // groups
+        key, values = (part.repeat_interleave(each, dim=1) for part in (key, values))
+        scores = 0.3 * (query.double().unsqueeze(2) @ key.mT)  # [N, H, 1, T]
+        if lengths is not None:
+            there = torch.arange(34) < lengths[:, None]
+            scores = scores.masked_fill(~there[:, None, None], -torch.inf)
+        expected = (scores.softmax(-1).nan_to_num() @ values).squeeze(2)
+        torch.testing.assert_close(found.double(), expected, rtol=2e-6, atol=2e-6)
+    torch.set_num_threads(before)
+
+
+@compiled
+def test_scores_that_are_far_apart_and_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = made([1], [5], 1, 1, 1)
+    parts.parts[0][0].copy_(torch.tensor([-3e30, -200.0, 0.0, 88.0, 90.0]).view(1, 5, 1, 1))
+    index = torch.zeros(1, 5, dtype=torch.long)
+    found = parts.read(torch.ones(1, 1, 1), index, None, 1.0)
+    weights = torch.tensor([-torch.inf, -290, -90, -2, 0]).double().softmax(0)
+    expected = (weights * parts.parts[0][1].flatten().double()).sum()
+    torch.testing.assert_close(found.double().item(), expected.item(), rtol=1e-6, atol=1e-7)
+
+
+def test_what_does_not_fit_is_said() -> None:
+    parts = made([2], [3], 1, 4, 4)
+    if kernel.library() is None:
+        pytest.skip("there is no compiler")
+    for query, index in (
+        (torch.zeros(2, 1, 4), torch.zeros(2, 2, dtype=torch.long)),
+        (torch.zeros(2, 1, 4), torch.zeros(2, 3, dtype=torch.int)),
+        (torch.zeros(2, 1, 5), torch.zeros(2, 3, dtype=torch.long)),
+    ):
+        with pytest.raises(ValueError, match=r"expected|do not fit"):
+            parts.read(query, index, None, 1.0)
+
+
+@compiled
+@pytest.mark.parametrize("shape", [(5, 7), (3, 127), (3, 128), (4, 1000), (9, 8000), (1, 40_003)])
+@pytest.mark.parametrize("k", [1, 2, 6])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_best_are_those_of_the_plain_form(
+    shape: tuple[int, int], k: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tops, "_SMALL", 0)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    for logits in (
+        10 * torch.randn(shape),
+        torch.randn(shape).round(),  # many are equal
+        torch.linspace(-5e4, 30, shape[1]).expand(shape).contiguous(),
+        torch.randn(shape[0], shape[1] + 3)[:, :-3],  # rows that do not lie one after another
+        torch.where(torch.rand(shape) < 0.2, torch.randn(shape), -torch.inf).index_fill(
+            1, torch.tensor([5]), 1.0
+        ),
+    ):
+        found, plain = best(logits, k, 4 if k < 3 else 1), plain_best(logits, k, 4 if k < 3 else 1)
+        assert torch.equal(found.logits, plain.logits)
+        there = found.logits > -torch.inf
+        again = logits.gather(1, found.tokens)
+        assert torch.equal(again[there], found.logits[there])
+        assert all(len(set(row.tolist())) == k for row in found.tokens[there.all(1)])
+        exact = logits.double().log_softmax(1).gather(1, found.tokens)
+        # PyTorch adds up a row in single precision, which is the plain form's error.
+        for total, error in ((found.total, 2e-6), (plain.total, 4e-5)):
+            own = total.log_probabilities(found.logits).double()
+            torch.testing.assert_close(own[there], exact[there], rtol=1e-6, atol=error)
+    torch.set_num_threads(before)
+
+
+@compiled
+def test_what_is_no_number_stays_none() -> None:
+    logits = torch.zeros(3, 300)
+    logits[0, 7], logits[1, 9] = torch.nan, torch.inf
+    found = best(logits, 2, 4)
+    bad = found.total.log_probabilities(found.logits)
+    assert bad[0].isnan().all()
+    assert not bad[1].isfinite().any()
+    assert bad[2].isfinite().all()
+    with pytest.raises(ValueError, match="297 largest of 296"):
+        best(logits, 297, 4)
+
+
+@compiled
+def test_total_is_exact_where_one_is_far_above() -> None:
+    logits = torch.full((1, 50), 0.0)
+    logits[0, 3] = 20.0
+    exact = logits.double().log_softmax(1)[:, 3]
+    found = best(logits, 1, 0)
+    own = found.total.log_probabilities(found.logits)[:, 0].double()
+    torch.testing.assert_close(own, exact, rtol=0.7, atol=0)  # of 1e-7: one bit there is
+    assert Total.of(logits).log_probabilities(logits).max() <= 0
+
+
+@compiled
+@pytest.mark.parametrize("key_heads", [4, 2])
+@pytest.mark.parametrize("rotary", [False, True])
+def test_heads_read_steps_as_they_read_memory(key_heads: int, rotary: bool) -> None:
+    positions = Rotary(8) if rotary else None
+    heads = MultiHeadAttention(32, 4, key_heads=key_heads, positions=positions).eval()
+    caches_of = LayerCaches(1, torch.zeros(1), rows=3)
+    (cache,) = caches_of
+    assert isinstance(cache, StepCache)
+    inputs = torch.randn(3, 20, 32)
+    for place in range(20):
+        now = inputs[:, place : place + 1]
+        memory = cache.append(heads.remember(now, first=place))
+        assert isinstance(memory, StepMemory)
+        found = heads.read(now, memory)
+        whole = heads(now, inputs[:, : place + 1])
+        torch.testing.assert_close(found, whole, rtol=1e-5, atol=1e-5)
+    with watch(heads) as seen:
+        watched = heads.read(now, memory)
+    torch.testing.assert_close(watched, found, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(seen[""][0].sum(-1), torch.ones(3, 4, 1))
+    lengths = torch.tensor([1, 20, 7])
+    part = heads.read(now, StepMemory(memory.steps, memory.rows, lengths))
+    masked = heads(now, inputs, mask=padding(lengths))
+    torch.testing.assert_close(part, masked, rtol=1e-5, atol=1e-5)
+
+
+def test_what_adds_to_scores_reads_what_is_gathered() -> None:
+    heads = MultiHeadAttention(8, 2, positions=ALiBi(2)).eval()
+    parts, inputs = Steps(), torch.randn(2, 6, 8)
+    parts.append(*heads.remember(inputs))
+    index = torch.arange(2)[:, None].expand(2, 6)
+    found = heads.read(inputs[:, -1:], StepMemory(parts, index))
+    torch.testing.assert_close(found, heads(inputs[:, -1:], inputs))
+
+
+def plain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take the compiled forms away."""
+    monkeypatch.setattr(caches, "can_step", lambda like: False)
+    monkeypatch.setattr(tops, "library", lambda: None)
+
+
+def translator(**settings: Any) -> tuple[Transformer, Source]:
+    sizes = {"layers": 2, "dim": 32, "inner": 48, "heads": 4, "max_length": 64, **settings}
+    model = Transformer(TransformerSettings.model_validate(sizes), 300, 300).eval()
+    lengths = torch.tensor([9, 1, 5, 12])
+    tokens = torch.randint(4, 300, (4, 12)).masked_fill(torch.arange(12) >= lengths[:, None], 0)
+    return model, Source(tokens, lengths)
+
+
+@compiled
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        SearchOptions(),
+        SearchOptions(beam=5, nbest=3),
+        SearchOptions(beam=4, forced_length=40),
+        SearchOptions(sample=True, nbest=3, seed=5, top_k=20),
+    ],
+)
+def test_searches_find_the_same_with_and_without(
+    pre_norm: bool, options: SearchOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, source = translator(pre_norm=pre_norm)
+    for parameter in model.parameters():
+        parameter.mul_(1.5)
+
+    def found() -> list[list[Any]]:
+        limits = torch.tensor([20, 33, 5, 40])
+        return search(model, source, rows=4, options=options, max_lengths=limits)
+
+    fast = found()
+    assert can_step(source.tokens.float())
+    with torch.enable_grad():
+        assert not can_step(source.tokens.float())
+    plain(monkeypatch)
+    for own, other in zip(fast, found(), strict=True):
+        assert [one.tokens for one in own] == [one.tokens for one in other]
+        for one, two in zip(own, other, strict=True):
+            assert one.score == pytest.approx(two.score, abs=1e-4)
+
+
+@compiled
+def test_a_state_that_was_chosen_from_goes_on_by_itself() -> None:
+    model, source = translator()
+    tokens = [torch.randint(4, 300, (4,)) for _ in range(3)]
+    state = model.start(source)
+    for own in tokens:
+        _, state = model.step(own, state)
+    rows = torch.tensor([2, 2, 0])
+    other = state.select(rows)
+    following = torch.tensor([7, 8, 9])
+    logits, other = model.step(following, other)
+    mine, _ = model.step(torch.tensor([11, 12, 13, 14]), state)
+    begun = torch.stack([torch.full((4,), 2), *tokens[1:]], dim=1)
+    begun[:, 0] = tokens[0]
+    forced = model.teacher_force(source, torch.cat([begun, torch.tensor([[11, 12, 13, 14]]).T], 1))
+    torch.testing.assert_close(mine, forced[:, -1], rtol=1e-4, atol=1e-4)
+    chosen = Source(source.tokens[rows], source.lengths[rows])
+    forced = model.teacher_force(chosen, torch.cat([begun[rows], following[:, None]], 1))
+    torch.testing.assert_close(logits, forced[:, -1], rtol=1e-4, atol=1e-4)
+
+
+@compiled
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_a_language_model_goes_on_from_its_prompt(positions: str) -> None:
+    settings = GptSettings(layers=2, dim=16, heads=2, max_length=64, positions=positions)  # type: ignore[arg-type]
+    model = Gpt(settings, 50).eval()
+    tokens = torch.randint(4, 50, (3, 40))
+    state = model.start(tokens[:, :8])
+    for place in range(7, 40):
+        logits, state = model.step(tokens[:, place], state)
+        if place == 20:
+            rows = torch.tensor([2, 0, 2, 1])
+            state, tokens = state.select(rows), tokens[rows]
+    expected = model.logits(model.states(tokens))[:, -1]
+    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_autocast_and_other_types_take_the_plain_way() -> None:
+    assert not can_step(torch.zeros(1, dtype=torch.float64))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not can_step(torch.zeros(1))
+
+
+@compiled
+def test_a_step_of_several_positions_is_given_with_room_for_a_mask() -> None:
+    (cache,) = LayerCaches(1, torch.zeros(1), rows=2)
+    memory = cache.append(Memory(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4)))
+    assert isinstance(memory, Memory)
+    assert memory.key.shape == (2, 1, 3, 4)
