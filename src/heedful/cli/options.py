@@ -18,6 +18,14 @@ Checkpoint = Annotated[
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads.")]
 Precision = Annotated[str, typer.Option("--precision", help="float32, bfloat16, float16 or auto.")]
+Engine = Annotated[str, typer.Option("--engine", help="Who translates: torch or ctranslate2.")]
+Quantization = Annotated[
+    str | None,
+    typer.Option(
+        "--quantization",
+        help="What CTranslate2 computes in: int8, int8_float32, int16, float16, bfloat16, float32.",
+    ),
+]
 
 
 def use_threads(threads: int | None) -> None:

@@ -16,10 +16,11 @@ def split_runs(runs: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     """
     if not runs:
         return [], []
+    from heedful.interop.ctranslate2_facts import is_export
     from heedful.runs import open_run
     from heedful.runs.run import TextRun
 
-    texts = [run for run in runs if isinstance(open_run(run), TextRun)]
+    texts = [run for run in runs if not is_export(run) and isinstance(open_run(run), TextRun)]
     return [run for run in runs if run not in texts], texts
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.options import Device, Precision, Threads, use_threads
+from heedful.cli.options import Device, Engine, Precision, Quantization, Threads, use_threads
 
 if TYPE_CHECKING:
     from heedful.inference import Translator
@@ -116,6 +116,8 @@ def serve(
     device: Device = "auto",
     threads: Threads = None,
     precision: Precision = "float32",
+    engine: Engine = "torch",
+    quantization: Quantization = None,
 ) -> None:
     """Serve runs over HTTP: LibreTranslate's contract, heedful's own, and a page.
 
@@ -154,7 +156,8 @@ def serve(
     listening = open_port(host, port)
     with listening:
         chosen: dict[str, Any] = {"device": device, "precision": precision}
-        models, readers = load_all(runs, languages or [], **chosen)
+        asked = {"engine": engine, "quantization": quantization}
+        models, readers = load_all(runs, languages or [], asked, **chosen)
         from heedful.serving import make_application
 
         application = make_application(
@@ -176,13 +179,19 @@ def serve(
 
 
 def load_all(
-    runs: list[Path], languages: list[str], *, several: bool = False, **chosen: Any
+    runs: list[Path],
+    languages: list[str],
+    asked: dict[str, Any] | None = None,
+    *,
+    several: bool = False,
+    **chosen: Any,
 ) -> "tuple[list[Served], list[ServedReader]]":
     """What translates, and what reads or writes single texts, by names that are all different.
 
     Args:
         runs: folders of runs.
         languages: as `load_served` takes them.
+        asked: of what translates: engine, quantization.
         several: whether runs may have no languages, or the same.
         chosen: device, precision, checkpoint.
 
@@ -195,7 +204,7 @@ def load_all(
     pairs, texts = split_runs(runs)
     names = dict(zip(range(len(runs)), names_of(runs), strict=True))
     own = [name for place, name in names.items() if runs[place] in texts]
-    models = load_served(pairs, languages, several=several, **chosen)
+    models = load_served(pairs, languages, several=several, **(asked or {}), **chosen)
     if texts and pairs:  # numbered through all of them
         others = [name for place, name in names.items() if runs[place] in pairs]
         models = [replace(one, name=name) for one, name in zip(models, others, strict=True)]
@@ -211,7 +220,7 @@ def load_served(
         runs: folders of runs.
         languages: ``RUN=source:target`` for those that do not know them.
         several: whether runs may have no languages, or the same.
-        chosen: device, precision.
+        chosen: device, precision; engine, quantization.
 
     Raises:
         UserError: a folder is no run of a translator, its languages are not known, or two runs
@@ -245,13 +254,16 @@ def load_served(
 
 def _warm(run: Path, **chosen: Any) -> "Translator":
     """A run's translator that has translated once, so that the first client need not wait."""
+    import torch
+
     from heedful.basics.device import one_thread
     from heedful.basics.notices import once
-    from heedful.runs import load_translator
+    from heedful.interop.engines import load_with_engine
 
+    threads = torch.get_num_threads()
     # Computing is the engine's: its thread alone is to have a pool of threads.
     with one_thread():
-        translator = load_translator([run], **chosen)
+        translator = load_with_engine([run], threads=threads, model=True, **chosen)
         translator.say = lambda text: None
         if all(model.translates for model in translator.models):
             translator.translate(["."])

@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.options import Checkpoint, Device, Precision, Threads, use_threads
+from heedful.cli.options import (
+    Checkpoint,
+    Device,
+    Engine,
+    Precision,
+    Quantization,
+    Threads,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from heedful.data.documents import Document
-    from heedful.inference.translator import Advance, Translator
+    from heedful.inference.translator import Translator
+    from heedful.inference.windowed import Advance
 
 
 class Format(StrEnum):
@@ -27,7 +36,7 @@ class Format(StrEnum):
 
 
 def translate(
-    run: Annotated[Path, typer.Argument(help="The run that translates.")],
+    run: Annotated[Path, typer.Argument(help="The run that translates, or an export of it.")],
     file: Annotated[
         str,
         typer.Argument(
@@ -88,6 +97,8 @@ def translate(
     device: Device = "auto",
     threads: Threads = None,
     precision: Precision = "float32",
+    engine: Engine = "torch",
+    quantization: Quantization = None,
 ) -> None:
     """Translate: N lines in, N lines out, in their order; empty lines stay empty.
 
@@ -138,7 +149,13 @@ def translate(
         alignments,
         line_format,
         given,
-        {"device": device, "precision": precision, "checkpoint": checkpoint},
+        {
+            "engine": engine,
+            "quantization": quantization,
+            "device": device,
+            "precision": precision,
+            "checkpoint": checkpoint,
+        },
         (source, target),
     )
 
@@ -164,12 +181,14 @@ def _run(
     from heedful.decoding import SearchOptions
     from heedful.inference.files import count_lines, translate_document, translate_lines
     from heedful.inference.reading import is_tsv
-    from heedful.runs import load_translator
+    from heedful.interop.engines import load_with_engine
 
-    translator = load_translator(runs, **chosen)
+    translator = load_with_engine(runs, **chosen)
     usual = translator.options.model_dump()
     usual["beam"] = max(usual["beam"], given.get("nbest", 1))
     options = check(SearchOptions, {**usual, **given}, "search options")
+    if translator.engine is not None:
+        translator.engine.check(options)
     # What is read from a pipe to look at it cannot be read again.
     pipe = file == "-" or Path(file).is_fifo()
     document = _document(file, form, pipe, languages, translator)

@@ -72,8 +72,9 @@ def faithfulness(
 
     Raises:
         UserError: the source has fewer than two words or is too long, the output is empty or too
-            long, or the model does not attend to its source.
+            long, the model does not attend to its source, or there is an engine and no model.
     """
+    translator.require_model()
     translator.require_alignments()
     if not all(model.translates for model in translator.models):
         raise UserError("this run aligns words and writes nothing whose probability could fall")

@@ -22,7 +22,8 @@ from heedful.data.readers.opening import STANDARD_INPUT
 from heedful.decoding import SearchOptions
 from heedful.inference.reading import source_blocks
 from heedful.inference.translation import Translation
-from heedful.inference.translator import Advance, Translator
+from heedful.inference.translator import Translator
+from heedful.inference.windowed import Advance
 from heedful.inference.windows import WINDOW, windows
 
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
@@ -74,7 +75,11 @@ def translate_lines(
     wanted = alignments is not None or (line_format.json and translator.aligns)
     blocks = line_windows(path, encoding=encoding, tsv=tsv, wary=wary)
     found = translator.translate_windows(
-        blocks, options=options, alignments=wanted, advance=advance
+        blocks,
+        options=options,
+        scores=line_format.json or line_format.scores,
+        alignments=wanted,
+        advance=advance,
     )
     with _opened_alignments(alignments) as links:
 
@@ -155,7 +160,9 @@ def translate_document(
     Raises:
         UserError: the output cannot be written; nothing is left behind.
     """
-    found = translator.translate_stream(document.segments, options=options, advance=advance)
+    found = translator.translate_stream(
+        document.segments, options=options, scores=False, advance=advance
+    )
     document.fill([one.text for one in found])
     if output is not None:
         document.write(output)

@@ -52,11 +52,11 @@ def make_trace(
     tokenisers = translator.tokenisers
     source_tokens = tokenisers.source.encode(source_text)
     _check(source_text, source_tokens, "source", translator.max_length)
-    model = translator.models[0]
+    model = translator.model
     with translator.ready():
         if target_text is None:
-            found = translator.search([source_tokens], options or translator.options, [0])[1]
-            target_tokens = list(found[0][0].tokens)
+            (found,) = translator.find([source_tokens], options or translator.options, [0])
+            target_tokens = list(found.hypotheses[0].tokens)
         else:
             target_tokens = tokenisers.target.encode(target_text)
             _check(target_text, target_tokens, "target", translator.max_length)

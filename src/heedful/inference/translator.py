@@ -23,28 +23,27 @@ from heedful.inference.alignment import (
     usual_rule,
     word_weights,
 )
-from heedful.inference.assembling import Found, assemble
+from heedful.inference.assembling import Found
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
 from heedful.inference.continuing import Alternative, alternatives, continue_from
-from heedful.inference.splitting import Part, split_text
+from heedful.inference.engine import SearchEngine, found_by
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import make_trace
-from heedful.inference.translation import Translation, WordAlignment
+from heedful.inference.translation import Translation
+from heedful.inference.windowed import Advance, Window
 from heedful.inference.windows import windows
 from heedful.models.pairs import PairModel, Source
 
 # An output may be twice as long as its source and this much longer, in tokens.
 _LONGER_BY = 20
 
-Advance = Callable[[int], None]
-"""Called with the number of texts that were finished since the last call."""
-
 
 class Translator:
     """Models and tokenisers, ready to translate.
 
     Args:
-        models: one, or several with the same vocabulary, which then form an ensemble.
+        models: one, or several with the same vocabulary, which then form an ensemble; with an
+            engine there may be none, but then nothing is traced and no beginning is given.
         tokenisers: of the source and the target.
         device: where the models are.
         precision: of matrix products: float32, bfloat16 or float16.
@@ -53,6 +52,7 @@ class Translator:
         source_language: what is translated from, where it is known.
         target_language: what is translated into, where it is known.
         rules: how each model's attention is read as an alignment; the models' own unless given.
+        engine: searches in place of the models.
         say: takes notices (of texts that were split, or ended by the limit): standard error's.
 
     The models are in evaluation mode while they translate and as they were before, afterwards. One
@@ -71,6 +71,7 @@ class Translator:
         source_language: str | None = None,
         target_language: str | None = None,
         rules: Sequence[AlignmentRule | None] | None = None,
+        engine: SearchEngine | None = None,
         say: Callable[[str], None] = notice,
     ) -> None:
         self.models = tuple(models)
@@ -82,14 +83,13 @@ class Translator:
         self.source_language = source_language
         self.target_language = target_language
         self.rules = tuple(map(usual_rule, self.models) if rules is None else rules)
-        if len(self.rules) != len(self.models):
+        self.engine = engine
+        if len(self.rules) != len(self.models or [engine]):
             raise ValueError(f"{len(self.rules)} rules for {len(self.models)} models")
         self.say = say
         self._said_left_out = False
-        self.max_length = min(model.max_length for model in self.models)
-        self.decodable: Decodable[Source, Any] = (
-            self.models[0] if len(self.models) == 1 else Ensemble(self.models)
-        )
+        searched = self.models if engine is None else [engine]
+        self.max_length = min(model.max_length for model in searched)
 
     def translate(
         self,
@@ -121,6 +121,7 @@ class Translator:
         texts: Iterable[str],
         *,
         options: SearchOptions | None = None,
+        scores: bool = True,
         alignments: bool = False,
         advance: Advance | None = None,
     ) -> Iterator[Translation]:
@@ -128,6 +129,7 @@ class Translator:
         for window in self.translate_windows(
             windows([text] for text in texts),
             options=options,
+            scores=scores,
             alignments=alignments,
             advance=advance,
         ):
@@ -138,17 +140,23 @@ class Translator:
         blocks: Iterable[Sequence[str]],
         *,
         options: SearchOptions | None = None,
+        scores: bool = True,
         alignments: bool = False,
         advance: Advance | None = None,
     ) -> Iterator[list[Translation]]:
-        """As `translate`, window by window: the texts of one are sorted and batched together."""
+        """As `translate`, window by window: the texts of one are sorted and batched together.
+
+        Without ``scores`` these may be NaN, where an engine saves time by leaving them out.
+        """
         options = options or self.options
+        if self.engine is not None:
+            self.engine.check(options)
         if alignments:
             self.require_alignments()
         counts: Counter[str] = Counter()
         start = 0
         for block in blocks:
-            window = _Window(self, list(block), start, options, alignments, advance)
+            window = Window(self, list(block), start, options, scores, alignments, advance)
             translations = window.translate()
             counts["split"] += sum(one.parts > 1 for one in translations)
             counts["at limit"] += sum(one.at_limit for one in translations)
@@ -170,7 +178,7 @@ class Translator:
         attention times gradient are further maps.
 
         Raises:
-            UserError: a text is empty or longer than the model's limit.
+            UserError: a text is empty or longer than the model's limit, or there is no model.
         """
         return make_trace(self, source_text, target_text, options=options, relevance=relevance)
 
@@ -259,6 +267,33 @@ class Translator:
             lines = [item.line for item in batch]
             yield [sources[line] for line in lines], [targets[line] for line in lines]
 
+    @property
+    def model(self) -> PairModel:
+        """The model, of an ensemble the first.
+
+        Raises:
+            UserError: there is none, but an engine alone.
+        """
+        self.require_model()
+        return self.models[0]
+
+    def require_model(self) -> None:
+        """Raise UserError where there is an engine alone."""
+        if not self.models:
+            raise UserError(
+                "this is an export for another engine, which translates and no more: traces, "
+                "faithfulness and given beginnings are for the run that it was made from"
+            )
+
+    @property
+    def decodable(self) -> Decodable[Source, Any]:
+        """What search goes through: the model, or the ensemble of all.
+
+        Raises:
+            UserError: there is none, but an engine alone.
+        """
+        return Ensemble(self.models) if len(self.models) > 1 else self.model
+
     def output_limits(self, source: Source) -> Tensor:
         """The longest output of each source in tokens, END included: integers ``[B]``."""
         return (2 * source.lengths + _LONGER_BY).clamp(max=self.max_length)
@@ -286,6 +321,37 @@ class Translator:
             for best, limit in zip(found, limits.tolist(), strict=True)
         ]
         return source, found, at_limit
+
+    def find(
+        self,
+        sequences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        keys: Sequence[int],
+        *,
+        scores: bool = True,
+        alignments: bool = False,
+    ) -> list[Found]:
+        """The outputs for sequences of source tokens, by the engine if there is one.
+
+        As `search`, inside `ready`, and with weights between words where alignments are wanted.
+        """
+        if self.engine is not None:
+            self.engine.check(options)
+            limits = self.output_limits(source_of(sequences, self.device)).tolist()
+            return found_by(
+                self.engine,
+                self.tokenisers,
+                sequences,
+                options,
+                limits,
+                scores=scores,
+                alignments=alignments,
+            )
+        source, found, at_limit = self.search(sequences, options, keys)
+        soft: list[Tensor | None] = [None] * len(found)
+        if alignments:
+            soft = list(self.align(source, sequences, [best[0].tokens for best in found]))
+        return [Found(*each) for each in zip(found, soft, at_limit, strict=True)]
 
     @property
     def aligns(self) -> bool:
@@ -330,79 +396,3 @@ class Translator:
 
 def _lines(count: int) -> str:
     return f"{count:,} text{'s were' if count > 1 else ' was'}"
-
-
-class _Window:
-    """Texts that are sorted and batched together."""
-
-    def __init__(
-        self,
-        translator: Translator,
-        texts: list[str],
-        start: int,
-        options: SearchOptions,
-        alignments: bool,
-        advance: Advance | None,
-    ) -> None:
-        self.translator, self.texts, self.start = translator, texts, start
-        self.options, self.alignments = options, alignments
-        self.advance = advance or (lambda count: None)
-        self.parts: dict[int, list[Part]] = {}
-        self.found: dict[tuple[int, int], Found] = {}
-
-    def translate(self) -> list[Translation]:
-        """The translations in the texts' order."""
-        items = self._items()
-        missing = Counter(item.line for item in items)
-        self.advance(len(self.texts) - len(missing))
-        width, size = self.options.width, self.translator.batch_tokens
-        with self.translator.ready():
-            for batch in token_batches(items, width, size):
-                self._batch(batch)
-                missing.subtract(item.line for item in batch)
-                self.advance(sum(not missing[line] for line in {item.line for item in batch}))
-        return [self._assembled(line) for line in range(len(self.texts))]
-
-    def _items(self) -> list[Item]:
-        """What has to go through the model: each text with something in it, split if too long."""
-        tokeniser = self.translator.tokenisers.source
-        limit = self.translator.max_length - 1  # END takes one
-        lines = [line for line, text in enumerate(self.texts) if text.strip()]
-        encoded = tokeniser.encode_batch([self.texts[line] for line in lines])
-
-        def count(texts: Sequence[str]) -> list[int]:
-            return [len(tokens) for tokens in tokeniser.encode_batch(list(texts))]
-
-        items = []
-        for line, tokens in zip(lines, encoded, strict=True):
-            if len(tokens) <= limit:
-                self.parts[line] = [Part("", self.texts[line])]
-                items.append(Item(line, 0, tokens))
-                continue
-            self.parts[line] = split_text(self.texts[line], count, limit)
-            again = tokeniser.encode_batch([part.text for part in self.parts[line]])
-            items += [Item(line, part, tokens) for part, tokens in enumerate(again)]
-        return items
-
-    def _batch(self, batch: list[Item]) -> None:
-        sources = [item.tokens for item in batch]
-        # A text's number and a part's make every part's random numbers its own.
-        keys = [((self.start + item.line) << 20) + item.part for item in batch]
-        source, hypotheses, at_limit = self.translator.search(sources, self.options, keys)
-        soft: list[Tensor | None] = [None] * len(batch)
-        if self.alignments:
-            targets = [best[0].tokens for best in hypotheses]
-            soft = list(self.translator.align(source, sources, targets))
-        for item, found, own, ended in zip(batch, hypotheses, soft, at_limit, strict=True):
-            self.found[item.line, item.part] = Found(found, own, ended)
-
-    def _assembled(self, line: int) -> Translation:
-        text = self.texts[line]
-        if line not in self.parts:
-            empty = WordAlignment(torch.zeros(0, 0)) if self.alignments else None
-            return Translation(text, text, alignment=empty)
-        parts = self.parts[line]
-        found = [self.found[line, part] for part in range(len(parts))]
-        tokeniser, exponent = self.translator.tokenisers.target, self.options.length_penalty
-        threshold = self.translator.link_threshold
-        return assemble(text, parts, found, tokeniser, exponent, threshold)

@@ -30,13 +30,14 @@ class Served:
     def facts(self) -> dict[str, Any]:
         """What ``/api/models`` tells of it."""
         translator = self.translator
-        model = translator.models[0]
+        models, engine = translator.models, translator.engine
+        sizes = [parameter.numel() for model in models for parameter in model.parameters()]
         return {
             "name": self.name,
             "source": self.source,
             "target": self.target,
-            "architecture": type(model).__name__,
-            "parameters": sum(p.numel() for one in translator.models for p in one.parameters()),
+            "architecture": engine.architecture if engine else type(models[0]).__name__,
+            "parameters": engine.parameters if engine else sum(sizes),
             "vocabulary": {
                 "source": translator.tokenisers.source.size,
                 "target": translator.tokenisers.target.size,
@@ -45,6 +46,7 @@ class Served:
             "aligns": translator.aligns,
             "maps": [
                 {"name": name, "query_axis": query, "key_axis": key}
+                for model in models[:1]  # none of an export
                 for name, (query, key) in model.attention_axes().items()
             ],
         }

@@ -1,0 +1,94 @@
+"""A window of texts through a translator: cut where too long, sorted, batched, put together."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from heedful.decoding import SearchOptions
+from heedful.inference.assembling import Found, assemble
+from heedful.inference.batches import Item, token_batches
+from heedful.inference.splitting import Part, split_text
+from heedful.inference.translation import Translation, WordAlignment
+
+if TYPE_CHECKING:
+    from heedful.inference.translator import Translator
+
+Advance = Callable[[int], None]
+"""Called with the number of texts that were finished since the last call."""
+
+
+class Window:
+    """Texts that are sorted and batched together."""
+
+    def __init__(
+        self,
+        translator: "Translator",
+        texts: list[str],
+        start: int,
+        options: SearchOptions,
+        scores: bool,
+        alignments: bool,
+        advance: Advance | None,
+    ) -> None:
+        self.translator, self.texts, self.start = translator, texts, start
+        self.options, self.scores, self.alignments = options, scores, alignments
+        self.advance = advance or (lambda count: None)
+        self.parts: dict[int, list[Part]] = {}
+        self.found: dict[tuple[int, int], Found] = {}
+
+    def translate(self) -> list[Translation]:
+        """The translations in the texts' order."""
+        items = self._items()
+        missing = Counter(item.line for item in items)
+        self.advance(len(self.texts) - len(missing))
+        width, size = self.options.width, self.translator.batch_tokens
+        with self.translator.ready():
+            for batch in token_batches(items, width, size):
+                self._batch(batch)
+                missing.subtract(item.line for item in batch)
+                self.advance(sum(not missing[line] for line in {item.line for item in batch}))
+        return [self._assembled(line) for line in range(len(self.texts))]
+
+    def _items(self) -> list[Item]:
+        """What has to go through the model: each text with something in it, split if too long."""
+        tokeniser = self.translator.tokenisers.source
+        limit = self.translator.max_length - 1  # END takes one
+        lines = [line for line, text in enumerate(self.texts) if text.strip()]
+        encoded = tokeniser.encode_batch([self.texts[line] for line in lines])
+
+        def count(texts: Sequence[str]) -> list[int]:
+            return [len(tokens) for tokens in tokeniser.encode_batch(list(texts))]
+
+        items = []
+        for line, tokens in zip(lines, encoded, strict=True):
+            if len(tokens) <= limit:
+                self.parts[line] = [Part("", self.texts[line])]
+                items.append(Item(line, 0, tokens))
+                continue
+            self.parts[line] = split_text(self.texts[line], count, limit)
+            again = tokeniser.encode_batch([part.text for part in self.parts[line]])
+            items += [Item(line, part, tokens) for part, tokens in enumerate(again)]
+        return items
+
+    def _batch(self, batch: list[Item]) -> None:
+        sources = [item.tokens for item in batch]
+        # A text's number and a part's make every part's random numbers its own.
+        keys = [((self.start + item.line) << 20) + item.part for item in batch]
+        found = self.translator.find(
+            sources, self.options, keys, scores=self.scores, alignments=self.alignments
+        )
+        for item, one in zip(batch, found, strict=True):
+            self.found[item.line, item.part] = one
+
+    def _assembled(self, line: int) -> Translation:
+        text = self.texts[line]
+        if line not in self.parts:
+            empty = WordAlignment(torch.zeros(0, 0)) if self.alignments else None
+            return Translation(text, text, alignment=empty)
+        parts = self.parts[line]
+        found = [self.found[line, part] for part in range(len(parts))]
+        tokeniser, exponent = self.translator.tokenisers.target, self.options.length_penalty
+        threshold = self.translator.link_threshold
+        return assemble(text, parts, found, tokeniser, exponent, threshold)

@@ -1,0 +1,310 @@
+"""CTranslate2 as an engine: its search over an exported folder, with scores as we define them.
+
+CTranslate2 takes the probabilities over the symbols that may be written, we over all; it divides a
+score by another length; and a hypothesis that ends leaves its beam. So it finds the hypotheses, and
+they are scored once more, all tokens at once: docs/interop.md says what is the same.
+Shapes: S source tokens, T target tokens.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from heedful.basics.device import has_fast_bfloat16
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.basics.symbols import BEGIN, END, PAD
+from heedful.decoding import Hypothesis, SearchOptions, length_penalty
+from heedful.inference.engine import Outcome
+from heedful.interop.ctranslate2_facts import Facts, read_symbols, require_ctranslate2
+
+_IMPOSSIBLE = -1e9
+"""Below this is the log-probability of what holds a symbol that is never written."""
+_BATCH = 32
+"""Sentences that a worker takes at once."""
+
+
+class _Raw(NamedTuple):
+    """A hypothesis as CTranslate2 gives it."""
+
+    tokens: list[int]
+    """Without END."""
+    ended: bool
+    """Whether END was written; else the limit ended it."""
+    total: float
+    """Its log-probability there."""
+
+    @property
+    def length(self) -> int:
+        """Tokens, with the END that it has or is given."""
+        return len(self.tokens) + 1
+
+
+class CTranslate2Engine:
+    """An exported folder, loaded.
+
+    Args:
+        folder: what ``heedful export ctranslate2`` wrote.
+        facts: those of the folder.
+        device: ``cpu`` or ``cuda``.
+        compute_type: CTranslate2's name of the numbers that products are taken in.
+        threads: workers of one thread each.
+
+    Raises:
+        UserError: the package is missing, or the folder cannot be loaded.
+    """
+
+    def __init__(
+        self, folder: Path, facts: Facts, *, device: str, compute_type: str, threads: int
+    ) -> None:
+        ctranslate2 = require_ctranslate2()
+        self.facts, self.threads = facts, threads
+        try:
+            self._model = ctranslate2.Translator(
+                str(folder),
+                device,
+                compute_type=compute_type,
+                inter_threads=threads if device == "cpu" else 1,
+                intra_threads=1,
+            )
+        except (RuntimeError, ValueError) as error:
+            reason = str(error).splitlines()[0]
+            raise UserError(f"{folder}: CTranslate2 cannot load it: {reason}") from error
+        self._source, self._target = read_symbols(folder)
+        self._number_of = {name: number for number, name in enumerate(self._target)}
+
+    @property
+    def architecture(self) -> str:
+        return "Transformer"
+
+    @property
+    def parameters(self) -> int:
+        return self.facts.parameters
+
+    @property
+    def max_length(self) -> int:
+        return self.facts.max_length
+
+    @property
+    def compute_type(self) -> str:
+        """In which numbers products are taken, by CTranslate2's name."""
+        return str(self._model.compute_type)
+
+    def check(self, options: SearchOptions) -> None:
+        if options.sample:
+            raise UserError(
+                "CTranslate2 draws with random numbers of its own, which no seed and line decide; "
+                "sample with --engine torch"
+            )
+        if options.forced_length is not None and options.forced_length >= self.max_length:
+            raise UserError(
+                f"forced_length {options.forced_length}: the model's limit is {self.max_length:,}"
+            )
+
+    def search(
+        self,
+        sequences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        limits: Sequence[int],
+        *,
+        scores: bool,
+        weights: bool,
+    ) -> list[Outcome]:
+        sources = [[self._source[token] for token in tokens] for tokens in sequences]
+        found = self._within(sources, options, limits)
+        chosen = [self._best(one, options, limit) for one, limit in zip(found, limits, strict=True)]
+        ranked = [
+            sorted(own, key=lambda one: -one.score)[: options.nbest]
+            for own in self._scored(sources, chosen, options, every=scores)
+        ]
+        rows: list[Tensor | None] = [None] * len(ranked)
+        if weights:
+            rows = list(self._weights(sources, [own[0].tokens for own in ranked]))
+        return [Outcome(*each) for each in zip(ranked, rows, strict=True)]
+
+    def _within(
+        self,
+        sources: list[list[str]],
+        options: SearchOptions,
+        limits: Sequence[int],
+    ) -> list[list[_Raw]]:
+        """The hypotheses of each source, none longer than its own limit.
+
+        CTranslate2 takes one limit for a batch: the longest. Only where a hypothesis reaches its
+        own would that be another search, so these few are searched for again.
+        """
+        found = self._translated(sources, options, max(limits))
+        if options.forced_length is not None:
+            return found
+        again: dict[int, list[int]] = {}
+        for row, (own, limit) in enumerate(zip(found, limits, strict=True)):
+            if limit < max(limits) and any(one.length >= limit for one in own):
+                again.setdefault(limit, []).append(row)
+        for limit, rows in again.items():
+            renewed = self._translated([sources[row] for row in rows], options, limit)
+            for row, own in zip(rows, renewed, strict=True):
+                found[row] = own
+        return found
+
+    def _translated(
+        self, sources: list[list[str]], options: SearchOptions, limit: int
+    ) -> list[list[_Raw]]:
+        """CTranslate2's search; ``limit`` counts END, which it does not write at the limit."""
+        forced, greedy = options.forced_length, options.beam == 1
+        # Without a penalty it stops when its best has ended, else when it has as many as its beam.
+        without = options.length_penalty == 0
+        results = self._model.translate_batch(
+            sources,
+            beam_size=options.beam,
+            num_hypotheses=options.nbest if without else options.beam,
+            length_penalty=0 if without else 1,
+            max_decoding_length=limit - 1 if forced is None else forced,
+            min_decoding_length=forced or 0,
+            disable_unk=True,
+            suppress_sequences=[[self._target[token]] for token in (PAD, BEGIN)],
+            return_end_token=True,
+            return_scores=not greedy,
+            max_input_length=0,
+            max_batch_size=_BATCH,
+        )
+        return [self._read(result, greedy, without) for result in results]
+
+    def _read(self, result: Any, greedy: bool, without_penalty: bool) -> list[_Raw]:
+        raw = []
+        for rank, names in enumerate(result.hypotheses):
+            tokens = [self._number_of[name] for name in names]
+            total = 0.0
+            if not greedy and result.scores:
+                total = result.scores[rank] * (1 if without_penalty else max(1, len(tokens)))
+            # A source without tokens is not searched for: its output is empty, and ended.
+            ended = not tokens or tokens[-1] == END
+            raw.append(_Raw(tokens[:-1] if ended else tokens, ended, total))
+        possible = [one for one in raw if one.total > _IMPOSSIBLE]
+        return possible or raw[:1]
+
+    def _best(self, found: list[_Raw], options: SearchOptions, limit: int) -> list[_Raw]:
+        """Those that may be the best by our score: all where the limit gave some their END."""
+        if options.forced_length is None and any(
+            not one.ended and one.length == limit for one in found
+        ):
+            return found
+        ranked = sorted(
+            found,
+            key=lambda one: -one.total / length_penalty(one.length, options.length_penalty),
+        )
+        return ranked[: options.nbest]
+
+    def _scored(
+        self,
+        sources: list[list[str]],
+        chosen: list[list[_Raw]],
+        options: SearchOptions,
+        *,
+        every: bool,
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses with the logarithm of each token's probability among all symbols.
+
+        It is NaN unless ``every`` one is wanted, or needed to choose between some of a source.
+        """
+        needed = [own if every or len(own) > options.nbest else [] for own in chosen]
+        results = iter(
+            self._model.score_batch(
+                [source for source, own in zip(sources, needed, strict=True) for _ in own],
+                [[self._target[token] for token in one.tokens] for own in needed for one in own],
+                max_input_length=0,
+                max_batch_size=_BATCH,
+            )
+            if any(needed)
+            else ()
+        )
+        forced = options.forced_length is not None  # its end is given, and not scored
+
+        def hypothesis(one: _Raw, scored: bool) -> Hypothesis:
+            count = one.length - forced
+            scores = next(results).log_probs[:count] if scored else [math.nan] * count
+            return Hypothesis.finished(one.tokens, scores, options.length_penalty)
+
+        return [
+            [hypothesis(one, bool(wanted)) for one in own]
+            for own, wanted in zip(chosen, needed, strict=True)
+        ]
+
+    def _weights(
+        self, sources: list[list[str]], targets: Sequence[Sequence[int]]
+    ) -> Iterator[Tensor]:
+        """The attention ``[T, S]`` of given outputs, by the alignment rule.
+
+        The outputs are written once more, as prefixes that the search has to keep, and by one step
+        more, in which the last token is fed in. (What the search itself gives is another source's
+        in a beam's first step, and lacks that row where the limit ended an output.)
+        """
+        longest = max(len(target) for target in targets)
+        results = self._model.translate_batch(
+            sources,
+            [[self._target[token] for token in target] for target in targets],
+            beam_size=1,
+            max_decoding_length=longest + 1,
+            return_end_token=True,
+            return_attention=True,
+            max_input_length=0,
+            max_batch_size=_BATCH,
+        )
+        shift = self.facts.alignment.shift
+        for source, target, result in zip(sources, targets, results, strict=True):
+            rows = result.attention[0][shift : shift + len(target)] if target else []
+            yield torch.tensor(rows) if rows else torch.zeros(0, len(source))
+
+
+def choose_compute_type(
+    quantization: str | None, precision: str, device: str, usual: str = "float32"
+) -> str:
+    """CTranslate2's name for the numbers that products are taken in.
+
+    Args:
+        quantization: as given by the user; decides if it is given.
+        precision: ``float32``, which asks for nothing, ``bfloat16``, ``float16``, or ``auto``, the
+            faster of bfloat16 and float32.
+        device: ``cpu`` or ``cuda``.
+        usual: what is taken where nothing is asked for; the nearest that the device has.
+
+    Raises:
+        UserError: both are given and differ, or the device does not have it.
+    """
+    supported = set(require_ctranslate2().get_supported_compute_types(device))
+    if quantization is not None and precision not in ("float32", quantization):
+        raise UserError(
+            f"--quantization {quantization} and --precision {precision} say both what is computed "
+            "in; leave one out"
+        )
+    if precision == "auto":
+        fast = "bfloat16" in supported and has_fast_bfloat16(torch.device(device))
+        precision = "bfloat16" if fast else "float32"
+    wanted = quantization or (precision if precision != "float32" else usual)
+    if wanted in supported:
+        return wanted
+    if quantization is None and precision == "float32":
+        notice(f"CTranslate2 has no {usual} on this {device}: weights are taken as near as it has")
+        return "default"
+    raise UserError(
+        f"CTranslate2 has no {wanted} on this {device}; it has {', '.join(sorted(supported))}"
+    )
+
+
+def choose_engine_device(name: str) -> str:
+    """``cpu`` or ``cuda``, for ``auto``, ``cpu`` or ``cuda``.
+
+    Raises:
+        UserError: CTranslate2 does not have the device.
+    """
+    ctranslate2: ModuleType = require_ctranslate2()
+    available = {"cpu": True, "cuda": ctranslate2.get_cuda_device_count() > 0}
+    if name == "auto":
+        return "cuda" if available["cuda"] else "cpu"
+    if not available.get(name):
+        raise UserError(f"CTranslate2 has no {name} device here; use --device auto or cpu")
+    return name

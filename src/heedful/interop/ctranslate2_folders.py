@@ -1,0 +1,206 @@
+"""Runs as CTranslate2's folders: ``heedful export ctranslate2``, and those kept for the engine."""
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_folder, cannot_write
+from heedful.interop.ctranslate2_facts import (
+    FILE,
+    TOKENISER,
+    Facts,
+    KeptRule,
+    check_quantization,
+    require_ctranslate2,
+)
+from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_names
+from heedful.models.transformer import TransformerSettings
+from heedful.runs.building import build_run_model, search_options
+from heedful.runs.checkpoints import MODEL, Checkpoint
+from heedful.runs.rules import describe_rule, rule_of
+from heedful.runs.run import PairRun, Run, open_run
+
+_LAYOUT = 1
+"""Changes whenever the same run is written otherwise."""
+_DAYS_KEPT = 30
+"""A folder of the cache that was not used for so long goes when another is made."""
+
+
+class _Exportable(NamedTuple):
+    """A run that has a counterpart, and the checkpoint that is taken."""
+
+    run: PairRun
+    settings: TransformerSettings
+    checkpoint: Checkpoint
+
+    def facts(self, quantization: str) -> Facts:
+        """What is written beside the model.
+
+        Raises:
+            UserError: the run's alignment rule is damaged.
+        """
+        model = build_run_model(self.run)
+        known = rule_of(self.run, model)
+        assert known is not None  # a Transformer attends to its source
+        data = self.run.recipe.data
+        search = search_options(self.run.recipe.evaluation)
+        return Facts(
+            source=data.source,
+            target=data.target,
+            max_length=self.settings.max_length,
+            beam=search.beam,
+            length_penalty=search.length_penalty,
+            alignment=KeptRule(**describe_rule(known.rule)),
+            quantization=quantization,
+            parameters=sum(one.numel() for one in model.parameters()),
+            weights=self.checkpoint.state["hashes"][MODEL],
+            vocabulary=self.run.tokenisers().fingerprint(),
+        )
+
+    def watched(self, facts: Facts) -> Watched:
+        """Which attention CTranslate2 is to give back.
+
+        Raises:
+            UserError: the alignment rule names a head that there is not.
+        """
+        rule = facts.alignment
+        found = re.fullmatch(r"decoder\.(\d+)\.cross_attention", rule.module)
+        assert found is not None  # the rule is one of a Transformer's attention to its source
+        heads = self.settings.decoder_heads or self.settings.heads
+        if rule.heads is not None and max(rule.heads) >= heads:
+            raise UserError(
+                f"{self.run.path}: the alignment rule names a head with the index "
+                f"{max(rule.heads)}, {rule.module} has {heads}; choose the rule again "
+                "(heedful align --choose-rule)"
+            )
+        return Watched(int(found[1]), rule.heads)
+
+    def write(self, folder: Path, facts: Facts) -> None:
+        """Write all of it into ``folder``, which is there and empty."""
+        tokenisers = self.run.tokenisers()
+        source, target = (
+            side.pieces(range(side.size)) for side in (tokenisers.source, tokenisers.target)
+        )
+        spec = specification(self.checkpoint.weights(), self.settings, self.watched(facts))
+        save_model(folder, spec, source, target, facts.quantization)
+        shutil.copytree(self.run.path / TOKENISER, folder / TOKENISER)
+        facts.write(folder)
+
+
+def save_model(
+    folder: Path, spec: Any, source: Sequence[str], target: Sequence[str], quantization: str
+) -> None:
+    """Write a specification as CTranslate2 reads it.
+
+    Args:
+        folder: where; it is there.
+        spec: a ``ctranslate2.specs.TransformerSpec``.
+        source: the source's pieces, by number.
+        target: the target's.
+        quantization: how weights are kept.
+    """
+    spec.register_source_vocabulary(symbol_names(source))
+    spec.register_target_vocabulary(symbol_names(target))
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    spec.save(str(folder))
+
+
+def export_ctranslate2(
+    run: str | Path,
+    out: str | Path,
+    *,
+    quantization: str | None = None,
+    checkpoint: str | None = None,
+) -> Path:
+    """Write a run's Transformer as CTranslate2 reads it, and what is needed to translate text.
+
+    Args:
+        run: the run's folder.
+        out: the folder to write, which must not exist.
+        quantization: how weights are kept, by CTranslate2's names; float32 if None.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: the run's model has no counterpart there, the message says why; or the package
+            is missing.
+    """
+    kept = check_quantization(quantization) or "float32"
+    found = _exportable(open_run(run), checkpoint)
+    require_ctranslate2()
+    out = Path(out)
+    if out.exists():
+        raise UserError(f"{out} exists; choose another place")
+    facts = found.facts(kept)
+    with atomic_folder(out) as made:
+        found.write(made, facts)
+    return out
+
+
+def kept_export(run: Path, quantization: str, checkpoint: str | None) -> Path:
+    """A run's export in the user's cache folder, made if it is not there.
+
+    Args:
+        run: the run's folder.
+        quantization: how weights are kept.
+        checkpoint: as `export_ctranslate2` takes it.
+
+    Raises:
+        UserError: as `export_ctranslate2`, or the cache cannot be written.
+    """
+    found = _exportable(open_run(run), checkpoint)
+    require_ctranslate2()
+    facts = found.facts(quantization)
+    made_of = f"{_LAYOUT} {facts.model_dump_json()} {found.settings.model_dump_json()}"
+    root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+    folder = root / "heedful" / "ctranslate2" / hashlib.sha256(made_of.encode()).hexdigest()[:32]
+    try:
+        if not (folder / FILE).exists():
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make(found, facts, folder)
+        os.utime(folder / FILE)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+    return folder
+
+
+def _make(found: _Exportable, facts: Facts, folder: Path) -> None:
+    _forget_unused(folder.parent)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as beside:
+        made = Path(beside) / "made"
+        made.mkdir()
+        found.write(made, facts)
+        try:
+            made.rename(folder)
+        except OSError:
+            if not (folder / FILE).exists():  # else another process was as quick
+                raise
+
+
+def _forget_unused(root: Path) -> None:
+    oldest = time.time() - _DAYS_KEPT * 24 * 3600
+    for path in root.glob(f"*/{FILE}"):
+        if path.stat().st_mtime < oldest:
+            shutil.rmtree(path.parent, ignore_errors=True)
+
+
+def _exportable(run: Run, checkpoint: str | None) -> _Exportable:
+    if not isinstance(run, PairRun) or run.recipe.task == "alignment":
+        raise UserError(
+            f"{run.path}: a run for {run.recipe.task}; what CTranslate2 is given here are "
+            "Transformers that translate"
+        )
+    settings = run.recipe.model
+    if not isinstance(settings, TransformerSettings):
+        raise UserError(
+            f"{run.path}: model.kind = '{settings.kind}': CTranslate2 has no such model, only "
+            "Transformers (model.kind = 'transformer')"
+        )
+    return _Exportable(run, settings, run.chosen(checkpoint))

@@ -1,0 +1,102 @@
+"""Which engine translates: our own models and search, or CTranslate2's."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from heedful.basics.device import choose_device
+from heedful.basics.errors import UserError
+from heedful.decoding import SearchOptions
+from heedful.inference.translator import Translator
+from heedful.interop.ctranslate2_engine import (
+    CTranslate2Engine,
+    choose_compute_type,
+    choose_engine_device,
+)
+from heedful.interop.ctranslate2_facts import (
+    Facts,
+    check_quantization,
+    is_export,
+    read_tokenisers,
+)
+from heedful.interop.ctranslate2_folders import kept_export
+from heedful.runs import load_translator
+
+ENGINES = ("torch", "ctranslate2")
+
+
+def load_with_engine(
+    paths: Sequence[Path],
+    *,
+    engine: str = "torch",
+    quantization: str | None = None,
+    threads: int | None = None,
+    model: bool = False,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | None = None,
+) -> Translator:
+    """The translator of a run, or of several as an ensemble; with CTranslate2, also of an export.
+
+    Args:
+        paths: folders of runs; with CTranslate2 one, of a run or of what was exported from one.
+        engine: ``torch`` or ``ctranslate2``.
+        quantization: what CTranslate2 computes in; by ``precision`` if None, and an export as it
+            is kept.
+        threads: workers of CTranslate2, of one thread each; as many as PyTorch has if None.
+        model: whether a run's own model is loaded as well, for traces and given beginnings.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``, which CTranslate2 does not have.
+        precision: ``float32`` unless another is asked for; ``auto`` takes the fastest.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: a folder is no run of a translator, or the engine cannot take it or is missing.
+    """
+    if engine not in ENGINES:
+        raise UserError(f"unknown engine '{engine}'; use {' or '.join(ENGINES)}")
+    if engine == "torch":
+        if quantization is not None:
+            raise UserError("--quantization is for --engine ctranslate2; leave it out")
+        for path in paths:
+            if is_export(path):
+                raise UserError(f"{path} was exported for CTranslate2; add --engine ctranslate2")
+        return load_translator(paths, device=device, precision=precision, checkpoint=checkpoint)
+    if len(paths) > 1:
+        raise UserError("CTranslate2 has no ensembles; leave --ensemble out, or --engine")
+    path, check = paths[0], check_quantization(quantization)
+    where = choose_engine_device(device)
+    if is_export(path) or not (path / "run.json").exists():
+        facts = Facts.read(path)
+        if checkpoint is not None:
+            raise UserError(f"{path} is the export of one checkpoint; leave --checkpoint out")
+        compute = choose_compute_type(check, precision, where, facts.quantization)
+        return _load(path, facts, where, compute, threads, None)
+    compute = choose_compute_type(check, precision, where)
+    folder = kept_export(path, compute, checkpoint)
+    own = load_translator([path], device=device, checkpoint=checkpoint) if model else None
+    return _load(folder, Facts.read(folder), where, compute, threads, own)
+
+
+def _load(
+    folder: Path,
+    facts: Facts,
+    device: str,
+    compute: str,
+    threads: int | None,
+    own: Translator | None,
+) -> Translator:
+    """A translator whose engine is an exported folder; ``own`` is the run's, if it is loaded."""
+    threads = torch.get_num_threads() if threads is None else threads
+    return Translator(
+        () if own is None else own.models,
+        read_tokenisers(folder, facts),
+        device=choose_device("cpu") if own is None else own.device,
+        options=SearchOptions(beam=facts.beam, length_penalty=facts.length_penalty),
+        source_language=facts.source,
+        target_language=facts.target,
+        rules=(facts.rule,),
+        engine=CTranslate2Engine(
+            folder, facts, device=device, compute_type=compute, threads=threads
+        ),
+    )
