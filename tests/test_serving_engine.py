@@ -67,6 +67,27 @@ def test_a_cut_text_is_the_text(text: str, limit: int, language: str | None) -> 
     assert joined == text or (language and joined.replace(" ", "") == text.replace(" ", ""))
 
 
+@pytest.mark.parametrize(
+    ("text", "language", "written", "joined"),
+    [
+        ("AAAAAAA.\u2028", None, None, None),
+        ("AAAAAAA.AAAAAAA", None, None, None),
+        ("你好！再见。", "zh", ["Hello!", "Goodbye."], "Hello! Goodbye."),
+        ("你好!再见!", "zh", ["Hello!", "Goodbye!"], "Hello! Goodbye!"),
+    ],
+)
+def test_a_space_is_added_only_where_a_script_has_none(
+    text: str, language: str | None, written: list[str] | None, joined: str | None
+) -> None:
+    cut = cut_text(text, TOKENISERS.source, 8, language)
+    assert len(cut.parts) > 1
+    own = written or [part.text for part in cut.parts]
+    if written and len(written) != len(cut.parts):
+        cut = cut_text(text, TOKENISERS.source, 99, language)
+    same = [Translation(part.text, one) for part, one in zip(cut.parts, own, strict=True)]
+    assert join_translations(cut, same, exponent=1.0).text == (joined or text)
+
+
 def test_no_text_takes_the_square_of_its_length_to_cut() -> None:
     began = time.perf_counter()
     texts = (" " * 99_999 + "a", "a" * 100_000, ". " * 50_000, "\n" * 100_000, "a\n" * 50_000)

@@ -15,6 +15,9 @@ from heedful.inference.translation import Translation, WordAlignment
 
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _NEEDS_SPACE = re.compile(r"[.!?…؟।][\"'”’»)\]]*$")
+# Where a script without spaces lets one sentence end and another begin.
+_UNSPACED_END = re.compile(r"[。！？｡]+[」』”’）]*$")
+_UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 @dataclass(frozen=True)
@@ -158,13 +161,16 @@ def _joined(cut: Cut, chosen: Sequence[Translation], exponent: float) -> Transla
 def _gaps(cut: Cut, texts: Sequence[str]) -> list[str]:
     """What stands before each part's translation: what stood before the part.
 
-    A space where scripts without spaces had none, and the sentence before needs one.
+    A space where a script without spaces had none, and the sentence before needs one. (What was
+    cut elsewhere, as a long word is after any character, is put together as it was.)
     """
-    before = ["", *texts[:-1]]
-    return [
-        part.before or (" " if place and _NEEDS_SPACE.search(before[place]) else "")
-        for place, part in enumerate(cut.parts)
-    ]
+    gaps = []
+    for place, part in enumerate(cut.parts):
+        missing = bool(place) and not part.before and bool(_NEEDS_SPACE.search(texts[place - 1]))
+        source_before = cut.parts[place - 1].text if place else ""
+        unspaced = _UNSPACED_END.search(source_before) or _UNSPACED.match(part.text)
+        gaps.append(" " if missing and unspaced else part.before)
+    return gaps
 
 
 def _alignment(
