@@ -296,8 +296,10 @@ def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
         ax.set_xlabel("symbols in the string")
         ax.grid(alpha=0.25)
     axes[0].set_ylabel("% of the symbols right")
-    axes[0].legend(fontsize=7)
-    figure.tight_layout()
+    # Beside the lines it would hide one.
+    entries = axes[0].get_legend_handles_labels()
+    figure.legend(*entries, loc="lower center", ncols=4, fontsize=7, frameon=False)
+    figure.tight_layout(rect=(0, 0.1, 1, 1))
     save_figure(figure, path)
 
 
