@@ -7,6 +7,7 @@ stands a plain form that needs no compiler and gives the same results.
 import ctypes
 import functools
 import hashlib
+import itertools
 import os
 import platform
 import shutil
@@ -50,6 +51,19 @@ def in_parallel(function: Callable[..., object], calls: Sequence[tuple[object, .
     failed = [function(*call) for call in calls[:1]] + [future.result() for future in futures]
     if any(failed):
         raise MemoryError("no memory for the buffers of a compiled function")
+
+
+def over_rows(
+    function: Callable[..., object], given: Sequence[object], rows: int, threads: int
+) -> None:
+    """Call a function of a library for shares of ``rows``, whose first and end follow ``given``.
+
+    Raises:
+        MemoryError: as :func:`in_parallel`.
+    """
+    threads = max(1, min(threads, rows))
+    edges = [ctypes.c_int64(rows * i // threads) for i in range(threads + 1)]
+    in_parallel(function, [(*given, *share) for share in itertools.pairwise(edges)])
 
 
 @functools.cache

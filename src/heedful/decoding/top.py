@@ -5,14 +5,13 @@ Shapes: N rows, V values a row.
 
 import ctypes
 import functools
-import itertools
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from heedful.basics.compiling import compiled_library, in_parallel
+from heedful.basics.compiling import compiled_library, over_rows
 
 _BLOCK = 128
 _SOURCE = Path(__file__).with_name("best.c")
@@ -94,15 +93,8 @@ def _best_in_c(found: ctypes.CDLL, logits: Tensor, k: int, first: int) -> Best:
     columns = torch.empty(rows, k, dtype=torch.long)
     shape = _Rows(width, logits.stride(0), first, k)
     given = [ctypes.c_void_p(part.data_ptr()) for part in (logits, values, columns, largest, rest)]
-    threads = 1 if logits.numel() < _SMALL else min(torch.get_num_threads(), rows)
-    edges = [rows * i // threads for i in range(threads + 1)]
-    in_parallel(
-        found.heedful_best,
-        [
-            (*given, ctypes.byref(shape), ctypes.c_int64(start), ctypes.c_int64(end))
-            for start, end in itertools.pairwise(edges)
-        ],
-    )
+    threads = 1 if logits.numel() < _SMALL else torch.get_num_threads()
+    over_rows(found.heedful_best, [*given, ctypes.byref(shape)], rows, threads)
     return Best(values, columns, Total(largest, rest))
 
 

@@ -6,7 +6,6 @@ a value's, R rows of a step.
 
 import ctypes
 import functools
-import itertools
 from pathlib import Path
 from typing import Self
 
@@ -15,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from heedful.basics.compiling import compiled_library, in_parallel
+from heedful.basics.compiling import compiled_library, over_rows
 
 _SOURCE = Path(__file__).with_name("steps.c")
 _SMALL = 1 << 18  # products below which a second thread is not worth its call
@@ -131,13 +130,5 @@ class Steps:
             ctypes.byref(shape),
         ]
         work = rows * heads * self.length * width
-        threads = 1 if work < _SMALL else max(1, min(torch.get_num_threads(), rows))
-        edges = [rows * i // threads for i in range(threads + 1)]
-        in_parallel(
-            found.heedful_read,
-            [
-                (*given, ctypes.c_int64(first), ctypes.c_int64(last))
-                for first, last in itertools.pairwise(edges)
-            ],
-        )
+        over_rows(found.heedful_read, given, rows, 1 if work < _SMALL else torch.get_num_threads())
         return out
