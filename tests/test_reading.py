@@ -5,6 +5,7 @@ import json
 import random
 from functools import cache
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
+from heedful.data.examples import Tagged
 from heedful.data.vocabularies import VocabularySettings, encode_words, train_vocabulary
 from heedful.data.vocabulary import Vocabulary
 from heedful.decoding import SearchOptions
@@ -40,6 +42,8 @@ from heedful.models.encoders import HeadedEncoder, sequences_of
 from heedful.models.encoders import Tagger as TaggerHead
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.hierarchical import HierarchicalSettings
+from heedful.tasks.reading import TaggingTask
+from heedful.tasks.rows import RowBatches
 from heedful.viewing.page import export_html
 from heedful.viewing.wire import map_bytes, summary
 from test_interop_tokenisers import in_ours, made
@@ -423,6 +427,31 @@ def test_a_long_sentence_is_tagged_where_its_words_have_most_around_them() -> No
         expected.append(TAGS[int(scores.argmax())])
     assert list(one.tags) == expected
     assert len(said) == 1
+
+
+def test_validations_loss_of_tags_is_that_of_training_where_sentences_are_long() -> None:
+    model, own = headed("bpe", max_length=10), vocabulary("bpe")
+    rng = random.Random(4)
+    sentences = [["the", "unheard-of", *texts(9, seed)[0].split() * 2] for seed in range(6)]
+    examples = [Tagged(tuple(words), tuple(rng.choices(TAGS, k=len(words)))) for words in sentences]
+    tagger = Tagger(model, own, TAGS, batch_tokens=40, say=lambda said: None)
+    cpu = torch.device("cpu")
+    task = TaggingTask(model, cast(RowBatches, None), examples, tagger, device=cpu)
+    found = task.validate().figures["loss"]
+    lost = []
+    for example in examples:
+        tokens, firsts = encode_words(own, example.words)
+        assert len(tokens) > max(8, len(firsts))
+        for start, end in spans(len(tokens), 8):
+            with torch.no_grad():
+                encoded = model.encoder(sequences_of([tokens[start:end]]))
+                scores = model.heads["tagging"](encoded)[0].double().log_softmax(1)
+            lost += [
+                -float(scores[place - start + 1, TAGS.index(tag)])
+                for place, tag in zip(firsts, example.tags, strict=True)
+                if start <= place < end
+            ]
+    assert found == pytest.approx(sum(lost) / len(lost), rel=1e-5)
 
 
 def test_a_word_that_is_none_is_refused_with_its_sentence() -> None:

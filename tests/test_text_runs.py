@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.positions import Position
-from heedful.models.encoders import HeadedEncoder, Sequences
+from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.models.language import LanguageModel
 from heedful.runs import open_run
 from heedful.runs.recipe import KINDS
@@ -386,6 +386,15 @@ def test_validation_of_tags_is_what_tagging_gives(
         [tag for example in examples for tag in example.tags],
         [tag for tags in found for tag in tags],
     )
+    _, model, _ = opened(path, step=8)
+    vocabulary, tags = text_run(path).vocabulary(), text_run(path).labels(head)
+    surprises = []
+    for example in examples:
+        row = sequences_of([[token for word in example.words for token in vocabulary.encode(word)]])
+        logits = model.heads[head](model.encoder(row))[0, 1:-1]
+        wanted = [tags.index(tag) for tag in example.tags]
+        surprises += [surprise(own, tag) for own, tag in zip(logits, wanted, strict=True)]
+    expected["loss"] = sum(surprises) / len(surprises)
     recorded = last_validation(path)
     begin = "words." if name == "several" else ""
     assert {key: recorded[begin + key] for key in expected} == pytest.approx(expected)

@@ -22,13 +22,11 @@ from heedful.data.shards import EncodedCorpus, ShardWriter
 from heedful.data.streams import write_stream
 from heedful.data.vocabularies import (
     SavedVocabulary,
-    encode_words,
     save_vocabulary,
     train_vocabulary,
 )
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.classifier import rows_of
-from heedful.inference.spans import room_for_text, spans
 from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.preparation import Start, made_with
 from heedful.runs.recipe import find_data, write_toml
@@ -54,6 +52,7 @@ from heedful.runs.text_recipe import (
 from heedful.runs.text_sources import Examples, check_labels, text_of
 from heedful.runs.text_starting import kept_weights
 from heedful.runs.vectors import Given, keep_vectors, vector_hashes
+from heedful.tasks.rows import tagged_rows
 
 _AT_ONCE = 4096
 HELD_OUT = ("validation", "test")
@@ -200,7 +199,7 @@ def _encode(
             if isinstance(example, Labelled):
                 made = list(_labelled_rows(example, numbers, vocabulary, recipe.max_tokens))
             elif isinstance(example, Tagged):
-                made = list(_tagged_rows(example, numbers, vocabulary, recipe.max_tokens))
+                made = list(tagged_rows(example, numbers, vocabulary, recipe.max_tokens))
             else:
                 raise TypeError("a document among examples")
             counts["windows"] += len(made)
@@ -261,18 +260,6 @@ def _labelled_rows(
     for row in rows_of(tokens, limit):
         joined = row.first if row.second is None else [*row.first, END, *row.second]
         yield joined, [numbers[example.label]]
-
-
-def _tagged_rows(
-    example: Tagged, numbers: dict[str, int], vocabulary: SavedVocabulary, limit: int
-) -> Iterator[tuple[list[int], list[int]]]:
-    """The row's tokens; for each, 1 + the number of its word's tag, or 0 within a word."""
-    tokens, firsts = encode_words(vocabulary, example.words)
-    tags = [0] * len(tokens)
-    for place, tag in zip(firsts, example.tags, strict=True):
-        tags[place] = 1 + numbers[tag]
-    for start, end in spans(len(tokens), room_for_text(limit)):
-        yield tokens[start:end], tags[start:end]
 
 
 def write_rows(

@@ -211,7 +211,7 @@ class ClassificationRecipe(EncoderRecipe):
 class TaggingTraining(TextTrainingSettings):
     """As all, chosen by accuracy."""
 
-    choose_by: Literal["accuracy", "macro_f1"] = "accuracy"
+    choose_by: Literal["loss", "accuracy", "macro_f1"] = "accuracy"
 
 
 class TaggingRecipe(EncoderRecipe):

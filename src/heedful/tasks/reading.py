@@ -5,6 +5,7 @@ Shapes: B rows, L tokens, C classes, R hops.
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -16,23 +17,29 @@ from heedful.basics.device import autocast
 from heedful.data.examples import Labelled, Tagged
 from heedful.data.positions import Position
 from heedful.evaluation.classification import score_classification, score_tagging
+from heedful.inference.batches import Item, padded, token_batches
 from heedful.inference.classifier import Classifier, Text
+from heedful.inference.readiness import ready
 from heedful.inference.tagger import Tagger
-from heedful.models.encoders import HeadedEncoder
+from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.tasks.protocol import Loss, Sample, Validation
-from heedful.tasks.rows import RowBatch, RowBatches
+from heedful.tasks.rows import RowBatch, RowBatches, tagged_rows
+
+ExampleT = TypeVar("ExampleT")
+ReaderT = TypeVar("ReaderT", Classifier, Tagger)
 
 _LEAST = 1e-30
 """A probability that rounding has made zero costs as much as this."""
 
 
-class ReadingTask:
+class ReadingTask(Generic[ExampleT, ReaderT]):
     """What learning to classify and learning to tag have in common.
 
     Args:
-        model: an encoder with a head of that name.
+        model: an encoder with the reader's head.
         train: the training rows.
-        head: the head's name.
+        validation: examples to validate on; may be empty.
+        reader: classifies or tags with ``model``, as every command does.
         device: where the model is.
         label_smoothing: ε in [0, 1) of the training loss.
         penalty: of ``‖AAᵀ − I‖²_F`` of each row's hops (Lin et al. 2017, equation 8).
@@ -44,7 +51,8 @@ class ReadingTask:
         self,
         model: HeadedEncoder,
         train: RowBatches,
-        head: str,
+        validation: Sequence[ExampleT],
+        reader: ReaderT,
         *,
         device: torch.device,
         label_smoothing: float = 0.0,
@@ -53,7 +61,9 @@ class ReadingTask:
         samples: int = 3,
     ) -> None:
         self.model: HeadedEncoder = model
-        self.train, self.head, self.device = train, head, device
+        self.train, self.validation = train, validation
+        self.reader: ReaderT = reader
+        self.head, self.device = reader.head, device
         self.label_smoothing, self.penalty = label_smoothing, penalty
         self.precision, self.samples = precision, samples
         self._hops = (
@@ -61,6 +71,14 @@ class ReadingTask:
             if penalty
             else []
         )
+
+    def validate(self) -> Validation:
+        """``loss`` a decision (nats), accuracy, macro F1 and Matthews' correlation."""
+        return self._measure() if self.validation else Validation({}, [])
+
+    def _measure(self) -> Validation:
+        """As `validate`, of one example at least."""
+        raise NotImplementedError
 
     def batches(self, position: Position) -> Iterator[tuple[Position, RowBatch]]:
         """Batches without end from ``position``, each with the position after it."""
@@ -109,47 +127,14 @@ def decided(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return logits[real], labels[real] - 1
 
 
-class ClassificationTask(ReadingTask):
-    """Learning to classify; the arguments are those of :class:`ReadingTask` and
+class ClassificationTask(ReadingTask[Labelled, Classifier]):
+    """Learning to classify; the arguments are those of :class:`ReadingTask`."""
 
-    Args:
-        validation: examples to validate on; may be empty.
-        classifier: classifies with ``model``, as every command does.
-    """
-
-    def __init__(
-        self,
-        model: HeadedEncoder,
-        train: RowBatches,
-        validation: Sequence[Labelled],
-        classifier: Classifier,
-        *,
-        device: torch.device,
-        label_smoothing: float = 0.0,
-        penalty: float = 0.0,
-        precision: str = "float32",
-        samples: int = 3,
-    ) -> None:
-        super().__init__(
-            model,
-            train,
-            classifier.head,
-            device=device,
-            label_smoothing=label_smoothing,
-            penalty=penalty,
-            precision=precision,
-            samples=samples,
-        )
-        self.validation, self.classifier = validation, classifier
-
-    def validate(self) -> Validation:
-        """``loss`` an example (nats), accuracy, macro F1 and Matthews' correlation."""
-        if not self.validation:
-            return Validation({}, [])
-        found = self.classifier.classify([read(example) for example in self.validation])
+    def _measure(self) -> Validation:
+        found = self.reader.classify([read(example) for example in self.validation])
         gold = [example.label for example in self.validation]
-        given = [one.label or self.classifier.labels[0] for one in found]
-        report = score_classification(gold, given, labels=self.classifier.labels, worst=0)
+        given = [one.label or self.reader.labels[0] for one in found]
+        report = score_classification(gold, given, labels=self.reader.labels, worst=0)
         surprise = [
             -math.log(max(one.probabilities[label], _LEAST))
             for one, label in zip(found, gold, strict=True)
@@ -172,44 +157,13 @@ def read(example: Labelled) -> Text:
     return example.texts[0] if len(example.texts) == 1 else (example.texts[0], example.texts[1])
 
 
-class TaggingTask(ReadingTask):
-    """Learning to tag; the arguments are those of :class:`ReadingTask` and
+class TaggingTask(ReadingTask[Tagged, Tagger]):
+    """Learning to tag; the arguments are those of :class:`ReadingTask`."""
 
-    Args:
-        validation: sentences to validate on; may be empty.
-        tagger: tags with ``model``, as every command does.
-    """
-
-    def __init__(
-        self,
-        model: HeadedEncoder,
-        train: RowBatches,
-        validation: Sequence[Tagged],
-        tagger: Tagger,
-        *,
-        device: torch.device,
-        label_smoothing: float = 0.0,
-        precision: str = "float32",
-        samples: int = 3,
-    ) -> None:
-        super().__init__(
-            model,
-            train,
-            tagger.head,
-            device=device,
-            label_smoothing=label_smoothing,
-            precision=precision,
-            samples=samples,
-        )
-        self.validation, self.tagger = validation, tagger
-
-    def validate(self) -> Validation:
-        """Accuracy of words, and macro F1 of tags."""
-        if not self.validation:
-            return Validation({}, [])
-        found = self.tagger.tag([example.words for example in self.validation])
+    def _measure(self) -> Validation:
+        found = self.reader.tag([example.words for example in self.validation])
         gold = [example.tags for example in self.validation]
-        report = score_tagging(gold, found, labels=self.tagger.tags, worst=0)
+        report = score_tagging(gold, found, labels=self.reader.tags, worst=0)
         shown = [
             Sample(
                 " ".join(example.words),
@@ -218,4 +172,26 @@ class TaggingTask(ReadingTask):
             )
             for example, tags in zip(self.validation[: self.samples], found, strict=False)
         ]
-        return Validation(report.figures(), shown)
+        return Validation({"loss": self._surprise(), **report.figures()}, shown)
+
+    def _surprise(self) -> float:
+        """−log p of a word's tag (nats): the mean over the windows that training would make."""
+        numbers = {tag: number for number, tag in enumerate(self.reader.tags)}
+        rows = [
+            row
+            for example in self.validation
+            for row in tagged_rows(example, numbers, self.reader.vocabulary, self.reader.max_length)
+        ]
+        items = [Item(line, 0, tokens) for line, (tokens, _) in enumerate(rows)]
+        total, count = 0.0, 0
+        with ready(self.model, self.device):
+            for batch in token_batches(items, 1, self.reader.batch_tokens):
+                read = sequences_of([item.tokens for item in batch])
+                # BEGIN, which stands before the tokens, has no tag.
+                labels = padded([[0, *rows[item.line][1], 0] for item in batch], self.device)
+                read = Sequences(*(part.to(self.device) for part in read))
+                logits = self.model.heads[self.head](self.model.encoder(read))
+                chosen, tags = decided(logits, labels)
+                total += float(F.cross_entropy(chosen.double(), tags, reduction="sum"))
+                count += len(tags)
+        return total / max(1, count)

@@ -3,7 +3,7 @@
 Shapes: B rows, L tokens, BEGIN and the ENDs included.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,11 @@ from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
 from heedful.data.batching import Batch, TokenBatches
+from heedful.data.examples import Tagged
 from heedful.data.positions import Position
+from heedful.data.vocabularies import encode_words
+from heedful.data.vocabulary import Vocabulary
+from heedful.inference.spans import room_for_text, spans
 from heedful.models.encoders import Sequences
 
 
@@ -75,3 +79,19 @@ def rows_read(source: Tensor, lengths: Tensor) -> Sequences:
     inside = torch.arange(tokens.shape[1]) < lengths[:, None]
     segments = ((ends.cumsum(1) - ends) > 0) & inside
     return Sequences(tokens, lengths, segments.long())
+
+
+def tagged_rows(
+    example: Tagged, numbers: Mapping[str, int], vocabulary: Vocabulary, limit: int
+) -> Iterator[tuple[list[int], list[int]]]:
+    """The windows of a sentence, of ``limit`` tokens at most with BEGIN and END.
+
+    Yields:
+        A window's tokens; for each, 1 + the number of its word's tag, or 0 within a word.
+    """
+    tokens, firsts = encode_words(vocabulary, example.words)
+    tags = [0] * len(tokens)
+    for place, tag in zip(firsts, example.tags, strict=True):
+        tags[place] = 1 + numbers[tag]
+    for start, end in spans(len(tokens), room_for_text(limit)):
+        yield tokens[start:end], tags[start:end]
