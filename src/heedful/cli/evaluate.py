@@ -1,7 +1,7 @@
 """``heedful evaluate``: how good a run's translations are, or those of any system in files."""
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,45 +9,23 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.cli.attention_scores import (
-    measure_heads,
-    read_gold_of,
-    say_rule,
     score_links,
-    score_references,
 )
 from heedful.cli.drawing import draw
 from heedful.cli.evaluate_texts import evaluate_texts, given_options
+from heedful.cli.evaluated import ScoredTexts, open_pairs, texts_of_files, texts_of_runs
 from heedful.cli.options import (
     Beam,
     Checkpoint,
     Device,
     Precision,
     Threads,
-    search_of,
     use_threads,
 )
 
 if TYPE_CHECKING:
-    from heedful.evaluation.alignment_error import AlignmentScore
-    from heedful.evaluation.attention_statistics import HeadStatistics
     from heedful.evaluation.report import Report, ReportSettings
-    from heedful.runs import PairRun
     from heedful.runs.run import TextRun
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """What is scored, wherever it comes from."""
-
-    system: str
-    outputs: list[str]
-    references: list[str]
-    sources: list[str] | None
-    against: str | None = None
-    against_outputs: list[str] | None = None
-    alignment: "AlignmentScore | None" = None
-    attention: "list[HeadStatistics]" = field(default_factory=list)
-    facts: dict[str, Any] = field(default_factory=dict)
 
 
 def evaluate(
@@ -192,11 +170,11 @@ def evaluate(
         return
     settings = _settings(run, metrics, tokenise, lowercase, bootstrap, seed, by_length, sentences)
     if run is None:
-        texts = _texts_of_files(files, gold, indexing)
+        texts = texts_of_files(files, gold, indexing)
     else:
         chosen = {"device": device, "precision": precision, "checkpoint": checkpoint}
         use_threads(threads)
-        texts = _texts_of_runs(
+        texts = texts_of_runs(
             run, against, (data, source, target), beam, gold, indexing, attention, chosen
         )
     if output is not None:
@@ -250,7 +228,7 @@ def _settings(
     if unknown or not names:
         raise UserError(f"--metrics {metrics}: use some of {','.join(METRICS)}")
     if run is not None and tokenise is None:
-        tokenise = _open(run).recipe.evaluation.tokenise
+        tokenise = open_pairs(run).recipe.evaluation.tokenise
     if "bleu" in names or by_length or sentences:
         check_tokeniser(tokenise or "13a")  # now, and not after all is translated
     return ReportSettings(
@@ -272,109 +250,6 @@ def _text_run(run: Path) -> "TextRun | None":
     return found if isinstance(found, TextRun) else None
 
 
-def _open(run: Path) -> "PairRun":
-    from heedful.runs import open_pair_run
-
-    return open_pair_run(run)
-
-
-def _texts_of_files(files: dict[str, str | None], gold: str | None, indexing: str) -> _Texts:
-    from heedful.data.readers import read_lines
-
-    def lines(name: str) -> list[str] | None:
-        file = files[name]
-        return None if file is None else list(read_lines(file))
-
-    alignment = None
-    if gold is not None and files["--links"] is not None:
-        alignment = score_links(gold, files["--links"], indexing)
-    return _Texts(
-        system=str(files["--hypotheses"]),
-        outputs=lines("--hypotheses") or [],
-        references=lines("--references") or [],
-        sources=lines("--sources"),
-        against=files["--against-hypotheses"],
-        against_outputs=lines("--against-hypotheses"),
-        alignment=alignment,
-    )
-
-
-def _texts_of_runs(
-    run: Path,
-    against: Path | None,
-    corpus: tuple[list[str] | None, str | None, str | None],
-    beam: int | None,
-    gold: str | None,
-    indexing: str,
-    attention: bool,
-    chosen: dict[str, Any],
-) -> _Texts:
-    from heedful.basics.progress import progress
-    from heedful.runs import load_translator
-
-    pairs = _test_pairs(_open(run), *corpus)
-    sources = [pair.source for pair in pairs]
-    references = [pair.target for pair in pairs]
-    # The gold is read first: a mistake in it should not cost the time of translating.
-    right = None if gold is None else read_gold_of(gold, indexing, sources, references)
-    found: list[list[str]] = []
-    used: list[dict[str, Any]] = []
-    alignment, heads = None, []
-    for path in [run] if against is None else [run, against]:
-        options = search_of(path, beam, "heedful evaluate")
-        point = _open(path).chosen(chosen["checkpoint"]).path.name
-        translator = load_translator([path], **chosen)
-        with progress(f"translating with {path}", len(sources), "sentences") as advance:
-            translations = translator.translate(sources, options=options, advance=advance)
-        found.append([translation.text for translation in translations])
-        used.append(
-            {
-                "checkpoint": point,
-                "beam": options.beam,
-                "length_penalty": options.length_penalty,
-                "device": translator.device.type,
-                "precision": translator.precision,
-            }
-        )
-        if len(found) == 1 and right is not None:
-            used[0]["alignment_rule"] = say_rule(path, translator)
-            alignment = score_references(translator, sources, references, right)
-        if len(found) == 1 and attention:
-            heads = measure_heads(translator, sources, references)
-    return _Texts(
-        system=str(run),
-        outputs=found[0],
-        references=references,
-        sources=sources,
-        against=None if against is None else str(against),
-        against_outputs=found[1] if against is not None else None,
-        alignment=alignment,
-        attention=heads,
-        facts={
-            "data": corpus[0] or "test set of the run",
-            **used[0],
-            **({} if against is None else {"against_used": used[1]}),
-        },
-    )
-
-
-def _test_pairs(
-    run: "PairRun", data: list[str] | None, source: str | None, target: str | None
-) -> list[Any]:
-    from heedful.data.readers import read_pairs
-
-    if data:
-        known = run.recipe.data
-        pairs = list(read_pairs(data, source=source or known.source, target=target or known.target))
-        if not pairs:
-            raise UserError(f"{' and '.join(data)} has no pairs to evaluate on")
-        return pairs
-    pairs = run.pairs("test")
-    if not pairs:
-        raise UserError(f"{run.path} keeps no test set; name one: --data FILE --from … --to …")
-    return pairs
-
-
 def _show_links(gold: str, links: str, indexing: str, as_json: bool) -> None:
     from heedful.evaluation.report import Report
 
@@ -386,7 +261,7 @@ def _show_links(gold: str, links: str, indexing: str, as_json: bool) -> None:
     draw(report.tables())
 
 
-def _show(texts: _Texts, settings: "ReportSettings", as_json: bool) -> "Report":
+def _show(texts: ScoredTexts, settings: "ReportSettings", as_json: bool) -> "Report":
     from heedful import __version__
     from heedful.basics.notices import notice
     from heedful.evaluation.report import build_report
