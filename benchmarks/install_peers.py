@@ -1,4 +1,4 @@
-"""Install the packages that heedful is measured against, each into an environment of its own.
+"""Install the packages that heedful is measured against.
 
     python benchmarks/install_peers.py            all of them
     python benchmarks/install_peers.py NAME …     these only
@@ -6,23 +6,45 @@
 Their requirements clash with one another's, so each has a folder under ``benchmarks/.peers``;
 delete it to install anew. PyTorch goes in first, in the very version that heedful is tested with
 (``constraints.txt``), and is held there while the rest follows: programs are compared, not builds
-of PyTorch.
+of PyTorch. CTranslate2 alone goes where heedful is: it is an extra of heedful, whose exporter
+writes the folders that it is measured with.
 """
 
 import argparse
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / ".peers"
-PEERS = {"transformers": ["transformers==5.23.0", "numpy"]}
-"""Peer → what pip installs for it, beside PyTorch."""
+
+
+class Peer(NamedTuple):
+    """What pip installs for a peer, beside PyTorch."""
+
+    packages: tuple[str, ...]
+    alone: tuple[str, ...] = ()
+    """Packages without what they require, which does not fit this Python or this PyTorch."""
+
+
+PEERS = {
+    "ctranslate2": Peer(("ctranslate2",)),
+    "transformers": Peer(("transformers==5.23.0", "numpy")),
+    "eole": Peer(("eole==0.6.4", "aiohttp")),
+    "sockeye": Peer(("pyyaml", "sacrebleu", "numpy"), alone=("sockeye==3.1.34",)),
+    "joeynmt": Peer(("joeynmt==2.3.0", "importlib_metadata")),
+}
+OURS = "ctranslate2"
+"""Goes into heedful's own environment."""
 
 
 def peer_python(name: str) -> Path | None:
     """The Python of an installed peer, or None."""
+    if name == OURS:
+        return Path(sys.executable) if find_spec(name) else None
     environment = FOLDER / name
     whole = (environment / "installed").exists()
     return environment / "bin" / "python" if whole else None
@@ -41,18 +63,27 @@ def pinned(package: str) -> str:
 
 def install(name: str) -> None:
     """Make a peer's environment; half an environment is made anew."""
+    constraints = HERE.parent / "constraints.txt"
+    if name == OURS:
+        _pip(Path(sys.executable), constraints, *PEERS[name].packages)
+        return
     environment = FOLDER / name
     shutil.rmtree(environment, ignore_errors=True)
     print(f"installing {name} into {environment}", flush=True)
     subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-    torch = pinned("torch")
+    python, torch = environment / "bin" / "python", pinned("torch")
     constraint = environment / "constraints.txt"
     constraint.write_text(f"{torch}\n", encoding="utf-8")
-    pip = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet"]
-    pip += ["--disable-pip-version-check", "--constraint", str(constraint)]
-    subprocess.run([*pip, torch], check=True)
-    subprocess.run([*pip, *PEERS[name]], check=True)
+    _pip(python, constraint, torch)
+    if PEERS[name].alone:
+        _pip(python, constraint, "--no-deps", *PEERS[name].alone)
+    _pip(python, constraint, *PEERS[name].packages)
     (environment / "installed").touch()
+
+
+def _pip(python: Path, constraint: Path, *arguments: str) -> None:
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*command, "--constraint", str(constraint), *arguments], check=True)
 
 
 def main() -> int:
@@ -65,7 +96,8 @@ def main() -> int:
             parser.error(f"unknown peer '{name}'; known: {', '.join(PEERS)}")
     for name in names:
         if peer_python(name):
-            print(f"{name} is installed; delete {FOLDER / name} to install it anew")
+            again = "" if name == OURS else f"; delete {FOLDER / name} to install it anew"
+            print(f"{name} is installed{again}")
             continue
         try:
             install(name)

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 import transformers
 
-from workers import described, serve
+from workers import Translating, batched, serve
 
 PAD, BEGIN, END = 0, 2, 3
 """heedful's symbols (``heedful.basics.symbols``)."""
@@ -46,26 +46,12 @@ def build(sizes: Mapping[str, int]) -> Any:
     return transformers.MarianMTModel(config).eval()
 
 
-def translate(
-    model: Any, batches: list[list[list[int]]], beam: int, length: int, force: str
-) -> list[list[list[int]]]:
-    """The output tokens of each batch of source tokens, without the one that starts them.
+def translate(model: Any, batches: list[list[list[int]]], beam: int, length: int) -> Any:
+    """The output tokens of each sentence, batch by batch, without the one that starts them.
 
-    Args:
-        model: MarianMT.
-        batches: source tokens.
-        beam: 1 is greedy.
-        length: of every output.
-        force: how an end before is prevented: ``option``, by ``min_new_tokens``, whose logits
-            processors copy all logits at each step; ``bias``, by −∞ in the bias that MarianMT adds
-            to its logits in any case.
+    An end before ``length`` tokens is ruled out by −∞ in the bias that MarianMT adds to its logits
+    in any case; ``min_new_tokens``, the usual way, copies all logits at each step.
     """
-    model.final_logits_bias.zero_()
-    options = {}
-    if force == "bias":
-        model.final_logits_bias[:, END] = -math.inf
-    else:
-        options["min_new_tokens"] = length
     outputs = []
     for batch in batches:
         rows = [[*tokens, END] for tokens in batch]
@@ -79,35 +65,34 @@ def translate(
             do_sample=False,
             max_new_tokens=length,
             use_cache=True,
-            **options,
         )
-        outputs.append([row[1:] for row in found.tolist()])
+        outputs += [row[1:] for row in found.tolist()]
     return outputs
 
 
 def main() -> None:
     """Build the model, then translate as often as asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--work", type=Path, required=True, help="JSON: sizes, length, batches")
+    parser.add_argument("--work", type=Path, required=True, help="JSON: model, sentences, length")
     parser.add_argument("--threads", type=int, required=True)
     options = parser.parse_args()
-    given = json.loads(options.work.read_text(encoding="utf-8"))
+    work = json.loads(options.work.read_text(encoding="utf-8"))
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
-    model = build(given["sizes"])
-    parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    model = build(work["model"] | {"vocabulary": work["vocabulary"]})
+    model.final_logits_bias[:, END] = -math.inf
+    facts = {
+        "versions": f"transformers {transformers.__version__}, PyTorch {torch.__version__}",
+        "precision": "float32",
+        "parameters": sum(p.numel() for p in model.parameters() if p.requires_grad),
+    }
 
-    def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-        if request["ask"] == "facts":
-            versions = f"transformers {transformers.__version__}, PyTorch {torch.__version__}"
-            return {"versions": versions, "parameters": parameters}
-        beam = request["beam"]
-        batches = given["batches"][str(beam)]
+    def run(sentences: list[list[int]], beam: int, tokens: int) -> tuple[list[list[int]], float]:
         began = time.perf_counter()
-        outputs = translate(model, batches, beam, given["length"], request["force"])
-        return {"seconds": time.perf_counter() - began, **described(outputs, END)}
+        outputs = translate(model, batched(sentences, beam, tokens), beam, work["length"])
+        return outputs, time.perf_counter() - began
 
-    serve(answer)
+    serve(Translating(work, facts, run, END))
 
 
 if __name__ == "__main__":

@@ -92,16 +92,68 @@ def serve(answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
             print(json.dumps(answer(json.loads(line))), file=answers, flush=True)
 
 
-def described(outputs: Sequence[Sequence[Sequence[int]]], end: int) -> dict[str, Any]:
-    """What batches of output tokens say of themselves, for the parent to check.
+def described(outputs: Sequence[Sequence[int]], end: int) -> dict[str, Any]:
+    """What the output tokens of all sentences say of themselves, for the parent to check.
 
     Args:
-        outputs: of each batch, of each sentence, its tokens.
+        outputs: of each sentence, its tokens.
         end: the token that ends a sentence.
     """
-    sentences = [tokens for batch in outputs for tokens in batch]
     return {
-        "sentences": len(sentences),
-        "lengths": sorted({len(tokens) for tokens in sentences}),
-        "ended": sum(end in tokens for tokens in sentences),
+        "sentences": len(outputs),
+        "lengths": sorted({len(tokens) for tokens in outputs}),
+        "ended": sum(end in tokens for tokens in outputs),
     }
+
+
+def batched(sentences: Sequence[list[int]], width: int, tokens: int) -> list[list[list[int]]]:
+    """Batches of sentences, longest first, of at most so many padded source tokens times width.
+
+    A sentence's END counts as a token; a batch has at least one sentence, however long.
+    """
+    batches: list[list[list[int]]] = []
+    for sentence in sorted(sentences, key=len, reverse=True):
+        batch = batches[-1] if batches else []
+        if batch and (len(batch) + 1) * (len(batch[0]) + 1) * width <= tokens:
+            batch.append(sentence)
+        else:
+            batches.append([sentence])
+    return batches
+
+
+class Translating:
+    """Answers of a side that translates: all sentences in batches, or one by one.
+
+    Args:
+        work: what the parent wrote: ``sentences`` (longest first), ``length`` of outputs, and more.
+        facts: what is said of the side.
+        translate: sentences in batches, the beam and the tokens of a batch → outputs in their
+            order, and the seconds that it took.
+        end: the token that ends a sentence.
+    """
+
+    def __init__(
+        self,
+        work: Mapping[str, Any],
+        facts: Mapping[str, Any],
+        translate: Callable[[list[list[int]], int, int], tuple[list[list[int]], float]],
+        end: int,
+    ) -> None:
+        self.sentences: list[list[int]] = work["sentences"]
+        self.facts, self.translate, self.end = dict(facts), translate, end
+
+    def __call__(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        if request["ask"] == "facts":
+            return self.facts
+        beam, tokens = request["beam"], request.get("tokens", 4096)
+        if request["ask"] == "each":
+            chosen = self.sentences[:: request["every"]]
+            timed = [self.translate([sentence], beam, tokens) for sentence in chosen]
+            outputs = [found[0] for found, _ in timed]
+            measured: dict[str, Any] = {"milliseconds": [1000 * seconds for _, seconds in timed]}
+        else:
+            outputs, seconds = self.translate(self.sentences, beam, tokens)
+            measured = {"seconds": seconds}
+            if request.get("outputs"):
+                measured["outputs"] = outputs
+        return measured | described(outputs, self.end)

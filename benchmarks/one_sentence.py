@@ -1,0 +1,114 @@
+"""One sentence at a time: how long each takes, heedful against CTranslate2, same weights.
+
+    python benchmarks/install_peers.py ctranslate2
+    python benchmarks/one_sentence.py [--sizes tiny base] [--every 5] [--beam 1]
+
+The 50th and the 90th percentile of the milliseconds that a sentence of Multi30k's test_2016 takes,
+16 forced target tokens, one after the other, of every fifth sentence (``--every``); medians of five
+rounds in turns. CTranslate2 and ours with one thread and with all (``--threads``): the faster
+counts. The limit is the time in which the machine's memory gives the weights: the encoder's once,
+the decoder's at every step. Small models lie in the caches and can be faster.
+"""
+
+import json
+import sys
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import limits
+from corpus import prepare_corpus
+from heedful_worker import precisions
+from reporting import machine, said, table
+from sizes import SIZES
+from translate_speed import CTRANSLATE2, INT8, work_for
+from turns import SEARCHES, Starter, measure_each, parser_for, said_of
+
+BYTES = {"float32": 4, "bfloat16": 2}
+"""Of a weight, by precision; 1 in others."""
+
+
+def start(starter: Starter) -> None:
+    """CTranslate2 and ours, with one thread and with all."""
+    for threads in sorted({1, starter.options.threads}):
+        with_threads = f", {threads} threads" if threads > 1 else ", 1 thread"
+        for name, numbers in ((CTRANSLATE2, "float32"), (INT8, "int8")):
+            own = ["--compute-type", numbers, "--inter", "1", "--intra", str(threads)]
+            starter.peer(name + with_threads, "ctranslate2", "ctranslate2_worker.py", *own)
+        for precision in precisions():
+            named = "ours" if precision == "float32" else f"ours, {precision}"
+            own = ["--threads", str(threads), "--precision", precision]
+            starter.add(named + with_threads, Path(sys.executable), "heedful_worker.py", *own)
+
+
+def measure(options: Any, sentences: list[list[int]], folder: Path) -> dict[str, Any]:
+    """Let the sides take turns, size by size."""
+    known, sizes = limits.limits(options.threads), {}
+    for size in options.sizes:
+        work = work_for(size, folder, sentences, options)
+        with ExitStack() as stack:
+            starter = Starter(stack, work, options)
+            start(starter)
+            rows = measure_each(starter.sides, options.beam, options.every, options)
+            facts = {name: worker.ask(ask="facts") for name, worker in starter.sides.items()}
+        weights = SIZES[size].weights_read(options.length, options.vocabulary)
+        sizes[size] = {"sides": facts, "weights_read": weights, "rows": rows}
+    return {
+        "machine": machine(options.threads),
+        "limits": limits.highest(known, limits.limits(options.threads)),
+        "sentences": len(sentences[:: options.every]),
+        "length": options.length,
+        "beam": options.beam,
+        "vocabulary": options.vocabulary,
+        "sizes": sizes,
+    }
+
+
+def report(found: dict[str, Any]) -> str:
+    """A table a size."""
+    parts = [f"## One sentence at a time, {SEARCHES.get(found['beam'], 'beam')}", ""]
+    titles = ["", "p50, ms", "lowest", "highest", "p90, ms", "the limit, ms"]
+    for size, own in found["sizes"].items():
+        rows = []
+        for name, figures in own["rows"].items():
+            p50 = figures["p50"]
+            size_of = BYTES.get(own["sides"][name]["precision"], 1)
+            limit = 1000 * own["weights_read"] * size_of / found["limits"]["memory"]
+            numbers = [median(p50), min(p50), max(p50), median(figures["p90"]), limit]
+            rows.append([name, *(f"{number:.2f}" for number in numbers)])
+        parts += [f"### {size}", "", table(titles, rows), "", said_of(own["sides"]), ""]
+    return "\n".join(
+        [
+            *parts,
+            f"{found['sentences']:,} sentences, {found['length']} target tokens each, vocabulary "
+            f"{found['vocabulary']:,}, random weights.",
+            limits.said(found["limits"]),
+            said(found["machine"]),
+        ]
+    )
+
+
+def parse(arguments: list[str] | None = None) -> Any:
+    """The command line."""
+    parser = parser_for(__doc__)
+    parser.add_argument("--every", type=int, default=5, help="which sentences (default: every 5th)")
+    parser.add_argument("--beam", type=int, choices=list(SEARCHES), default=1, help="default 1")
+    return parser.parse_args(arguments)
+
+
+def main() -> None:
+    """Measure and print."""
+    options = parse()
+    with tempfile.TemporaryDirectory() as temporary:
+        data = None if options.made else options.data
+        folder = Path(temporary)
+        corpus = prepare_corpus(folder, data, options.vocabulary, options.pairs)
+        options.vocabulary = corpus.vocabulary
+        found = {"corpus": corpus.what, **measure(options, corpus.test, folder)}
+    print(json.dumps(found) if options.json else report(found))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,73 @@
+"""The sizes that speeds are measured at, and how many operations and bytes they ask for.
+
+A multiplication and the addition after it count as two operations; only matrix products and
+attention are counted. D width, I inside the feed-forward network, V vocabulary, S source tokens
+with END, T target tokens, K hypotheses.
+"""
+
+from typing import NamedTuple
+
+from heedful.models.transformer import SIZES as NAMED
+
+
+class Size(NamedTuple):
+    """A Transformer's, the same for encoder and decoder."""
+
+    layers: int
+    dim: int
+    inner: int
+    heads: int
+
+    @property
+    def encoder(self) -> int:
+        """Operations for a source token, attention left out."""
+        return self.layers * 2 * (4 * self.dim**2 + 2 * self.dim * self.inner)
+
+    @property
+    def memory(self) -> int:
+        """Operations for a source token's keys and values in all layers of the decoder."""
+        return self.layers * 2 * 2 * self.dim**2
+
+    def decoder(self, vocabulary: int) -> int:
+        """Operations for a target token, attention left out, the output layer included."""
+        inside = self.layers * 2 * (6 * self.dim**2 + 2 * self.dim * self.inner)
+        return inside + 2 * self.dim * vocabulary
+
+    def translating(self, source: float, target: int, beam: int, vocabulary: int) -> float:
+        """Operations for a sentence of so many tokens."""
+        read = source * (self.encoder + self.memory) + self.layers * 4 * self.dim * source**2
+        attention = self.layers * 4 * self.dim * (source + (target + 1) / 2)
+        return read + beam * target * (self.decoder(vocabulary) + attention)
+
+    def training(self, source: float, vocabulary: int) -> float:
+        """Operations for a target token: forward, and twice as much backward.
+
+        Args:
+            source: source tokens for each target token.
+            vocabulary: target symbols.
+        """
+        return 3 * (source * (self.encoder + self.memory) + self.decoder(vocabulary))
+
+    def weights_read(self, target: int, vocabulary: int) -> int:
+        """Weights read for one sentence alone: the encoder's once, the decoder's at each step."""
+        return (self.encoder + self.memory + target * self.decoder(vocabulary)) // 2
+
+
+SIZES = {name: Size(**NAMED[name]) for name in ("tiny", "base")}
+SMALLEST = "smallest"
+"""For trying whether a benchmark runs; its speed means nothing."""
+SIZES[SMALLEST] = Size(layers=1, dim=16, inner=32, heads=2)
+
+
+def recurrent_operations(
+    source: float, target: int, beam: int, vocabulary: int, width: int = 256
+) -> float:
+    """Operations for a sentence of the recurrent model: GRUs, additive attention, output layer.
+
+    Embeddings, states and attention are all ``width`` wide; the encoder has two directions, so
+    what is attended to is twice as wide.
+    """
+    square = 2 * width**2
+    encoder = source * (2 * 6 * square + 2 * square)  # two GRUs; the keys
+    step = 9 * square + square + 2 * source * 4 * width + 4 * square + 2 * width * vocabulary
+    return encoder + beam * target * step

@@ -1,0 +1,206 @@
+"""Sides that translate take turns: what the translation benchmarks have in common."""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import mean, median, quantiles
+from typing import Any
+
+from corpus import MULTI30K
+from heedful_worker import POOLS, precisions
+from install_peers import how_to_install, peer_python
+from limits import operations
+from reporting import summarised, table
+from sizes import SIZES
+from workers import Worker, WorkerError
+
+HERE = Path(__file__).resolve().parent
+SEARCHES = {1: "greedy", 5: "beam 5"}
+Sides = dict[str, Worker]
+
+
+def parser_for(description: str | None, sizes: Sequence[str] = ("tiny", "base")) -> Any:
+    """A command line with what all of them need."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    default = MULTI30K if MULTI30K.is_dir() else None
+    parser.add_argument("--data", type=Path, default=default, help="folder with Multi30k's files")
+    parser.add_argument("--made", action="store_true", help="made texts even where Multi30k lies")
+    parser.add_argument("--pairs", type=int, help="training pairs and test sentences at most")
+    parser.add_argument("--ours-only", action="store_true", help="without peers")
+    if sizes:
+        known = list(SIZES)
+        parser.add_argument("--sizes", nargs="+", choices=known, default=list(sizes))
+    parser.add_argument(
+        "--pool", choices=POOLS, default="processes", help="what our rows of two workers are"
+    )
+    for name, value in {"repetitions": 5, "threads": 2, "length": 16, "vocabulary": 8000}.items():
+        parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
+    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    return parser
+
+
+def write_work(
+    file: Path, model: Mapping[str, Any], sentences: list[list[int]], options: Any, **more: Any
+) -> Path:
+    """Write what all sides are given: the model's settings, the sentences, longest first."""
+    given = {
+        "model": dict(model),
+        "vocabulary": options.vocabulary,
+        "length": options.length,
+        "sentences": sorted(sentences, key=len, reverse=True),
+    }
+    file.write_text(json.dumps(given | more), encoding="utf-8")
+    return file
+
+
+def transformer(size: str) -> dict[str, Any]:
+    """The settings of a size's model."""
+    return {"kind": "transformer", **SIZES[size]._asdict()}
+
+
+class Starter:
+    """Starts sides; they end with ``stack``."""
+
+    def __init__(self, stack: ExitStack, work: Path, options: Any) -> None:
+        self.stack, self.work, self.options = stack, work, options
+        self.sides: Sides = {}
+
+    def add(self, name: str, python: Path, script: str, *arguments: str) -> None:
+        """One more side: a process of its own."""
+        command = ["--work", str(self.work), *arguments]
+        worker = Worker(python, HERE / script, command, self.options.threads)
+        self.sides[name] = self.stack.enter_context(worker)
+
+    def ours(self, workers: bool = True) -> None:
+        """Ours in every precision that this processor is fast in, with one worker and with two."""
+        threads = str(self.options.threads)
+        for precision in precisions():
+            name = "ours" if precision == "float32" else f"ours, {precision}"
+            own = ["--threads", threads, "--precision", precision]
+            python = Path(sys.executable)
+            self.add(name, python, "heedful_worker.py", *own)
+            if workers and self.options.threads > 1 and self.options.pool != "none":
+                pool = ["--pool", self.options.pool]
+                named = f"{name}, {threads} workers"
+                self.add(named, python, "heedful_worker.py", *own, *pool)
+
+    def peer(self, name: str, package: str, script: str, *arguments: str) -> None:
+        """A peer where it is installed and asked for; else it is said how to install it."""
+        python = peer_python(package)
+        if self.options.ours_only:
+            return
+        if python is None:
+            print(f"{name} left out: {how_to_install(package)}", file=sys.stderr)
+            return
+        self.add(name, python, script, *arguments)
+
+
+def measure_whole(
+    sides: Sides, beam: int, candidates: Sequence[int], options: Any, work: Path
+) -> dict[str, dict[str, Any]]:
+    """Sentences a second of each side, in turns, each in the batches that it is fastest with.
+
+    Each side tries all ``candidates`` first, which also warms it up, and keeps the fastest.
+
+    Raises:
+        WorkerError: a side has not written every sentence, or not of the length that is forced.
+    """
+    expected = json.loads(work.read_text(encoding="utf-8"))
+    count, length = len(expected["sentences"]), expected["length"]
+    chosen, outputs = {}, {}
+    for name, worker in sides.items():
+        tried = {}
+        for tokens in candidates:
+            answer = worker.ask(ask="all", beam=beam, tokens=tokens, outputs=True)
+            require_whole(name, answer, count, length)
+            tried[tokens], outputs[name] = answer["seconds"], answer["outputs"]
+        chosen[name] = min(tried, key=tried.__getitem__)
+    speeds: dict[str, list[float]] = {name: [] for name in sides}
+    for repetition in range(options.repetitions):
+        for name, worker in sides.items():
+            answer = worker.ask(ask="all", beam=beam, tokens=chosen[name])
+            require_whole(name, answer, count, length)
+            speeds[name].append(count / answer["seconds"])
+        print(f"beam {beam}, repetition {repetition + 1}", file=sys.stderr, flush=True)
+    base = next(iter(speeds.values())) if len(speeds) > 1 else None
+    found = {}
+    for name, own in speeds.items():
+        found[name] = {**summarised(own, base), "batch_tokens": chosen[name]}
+        if worker_has_our_weights(sides[name]):
+            pairs = zip(outputs[name], outputs["ours"], strict=True)
+            found[name]["same"] = mean(own == ours for own, ours in pairs)
+    return found
+
+
+def worker_has_our_weights(worker: Worker) -> bool:
+    """Whether what it writes can be compared with what ours does."""
+    return bool(worker.ask(ask="facts").get("our_weights"))
+
+
+def measure_each(
+    sides: Sides, beam: int, every: int, options: Any
+) -> dict[str, dict[str, list[float]]]:
+    """The 50th and 90th percentile of the milliseconds that a sentence takes, a round each."""
+    found: dict[str, dict[str, list[float]]] = {name: {"p50": [], "p90": []} for name in sides}
+    for repetition in range(-1, options.repetitions):
+        for name, worker in sides.items():
+            answer = worker.ask(ask="each", beam=beam, every=every)
+            require_whole(name, answer, len(answer["milliseconds"]), options.length)
+            if repetition >= 0:
+                tenths = quantiles(answer["milliseconds"], n=10, method="inclusive")
+                found[name]["p50"].append(median(answer["milliseconds"]))
+                found[name]["p90"].append(tenths[-1])
+        print(f"one at a time, repetition {repetition + 1}", file=sys.stderr, flush=True)
+    return found
+
+
+def require_whole(name: str, answer: Mapping[str, Any], sentences: int, length: int) -> None:
+    """Raise unless every sentence has come out, with exactly ``length`` tokens and no end."""
+    found = answer["sentences"], answer["lengths"], answer["ended"]
+    if found != (sentences, [length], 0):
+        raise WorkerError(
+            f"{name}: {found[0]} sentences, lengths {found[1]}, {found[2]} with an end inside; "
+            f"expected {sentences} of {length} tokens"
+        )
+
+
+def speeds_table(
+    rows: Mapping[str, Mapping[str, Any]],
+    facts: Mapping[str, Mapping[str, Any]],
+    work: float,
+    limits: Mapping[str, float],
+) -> str:
+    """A row a side: speeds, ratio, the batches it took, its share of the machine's limit.
+
+    Args:
+        rows: what :func:`measure_whole` found.
+        facts: what each side says of itself.
+        work: operations for a sentence.
+        limits: the machine's.
+    """
+    lines = []
+    for name, figures in rows.items():
+        ratio, limit = figures.get("ratio"), operations(limits, facts[name]["precision"])
+        share = "–" if limit is None else f"{figures['median'] * work / limit:.0%}"
+        cells = [f"{figures[which]:,.0f}" for which in ("median", "lowest", "highest")]
+        cells.append("–" if ratio is None else f"{ratio:.2f}×")
+        same = f"{figures['same']:.1%}" if "same" in figures else "–"
+        lines.append([name, *cells, f"{figures['batch_tokens']:,}", share, same])
+    titles = ["", "sentences/s, median", "lowest", "highest", "ratio", "batch", "of the limit"]
+    return table([*titles, "same output"], lines)
+
+
+def said_of(facts: Mapping[str, Mapping[str, Any]]) -> str:
+    """Versions, precisions and workers of all sides, a line each."""
+    lines = []
+    for name, own in facts.items():
+        parameters = [f"{own['parameters']:,} parameters"] if "parameters" in own else []
+        workers = [own["workers"]] if "workers" in own else []
+        said = [own["versions"], own["precision"], *workers, *parameters]
+        lines.append(f"- {name}: {', '.join(said)}")
+    return "\n".join(lines)
