@@ -28,7 +28,7 @@ from typing import Any, Protocol
 import torch
 
 from corpus import MULTI30K, Corpus, prepare_corpus
-from heedful.basics.device import keep_freed_memory
+from heedful.basics.device import choose_precision, keep_freed_memory
 from heedful.data.batching import TokenBatches
 from heedful.data.positions import Position
 from heedful.data.shards import EncodedCorpus
@@ -37,7 +37,6 @@ from heedful.decoding import SearchOptions
 from heedful.inference.translator import Translator
 from heedful.models import build_model
 from heedful.models.transformer import TransformerSettings
-from heedful.runs.building import choose_precision
 from heedful.runs.recipe import TrainingSettings
 from heedful.tasks.translation import TranslationTask
 from heedful.training.loop import Loop

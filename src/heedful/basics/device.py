@@ -3,7 +3,7 @@
 import contextlib
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -12,6 +12,7 @@ import torch
 from heedful.basics.errors import UserError
 
 Precision = Literal["float32", "bfloat16", "float16"]
+"""Of products in training."""
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
 
@@ -44,9 +45,49 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     return False
 
 
+def choose_precision(name: str, device: torch.device, *, int8: bool = False) -> str:
+    """``auto`` is bfloat16 where the device multiplies it fast, else float32.
+
+    Args:
+        name: ``auto``, ``float32``, ``bfloat16``, ``float16`` or ``int8``.
+        device: where products are made.
+        int8: whether int8 is among what there is, as it is for models that write.
+
+    Raises:
+        UserError: the device does not compute in this precision, or it is not for this.
+    """
+    known = ("float32", "bfloat16", "float16", *(["int8"] if int8 else []), "auto")
+    if name == "int8" and not int8:
+        raise UserError(
+            "int8 is for translating and for writing a text on, not for this; "
+            f"use {', '.join(known[:-1])} or auto"
+        )
+    if name not in known:
+        raise UserError(f"unknown precision '{name}'; use {', '.join(known[:-1])} or {known[-1]}")
+    if name == "auto":
+        return "bfloat16" if has_fast_bfloat16(device) else "float32"
+    if name == "float16" and device.type != "cuda":
+        raise UserError(f"float16 is for CUDA cards; on {device.type} use float32 or bfloat16")
+    if name == "int8" and device.type != "cpu":
+        raise UserError(f"int8 is for processors; on {device.type} use bfloat16, or --device cpu")
+    return name
+
+
+def searching_precision(name: str, device: torch.device, say: Callable[[str], None]) -> str:
+    """As `choose_precision`, for models that write; says what ``auto`` has chosen."""
+    chosen = choose_precision(name, device, int8=True)
+    if name == "auto":
+        fast = "multiplies" if chosen == "bfloat16" else "does not multiply"
+        say(f"--precision auto: {chosen}; this {device.type} {fast} bfloat16 in hardware")
+    return chosen
+
+
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:
-    """A context in which matrix products run in ``precision``; weights stay float32."""
-    if precision == "float32":
+    """A context in which matrix products run in ``precision``; weights stay float32.
+
+    In int8 nothing changes: there a model's own modules are others (`heedful.layers.quantized`).
+    """
+    if precision in ("float32", "int8"):
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=getattr(torch, precision))
 

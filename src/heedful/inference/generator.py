@@ -16,7 +16,7 @@ from heedful.data.vocabulary import Vocabulary
 from heedful.decoding import Hypothesis, SearchOptions, search
 from heedful.inference.batches import Item
 from heedful.inference.perplexity import Perplexity, perplexity
-from heedful.inference.readiness import ready
+from heedful.inference.readiness import in_precision, ready
 from heedful.inference.writing import Stream, Writer, following, until_stop
 from heedful.models.language import LanguageModel
 
@@ -65,7 +65,8 @@ class Generator:
         model: what predicts each next token.
         vocabulary: text to tokens and back.
         device: where the model is.
-        precision: of matrix products: float32, bfloat16 or float16.
+        precision: of matrix products: float32, bfloat16, float16, or int8, for which the model is
+            replaced by an int8 copy, made of its weights as they are now.
         batch_tokens: tokens that go through the model at once.
         options: how to write where a call does not say it; by drawing unless given.
         say: takes notices: standard error's.
@@ -85,7 +86,8 @@ class Generator:
         options: SearchOptions | None = None,
         say: Callable[[str], None] = notice,
     ) -> None:
-        self.model, self.vocabulary = model, vocabulary
+        self.parameters = sum(one.numel() for one in model.parameters())
+        (self.model,), self.vocabulary = in_precision([model], precision), vocabulary
         self.device, self.precision = torch.device(device), precision
         self.batch_tokens = batch_tokens
         self.options = options or SearchOptions(sample=True)

@@ -27,6 +27,7 @@ from heedful.inference.assembling import Found
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
 from heedful.inference.continuing import Alternative, alternatives, continue_from
 from heedful.inference.engine import SearchEngine, found_by
+from heedful.inference.readiness import in_precision
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import make_trace
 from heedful.inference.translation import Translation
@@ -46,7 +47,8 @@ class Translator:
             engine there may be none, but then nothing is traced and no beginning is given.
         tokenisers: of the source and the target.
         device: where the models are.
-        precision: of matrix products: float32, bfloat16 or float16.
+        precision: of matrix products: float32, bfloat16, float16, or int8, for which the models
+            are replaced by int8 copies, made of their weights as they are now.
         batch_tokens: padded source tokens times beam that go through the model at once.
         options: how to search where a call does not say it.
         source_language: what is translated from, where it is known.
@@ -54,6 +56,9 @@ class Translator:
         rules: how each model's attention is read as an alignment; the models' own unless given.
         engine: searches in place of the models.
         say: takes notices (of texts that were split, or ended by the limit): standard error's.
+
+    Raises:
+        UserError: int8 is asked for and a model only aligns, or the processor has no such products.
 
     The models are in evaluation mode while they translate and as they were before, afterwards. One
     thread at a time may use them (`heedful.serving` has a queue for many).
@@ -74,7 +79,9 @@ class Translator:
         engine: SearchEngine | None = None,
         say: Callable[[str], None] = notice,
     ) -> None:
-        self.models = tuple(models)
+        self.rules = tuple(map(usual_rule, models) if rules is None else rules)
+        self.parameters = sum(one.numel() for model in models for one in model.parameters())
+        self.models = in_precision(models, precision)
         self.tokenisers = tokenisers
         self.device = torch.device(device)
         self.precision = precision
@@ -82,7 +89,6 @@ class Translator:
         self.options = options or SearchOptions()
         self.source_language = source_language
         self.target_language = target_language
-        self.rules = tuple(map(usual_rule, self.models) if rules is None else rules)
         self.engine = engine
         if len(self.rules) != len(self.models or [engine]):
             raise ValueError(f"{len(self.rules)} rules for {len(self.models)} models")

@@ -19,6 +19,11 @@ class LanguageModel(nn.Module):
     max_length: int
     """Longest context in tokens, the first END included."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.projection: nn.Module | None = None
+        """Gives the logits in place of the table and the bias, in a quantised copy."""
+
     def states(self, tokens: Tensor) -> Tensor:
         """What each next token is predicted from ``[B, T, D]``, given ``tokens [B, T]``."""
         raise NotImplementedError
@@ -40,6 +45,9 @@ class LanguageModel(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """Unnormalised log-probabilities ``[.., V]`` of the next token from ``states [.., D]``."""
+        if self.projection is not None:
+            logits: Tensor = self.projection(states)
+            return logits
         return F.linear(states, self.output_table, self.output_bias)
 
     def start(self, prompts: Tensor) -> State:

@@ -45,6 +45,11 @@ class PairModel(nn.Module):
     translates: bool = True
     """Whether it writes outputs, and not only aligns those that are given."""
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.projection: nn.Module | None = None
+        """Gives the logits in place of the table and the bias, in a quantised copy."""
+
     def states(self, source: Source, target_in: Tensor) -> Tensor:
         """What each next token is predicted from ``[B, T, D]``, given ``target_in [B, T]``."""
         raise NotImplementedError
@@ -61,6 +66,9 @@ class PairModel(nn.Module):
 
     def logits(self, states: Tensor) -> Tensor:
         """Unnormalised log-probabilities ``[.., V]`` of the next token from ``states [.., D]``."""
+        if self.projection is not None:
+            logits: Tensor = self.projection(states)
+            return logits
         return F.linear(states, self.output_table, self.output_bias)
 
     def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:

@@ -7,9 +7,9 @@ from typing import cast
 import torch
 from torch import nn
 
-from heedful.basics.device import choose_device, has_fast_bfloat16
+from heedful.basics.device import choose_device, searching_precision
 from heedful.basics.errors import UserError
-from heedful.basics.notices import once
+from heedful.basics.notices import notice, once
 from heedful.data.batching import TokenBatches
 from heedful.data.shards import EncodedCorpus
 from heedful.decoding import SearchOptions
@@ -123,21 +123,6 @@ def search_options(evaluation: EvaluationSettings) -> SearchOptions:
     return SearchOptions(beam=evaluation.beam, length_penalty=evaluation.length_penalty)
 
 
-def choose_precision(name: str, device: torch.device) -> str:
-    """``auto`` is bfloat16 where the device multiplies it fast, else float32.
-
-    Raises:
-        UserError: the device cannot train in this precision.
-    """
-    if name not in ("auto", "float32", "bfloat16", "float16"):
-        raise UserError(f"unknown precision '{name}'; use auto, float32, bfloat16 or float16")
-    if name == "auto":
-        return "bfloat16" if has_fast_bfloat16(device) else "float32"
-    if name == "float16" and device.type != "cuda":
-        raise UserError(f"float16 is for CUDA cards; on {device.type} use float32 or bfloat16")
-    return name
-
-
 def load_translator(
     paths: Sequence[str | Path],
     *,
@@ -150,13 +135,15 @@ def load_translator(
     Args:
         paths: folders of runs.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        precision: ``float32`` unless another is asked for; ``auto`` takes the fastest.
+        precision: ``float32`` unless ``bfloat16``, ``float16`` or ``int8`` is asked for; ``auto``
+            takes the faster of float32 and bfloat16, and says which.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
 
     Raises:
         UserError: a folder is no run of a translator, or the vocabularies differ.
     """
     chosen_device = choose_device(device)
+    chosen_precision = searching_precision(precision, chosen_device, notice)
     runs = [open_pair_run(path) for path in paths]
     tokenisers = runs[0].tokenisers()
     for run in runs[1:]:
@@ -173,7 +160,7 @@ def load_translator(
         models,
         tokenisers,
         device=chosen_device,
-        precision=choose_precision(precision, chosen_device),
+        precision=chosen_precision,
         options=search_options(runs[0].recipe.evaluation),
         source_language=runs[0].recipe.data.source,
         target_language=runs[0].recipe.data.target,

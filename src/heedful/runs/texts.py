@@ -5,15 +5,15 @@ from typing import NamedTuple
 
 import torch
 
-from heedful.basics.device import choose_device
+from heedful.basics.device import choose_device, searching_precision
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 from heedful.inference.classifier import Classifier
 from heedful.inference.filler import Filler
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.language import LanguageModel
-from heedful.runs.building import choose_precision
 from heedful.runs.checkpoints import load_model_tensors
 from heedful.runs.recipe import PairRecipe, Recipe
 from heedful.runs.run import TextRun, open_run
@@ -159,12 +159,18 @@ def _open(
     name = _head(path, run.recipe, task, head)
     if not isinstance(run, TextRun):
         raise TypeError(f"{path} is no run for single texts")
+    if precision == "int8" and task != "language-model":
+        raise UserError(
+            f"{path} is a run for {run.recipe.task}: int8 is for translating and for writing a "
+            "text on; use float32 or bfloat16"
+        )
+    chosen = choose_device(device)
+    products = searching_precision(precision, chosen, notice)
     model = build_text_model(run)
     point = run.chosen(checkpoint)
     load_model_tensors(model, point.weights(), point.path)
-    chosen = choose_device(device)
     model.to(chosen).eval()
-    return _Opened(run, model, chosen, choose_precision(precision, chosen), name)
+    return _Opened(run, model, chosen, products, name)
 
 
 def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:

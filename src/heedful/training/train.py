@@ -10,11 +10,10 @@ import torch
 import torch.fx.experimental._config as shapes
 from torch import nn
 
-from heedful.basics.device import choose_device, keep_freed_memory
+from heedful.basics.device import choose_device, choose_precision, keep_freed_memory
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_json, write_text
 from heedful.basics.locking import locked
-from heedful.runs.building import choose_precision
 from heedful.runs.checkpoints import (
     folder_of,
     load_model_tensors,

@@ -1,0 +1,186 @@
+"""Linear maps in int8 for searching: weights quantised beforehand, inputs row by row as they come.
+
+With whole numbers Q of a matrix's rows and q of an input x, each with a scale of its own:
+
+    t_o = max |W_o| / 127     Q_o = round(W_o / t_o)
+    s = max |x| / L           q = round(x / s)            y_o = s t_o (Q_o · q) + b_o
+
+Dettmers et al. 2022, "LLM.int8(): 8-bit Matrix Multiplication for Transformers at Scale", section
+3.1. A row's scale depends on that row alone, so that its result does not depend on its batch. L is
+127 where the processor adds products of 8 bits exactly (VNNI) and 63 where two of them would be
+more than 16 bits hold; :func:`largest_input` tries which.
+"""
+
+import copy
+import warnings
+from functools import lru_cache
+from typing import Any, Protocol, TypeVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from heedful.attention.normalizers import Normalizer
+from heedful.basics.errors import UserError
+from heedful.layers.convolutional import NormalisedLinear
+
+LARGEST_WEIGHT = 127
+_SMALLEST = 1e-30
+"""The least divisor of a row, so that zeros stay zeros."""
+
+
+class _Searched(Protocol):
+    """What is asked of a model: both bases of models that write have it."""
+
+    projection: nn.Module | None
+
+    @property
+    def output_table(self) -> Tensor: ...
+
+    @property
+    def output_bias(self) -> Tensor | None: ...
+
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+class Int8Linear(nn.Module):
+    """``W x + b`` of whole numbers, in place of an ``nn.Linear``; on the CPU, in evaluation.
+
+    Its gradient to the input is that of the map without rounding; it has none to its weights.
+
+    Args:
+        weight: ``[out, in]``.
+        bias: ``[out]``; None for none.
+
+    Raises:
+        UserError: PyTorch has no int8 products for this processor.
+
+    Example:
+        >>> plain = nn.Linear(4, 3)
+        >>> Int8Linear(plain.weight, plain.bias)(torch.ones(2, 4)).shape
+        torch.Size([2, 3])
+    """
+
+    bias: Tensor | None
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.largest = largest_input()
+        self.register_buffer("bias", None if bias is None else bias.detach())
+        self.packed = _pack(weight.detach())
+
+    @property
+    def weight(self) -> Tensor:
+        """The weights that the whole numbers stand for, made anew ``[out, in]``."""
+        weight: Tensor = torch.ops.quantized.linear_unpack(self.packed)[0].dequantize()
+        return weight
+
+    def now(self) -> "Int8Linear":
+        """The map with the weights as they are now, as a :class:`NormalisedLinear` gives it."""
+        return self
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[.., in] -> [.., out]``, float32."""
+        if inputs.requires_grad and torch.is_grad_enabled():
+            result: Tensor = _Unrounded.apply(inputs, self)  # type: ignore[no-untyped-call]
+            return result
+        return self.product(inputs)
+
+    def product(self, inputs: Tensor) -> Tensor:
+        """``[.., in] -> [.., out]`` without a gradient."""
+        rows = inputs.abs().amax(-1, keepdim=True).clamp_min_(_SMALLEST)
+        result = _product(inputs / rows, self.largest, self.packed)
+        if self.bias is None:
+            return result.mul_(rows)
+        return torch.addcmul(self.bias, result, rows, out=result)
+
+
+class _Unrounded(torch.autograd.Function):
+    """An :class:`Int8Linear` whose rounding the gradient passes by."""
+
+    @staticmethod
+    def forward(ctx: Any, inputs: Tensor, layer: Int8Linear) -> Tensor:
+        ctx.layer = layer
+        return layer.product(inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        return gradients[0] @ ctx.layer.weight, None
+
+
+def int8_copy(model: Model) -> Model:
+    """A model that writes, in int8: its linear maps and its output layer; the rest is shared.
+
+    Tables of vectors, norms, recurrent cells, and the normalizers of attention stay in float32.
+    The copy is in evaluation mode. Weights that change afterwards do not change it.
+
+    Args:
+        model: with ``output_table``, ``output_bias`` and ``projection``, on the CPU.
+
+    Raises:
+        UserError: PyTorch has no int8 products for this processor.
+    """
+    shared = {id(one): one for one in (*model.parameters(), *model.buffers())}
+    copied = copy.deepcopy(model, cast(dict[int, Any], shared)).eval()
+    written = cast(_Searched, copied)
+    table = written.output_table
+    written.projection = Int8Linear(table, written.output_bias)
+    _replace(copied, {id(table): written.projection})
+    return copied
+
+
+def _replace(module: nn.Module, made: dict[int, nn.Module]) -> None:
+    """Put int8 in the places of linear maps; a map that stands in two places stays one."""
+    for name, child in module.named_children():
+        if type(child) is nn.Linear:
+            key = id(child.weight)
+            made.setdefault(key, Int8Linear(child.weight, child.bias))
+            setattr(module, name, made[key])
+        elif isinstance(child, NormalisedLinear):
+            now = child.now()
+            setattr(module, name, Int8Linear(now.weight, now.bias))
+        elif not isinstance(child, Normalizer | Int8Linear):
+            _replace(child, made)
+
+
+def _pack(weight: Tensor) -> Any:
+    """The whole numbers of ``[out, in]`` and their scales, in the order that products read."""
+    scales = weight.abs().amax(1).clamp_min(_SMALLEST) / LARGEST_WEIGHT
+    whole = (weight / scales.unsqueeze(1)).round().to(torch.int8)
+    zeros = torch.zeros(len(weight), dtype=torch.long)
+    with warnings.catch_warnings():
+        # PyTorch 2.13 announces another way of making them, for which it has no such product yet.
+        warnings.filterwarnings("ignore", message=".*quantized tensor creation functions")
+        quantised = torch._make_per_channel_quantized_tensor(whole, scales.double(), zeros, 0)
+    before = torch.backends.quantized.engine
+    torch.backends.quantized.engine = "fbgemm"
+    try:
+        return torch.ops.quantized.linear_prepack(quantised, None)
+    finally:
+        torch.backends.quantized.engine = before
+
+
+def _product(inputs: Tensor, largest: int, packed: Any) -> Tensor:
+    """Products of ``inputs``, which lie in [-1, 1], in steps of 1 / ``largest``."""
+    result: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
+        inputs, 1 / largest, largest + 1, packed
+    )
+    return result
+
+
+@lru_cache(maxsize=1)
+def largest_input() -> int:
+    """The largest whole number of an input, so that sums of products are exact here: 127 or 63.
+
+    Raises:
+        UserError: PyTorch has no int8 products for this processor.
+    """
+    ones, exact = torch.ones(8, 64), torch.full((8, 8), 64.0)
+    try:
+        packed = _pack(ones)
+        found = [top for top in (127, 63) if _product(ones, top, packed).allclose(exact)]
+    except (AttributeError, RuntimeError):
+        found = []
+    if not found:
+        raise UserError("PyTorch has no int8 products for this processor; use float32 or bfloat16")
+    return found[0]

@@ -1,0 +1,248 @@
+"""Int8 and bfloat16 for searching: the map itself, copies of every model, and what is refused."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heedful.basics.device import (
+    autocast,
+    choose_precision,
+    has_fast_bfloat16,
+    searching_precision,
+)
+from heedful.basics.errors import UserError
+from heedful.inference import Translator
+from heedful.layers.quantized import LARGEST_WEIGHT, Int8Linear, int8_copy, largest_input
+from heedful.models import PairModel
+from heedful.models.aligner import AlignerSettings, WordAligner
+from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
+from heedful.models.gpt import Gpt, GptSettings
+from heedful.models.language import LanguageModel
+from heedful.models.pairs import Source
+from heedful.models.recurrent import RecurrentEncoderDecoder
+from heedful.models.recurrent_language import RecurrentLanguageModel, RecurrentLanguageSettings
+from heedful.models.recurrent_settings import RecurrentSettings
+from heedful.models.transformer import Transformer, TransformerSettings
+
+CPU = torch.device("cpu")
+SOURCE = Source(torch.tensor([[7, 9, 3, 0], [5, 6, 8, 3]]), torch.tensor([3, 4]))
+TARGET = torch.tensor([[2, 8, 9, 11], [2, 7, 6, 5]])
+
+
+@pytest.fixture(autouse=True)
+def _seeded() -> None:
+    torch.set_num_threads(1)
+    torch.manual_seed(5)
+
+
+def linear(inputs: int = 50, outputs: int = 37, *, bias: bool = True) -> tuple[nn.Linear, Tensor]:
+    """A map, and rows for it whose sizes differ by powers of ten."""
+    rows = torch.randn(6, inputs) * 10.0 ** torch.arange(-3, 3).unsqueeze(1)
+    return nn.Linear(inputs, outputs, bias=bias), rows
+
+
+@torch.inference_mode()
+def test_the_map_is_its_definition() -> None:
+    plain, rows = linear()
+    weight, x = plain.weight.double(), rows.double()
+    t = weight.abs().amax(1, keepdim=True) / LARGEST_WEIGHT
+    s = x.abs().amax(1, keepdim=True) / largest_input()
+    expected = (x / s).round() @ (weight / t).round().T * s * t.T + plain.bias.double()
+    found = Int8Linear(plain.weight, plain.bias)(rows)
+    assert found.dtype == torch.float32
+    # A half is rounded to either side, as the scale in float32 is a little more or less.
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+@torch.inference_mode()
+def test_no_error_is_beyond_half_a_step_of_each_number() -> None:
+    plain, rows = linear()
+    layer = Int8Linear(plain.weight, plain.bias)
+    t = plain.weight.abs().amax(1, keepdim=True) / LARGEST_WEIGHT
+    assert ((layer.weight - plain.weight).abs() <= t / 2 * (1 + 1e-5)).all()
+    s = rows.abs().amax(1, keepdim=True) / largest_input()
+    bound = s / 2 * plain.weight.abs().sum(1) + rows.abs().sum(1, keepdim=True) * t.T / 2
+    bound += plain.in_features * s * t.T / 4
+    error = (layer(rows) - plain(rows)).abs()
+    assert (error <= bound * (1 + 1e-4) + 1e-6).all()
+    assert error.max() > 0
+
+
+@torch.inference_mode()
+def test_a_row_does_not_depend_on_its_batch() -> None:
+    plain, rows = linear()
+    layer = Int8Linear(plain.weight, plain.bias)
+    together = layer(rows)
+    for place, row in enumerate(rows):
+        assert torch.equal(layer(row.unsqueeze(0))[0], together[place])
+    beside = torch.cat([rows, torch.full((1, 50), 1e6)])
+    assert torch.equal(layer(beside)[:-1], together)
+    assert torch.equal(layer(rows.view(2, 3, 50)), together.view(2, 3, 37))
+
+
+@torch.inference_mode()
+def test_zeros_and_what_is_no_number() -> None:
+    plain, rows = linear()
+    layer = Int8Linear(plain.weight, plain.bias)
+    rows[1], rows[2, 3], rows[3, 4] = 0, torch.nan, torch.inf
+    found = layer(rows)
+    assert torch.equal(found[1], plain.bias)
+    assert torch.equal(Int8Linear(plain.weight)(rows)[1], torch.zeros(37))
+    assert found[2].isnan().all()
+    assert not found[3].isfinite().any()
+    assert found[[0, 4, 5]].isfinite().all()
+    assert torch.equal(Int8Linear(torch.zeros(5, 50), torch.ones(5))(rows[:1]), torch.ones(1, 5))
+    assert layer(rows[:0]).shape == (0, 37)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_sums_are_whole(sign: int) -> None:
+    """All products at their largest: two of them overflow 16 bits where L is too large."""
+    layer = Int8Linear(torch.ones(16, 512) * sign)
+    torch.testing.assert_close(layer(torch.ones(3, 512)), torch.full((3, 16), 512.0 * sign))
+    torch.testing.assert_close(layer(-torch.ones(3, 512)), torch.full((3, 16), -512.0 * sign))
+
+
+def test_the_gradient_is_that_of_the_map() -> None:
+    plain, rows = linear()
+    layer = Int8Linear(plain.weight, plain.bias)
+    rows.requires_grad_(True)
+    out = torch.randn(6, 37)
+    found = layer(rows)
+    (gradient,) = torch.autograd.grad(found, rows, out)
+    torch.testing.assert_close(gradient, out @ layer.weight)
+    assert torch.equal(found.detach(), layer.product(rows.detach()))
+
+
+def recurrent(attention: str, cell: str = "gru", **more: object) -> Callable[[], PairModel]:
+    given = {"attention": attention, "cell": cell, "embedding": 32, "hidden": 32, **more}
+    return lambda: RecurrentEncoderDecoder(RecurrentSettings.model_validate(given), 60, 60)
+
+
+PAIRS: dict[str, Callable[[], PairModel]] = {
+    "transformer": lambda: Transformer(TransformerSettings(size="tiny", tied="all"), 60, 60),
+    "untied": lambda: Transformer(TransformerSettings(size="tiny", tied="none"), 60, 60),
+    "biased": lambda: Transformer(TransformerSettings(size="tiny", output_bias=True), 60, 60),
+    "convolutional": lambda: ConvolutionalEncoderDecoder(
+        ConvolutionalSettings(embedding=32, hidden=32), 60, 60
+    ),
+    "fixed vector": recurrent("none", "lstm"),
+    "bahdanau": recurrent("bahdanau"),
+    "luong": recurrent("luong-general", "lstm"),
+    "luong without feeding": recurrent("luong-dot", input_feeding=False, bidirectional=False),
+    "luong-local-p": recurrent("luong-local-p"),
+}
+WRITERS: dict[str, Callable[[], LanguageModel]] = {
+    "gpt": lambda: Gpt(GptSettings(layers=2, dim=32, heads=2), 60),
+    "gpt untied": lambda: Gpt(
+        GptSettings(layers=2, dim=32, heads=2, tied=False, output_bias=True), 60
+    ),
+    "recurrent": lambda: RecurrentLanguageModel(RecurrentLanguageSettings(dim=32), 60),
+}
+
+
+def close(found: Tensor, exact: Tensor, share: float) -> None:
+    """The difference is at most a share of the logits' own size, and there is one."""
+    error = float((found - exact).norm() / exact.norm())
+    assert 0 < error < share
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", PAIRS)
+def test_models_of_pairs(name: str) -> None:
+    model = PAIRS[name]().eval()
+    for bias in [one for key, one in model.named_buffers() if key == "bias"]:
+        bias.normal_()
+    exact = model.teacher_force(SOURCE, TARGET)
+    copied = int8_copy(model)
+    whole = copied.teacher_force(SOURCE, TARGET)
+    close(whole, exact, 0.08)
+    assert torch.equal(model.teacher_force(SOURCE, TARGET), exact), "the model itself is changed"
+    state = copied.start(SOURCE)
+    for place in range(TARGET.shape[1]):
+        logits, state = copied.step(TARGET[:, place], state)
+        torch.testing.assert_close(logits, whole[:, place], rtol=0, atol=0.02)
+    # One source alone: no row has to do with another.
+    alone = copied.teacher_force(Source(SOURCE.tokens[1:], SOURCE.lengths[1:]), TARGET[1:])
+    torch.testing.assert_close(alone[0], whole[1], rtol=0, atol=0.02)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", WRITERS)
+def test_models_that_write(name: str) -> None:
+    model = WRITERS[name]().eval()
+    for bias in [one for key, one in model.named_buffers() if key == "bias"]:
+        bias.normal_()
+    copied = int8_copy(model)
+    whole = copied.logits(copied.states(TARGET))
+    close(whole, model.logits(model.states(TARGET)), 0.05)
+    logits, _ = copied.step(TARGET[:, 2], copied.start(TARGET[:, :3]))
+    torch.testing.assert_close(logits, whole[:, 2], rtol=0, atol=0.02)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("name", ["transformer", "bahdanau", "convolutional"])
+def test_bfloat16(name: str) -> None:
+    model = PAIRS[name]().eval()
+    with autocast(CPU, "bfloat16"):
+        found = model.teacher_force(SOURCE, TARGET).float()
+    close(found, model.teacher_force(SOURCE, TARGET), 0.02)
+
+
+def test_what_is_copied_and_what_is_shared() -> None:
+    model = PAIRS["untied"]()
+    copied = int8_copy(model)
+    assert not copied.training
+    assert not [part for part in copied.modules() if type(part) is nn.Linear]
+    assert copied.output is copied.projection, "the output layer is held twice"
+    table = model.target_embedding.weight  # type: ignore[union-attr]
+    assert copied.target_embedding.weight is table  # type: ignore[union-attr]
+    learnt = {id(one) for one in model.parameters()}
+    assert {id(one) for one in copied.parameters()} < learnt
+    copy.deepcopy(copied)  # packed weights go along
+    cells = [part for part in int8_copy(PAIRS["bahdanau"]()).modules() if isinstance(part, nn.GRU)]
+    assert cells
+    assert all(one.dtype == torch.float32 for part in cells for one in part.parameters())
+
+
+def test_a_map_in_two_places_stays_one() -> None:
+    model = PAIRS["transformer"]()
+    first, second = model.encoder[0], model.encoder[1]  # type: ignore[index]
+    second.self_attention.query_projection = first.self_attention.query_projection
+    layers = int8_copy(model).encoder
+    assert (
+        layers[0].self_attention.query_projection  # type: ignore[index]
+        is layers[1].self_attention.query_projection  # type: ignore[index]
+    )
+
+
+def test_what_is_refused() -> None:
+    cuda = torch.device("cuda")
+    for name, device, int8, part in (
+        ("int8", CPU, False, "int8 is for translating and for writing a text on"),
+        ("int8", cuda, True, "int8 is for processors; on cuda use bfloat16"),
+        ("int4", CPU, True, "use float32, bfloat16, float16, int8 or auto"),
+        ("int4", CPU, False, "use float32, bfloat16, float16 or auto"),
+        ("float16", CPU, True, "float16 is for CUDA cards"),
+    ):
+        with pytest.raises(UserError, match=part) as raised:
+            choose_precision(name, device, int8=int8)
+        assert "\n" not in str(raised.value)
+    assert choose_precision("int8", CPU, int8=True) == "int8"
+    aligner = WordAligner(AlignerSettings(dim=8), 60, 60)
+    with pytest.raises(UserError, match="a word aligner has no int8"):
+        Translator([aligner], None, precision="int8")  # type: ignore[arg-type]
+
+
+def test_auto_says_once_what_it_is_and_never_takes_int8() -> None:
+    said: list[str] = []
+    best = "bfloat16" if has_fast_bfloat16(CPU) else "float32"
+    assert searching_precision("auto", CPU, said.append) == best
+    assert len(said) == 1
+    assert said[0].startswith(f"--precision auto: {best};")
+    assert searching_precision("float32", CPU, said.append) == "float32"
+    assert len(said) == 1
