@@ -105,10 +105,13 @@ def winner(out: Path, row: Row) -> Path:
 
 
 def runs_of(place: Path, row: Row) -> list[Path]:
-    """The winner and its further seeds, or the folds."""
+    """The winner and its further seeds, or the folds; none before there is a winner."""
     if row.folds:
         return [place / f"fold-{number}" for number in range(row.folds)]
-    found = json.loads((place / "tuning.json").read_text(encoding="utf-8"))
+    path = place / "tuning.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"winner": None}
+    if found["winner"] is None:
+        return []
     trials = [found["trials"][found["winner"]], *found["further"][: row.seeds]]
     return [place / str(trial["folder"]) for trial in trials]
 
@@ -129,7 +132,7 @@ def collect(rows: list[Row], out: Path) -> list[dict[str, Any]]:
     found = []
     for row in rows:
         place = out / row.key
-        runs = runs_of(place, row) if (place / "tuning.json").exists() else []
+        runs = runs_of(place, row)
         scored = [run / "test.json" for run in runs if (run / "test.json").exists()]
         if not scored:
             continue

@@ -24,16 +24,21 @@ _HEADER = Path(__file__).with_name("lanes.h")
 _FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-march=native"]
 
 
-def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
+def compiled_library(source: Path, what: str, headers: Sequence[Path] = ()) -> ctypes.CDLL | None:
     """The library of a C file; None where it cannot be had.
 
     That a compiler is there and fails is said, once a call, with ``what`` then does without.
+
+    Args:
+        source: the file.
+        what: what does without it.
+        headers: files of ours that it includes, beside ``lanes.h``.
     """
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None or sys.platform == "win32":
         return None
     try:
-        return ctypes.CDLL(str(_built(compiler, source)))
+        return ctypes.CDLL(str(_built(compiler, source, [_HEADER, *headers])))
     except (OSError, subprocess.SubprocessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
         last = reason.strip().splitlines()[-1] if reason.strip() else compiler
@@ -71,19 +76,21 @@ def _workers(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, thread_name_prefix="heedful-compiled")
 
 
-def _built(compiler: str, source: Path) -> Path:
+def _built(compiler: str, source: Path, headers: Sequence[Path]) -> Path:
     version = subprocess.run(
         [compiler, "--version"], capture_output=True, text=True, check=True, timeout=60
     ).stdout
     native = _processor()
-    made_of = "\n".join([_HEADER.read_text(), source.read_text(), version, native, *_FLAGS])
+    texts = [file.read_text(encoding="utf-8") for file in (*headers, source)]
+    made_of = "\n".join([*texts, version, native, *_FLAGS])
     name = f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.so"
     folder = _cache()
     built = folder / name
     if not built.exists():
         with tempfile.TemporaryDirectory(dir=folder) as beside:
             made = Path(beside) / name
-            files = [f"-I{_HEADER.parent}", str(source), "-o", str(made)]
+            folders = [f"-I{header.parent}" for header in headers]
+            files = [*folders, str(source), "-o", str(made)]
             command = [compiler, *_FLAGS, *files, "-lm"]
             subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
             made.replace(built)

@@ -22,9 +22,11 @@ static inline lanes load(const float *p) { lanes x; memcpy(&x, p, BYTES); return
 static inline void store(float *p, lanes x) { memcpy(p, &x, BYTES); }
 
 static inline float total(lanes x) {
-    float sum = 0;
-    for (int i = 0; i < LANES; i++) sum += x[i];
-    return sum;
+    float parts[LANES];
+    store(parts, x);
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) parts[i] += parts[i + half];
+    return parts[0];
 }
 
 /* The larger of two; what is not a number is passed over. */

@@ -148,6 +148,21 @@ class LayerCaches:
         """How many positions there are."""
         return self._caches[0].length
 
+    def take(self, step: Sequence[tuple[Tensor, Tensor]]) -> list[StepMemory]:
+        """Add one position, each layer's key and value ``[N, 1, H, D]``, and return all so far.
+
+        Raises:
+            RuntimeError: steps cannot be read where they are.
+        """
+        if self._lineage is None:
+            raise RuntimeError("these caches move what is chosen")
+        found = []
+        for cache, (key, value) in zip(self._caches, step, strict=True):
+            assert isinstance(cache, StepCache)
+            cache.steps.take(key, value)
+            found.append(StepMemory(cache.steps, self._lineage.reach(cache.steps.length)))
+        return found
+
     def select(self, rows: Tensor) -> Self:
         """The caches of ``rows [M]``, in that order."""
         chosen = type(self).__new__(type(self))
@@ -181,14 +196,26 @@ class SourceMemories:
     def read(self) -> Iterator[tuple[Memory | StepMemory, Tensor | None]]:
         """Each layer's memory, and the mask ``[N, 1, 1, S]`` where it is not in the memory."""
         if self._steps is not None:
-            index = self._rows.unsqueeze(1)
-            for steps in self._steps:
-                yield StepMemory(steps, index.expand(-1, steps.length), self._lengths), None
+            yield from ((memory, None) for memory in self.in_place())
             return
         key = self._memories[0].key
         mask = padding(self._lengths).dense((len(key), 1, 1, key.shape[-2]), key.device)
         for memory in self._memories:
             yield memory, mask
+
+    def in_place(self) -> list[StepMemory]:
+        """Each layer's memory where it is.
+
+        Raises:
+            RuntimeError: it cannot be read there.
+        """
+        if self._steps is None:
+            raise RuntimeError("these memories move what is chosen")
+        index = self._rows.unsqueeze(1)
+        return [
+            StepMemory(steps, index.expand(-1, steps.length), self._lengths)
+            for steps in self._steps
+        ]
 
     def select(self, rows: Tensor) -> Self:
         """What ``rows [M]`` read: nothing is copied while each still reads its own source, nor

@@ -20,6 +20,7 @@ from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
+from heedful.layers.fused import FusedDecoder, fused_decoder
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.sizes import fill_from_size
@@ -109,6 +110,7 @@ class GptState:
     """Keys and values of the tokens so far, one row a text that is written on."""
 
     caches: LayerCaches
+    fused: FusedDecoder | None = None
 
     @property
     def length(self) -> int:
@@ -117,7 +119,7 @@ class GptState:
 
     def select(self, rows: Tensor) -> "GptState":
         """The state of ``rows [M]``, in that order."""
-        return GptState(self.caches.select(rows))
+        return GptState(self.caches.select(rows), self.fused)
 
 
 class GptEmbeddings(nn.Module):
@@ -195,19 +197,24 @@ class Gpt(LanguageModel):
         return self._read(tokens, None)
 
     def _read(self, tokens: Tensor, state: GptState | None) -> Tensor:
-        first = 0 if state is None else state.length
-        width = tokens.shape[1]
-        if first + width > self.max_length:
-            raise ValueError(
-                f"{first + width} tokens are more than the model reads: {self.max_length}"
-            )
-        hidden = self.embeddings(tokens, first)
-        mask = causal() if width > 1 else None  # One token is the last: it sees all that there is.
+        hidden = self._embed(tokens, 0 if state is None else state.length)
+        # One token is the last: it sees all that there is.
+        mask = causal() if tokens.shape[1] > 1 else None
         caches = [None] * len(self.layers) if state is None else state.caches
         for layer, cache in zip(self.layers, caches, strict=True):
             hidden = layer(hidden, mask, cache)
         result: Tensor = self.norm(hidden)
         return result
+
+    def _embed(self, tokens: Tensor, first: int) -> Tensor:
+        end = first + tokens.shape[1]
+        if end > self.max_length:
+            raise ValueError(f"{end} tokens are more than the model reads: {self.max_length}")
+        embedded: Tensor = self.embeddings(tokens, first)
+        return embedded
+
+    def _blocks(self) -> list[EncoderLayer]:
+        return [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
 
     @property
     def embedding(self) -> nn.Embedding:
@@ -224,7 +231,9 @@ class Gpt(LanguageModel):
     def start(self, prompts: Tensor) -> GptState:
         if prompts.dim() != 2 or not prompts.shape[1]:
             raise ValueError(f"prompts are {list(prompts.shape)}: expected [B, T], T at least 1")
-        state = GptState(LayerCaches(len(self.layers), self.embedding.weight, len(prompts)))
+        caches = LayerCaches(len(self.layers), self.embedding.weight, len(prompts))
+        fused = fused_decoder(self, self._blocks(), self.norm, self.output_table, self.bias)
+        state = GptState(caches, fused)
         if prompts.shape[1] > 1:
             self._read(prompts[:, :-1], state)
         return state
@@ -237,6 +246,9 @@ class Gpt(LanguageModel):
         Raises:
             ValueError: there are more tokens than ``max_length``.
         """
+        if state.fused is not None and not state.fused.watched:
+            hidden = self._embed(tokens.unsqueeze(1), state.length)
+            return state.fused.step(hidden.squeeze(1), state.caches), state
         hidden = self._read(tokens.unsqueeze(1), state)
         return self.logits(hidden.squeeze(1)), state
 

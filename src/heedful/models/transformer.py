@@ -21,6 +21,7 @@ from heedful.basics.settings import Settings
 from heedful.layers.caches import LayerCaches, SourceMemories
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
+from heedful.layers.fused import FusedDecoder, fused_decoder
 from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
 
@@ -94,10 +95,11 @@ class TransformerState:
 
     caches: LayerCaches
     sources: SourceMemories
+    fused: FusedDecoder | None = None
 
     def select(self, rows: Tensor) -> "TransformerState":
         """The state of ``rows [M]``, in that order."""
-        return TransformerState(self.caches.select(rows), self.sources.select(rows))
+        return TransformerState(self.caches.select(rows), self.sources.select(rows), self.fused)
 
 
 class Transformer(PairModel):
@@ -203,7 +205,10 @@ class Transformer(PairModel):
     def start(self, source: Source) -> TransformerState:
         memories, _ = self.encode(source)
         caches = LayerCaches(len(self.decoder), memories[0].key, len(source.lengths))
-        return TransformerState(caches, SourceMemories(memories, source.lengths))
+        fused = fused_decoder(
+            self, self._decoder_layers(), self.decoder_norm, self.output_table, self.bias
+        )
+        return TransformerState(caches, SourceMemories(memories, source.lengths), fused)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:  # type: ignore[override]
         hidden = self._embed(
@@ -212,6 +217,8 @@ class Transformer(PairModel):
             self.target_positions,
             first=state.caches.length,
         )
+        if state.fused is not None and not state.fused.watched:
+            return state.fused.step(hidden.squeeze(1), state.caches, state.sources), state
         for layer, (memory, mask), cache in zip(
             self._decoder_layers(), state.sources.read(), state.caches, strict=True
         ):

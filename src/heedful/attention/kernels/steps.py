@@ -16,18 +16,29 @@ from torch import Tensor
 
 from heedful.basics.compiling import compiled_library, over_rows
 
-_SOURCE = Path(__file__).with_name("steps.c")
+HEADER = Path(__file__).with_name("steps.h")
+"""The reading itself, for other C files."""
 _SMALL = 1 << 18  # products below which a second thread is not worth its call
 _PLACES = 4  # addresses of keys and of values, and how far apart the rows of each are
 
 
-class _Reading(ctypes.Structure):
+class StepsInC(ctypes.Structure):
+    """``struct steps``: where positions lie, and which rows of them are read."""
+
     _fields_ = [
         *(
-            (name, ctypes.c_int64)
-            for name in ("rows", "heads", "groups", "positions", "key_width", "value_width")
+            (name, ctypes.c_void_p)
+            for name in ("keys", "values", "key_strides", "value_strides", "index", "lengths")
         ),
-        *((name, ctypes.c_int64) for name in ("query_stride", "index_row", "index_position")),
+        *((name, ctypes.c_int64) for name in ("index_row", "index_position", "positions")),
+    ]
+
+
+class HeadsInC(ctypes.Structure):
+    """``struct heads``: H, G, D, E and the scale of dot products."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("heads", "groups", "key_width", "value_width")),
         ("scale", ctypes.c_double),
     ]
 
@@ -35,7 +46,7 @@ class _Reading(ctypes.Structure):
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The compiled reading; None where it cannot be had, which is said once."""
-    return compiled_library(_SOURCE, "search runs")
+    return compiled_library(HEADER.with_suffix(".c"), "search runs", [HEADER])
 
 
 class Steps:
@@ -55,19 +66,24 @@ class Steps:
 
         What a projection gives is kept as it is; another order of memory is copied.
         """
-        parts = [part.transpose(1, 2).contiguous() for part in (key, value)]  # [R, p, G, ·]
-        positions = key.shape[2]
+        self.take(*(part.transpose(1, 2).contiguous() for part in (key, value)))
+
+    def take(self, key: Tensor, value: Tensor) -> None:
+        """Add positions: ``key [R, p, G, D]`` and ``value [R, p, G, E]``, one behind the other."""
+        positions = key.shape[1]
         end = self.length + positions
         if end > self._table.shape[1]:
             larger = np.empty((_PLACES, max(end, 2 * self._table.shape[1])), np.int64)
             larger[:, : self.length] = self._table[:, : self.length]
             self._table = larger
-        for place, part in enumerate(parts):
+        for place, part in enumerate((key, value)):
             width = part.shape[2] * part.shape[3]
-            first = part.data_ptr() + 4 * width * np.arange(positions)
-            self._table[place, self.length : end] = first
+            row = self._table[place, self.length : end]
+            row[:] = part.data_ptr()
+            if positions > 1:
+                row += 4 * width * np.arange(positions)
             self._table[place + 2, self.length : end] = positions * width
-        self.parts.append((parts[0], parts[1]))
+        self.parts.append((key, value))
         self.length = end
 
     def copy(self) -> Self:
@@ -89,6 +105,23 @@ class Steps:
                 first += positions
             found.append(torch.cat(rows, dim=1).transpose(1, 2))
         return found[0], found[1]
+
+    def in_c(self, index: Tensor, lengths: Tensor | None) -> StepsInC:
+        """What C is told; the tensors, and these steps, must outlive it.
+
+        Args:
+            index: integers ``[N, T]``: the row of each position's step; may be expanded.
+            lengths: contiguous integers ``[N]``: how many of the positions a row reads; all if
+                None.
+        """
+        address, row = self._table.ctypes.data, self._table.strides[0]
+        return StepsInC(
+            *(address + place * row for place in range(_PLACES)),
+            index.data_ptr(),
+            None if lengths is None else lengths.data_ptr(),
+            *index.stride(),
+            self.length,
+        )
 
     def read(self, query: Tensor, index: Tensor, lengths: Tensor | None, scale: float) -> Tensor:
         """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
@@ -116,18 +149,12 @@ class Steps:
         query = query if query.stride()[1:] == (width, 1) else query.contiguous()
         lengths = None if lengths is None else lengths.contiguous()
         out = query.new_empty(rows, heads, value.shape[3])
-        shape = _Reading(
-            *(rows, heads, key.shape[2], self.length, width, value.shape[3]),
-            *(query.stride(0), *index.stride(), scale),
-        )
-        tables = [ctypes.c_void_p(row.ctypes.data) for row in self._table]
         given = [
             ctypes.c_void_p(query.data_ptr()),
-            *tables,
-            ctypes.c_void_p(index.data_ptr()),
-            ctypes.c_void_p(None if lengths is None else lengths.data_ptr()),
+            ctypes.c_int64(query.stride(0)),
             ctypes.c_void_p(out.data_ptr()),
-            ctypes.byref(shape),
+            ctypes.byref(self.in_c(index, lengths)),
+            ctypes.byref(HeadsInC(heads, key.shape[2], width, value.shape[3], scale)),
         ]
         work = rows * heads * self.length * width
         over_rows(found.heedful_read, given, rows, 1 if work < _SMALL else torch.get_num_threads())

@@ -1,0 +1,221 @@
+/* Layers of a network, a block of rows at a time: all of them are done for a block while its numbers
+ * are in the processor's cache, and threads share nothing but the weights.
+ *
+ * Shapes: N rows; I, O columns into and out of a product.
+ */
+#include "steps.h"
+#include <stdlib.h>
+
+#define COLUMNS (2 * LANES) /* of a panel of weights */
+#if defined(__AVX512F__)
+#define ROWS 12
+#else
+#define ROWS 6
+#endif
+#define DEPTH 256 /* rows of a panel that stay in the nearest cache */
+#define ALIGNED 64
+
+enum { LINEAR, NORM, KEEP, READ };
+enum { NOTHING, RELU, SILU, GELU };
+
+/* What is done to a row, whose numbers lie in one scratch of `width` columns. */
+struct operation {
+    int64_t kind;
+    int64_t from, to, add; /* first columns; −1: `to` is the output, `add` nothing; KEEP: keys, values */
+    int64_t in, out;       /* numbers of columns */
+    int64_t activation;
+    int64_t memory; /* of KEEP and READ: which */
+    const float *weight, *bias;
+    double epsilon;
+    struct heads heads;
+};
+
+struct memory {
+    struct steps steps;
+    float *kept_key, *kept_value; /* where KEEP writes, a row behind the other */
+};
+
+struct plan {
+    int64_t operations, width, block, input_width, output_stride;
+};
+
+int64_t heedful_columns(void) { return COLUMNS; }
+
+static inline lanes sigmoid(lanes x) {
+    const lanes none = {0};
+    const ints below = x < none;
+    const lanes e = exponential((lanes)((below & (ints)x) | (~below & (ints)-x)));
+    const lanes share = 1.0f / (1.0f + e);
+    return (lanes)((below & (ints)(e * share)) | (~below & (ints)share));
+}
+
+static inline lanes activate(lanes x, int64_t activation) {
+    const lanes none = {0};
+    if (activation == RELU) return (lanes)((ints)x & ~(x < none));
+    if (activation == SILU) return x * sigmoid(x);
+    if (activation == GELU) return x * sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
+    return x;
+}
+
+struct tile {
+    const float *from, *panel, *bias, *add;
+    float *to;
+    int64_t from_stride, to_stride, depth, activation;
+    int first, last; /* whether the sum begins here, ends here */
+};
+
+/* m rows times a panel [depth, COLUMNS]; the sums stay in registers. */
+static inline __attribute__((always_inline)) void multiply(const struct tile *t, const int m) {
+    lanes sum[ROWS][2];
+#pragma GCC unroll 12
+    for (int i = 0; i < m; i++) {
+        float *to = t->to + i * t->to_stride;
+        for (int j = 0; j < 2; j++) {
+            sum[i][j] = load((t->first ? t->bias : to) + j * LANES);
+            if (t->first && t->add) sum[i][j] += load(t->add + i * t->to_stride + j * LANES);
+        }
+    }
+    const float *panel = t->panel, *from = t->from;
+    for (int64_t k = 0; k < t->depth; k++, panel += COLUMNS) {
+        const lanes left = load(panel), right = load(panel + LANES);
+#pragma GCC unroll 12
+        for (int i = 0; i < m; i++) {
+            const lanes x = from[i * t->from_stride + k] - (lanes){0};
+            sum[i][0] += x * left;
+            sum[i][1] += x * right;
+        }
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < 2; j++)
+            store(t->to + i * t->to_stride + j * LANES,
+                  t->last ? activate(sum[i][j], t->activation) : sum[i][j]);
+}
+
+static void multiply_some(const struct tile *t, int64_t rows) {
+    switch (rows) {
+#if ROWS > 6
+    case 12: multiply(t, 12); break;
+    case 11: multiply(t, 11); break;
+    case 10: multiply(t, 10); break;
+    case 9: multiply(t, 9); break;
+    case 8: multiply(t, 8); break;
+    case 7: multiply(t, 7); break;
+#endif
+    case 6: multiply(t, 6); break;
+    case 5: multiply(t, 5); break;
+    case 4: multiply(t, 4); break;
+    case 3: multiply(t, 3); break;
+    case 2: multiply(t, 2); break;
+    default: multiply(t, 1);
+    }
+}
+
+/* Rows [n, I] times panels [O / COLUMNS, I, COLUMNS], biases, what is added, the activation. Where
+ * the last panel is wider than what there is to write, it is computed beside. */
+static void linear(const struct operation *o, const float *from, int64_t from_stride, float *to,
+                   int64_t to_stride, const float *plus, int64_t n, int exact) {
+    float beside[ROWS * COLUMNS];
+    for (int64_t p = 0; p * COLUMNS < o->out; p++) {
+        const int64_t left = o->out - p * COLUMNS;
+        const int narrow = exact && left < COLUMNS;
+        for (int64_t k = 0; k < o->in; k += DEPTH) {
+            const int64_t depth = o->in - k < DEPTH ? o->in - k : DEPTH;
+            struct tile t = {.panel = o->weight + (p * o->in + k) * COLUMNS,
+                             .bias = o->bias + p * COLUMNS, .from_stride = from_stride,
+                             .to_stride = narrow ? COLUMNS : to_stride, .depth = depth,
+                             .activation = o->activation, .first = !k, .last = k + depth == o->in};
+            for (int64_t i = 0; i < n; i += ROWS) {
+                const int64_t rows = n - i < ROWS ? n - i : ROWS;
+                float *own = to + i * to_stride + p * COLUMNS;
+                t.from = from + i * from_stride + k;
+                t.to = narrow ? beside : own;
+                t.add = plus ? plus + i * to_stride + p * COLUMNS : 0;
+                if (narrow && k)
+                    for (int64_t r = 0; r < rows; r++)
+                        memcpy(beside + r * COLUMNS, own + r * to_stride, (size_t)left * 4);
+                multiply_some(&t, rows);
+                if (narrow)
+                    for (int64_t r = 0; r < rows; r++)
+                        memcpy(own + r * to_stride, beside + r * COLUMNS, (size_t)left * 4);
+            }
+        }
+    }
+}
+
+/* (x − mean) / √(variance + ε) · weight + bias (Ba et al. 2016). */
+static void norm(const struct operation *o, const float *from, float *to) {
+    const int64_t width = o->in, whole = width / LANES * LANES;
+    lanes sum = {0};
+    float mean = 0, variance = 0;
+    for (int64_t i = 0; i < whole; i += LANES) sum += load(from + i);
+    for (int64_t i = whole; i < width; i++) mean += from[i];
+    mean = (mean + total(sum)) / (float)width;
+    sum = (lanes){0};
+    for (int64_t i = 0; i < whole; i += LANES) {
+        const lanes x = load(from + i) - mean;
+        sum += x * x;
+    }
+    for (int64_t i = whole; i < width; i++) variance += (from[i] - mean) * (from[i] - mean);
+    variance = (variance + total(sum)) / (float)width;
+    const float scale = 1.0f / sqrtf(variance + (float)o->epsilon);
+    for (int64_t i = 0; i < whole; i += LANES)
+        store(to + i, (load(from + i) - mean) * scale * load(o->weight + i) + load(o->bias + i));
+    for (int64_t i = whole; i < width; i++)
+        to[i] = (from[i] - mean) * scale * o->weight[i] + o->bias[i];
+}
+
+static void operate(const struct operation *o, const struct plan *p, const struct memory *memories,
+                    float *scratch, float *scores, float *output, int64_t first, int64_t n) {
+    float *from = scratch + o->from, *to = scratch + o->to;
+    const struct memory *m = memories + o->memory;
+    switch (o->kind) {
+    case LINEAR:
+        if (o->to < 0)
+            linear(o, from, p->width, output + first * p->output_stride, p->output_stride, 0, n, 1);
+        else
+            linear(o, from, p->width, to, p->width, o->add < 0 ? 0 : scratch + o->add, n, 0);
+        break;
+    case NORM:
+        for (int64_t i = 0; i < n; i++) norm(o, from + i * p->width, to + i * p->width);
+        break;
+    case KEEP:
+        for (int64_t i = 0; i < n; i++) {
+            const size_t bytes = (size_t)o->in * sizeof(float);
+            memcpy(m->kept_key + (first + i) * o->in, from + i * p->width, bytes);
+            memcpy(m->kept_value + (first + i) * o->in, to + i * p->width, bytes);
+        }
+        break;
+    case READ:
+        for (int64_t i = 0; i < n; i++)
+            read_steps(&m->steps, &o->heads, first + i, from + i * p->width, to + i * p->width, scores);
+    }
+}
+
+/* input [N, input_width]; output [N, ·] with a stride. Returns 0, or 1 if there is no memory. */
+int heedful_fused(const float *input, float *output, const struct operation *operations,
+                  const struct memory *memories, const struct plan *p, int64_t first_row,
+                  int64_t last_row) {
+    const int64_t most = last_row - first_row < p->block ? last_row - first_row : p->block;
+    int64_t room = 0;
+    for (int64_t i = 0; i < p->operations; i++) {
+        const struct operation *o = operations + i;
+        if (o->kind != READ) continue;
+        const int64_t own = o->heads.heads * padded(memories[o->memory].steps.positions);
+        room = own > room ? own : room;
+    }
+    const size_t bytes = (size_t)(most * p->width + padded(room)) * sizeof(float);
+    float *scratch = aligned_alloc(ALIGNED, (bytes + ALIGNED - 1) / ALIGNED * ALIGNED);
+    if (!scratch) return 1;
+    float *scores = scratch + most * p->width;
+    for (int64_t first = first_row; first < last_row; first += most) {
+        const int64_t n = last_row - first < most ? last_row - first : most;
+        for (int64_t i = 0; i < n; i++)
+            memcpy(scratch + i * p->width, input + (first + i) * p->input_width,
+                   (size_t)p->input_width * sizeof(float));
+        for (int64_t i = 0; i < p->operations; i++)
+            operate(operations + i, p, memories, scratch, scores, output, first, n);
+    }
+    free(scratch);
+    return 0;
+}

@@ -1,0 +1,181 @@
+"""A decoder's layers in one call of C, against the modules that they are made of."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from heedful.attention import MultiHeadAttention, watch
+from heedful.decoding import SearchOptions, search
+from heedful.layers import fused
+from heedful.layers.fused import FusedDecoder
+from heedful.models.gpt import Gpt, GptSettings
+from heedful.models.pairs import Source
+from heedful.models.transformer import Transformer, TransformerSettings
+
+pytestmark = pytest.mark.skipif(fused.library() is None, reason="there is no compiler")
+
+
+@pytest.fixture(autouse=True)
+def no_gradients() -> Iterator[None]:
+    torch.manual_seed(3)
+    with torch.no_grad():
+        yield
+
+
+def translator(**settings: Any) -> Transformer:
+    sizes = {"layers": 2, "dim": 32, "inner": 48, "heads": 4, "max_length": 64, **settings}
+    model = Transformer(TransformerSettings.model_validate(sizes), 301, 301).eval()
+    return stirred(model)
+
+
+def stirred(model: Any) -> Any:
+    """With norms and biases that do something."""
+    for parameter in model.parameters():
+        parameter.mul_(1.3).add_(0.1 * torch.randn_like(parameter))
+    if model.output_bias is not None:
+        model.output_bias.normal_()
+    return model
+
+
+def source_of(rows: int) -> Source:
+    lengths = torch.randint(1, 13, (rows,))
+    lengths[0] = 12
+    tokens = torch.randint(4, 301, (rows, 12)).masked_fill(torch.arange(12) >= lengths[:, None], 0)
+    return Source(tokens, lengths)
+
+
+def forced(model: Transformer, source: Source, tokens: Tensor) -> Tensor:
+    """Logits ``[B, V]`` of the last step by the modules, in double precision."""
+    double = Transformer(model.settings, 301, 301).double().eval()
+    double.load_state_dict(model.state_dict())
+    return double.teacher_force(source, tokens)[:, -1]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"pre_norm": True, "activation": "silu"},
+        {"activation": "gelu-tanh", "decoder_inner": 700, "output_bias": True},
+        {"dim": 36, "heads": 3, "inner": 50, "decoder_layers": 3, "decoder_heads": 2},
+        {"dim": 320, "heads": 5, "inner": 300, "tied": "none", "layers": 1},
+    ],
+)
+@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (5, 1), (37, 2), (230, 2)])
+def test_steps_are_those_of_the_modules(settings: Any, rows: int, threads: int) -> None:
+    model, source = translator(**settings), source_of(rows)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    tokens = torch.randint(4, 301, (rows, 20))
+    state = model.start(source)
+    assert state.fused is not None
+    for place in range(20):
+        logits, state = model.step(tokens[:, place], state)
+        if place == 10:
+            chosen = torch.randint(rows, (rows,))
+            state, tokens = state.select(chosen), tokens[chosen]
+            source = Source(source.tokens[chosen], source.lengths[chosen])
+    torch.set_num_threads(before)
+    assert logits.shape == (rows, 301)
+    expected = forced(model, source, tokens)
+    plain = model.teacher_force(source, tokens)[:, -1]
+    error, rounding = ((found - expected).abs().amax() for found in (logits, plain))
+    assert error < 4 * rounding + 1e-6
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("pre_norm", [True, False])
+def test_a_language_model_steps_as_its_modules_do(bias: bool, pre_norm: bool) -> None:
+    settings = GptSettings(layers=3, dim=24, heads=2, inner=40, bias=bias, pre_norm=pre_norm)
+    model = stirred(Gpt(settings, 77).eval())
+    tokens = torch.randint(4, 77, (3, 40))
+    state = model.start(tokens[:, :8])
+    assert state.fused is not None
+    for place in range(7, 40):
+        logits, state = model.step(tokens[:, place], state)
+    double = Gpt(settings, 77).double().eval()
+    double.load_state_dict(model.state_dict())
+    expected = double.logits(double.states(tokens))[:, -1]
+    torch.testing.assert_close(logits.double(), expected, rtol=1e-5, atol=1e-5)
+    assert model.start(tokens).fused is state.fused
+
+
+def test_changed_weights_are_seen() -> None:
+    model, source = translator(), source_of(3)
+    tokens = torch.tensor([2, 2, 2])
+    first = model.start(source).fused
+    assert model.start(source).fused is first
+    for weight in (
+        model.decoder[1].feed_forward.expand.weight,
+        model.decoder[0].around_self.norm.bias,
+    ):
+        weight[0] += 1.0
+        logits, state = model.step(tokens, model.start(source))
+        assert state.fused is not first
+        expected = forced(model, source, tokens.unsqueeze(1))
+        torch.testing.assert_close(logits.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_only_modules_know_stays_with_them() -> None:
+    source = source_of(3)
+    assert translator(activation="gelu").start(source).fused is None
+    rotary = Gpt(GptSettings(layers=1, dim=8, heads=2, positions="rotary"), 30).eval()
+    assert rotary.start(torch.tensor([[3, 4]])).fused is None
+    model = translator()
+    assert model.train().start(source).fused is None
+    model.eval().decoder[0].feed_forward.dropout.train()
+    assert model.start(source).fused is None
+    model.eval()
+    handle = model.decoder[1].around_cross.register_forward_hook(lambda *_: None)
+    assert model.start(source).fused is None
+    handle.remove()
+    assert isinstance(model.start(source).fused, FusedDecoder)
+    model.decoder[1].feed_forward.expand = nn.Sequential(model.decoder[1].feed_forward.expand)
+    assert model.start(source).fused is None
+    model = translator()
+    with torch.enable_grad():
+        assert model.start(source).fused is None
+
+
+def test_watching_in_the_middle_of_a_search_shows_the_weights() -> None:
+    model, source = translator(), source_of(3)
+    tokens = torch.randint(4, 301, (3, 4))
+    state = model.start(source)
+    for place in range(3):
+        _, state = model.step(tokens[:, place], state)
+    with watch(model) as seen:
+        logits, state = model.step(tokens[:, 3], state)
+    expected = forced(model, source, tokens)
+    torch.testing.assert_close(logits.double(), expected, rtol=1e-4, atol=1e-4)
+    assert seen["decoder.1.self_attention"][0].shape == (3, 4, 1, 4)
+    assert seen["decoder.1.cross_attention"][0].shape == (3, 4, 1, 12)
+    again, _ = model.step(tokens[:, 0], state)
+    more = torch.cat([tokens, tokens[:, :1]], dim=1)
+    torch.testing.assert_close(again.double(), forced(model, source, more), rtol=1e-4, atol=1e-4)
+
+
+def test_fewer_heads_of_keys() -> None:
+    model, source = translator(), source_of(4)
+    for layer in model.decoder:
+        for name in ("self_attention", "cross_attention"):
+            heads = MultiHeadAttention(32, 4, key_heads=2).eval()
+            setattr(layer, name, heads)
+    tokens = torch.randint(4, 301, (4, 6))
+    state = model.start(source)
+    assert state.fused is not None
+    for place in range(6):
+        logits, state = model.step(tokens[:, place], state)
+    expected = model.teacher_force(source, tokens)[:, -1]
+    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_what_is_no_number_is_refused_by_search() -> None:
+    model, source = translator(), source_of(2)
+    model.decoder[0].feed_forward.contract.bias[3] = torch.nan
+    with pytest.raises(ValueError, match="not finite"):
+        search(
+            model, source, rows=2, options=SearchOptions(beam=2), max_lengths=torch.tensor([9, 9])
+        )
