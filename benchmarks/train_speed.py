@@ -1,10 +1,12 @@
-"""Training speed: heedful's loop against a plain one around torch.nn.Transformer, on one corpus.
+"""Training speed: heedful's loop, a plain one around torch.nn.Transformer, Eole and Sockeye.
 
-    python benchmarks/train_speed.py [--repetitions 5] [--steps 10] [--threads 2]
+    python benchmarks/install_peers.py eole sockeye
+    python benchmarks/train_speed.py [--sizes tiny base] [--repetitions 5] [--threads 2]
 
-Real target tokens a second (padding not counted) of the tiny Transformer, from the same batches.
-Every variant has a process of its own, since the C allocator's settings are a process's; they take
-turns, a few steps each. The tables' ratios are to the plain loop.
+Real target tokens a second (padding not counted) of the tiny and the base Transformer on Multi30k,
+in batches of at most 4,096 tokens. Ours and the plain loop get the very same batches, each in a
+process of its own, since the C allocator's settings are a process's; all take turns, a few steps
+each. The tables' ratios are to the plain loop.
 
 - plain loop: ``torch.nn.Transformer`` as it comes, float32, logits of the whole batch,
   ``nn.CrossEntropyLoss``, ``torch.optim.Adam``, the default allocator.
@@ -13,6 +15,9 @@ turns, a few steps each. The tables' ratios are to the plain loop.
 - ours: the training loop, as ``heedful train`` runs it, in the best precision for the processor.
 - ours, default allocator: without the setting that keeps freed memory.
 - ours, dropout as plain: with dropout everywhere that ``torch.nn.Transformer`` has it.
+- Eole, Sockeye: their own commands in their best settings (``train_peers.py``), a run each time.
+
+Of the base size, only the plain loop, ours and the peers are measured unless rows are named.
 """
 
 import argparse
@@ -27,8 +32,10 @@ from typing import Any, Protocol
 
 import torch
 
+import limits
+import train_peers
 from corpus import MULTI30K, Corpus, prepare_corpus
-from heedful.basics.device import choose_precision, keep_freed_memory
+from heedful.basics.device import has_fast_bfloat16, keep_freed_memory
 from heedful.data.batching import TokenBatches
 from heedful.data.positions import Position
 from heedful.data.shards import EncodedCorpus
@@ -41,8 +48,10 @@ from heedful.runs.recipe import TrainingSettings
 from heedful.tasks.translation import TranslationTask
 from heedful.training.loop import Loop
 from heedful.training.report import Report
+from install_peers import how_to_install, peer_python
 from plain_loop import PlainLoop
-from reporting import machine, said, speed_table, summarised
+from reporting import machine, said, summarised, table
+from sizes import SIZES
 from workers import Worker, serve
 
 PLAIN, OURS = "plain loop", "ours"
@@ -54,6 +63,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "ours, dropout as plain": {"dropout_everywhere": True},
     OURS: {},
 }
+OF_BASE = [PLAIN, OURS]
+STEPS = {"tiny": 10, "base": 4}
+"""Updates of a turn; others take as many as tiny."""
 TRAINING = TrainingSettings(learning_rate=1e-3, warmup_steps=100, log_every=10**9)
 
 
@@ -162,15 +174,8 @@ def work(options: argparse.Namespace) -> None:
     torch.manual_seed(1)
     everywhere = DROPOUT if variant.get("dropout_everywhere") else 0.0
     settings = TransformerSettings.model_validate(
-        {
-            "layers": options.layers,
-            "dim": options.dim,
-            "inner": options.inner,
-            "heads": options.heads,
-            "dropout": DROPOUT,
-            "attention_dropout": everywhere,
-            "inner_dropout": everywhere,
-        }
+        SIZES[options.sizes[0]]._asdict()
+        | {"dropout": DROPOUT, "attention_dropout": everywhere, "inner_dropout": everywhere}
     )
     training: Trained
     precision = "float32"
@@ -179,7 +184,9 @@ def work(options: argparse.Namespace) -> None:
     else:
         if not variant.get("default_allocator"):
             keep_freed_memory()
-        precision = choose_precision(options.precision, torch.device("cpu"))
+        precision = options.precision
+        if precision == "auto":
+            precision = "bfloat16" if has_fast_bfloat16(torch.device("cpu")) else "float32"
         training = Ours(options.corpus, settings, options.batch_tokens, precision)
 
     def answer(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,66 +198,118 @@ def work(options: argparse.Namespace) -> None:
 
 
 def measure(options: argparse.Namespace, corpus: Corpus) -> dict[str, Any]:
-    """Let the variants take turns; speeds, ratios, and what was trained."""
-    speeds: dict[str, list[float]] = {name: [] for name in options.variants}
-    last: dict[str, dict[str, Any]] = {}
+    """Let the variants and the peers take turns, size by size."""
+    texts = train_peers.write_texts(corpus, corpus.folder / "words")
+    known, sizes = limits.limits(options.threads), {}
+    for size in options.sizes:
+        work = SIZES[size].training(texts.source_tokens, corpus.vocabulary)
+        sizes[size] = {"operations": work, **_measure_size(size, options, corpus, texts)}
+    return {
+        "machine": machine(options.threads),
+        "limits": limits.highest(known, limits.limits(options.threads)),
+        "corpus": corpus.what,
+        "vocabulary": corpus.vocabulary,
+        "batch_tokens": options.batch_tokens,
+        "sizes": sizes,
+    }
+
+
+def _measure_size(
+    size: str, options: argparse.Namespace, corpus: Corpus, texts: train_peers.Texts
+) -> dict[str, Any]:
+    steps = options.steps or STEPS.get(size, STEPS["tiny"])
+    names = options.variants or (OF_BASE if size == "base" else list(VARIANTS))
+    peers, left_out = _peers(options)
+    speeds: dict[str, list[float]] = {name: [] for name in (*names, *peers)}
+    facts: dict[str, dict[str, Any]] = {
+        name: {"precision": train_peers.precision_of(name)} for name in peers
+    }
+    training = train_peers.Training(
+        texts, SIZES[size], options.batch_tokens, steps, options.threads
+    )
     with ExitStack() as stack:
         workers = {
-            name: stack.enter_context(_worker(name, options, corpus)) for name in options.variants
+            name: stack.enter_context(_worker(name, size, options, corpus)) for name in names
         }
         for worker in workers.values():
             worker.ask(steps=options.warm_up)
         for repetition in range(options.repetitions):
             for name, worker in workers.items():
-                last[name] = worker.ask(steps=options.steps)
-                speeds[name].append(last[name]["tokens"] / last[name]["seconds"])
-            if len({answer["tokens"] for answer in last.values()}) > 1:
-                raise RuntimeError(f"the variants learnt from different batches: {last}")
-            print(f"repetition {repetition + 1} of {options.repetitions}", file=sys.stderr)
+                answer = worker.ask(steps=steps)
+                speeds[name].append(answer["tokens"] / answer["seconds"])
+                facts[name] = answer
+            if len({facts[name]["tokens"] for name in names}) > 1:
+                raise RuntimeError(f"the variants learnt from different batches: {facts}")
+            for name in [one for one in peers if one not in left_out]:
+                try:
+                    speeds[name].append(train_peers.PEERS[name][1](training))
+                except train_peers.PeerError as error:
+                    left_out[name] = str(error)
+            print(f"{size}, repetition {repetition + 1} of {options.repetitions}", file=sys.stderr)
     base = speeds.get(PLAIN)
     rows = {}
     for name, own in speeds.items():
-        facts = {key: last[name][key] for key in ("precision", "parameters", "loss")}
-        rows[name] = {**summarised(own, base), **facts}
-    return {
-        "unit": "target tokens/s",
-        "machine": machine(options.threads),
-        "corpus": corpus.what,
-        "vocabulary": corpus.vocabulary,
-        "steps": options.steps,
-        "batch_tokens": options.batch_tokens,
-        "variants": rows,
-    }
+        if name not in left_out:
+            about = {key: facts[name].get(key) for key in ("precision", "parameters", "loss")}
+            rows[name] = {**summarised(own, base), **about}
+    return {"steps": steps, "variants": rows, "left_out": left_out}
 
 
-def _worker(name: str, options: argparse.Namespace, corpus: Corpus) -> Worker:
-    sizes = ("layers", "dim", "inner", "heads", "batch_tokens", "threads", "precision")
-    arguments = ["--worker", name, "--corpus", str(corpus.folder)]
-    for key in sizes:
+def _peers(options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
+    """The peers that are installed, and why the others are left out."""
+    if options.ours_only:
+        return [], {}
+    there, left_out = [], {}
+    for name, (environment, _) in train_peers.PEERS.items():
+        if peer_python(environment):
+            there.append(name)
+        else:
+            left_out[name] = how_to_install(environment)
+    return there, left_out
+
+
+def _worker(name: str, size: str, options: argparse.Namespace, corpus: Corpus) -> Worker:
+    arguments = ["--worker", name, "--corpus", str(corpus.folder), "--sizes", size]
+    for key in ("batch_tokens", "threads", "precision"):
         arguments += [f"--{key.replace('_', '-')}", str(getattr(options, key))]
     return Worker(Path(sys.executable), Path(__file__), arguments, options.threads)
 
 
 def report(found: dict[str, Any]) -> str:
-    """The table, and under it what it depends on."""
-    named = {
-        f"{name} ({figures['precision']})": figures for name, figures in found["variants"].items()
-    }
-    counts = ", ".join(
-        f"{name} {figures['parameters']:,}" for name, figures in found["variants"].items()
-    )
+    """A table a size, and under it what it depends on."""
+    parts = ["## Training", ""]
+    for size, own in found["sizes"].items():
+        parts += [f"### {size}", "", _rows(own, found["limits"]), ""]
+        parts += [f"Left out: {name}: {why}" for name, why in own["left_out"].items()]
+        counts = [
+            f"{name} {figures['parameters']:,}"
+            for name, figures in own["variants"].items()
+            if figures["parameters"]
+        ]
+        parts += [f"Steps a repetition: {own['steps']}. Parameters: {', '.join(counts)}.", ""]
     return "\n".join(
         [
-            "## Training the tiny Transformer",
-            "",
-            speed_table(found["unit"], named),
-            "",
+            *parts,
             f"{found['corpus']}, vocabulary {found['vocabulary']:,}, batches of at most "
-            f"{found['batch_tokens']:,} tokens, {found['steps']} steps a repetition.",
-            f"Parameters: {counts}.",
+            f"{found['batch_tokens']:,} tokens. {', '.join(train_peers.VERSIONS.values())}.",
+            limits.said(found["limits"]),
             said(found["machine"]),
         ]
     )
+
+
+def _rows(found: dict[str, Any], rates: Mapping[str, float]) -> str:
+    rows = []
+    for name, figures in found["variants"].items():
+        ratio, limit = figures.get("ratio"), limits.operations(rates, figures["precision"])
+        cells = [f"{figures[which]:,.0f}" for which in ("median", "lowest", "highest")]
+        cells.append("–" if ratio is None else f"{ratio:.2f}×")
+        cells.append(
+            "–" if limit is None else f"{figures['median'] * found['operations'] / limit:.0%}"
+        )
+        rows.append([f"{name} ({figures['precision']})", *cells])
+    titles = ["", "target tokens/s, median", "lowest", "highest", "ratio", "of the limit"]
+    return table(titles, rows)
 
 
 def parse(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -261,19 +320,19 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     default = MULTI30K if MULTI30K.is_dir() else None
     parser.add_argument("--data", type=Path, default=default, help="folder with Multi30k's files")
     parser.add_argument("--made", action="store_true", help="made texts even where Multi30k lies")
-    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), default=list(VARIANTS))
-    parser.add_argument("--precision", default="auto", help="of ours (default: auto)")
+    parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), help="of ours")
+    parser.add_argument("--ours-only", action="store_true", help="without Eole and Sockeye")
+    parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=["tiny", "base"])
+    parser.add_argument("--steps", type=int, help=f"updates of a turn (default: {STEPS})")
+    parser.add_argument(
+        "--precision", choices=["auto", "float32", "bfloat16"], default="auto", help="of ours"
+    )
     for name, value in {
         "repetitions": 5,
-        "steps": 10,
         "warm-up": 5,
         "threads": 2,
         "batch-tokens": 4096,
         "vocabulary": 8000,
-        "layers": 4,
-        "dim": 128,
-        "inner": 256,
-        "heads": 4,
     }.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     parser.add_argument("--pairs", type=int, help="training pairs (default: all)")
