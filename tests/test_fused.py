@@ -179,3 +179,43 @@ def test_what_is_no_number_is_refused_by_search() -> None:
         search(
             model, source, rows=2, options=SearchOptions(beam=2), max_lengths=torch.tensor([9, 9])
         )
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("pre_norm", [True, False])
+@pytest.mark.parametrize(("rows", "longest"), [(1, 1), (3, 240), (90, 33), (7, 97)])
+def test_an_encoder_is_that_of_the_modules(
+    rows: int, longest: int, pre_norm: bool, threads: int
+) -> None:
+    model = translator(pre_norm=pre_norm, max_length=300, dim=40, heads=5)
+    lengths = torch.randint(1, longest + 1, (rows,))
+    lengths[rows // 2] = longest
+    tokens = torch.randint(4, 301, (rows, longest))
+    source = Source(tokens.masked_fill(torch.arange(longest) >= lengths[:, None], 0), lengths)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    found = model.start(source).sources.in_place()
+    torch.set_num_threads(before)
+    double = Transformer(model.settings, 301, 301).double().eval()
+    double.load_state_dict(model.state_dict())
+    exact, plain = double.encode(source)[0], model.encode(source)[0]
+    there = (torch.arange(longest) < lengths[:, None])[:, None, :, None]
+    for own, memory, module in zip(found, exact, plain, strict=True):
+        key, value, mask = own.gather()
+        assert mask is not None
+        assert torch.equal(mask.transpose(2, 3), there)
+        for got, expected, other in zip((key, value), memory, module, strict=True):
+            error, rounding = (((part - expected) * there).abs().amax() for part in (got, other))
+            assert error < 4 * rounding + 1e-6
+
+
+def test_an_encoder_that_is_watched_or_reads_much_stays_with_its_modules() -> None:
+    model, source = translator(max_length=700), source_of(3)
+    exact = model.encode(source)[0][1].key
+    with watch(model) as seen:
+        key, _, _ = model.start(source).sources.in_place()[1].gather()
+    torch.testing.assert_close(key, exact, rtol=1e-4, atol=1e-4)
+    assert len(seen["encoder.1.self_attention"]) == 1
+    long = Source(torch.full((1, 600), 5), torch.tensor([600]))
+    key, _, _ = model.start(long).sources.in_place()[0].gather()
+    assert torch.equal(key, model.encode(long)[0][0].key)

@@ -193,6 +193,14 @@ class SourceMemories:
             for steps, memory in zip(self._steps, memories, strict=True):
                 steps.append(*memory)
 
+    @classmethod
+    def packed(cls, steps: Sequence[Steps], first: Tensor, lengths: Tensor) -> Self:
+        """Of steps ``[T]`` of each layer, in which a source's tokens begin at ``first [B]``."""
+        made = cls.__new__(cls)
+        made._memories, made._steps = [], list(steps)
+        made._rows, made._lengths = first, lengths
+        return made
+
     def read(self) -> Iterator[tuple[Memory | StepMemory, Tensor | None]]:
         """Each layer's memory, and the mask ``[N, 1, 1, S]`` where it is not in the memory."""
         if self._steps is not None:

@@ -21,7 +21,7 @@ from heedful.basics.settings import Settings
 from heedful.layers.caches import LayerCaches, SourceMemories
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
-from heedful.layers.fused import FusedDecoder, fused_decoder
+from heedful.layers.fused import LONGEST, FusedDecoder, fused_decoder, fused_encoder
 from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
 
@@ -203,12 +203,23 @@ class Transformer(PairModel):
         return self.bias
 
     def start(self, source: Source) -> TransformerState:
-        memories, _ = self.encode(source)
-        caches = LayerCaches(len(self.decoder), memories[0].key, len(source.lengths))
+        sources = self._sources(source)
+        caches = LayerCaches(len(self.decoder), self.target_embedding.weight, len(source.lengths))
         fused = fused_decoder(
             self, self._decoder_layers(), self.decoder_norm, self.output_table, self.bias
         )
-        return TransformerState(caches, SourceMemories(memories, source.lengths), fused)
+        return TransformerState(caches, sources, fused)
+
+    def _sources(self, source: Source) -> SourceMemories:
+        """What the decoder's layers remember of the sources."""
+        readers = [layer.cross_attention for layer in self._decoder_layers()]
+        blocks = [layer for layer in self.encoder if isinstance(layer, EncoderLayer)]
+        fused = fused_encoder(self, blocks, self.encoder_norm, readers)
+        if fused is None or fused.watched or source.tokens.shape[1] > LONGEST:
+            memories, _ = self.encode(source)
+            return SourceMemories(memories, source.lengths)
+        hidden = self._embed(source.tokens, self.source_embedding, self.source_positions)
+        return fused.read(hidden, source.lengths)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:  # type: ignore[override]
         hidden = self._embed(

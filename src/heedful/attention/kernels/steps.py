@@ -159,3 +159,33 @@ class Steps:
         work = rows * heads * self.length * width
         over_rows(found.heedful_read, given, rows, 1 if work < _SMALL else torch.get_num_threads())
         return out
+
+
+class PackedSteps(Steps):
+    """Keys and values of sequences, one behind the other without padding.
+
+    An index gives, for all positions alike, where a row's sequence begins.
+
+    Args:
+        key: float32 ``[M, G, D]`` on the CPU, of M tokens; only rows may lie apart.
+        value: the same ``[M, G, E]``.
+        longest: tokens of the longest sequence T.
+    """
+
+    def __init__(self, key: Tensor, value: Tensor, longest: int) -> None:
+        super().__init__()
+        self.parts, self.length = [(key.unsqueeze(1), value.unsqueeze(1))], longest
+        self._table = np.empty((_PLACES, longest), np.int64)
+        for place, part in enumerate((key, value)):
+            self._table[place] = part.data_ptr() + 4 * part.stride(0) * np.arange(longest)
+            self._table[place + 2] = part.stride(0)
+
+    def copy(self) -> Self:
+        """Itself: nothing is ever added."""
+        return self
+
+    def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """As that of steps; beyond a sequence's end stand some others of its numbers."""
+        key, value = (part.squeeze(1) for part in self.parts[0])
+        places = (index + torch.arange(self.length)).clamp(max=len(key) - 1)
+        return key[places].transpose(1, 2), value[places].transpose(1, 2)

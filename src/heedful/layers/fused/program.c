@@ -15,14 +15,14 @@
 #define DEPTH 256 /* rows of a panel that stay in the nearest cache */
 #define ALIGNED 64
 
-enum { LINEAR, NORM, KEEP, READ };
+enum { LINEAR, NORM, KEEP, READ, ATTEND };
 enum { NOTHING, RELU, SILU, GELU };
 
 /* What is done to a row, whose numbers lie in one scratch of `width` columns. */
 struct operation {
     int64_t kind;
     int64_t from, to, add; /* first columns; −1: `to` is the output, `add` nothing; KEEP: keys, values */
-    int64_t in, out;       /* numbers of columns */
+    int64_t in, out;       /* numbers of columns; ATTEND: `in` is the keys' first, values behind them */
     int64_t activation;
     int64_t memory; /* of KEEP and READ: which */
     const float *weight, *bias;
@@ -165,8 +165,36 @@ static void norm(const struct operation *o, const float *from, float *to) {
         to[i] = (from[i] - mean) * scale * o->weight[i] + o->bias[i];
 }
 
+/* Each of n rows attends to all of them, which are a sequence. `keys` has room for D · padded(n). */
+static void attend(const struct operation *o, const struct plan *p, float *rows, float *scores,
+                   float *keys, int64_t n) {
+    const struct heads *a = &o->heads;
+    const int64_t d = a->key_width, e = a->value_width, each = a->heads / a->groups, w = p->width;
+    const int64_t room = padded(n);
+    for (int64_t h = 0; h < a->heads; h++) {
+        const float *key = rows + o->in + h / each * d;
+        const float *value = rows + o->in + a->groups * d + h / each * e;
+        if (h % each == 0)
+            for (int64_t i = 0; i < d; i++)
+                for (int64_t t = 0; t < room; t++) keys[i * room + t] = t < n ? key[t * w + i] : 0;
+        for (int64_t r = 0; r < n; r++) {
+            const float *query = rows + r * w + o->from + h * d;
+            float *to = rows + r * w + o->to + h * e;
+            for (int64_t t = 0; t < room; t += LANES) {
+                lanes sum = {0};
+                for (int64_t i = 0; i < d; i++) sum += query[i] * load(keys + i * room + t);
+                store(scores + t, (float)a->scale * sum);
+            }
+            softmax(scores, n, room);
+            memset(to, 0, (size_t)e * sizeof(float));
+            for (int64_t t = 0; t < n; t++) add(to, value + t * w, scores[t], e);
+        }
+    }
+}
+
 static void operate(const struct operation *o, const struct plan *p, const struct memory *memories,
-                    float *scratch, float *scores, float *output, int64_t first, int64_t n) {
+                    const int64_t *ends, float *scratch, float *scores, float *output,
+                    int64_t first, int64_t n) {
     float *from = scratch + o->from, *to = scratch + o->to;
     const struct memory *m = memories + o->memory;
     switch (o->kind) {
@@ -189,32 +217,61 @@ static void operate(const struct operation *o, const struct plan *p, const struc
     case READ:
         for (int64_t i = 0; i < n; i++)
             read_steps(&m->steps, &o->heads, first + i, from + i * p->width, to + i * p->width, scores);
+        break;
+    case ATTEND:
+        for (; *ends < first + n; ends++)
+            attend(o, p, scratch + (*ends - first) * p->width, scores, scores + padded(ends[1] - *ends),
+                   ends[1] - *ends);
     }
 }
 
-/* input [N, input_width]; output [N, ·] with a stride. Returns 0, or 1 if there is no memory. */
-int heedful_fused(const float *input, float *output, const struct operation *operations,
-                  const struct memory *memories, const struct plan *p, int64_t first_row,
-                  int64_t last_row) {
-    const int64_t most = last_row - first_row < p->block ? last_row - first_row : p->block;
+/* Where a block that begins with unit u ends: units are sequences, or rows where there are none. A
+ * block has `most` rows at most, or one sequence. */
+static int64_t end_of_block(const int64_t *ends, int64_t u, int64_t last, int64_t most) {
+    if (!ends) return u + most < last ? u + most : last;
+    int64_t end = u + 1;
+    while (end < last && ends[end + 1] - ends[u] <= most) end++;
+    return end;
+}
+
+/* Floats for the scores of a row, or of a sequence and its keys. */
+static int64_t room_for_scores(const struct operation *operations, const struct memory *memories,
+                               const struct plan *p, int64_t longest) {
     int64_t room = 0;
     for (int64_t i = 0; i < p->operations; i++) {
         const struct operation *o = operations + i;
-        if (o->kind != READ) continue;
-        const int64_t own = o->heads.heads * padded(memories[o->memory].steps.positions);
+        int64_t own = 0;
+        if (o->kind == READ) own = o->heads.heads * padded(memories[o->memory].steps.positions);
+        if (o->kind == ATTEND) own = (1 + o->heads.key_width) * padded(longest);
         room = own > room ? own : room;
     }
+    return room;
+}
+
+/* input [N, input_width]; output [N, ·] with a stride; ends: where sequences begin, or null; first,
+ * last: of sequences, or of rows where there are none. Returns 0, or 1 if there is no memory. */
+int heedful_fused(const float *input, float *output, const struct operation *operations,
+                  const struct memory *memories, const int64_t *ends, const struct plan *p,
+                  int64_t first, int64_t last) {
+    int64_t longest = 0, most = last - first;
+    for (int64_t u = first; ends && u < last; u++)
+        longest = ends[u + 1] - ends[u] > longest ? ends[u + 1] - ends[u] : longest;
+    if (ends) most = ends[last] - ends[first];
+    if (most > p->block) most = p->block;
+    if (most < longest) most = longest;
+    const int64_t room = room_for_scores(operations, memories, p, longest);
     const size_t bytes = (size_t)(most * p->width + padded(room)) * sizeof(float);
     float *scratch = aligned_alloc(ALIGNED, (bytes + ALIGNED - 1) / ALIGNED * ALIGNED);
     if (!scratch) return 1;
     float *scores = scratch + most * p->width;
-    for (int64_t first = first_row; first < last_row; first += most) {
-        const int64_t n = last_row - first < most ? last_row - first : most;
+    for (int64_t u = first, end; u < last; u = end) {
+        end = end_of_block(ends, u, last, most);
+        const int64_t row = ends ? ends[u] : u, n = (ends ? ends[end] : end) - row;
         for (int64_t i = 0; i < n; i++)
-            memcpy(scratch + i * p->width, input + (first + i) * p->input_width,
+            memcpy(scratch + i * p->width, input + (row + i) * p->input_width,
                    (size_t)p->input_width * sizeof(float));
         for (int64_t i = 0; i < p->operations; i++)
-            operate(operations + i, p, memories, scratch, scores, output, first, n);
+            operate(operations + i, p, memories, ends ? ends + u : 0, scratch, scores, output, row, n);
     }
     free(scratch);
     return 0;

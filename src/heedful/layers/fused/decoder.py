@@ -1,0 +1,103 @@
+"""A decoder's step in one call: all layers for a block of rows, then the next.
+
+Shapes: N rows of search, D width of the model, V vocabulary.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from heedful.basics.compiling import over_rows
+from heedful.layers.caches import LayerCaches, SourceMemories
+from heedful.layers.fused.program import KEEP, READ, Block, Made, MemoryInC, NotFusedError, Program
+from heedful.layers.transformer import DecoderLayer
+
+_SMALL = 16  # rows below which a second thread is not worth its call
+
+
+class FusedDecoder:
+    """The layers of a decoder, what follows them, and the product with the vocabulary.
+
+    Made by :func:`fused_decoder`, which says for what there is one.
+    """
+
+    def __init__(
+        self, layers: Sequence[Block], norm: nn.Module, table: Tensor, bias: Tensor | None
+    ) -> None:
+        first = layers[0].self_attention
+        self._step_shape = (first.key_heads, first.head_dim)
+        self._layers = len(layers)
+        self._program = Program(layers, table.shape[1])
+        for number, layer in enumerate(layers):
+            self._layer(layer, number)
+        self._program.close([table], [bias], norm)
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody watches an attention, which only its module can show."""
+        return self._program.watched
+
+    def step(
+        self, hidden: Tensor, caches: LayerCaches, sources: SourceMemories | None = None
+    ) -> Tensor:
+        """Logits ``[N, V]``, given the embedded tokens ``[N, D]``; the step is added to ``caches``.
+
+        Args:
+            hidden: one token a row, float32 on the CPU.
+            caches: of these layers.
+            sources: what they read of the sources, where they do.
+        """
+        rows, hidden = len(hidden), hidden.contiguous()
+        logits = hidden.new_empty(rows, self._program.outputs)
+        steps = hidden.new_empty(2 * self._layers, rows, 1, *self._step_shape).unbind(0)
+        own = caches.take(list(zip(steps[::2], steps[1::2], strict=True)))
+        memories = (MemoryInC * (2 * self._layers))()
+        for number, memory in enumerate(own):
+            kept = (part.data_ptr() for part in steps[2 * number : 2 * number + 2])
+            memories[2 * number] = MemoryInC(memory.steps.in_c(memory.rows, None), *kept)
+        for number, memory in enumerate([] if sources is None else sources.in_place()):
+            told = memory.steps.in_c(memory.rows, memory.lengths)
+            memories[2 * number + 1] = MemoryInC(told, None, None)
+        given = self._program.given(hidden, logits, memories, None)
+        threads = 1 if rows < _SMALL else torch.get_num_threads()
+        over_rows(self._program.function, given, rows, threads)
+        return logits
+
+    def _layer(self, layer: Block, number: int) -> None:
+        if (layer.self_attention.key_heads, layer.self_attention.head_dim) != self._step_shape:
+            raise NotFusedError
+        program = self._program
+        program.sublayer(
+            layer.around_self,
+            lambda start: program.attend(KEEP, layer.self_attention, start, 2 * number),
+        )
+        if isinstance(layer, DecoderLayer):
+            cross = layer.cross_attention
+            program.sublayer(
+                layer.around_cross,
+                lambda start: program.attend(READ, cross, start, 2 * number + 1),
+            )
+        program.feed_forward(layer)
+
+
+_made: Made[FusedDecoder] = Made()
+
+
+def fused_decoder(
+    model: nn.Module, layers: Sequence[Block], norm: nn.Module, table: Tensor, bias: Tensor | None
+) -> FusedDecoder | None:
+    """The fused form of a model's decoder, if it can take the place of its modules now.
+
+    See :class:`heedful.layers.fused.program.Made`; it knows softmax attention over dot products
+    and linear maps as they come.
+
+    Args:
+        model: whose it is.
+        layers: its blocks, first to last.
+        norm: what follows the last of them.
+        table: the output's matrix ``[V, D]``.
+        bias: of the logits ``[V]``.
+    """
+    others = [table, *([] if bias is None else [bias])]
+    return _made.of(model, [*layers, norm], others, lambda: FusedDecoder(layers, norm, table, bias))

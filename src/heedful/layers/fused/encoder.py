@@ -1,0 +1,118 @@
+"""An encoder in one call: whole sequences at a time, without their padding.
+
+Shapes: B sequences, M tokens of all of them, D width of the model, G heads of keys and values.
+"""
+
+from collections.abc import Sequence
+from ctypes import c_int64
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+
+from heedful.attention import MultiHeadAttention
+from heedful.attention.kernels.steps import PackedSteps
+from heedful.attention.scores import Dot, ScaledDot
+from heedful.basics.compiling import in_parallel
+from heedful.layers.caches import SourceMemories
+from heedful.layers.fused.program import ATTEND, Made, NotFusedError, Program, plain
+from heedful.layers.transformer import EncoderLayer
+
+LONGEST = 512
+"""Sequences beyond are left to the modules, whose attention does not go row by row."""
+_SMALL = 64  # tokens below which a second thread is not worth its call
+
+
+class FusedEncoder:
+    """The layers of an encoder, what follows them, and what a decoder's layers remember of it.
+
+    Made by :func:`fused_encoder`, which says for what there is one.
+    """
+
+    def __init__(
+        self,
+        layers: Sequence[EncoderLayer],
+        norm: nn.Module,
+        readers: Sequence[MultiHeadAttention],
+    ) -> None:
+        program = self._program = Program(layers, layers[0].feed_forward.contract.out_features)
+        for layer in layers:
+            self._layer(layer)
+        projections = [part for reader in readers for part in _remembering(reader)]
+        weights, biases = zip(*((part.weight, part.bias) for part in projections), strict=True)
+        program.close(weights, biases, norm)
+        self._readers = [(reader.key_heads, reader.head_dim) for reader in readers]
+
+    def _layer(self, layer: EncoderLayer) -> None:
+        program, attention = self._program, layer.self_attention
+        program.sublayer(layer.around_self, lambda start: program.attend(ATTEND, attention, start))
+        program.feed_forward(layer)
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody watches an attention, which only its module can show."""
+        return self._program.watched
+
+    def read(self, hidden: Tensor, lengths: Tensor) -> SourceMemories:
+        """What each reader remembers of the sequences, one row of search a sequence.
+
+        Args:
+            hidden: embedded tokens ``[B, S, D]``, float32 on the CPU.
+            lengths: integers ``[B]``, at least 1.
+        """
+        there = torch.arange(hidden.shape[1]) < lengths.unsqueeze(1)
+        tokens, ends = hidden[there], torch.zeros(len(lengths) + 1, dtype=torch.long)
+        torch.cumsum(lengths, 0, out=ends[1:])
+        output = tokens.new_empty(len(tokens), self._program.outputs)
+        threads = 1 if len(tokens) < _SMALL else torch.get_num_threads()
+        shares = torch.arange(threads + 1) * len(tokens) // threads
+        edges = torch.searchsorted(ends, shares).tolist()
+        given = self._program.given(tokens, output, None, ends)
+        in_parallel(self._program.function, [(*given, *_share(*two)) for two in pairwise(edges)])
+        steps, first = [], 0
+        for groups, width in self._readers:
+            key, value = (
+                output[:, start : start + groups * width].view(-1, groups, width)
+                for start in (first, first + groups * width)
+            )
+            steps.append(PackedSteps(key, value, hidden.shape[1]))
+            first += 2 * groups * width
+        return SourceMemories.packed(steps, ends[:-1], lengths)
+
+
+def _share(first: int, last: int) -> tuple[c_int64, c_int64]:
+    return c_int64(first), c_int64(last)
+
+
+def _remembering(reader: MultiHeadAttention) -> list[nn.Linear]:
+    """The projections of keys and values, if they are all that :meth:`remember` does."""
+    parts = reader.mechanism
+    if type(parts.score) not in (Dot, ScaledDot) or parts.positions is not None:
+        raise NotFusedError
+    if reader.value_projection is None:
+        raise NotFusedError
+    return [plain(reader.key_projection), plain(reader.value_projection)]
+
+
+_made: Made[FusedEncoder] = Made()
+
+
+def fused_encoder(
+    model: nn.Module,
+    layers: Sequence[EncoderLayer],
+    norm: nn.Module,
+    readers: Sequence[MultiHeadAttention],
+) -> FusedEncoder | None:
+    """The fused form of a model's encoder, if it can take the place of its modules now.
+
+    See :class:`heedful.layers.fused.program.Made`; it knows softmax attention over dot products
+    and linear maps as they come.
+
+    Args:
+        model: whose it is.
+        layers: its blocks, first to last.
+        norm: what follows the last of them.
+        readers: the attentions that will read the encoder's result.
+    """
+    parts = [*layers, norm, *readers]
+    return _made.of(model, parts, [], lambda: FusedEncoder(layers, norm, readers))

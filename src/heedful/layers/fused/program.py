@@ -1,0 +1,332 @@
+"""A list of operations on the numbers of a row, which C does for a block of rows at a time.
+
+What modules compute is read from them once and noted down; weights are laid out anew for it, which
+is done again when they change.
+Shapes: I, O columns into and out of a product; D width of the model.
+"""
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Generic, NamedTuple, TypeVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import Tensor, nn
+
+from heedful.attention import MultiHeadAttention
+from heedful.attention.kernels.steps import HEADER, HeadsInC, StepsInC
+from heedful.attention.normalizers import Softmax
+from heedful.attention.scores import Dot, ScaledDot
+from heedful.attention.stepping import can_step
+from heedful.basics.compiling import compiled_library
+from heedful.layers.transformer import Activation, DecoderLayer, EncoderLayer, Residual
+
+_LINEAR, _NORM, KEEP, READ, ATTEND = range(5)
+_ACTIVATIONS: dict[Activation | None, int] = {None: 0, "relu": 1, "silu": 2, "gelu-tanh": 3}
+_BLOCK = 96  # rows: a multiple of 6 and of 12, which C takes at a time
+_APART = 16  # columns between rows beyond what is used, so that they do not meet in the cache
+_OUTPUT = -1
+
+Block = EncoderLayer | DecoderLayer
+T = TypeVar("T")
+
+
+class _Operation(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("kind", "start", "to", "add", "inputs", "outputs")),
+        *((name, ctypes.c_int64) for name in ("activation", "memory")),
+        *((name, ctypes.c_void_p) for name in ("weight", "bias")),
+        ("epsilon", ctypes.c_double),
+        ("heads", HeadsInC),
+    ]
+
+
+class MemoryInC(ctypes.Structure):
+    """``struct memory``: what rows read, and where a step's keys and values go."""
+
+    _fields_ = [("steps", StepsInC), ("kept_key", ctypes.c_void_p), ("kept_value", ctypes.c_void_p)]
+
+
+class _Plan(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_int64)
+        for name in ("operations", "width", "block", "input_width", "output_stride")
+    ]
+
+
+class NotFusedError(Exception):
+    """A part that only its own module can compute."""
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled operations; None where they cannot be had, which is said once."""
+    found = compiled_library(Path(__file__).with_suffix(".c"), "search runs", [HEADER])
+    if found is not None:
+        found.heedful_columns.restype = ctypes.c_int64
+    return found
+
+
+class _Slots(NamedTuple):
+    """First columns of what a row has at the same time."""
+
+    hidden: int
+    normed: int
+    projected: int
+    context: int
+
+
+class Program:
+    """The operations of some blocks; :meth:`close` ends it with a product.
+
+    Args:
+        layers: the blocks that will be added, from which rows get their width.
+        dim: D.
+
+    Raises:
+        NotFusedError: there is no compiler; also of the methods, for what C does not know.
+    """
+
+    def __init__(self, layers: Sequence[Block], dim: int) -> None:
+        found = library()
+        if found is None:
+            raise NotFusedError
+        self.function = found.heedful_fused
+        self.dim, self.outputs = dim, 0
+        self._columns = int(found.heedful_columns())
+        self._operations: list[_Operation] = []
+        self._kept: list[Tensor] = []  # what C reads
+        self._watched = [part for layer in layers for part in attentions(layer)]
+        widest = max((part.heads + 2 * part.key_heads) * part.head_dim for part in self._watched)
+        widest = max([widest, *(layer.feed_forward.expand.out_features for layer in layers)])
+        context = max(part.heads * part.head_dim for part in self._watched)
+        padded, widest, context = (self._whole(width) for width in (dim, widest, context))
+        self.slots = _Slots(0, padded, 2 * padded, 2 * padded + widest)
+        self._width = 2 * padded + widest + context + _APART
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody watches an attention, which only its module can show."""
+        return any(part.watched or part.watched_in_part for part in self._watched)
+
+    def sublayer(self, residual: Residual, write: Callable[[int], None]) -> None:
+        """A sublayer and what is around it.
+
+        Args:
+            residual: that.
+            write: adds the sublayer, given where its input stands; its result is added to
+                ``slots.hidden``.
+        """
+        slots = self.slots
+        if residual.pre_norm:
+            self.norm(residual.norm, slots.hidden, slots.normed)
+        write(slots.normed if residual.pre_norm else slots.hidden)
+        if not residual.pre_norm:
+            self.norm(residual.norm, slots.hidden, slots.hidden)
+
+    def feed_forward(self, layer: Block) -> None:
+        """The feed-forward network of a block."""
+        network, slots = layer.feed_forward, self.slots
+        if network.activation not in _ACTIVATIONS:
+            raise NotFusedError
+
+        def write(start: int) -> None:
+            self.linear([network.expand], start, slots.projected, activation=network.activation)
+            self.linear([network.contract], slots.projected, slots.hidden, add=slots.hidden)
+
+        self.sublayer(layer.around_feed_forward, write)
+
+    def attend(self, kind: int, attention: MultiHeadAttention, start: int, memory: int = 0) -> None:
+        """An attention: its projections, in one product where they have the same input, and so on.
+
+        Args:
+            kind: READ, of keys and values in ``memory`` that are there; KEEP, of those after this
+                row's own are added to them; ATTEND, to the rows of the same sequence.
+            attention: what does it.
+            start: where its input stands.
+            memory: which memory.
+        """
+        scale, value = _scale(attention), attention.value_projection
+        output = attention.output_projection
+        if scale is None or value is None or output is None:
+            raise NotFusedError
+        slots, width = self.slots, attention.key_heads * attention.head_dim
+        key = slots.projected + attention.heads * attention.head_dim
+        parts: list[nn.Module] = [attention.query_projection]
+        if kind != READ:
+            parts += [attention.key_projection, value]
+        self.linear(parts, start, slots.projected)
+        if kind == KEEP:
+            self._add(KEEP, key, key + width, memory, width)
+        shape = HeadsInC(
+            *(attention.heads, attention.key_heads, attention.head_dim, attention.head_dim, scale)
+        )
+        reading = self._add(READ if kind == KEEP else kind, slots.projected, slots.context, memory)
+        reading.heads, reading.inputs = shape, key
+        self.linear([output], slots.context, slots.hidden, add=slots.hidden)
+
+    def norm(self, norm: nn.Module, start: int, to: int) -> None:
+        """A layer norm."""
+        if type(norm) is not nn.LayerNorm or norm.weight is None:
+            raise NotFusedError
+        weight = norm.weight.detach().clone()
+        bias = torch.zeros_like(weight) if norm.bias is None else norm.bias.detach().clone()
+        self._kept += [weight, bias]
+        operation = self._add(_NORM, start, to, 0, len(weight), len(weight))
+        operation.weight, operation.bias = weight.data_ptr(), bias.data_ptr()
+        operation.epsilon = norm.eps
+
+    def last_norm(self, norm: nn.Module) -> int:
+        """What follows the last block, if anything; where its result stands."""
+        if type(norm) is nn.Identity:
+            return self.slots.hidden
+        self.norm(norm, self.slots.hidden, self.slots.normed)
+        return self.slots.normed
+
+    def linear(
+        self,
+        parts: Sequence[nn.Module],
+        start: int,
+        to: int,
+        *,
+        add: int = -1,
+        activation: Activation | None = None,
+    ) -> None:
+        """Linear maps of one input, their results side by side; ``add`` is added to them."""
+        known = [plain(part) for part in parts]
+        weights, biases = [part.weight for part in known], [part.bias for part in known]
+        self._product(weights, biases, start, to, add, activation)
+
+    def close(
+        self, weights: Sequence[Tensor], biases: Sequence[Tensor | None], norm: nn.Module
+    ) -> None:
+        """What follows the blocks, then the product whose results are the output."""
+        self._product(weights, biases, self.last_norm(norm), _OUTPUT)
+        self.outputs = sum(map(len, weights))
+        self._in_c = (_Operation * len(self._operations))(*self._operations)
+        self._plan = _Plan(len(self._operations), self._width, _BLOCK, self.dim, self.outputs)
+
+    def given(
+        self,
+        rows: Tensor,
+        output: Tensor,
+        memories: ctypes.Array[MemoryInC] | None,
+        ends: Tensor | None,
+    ) -> list[object]:
+        """What C is given before the first and the last row, or sequence.
+
+        Args:
+            rows: float32 ``[N, D]``, contiguous.
+            output: ``[N, O]``, contiguous.
+            memories: what READ and KEEP need.
+            ends: integers ``[B + 1]``: where sequences of rows begin, and the last ends; None where
+                each row is for itself.
+        """
+        return [
+            ctypes.c_void_p(rows.data_ptr()),
+            ctypes.c_void_p(output.data_ptr()),
+            ctypes.byref(self._in_c),
+            None if memories is None else ctypes.byref(memories),
+            ctypes.c_void_p(None if ends is None else ends.data_ptr()),
+            ctypes.byref(self._plan),
+        ]
+
+    def _whole(self, width: int) -> int:
+        """A width in whole panels, whose last columns are written too."""
+        return -(-width // self._columns) * self._columns
+
+    def _product(
+        self,
+        weights: Sequence[Tensor],
+        biases: Sequence[Tensor | None],
+        start: int,
+        to: int,
+        add: int = -1,
+        activation: Activation | None = None,
+    ) -> None:
+        """The product with matrices ``[O, I]``, one below the other, in panels of columns."""
+        outputs, inputs = sum(len(weight) for weight in weights), weights[0].shape[1]
+        padded = weights[0].new_zeros(self._whole(outputs), inputs)
+        torch.cat([weight.detach() for weight in weights], out=padded[:outputs])
+        panels = padded.view(-1, self._columns, inputs).transpose(1, 2).contiguous()
+        bias, first = padded.new_zeros(len(padded)), 0
+        for weight, own in zip(weights, biases, strict=True):
+            if own is not None:
+                bias[first : first + len(weight)] = own.detach()
+            first += len(weight)
+        self._kept += [panels, bias]
+        operation = self._add(_LINEAR, start, to, 0, inputs, outputs)
+        operation.weight, operation.bias = panels.data_ptr(), bias.data_ptr()
+        operation.add, operation.activation = add, _ACTIVATIONS[activation]
+
+    def _add(
+        self, kind: int, start: int, to: int, memory: int, inputs: int = 0, outputs: int = 0
+    ) -> _Operation:
+        operation = _Operation(kind, start, to, -1, inputs, outputs, 0, memory)
+        self._operations.append(operation)
+        return operation
+
+
+def attentions(layer: Block) -> Iterator[MultiHeadAttention]:
+    """The attentions of a block."""
+    yield layer.self_attention
+    if isinstance(layer, DecoderLayer):
+        yield layer.cross_attention
+
+
+def _scale(attention: MultiHeadAttention) -> float | None:
+    """The scale of its dot products, if that and a softmax are all that it does."""
+    parts = attention.mechanism
+    known = type(parts.score) in (Dot, ScaledDot) and type(parts.normalize) is Softmax
+    return parts.fused_scale(attention.head_dim) if known and parts.positions is None else None
+
+
+def plain(part: nn.Module) -> nn.Linear:
+    """A linear map as it comes; else NotFusedError."""
+    if type(part) is not nn.Linear or part.weight.dtype != torch.float32:
+        raise NotFusedError
+    return part
+
+
+class Made(Generic[T]):
+    """What was made of models, as long as they live and their weights stay as they were."""
+
+    def __init__(self) -> None:
+        self._made: WeakKeyDictionary[nn.Module, tuple[object, T | None]] = WeakKeyDictionary()
+
+    def of(
+        self,
+        model: nn.Module,
+        parts: Sequence[nn.Module],
+        others: Sequence[Tensor],
+        make: Callable[[], T],
+    ) -> T | None:
+        """The fused form of ``parts`` of a model, if it can take the place of the modules now.
+
+        It can on the CPU, in float32, without gradients and hooks, where there is a compiler and
+        ``make`` raises no NotFusedError. It is made anew when PyTorch has counted a change of a
+        weight.
+
+        Args:
+            model: whose it is.
+            parts: the modules.
+            others: weights that ``make`` reads beside theirs.
+            make: makes it.
+        """
+        modules = [part for one in parts for part in one.modules()]
+        if any(part.training or part._forward_hooks or part._forward_pre_hooks for part in modules):
+            return None
+        weights = [*others, *(weight for one in parts for weight in one.parameters())]
+        if not can_step(weights[0]) or any(weight.is_inference() for weight in weights):
+            return None
+        state = [(weight.data_ptr(), weight._version) for weight in weights]
+        known = self._made.get(model)
+        if known is None or known[0] != state:
+            try:
+                made = make()
+            except NotFusedError:
+                made = None
+            known = self._made[model] = (state, made)
+        return known[1]
