@@ -13,9 +13,12 @@ from typing import Any, ClassVar
 import torch
 
 from heedful.basics.device import autocast, has_fast_bfloat16, keep_freed_memory
+from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.decoding import SearchOptions, search
 from heedful.inference.batches import source_of
+from heedful.inference.readiness import in_precision
+from heedful.layers.quantized import largest_input
 from heedful.models import build_model
 from heedful.models.pairs import PairModel
 from heedful.models.recurrent_settings import RecurrentSettings
@@ -29,7 +32,12 @@ POOLS = ("none", "threads", "processes")
 
 def precisions() -> list[str]:
     """Those that this processor is fast in, and that heedful offers for translating."""
-    return ["float32", *(["bfloat16"] if has_fast_bfloat16(CPU) else [])]
+    known = ["float32", *(["bfloat16"] if has_fast_bfloat16(CPU) else [])]
+    try:
+        largest_input()
+    except UserError:  # PyTorch has no int8 products for this processor
+        return known
+    return [*known, "int8"]
 
 
 def random_model(work: Mapping[str, Any]) -> PairModel:
@@ -53,9 +61,10 @@ class Searcher:
     def __init__(self, work: Mapping[str, Any], precision: str, threads: int) -> None:
         keep_freed_memory()
         torch.set_num_threads(threads)
-        self.model = random_model(work)
+        model = random_model(work)
+        self.parameters = sum(p.numel() for p in model.parameters())
+        (self.model,) = in_precision([model], precision)
         self.length, self.precision = work["length"], precision
-        self.parameters = sum(p.numel() for p in self.model.parameters())
 
     def __call__(self, batch: Sequence[Sequence[int]], beam: int) -> list[list[int]]:
         """The tokens of the best output of each source."""

@@ -1,10 +1,12 @@
 """All benchmarks, one report: ``make bench``.
 
+    python benchmarks/install_peers.py
     python benchmarks/run.py [--only train_speed attention …] [--quick]
 
-Prints the machine and a table a benchmark as Markdown, and writes all figures to
-``benchmarks/results.json``. A peer that is not installed is left out, with the line that installs
-it. Let nothing else run meanwhile; it takes about a quarter of an hour on two cores.
+Prints a table a benchmark as Markdown, then what was meant to be reached and what was, and writes
+all figures to ``benchmarks/results.json``. A peer that is not installed is left out, with the line
+that installs it. Let nothing else run meanwhile; on two cores it takes a few hours, most of them
+for the peers at the base size.
 """
 
 import argparse
@@ -16,22 +18,37 @@ from pathlib import Path
 from typing import Any
 
 import attention
+import cost_growth
+import goals
+import one_sentence
+import profile_step
+import recurrent_speed
 import train_speed
 import translate_speed
 
 HERE = Path(__file__).resolve().parent
 REPORTS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "train_speed": train_speed.report,
     "translate_speed": translate_speed.report,
+    "one_sentence": one_sentence.report,
+    "recurrent_speed": recurrent_speed.report,
+    "train_speed": train_speed.report,
+    "cost_growth": cost_growth.report,
+    "profile_step": profile_step.report,
     "attention": attention.report,
 }
 """Benchmarks that give figures as JSON, and what makes a report of them."""
 MEMORY = "corpus_memory"
-_SMALL = ["--pairs", "500", "--vocabulary", "800"]
+_SMALL = ["--pairs", "300", "--vocabulary", "800"]
+_SMALLEST = ["--sizes", "smallest"]
 _SHORT = ["--repetitions", "2", "--steps", "2", "--warm-up", "1", "--batch-tokens", "512"]
+_FEW = ["--batch", "1", "8", "--beam", "1", "4", "--source", "8", "64", "--vocabulary", "500"]
 QUICK = {
-    "train_speed": [*_SHORT, *_SMALL],
-    "translate_speed": ["--repetitions", "1", *_SMALL],
+    "translate_speed": [*_SMALL, *_SMALLEST, "--repetitions", "1", "--batch-tokens", "1024"],
+    "one_sentence": [*_SMALL, *_SMALLEST, "--repetitions", "1", "--every", "50"],
+    "recurrent_speed": [*_SMALL, "--repetitions", "1", "--batch-tokens", "1024", "--width", "16"],
+    "train_speed": [*_SMALL, *_SMALLEST, *_SHORT],
+    "cost_growth": [*_SMALLEST, "--repetitions", "1", *_FEW],
+    "profile_step": [*_SMALL, *_SMALLEST, "--batch-tokens", "512"],
     "attention": ["--sizes", "16,64", "--rounds", "2", "--width", "64"],
     MEMORY: ["--pairs", "20000", "50000", "--batches", "50"],
 }
@@ -52,13 +69,15 @@ def benchmark(name: str, options: argparse.Namespace) -> tuple[Any, str]:
         printed = run(name, arguments).rstrip()
         text = f"## Private memory while training reads a corpus\n\n```text\n{printed}\n```"
         return printed.splitlines(), text
+    if name == "cost_growth" and options.figure:
+        arguments += ["--figure", str(options.figure)]
     arguments += ["--json", "--threads", str(options.threads)]
     found = json.loads(run(name, arguments))
     return found, REPORTS[name](found)
 
 
-def main() -> int:
-    """Run, print, write; 1 if a benchmark failed."""
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    """The command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -67,8 +86,15 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="small; figures mean nothing")
     parser.add_argument("--threads", type=int, default=2, help="default 2")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
-    options = parser.parse_args()
-    results, failed = {}, False
+    parser.add_argument("--figure", type=Path, help="where to draw how cost grows (.svg)")
+    return parser.parse_args(arguments)
+
+
+def main() -> int:
+    """Run, print, write after each; 1 if a benchmark failed."""
+    options = parse()
+    results: dict[str, Any] = {}
+    failed = False
     for name in options.only:
         try:
             results[name], text = benchmark(name, options)
@@ -76,7 +102,8 @@ def main() -> int:
             failed = True
             text = f"## {name}\n\nfailed with exit code {error.returncode}; its words are above"
         print(f"{text}\n", flush=True)
-    options.results.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        options.results.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    print(goals.report(results), flush=True)
     print(f"all figures: {options.results}", file=sys.stderr)
     return int(failed)
 
