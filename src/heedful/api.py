@@ -7,7 +7,7 @@ from heedful.basics.errors import UserError
 from heedful.inference.trace import Trace
 from heedful.inference.translation import Translation
 from heedful.inference.translator import Translator
-from heedful.runs import load_translator
+from heedful.interop.engines import load_with_engine
 
 
 def load(
@@ -16,20 +16,35 @@ def load(
     device: str = "auto",
     precision: str = "float32",
     checkpoint: str | None = None,
+    engine: str = "torch",
+    quantization: str | None = None,
 ) -> Translator:
     """The translator of a run; with more runs of the same vocabulary, their ensemble.
 
     Args:
-        run: a folder that ``heedful train`` made.
+        run: a folder that ``heedful train`` made; with CTranslate2 also what was exported from one.
         more: further runs.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        precision: of matrix products: ``float32``, ``bfloat16``, ``float16`` or ``auto``.
+        precision: of matrix products: ``float32``, ``bfloat16``, ``float16``, ``int8``, or
+            ``auto``, the faster of float32 and bfloat16, which is said on standard error.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+        engine: ``torch``, our own models and search, or ``ctranslate2``, for one Transformer
+            (``pip install "heedful[ctranslate2]"``); traces and given beginnings stay ours.
+        quantization: what CTranslate2 computes in; by ``precision`` if None.
 
     Raises:
-        UserError: a folder is no run of a translator, or the vocabularies differ.
+        UserError: a folder is no run of a translator, the vocabularies differ, or the engine
+            cannot take it or is missing.
     """
-    return load_translator([run, *more], device=device, precision=precision, checkpoint=checkpoint)
+    return load_with_engine(
+        [Path(run), *map(Path, more)],
+        engine=engine,
+        quantization=quantization,
+        model=True,
+        device=device,
+        precision=precision,
+        checkpoint=checkpoint,
+    )
 
 
 def view(*results: Trace | Translation) -> Any:

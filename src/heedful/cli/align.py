@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.options import Checkpoint, Device, Precision, Threads, use_threads
+from heedful.cli.options import (
+    Checkpoint,
+    Device,
+    Precision,
+    Threads,
+    settle_precision,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from heedful.data.examples import Pair
@@ -102,7 +109,7 @@ def align(
         runs,
         languages=(source, target),
         device=device,
-        precision=precision,
+        precision=settle_precision(precision, device),
         checkpoint=checkpoint,
     )
     corpus = _Corpus(files, directions, (source, target), encoding)

@@ -18,8 +18,11 @@ from heedful.cli.options import (
     Beam,
     Checkpoint,
     Device,
-    Precision,
+    Engine,
+    Quantization,
+    SearchPrecision,
     Threads,
+    settle_precision,
     use_threads,
 )
 
@@ -102,7 +105,9 @@ def evaluate(
     checkpoint: Checkpoint = None,
     device: Device = "auto",
     threads: Threads = None,
-    precision: Precision = "float32",
+    precision: SearchPrecision = "float32",
+    engine: Engine = "torch",
+    quantization: Quantization = None,
 ) -> None:
     """Score translations: BLEU, chrF and TER with intervals, faults, worst and best sentences.
 
@@ -130,6 +135,8 @@ def evaluate(
         "--links": links,
     }
     _check_choice(run, files, gold)
+    if engine == "torch" and run is not None:
+        precision = settle_precision(precision, device)
     if run is not None and (texts_run := _text_run(run)) is not None:
         refused: dict[str, Any] = {
             "--against": against,
@@ -143,6 +150,8 @@ def evaluate(
             "--tokenise": tokenise,
             "--lowercase": lowercase,
             "--output": output,
+            "--engine": engine if engine != "torch" else None,
+            "--quantization": quantization,
         }
         use_threads(threads)
         evaluate_texts(
@@ -172,7 +181,13 @@ def evaluate(
     if run is None:
         texts = texts_of_files(files, gold, indexing)
     else:
-        chosen = {"device": device, "precision": precision, "checkpoint": checkpoint}
+        chosen = {
+            "engine": engine,
+            "quantization": quantization,
+            "device": device,
+            "precision": precision,
+            "checkpoint": checkpoint,
+        }
         use_threads(threads)
         texts = texts_of_runs(
             run, against, (data, source, target), beam, gold, indexing, attention, chosen
@@ -184,6 +199,8 @@ def evaluate(
         from heedful.runs.summary import record_scores
 
         made = {key: texts.facts[key] for key in ("checkpoint", "beam", "precision")}
+        if engine != "torch":
+            made["engine"] = engine
         record_scores(run, report.scores, made)
 
 

@@ -77,13 +77,13 @@ def texts_of_runs(
         gold: file of gold word links.
         indexing: of the gold's words.
         attention: whether the heads are measured.
-        chosen: checkpoint, device and precision.
+        chosen: checkpoint, device and precision, engine and quantization.
 
     Raises:
         UserError: there is nothing to translate, or a file or run is not as it should be.
     """
     from heedful.basics.progress import progress
-    from heedful.runs import load_translator
+    from heedful.interop.engines import load_with_engine
 
     pairs = _test_pairs(open_pairs(run), *corpus)
     sources = [pair.source for pair in pairs]
@@ -96,7 +96,8 @@ def texts_of_runs(
     for path in [run] if against is None else [run, against]:
         options = search_of(path, beam, "heedful evaluate")
         point = open_pairs(path).chosen(chosen["checkpoint"]).path.name
-        translator = load_translator([path], **chosen)
+        inside = path == run and (attention or right is not None)
+        translator = load_with_engine([path], model=inside, **chosen)
         with progress(f"translating with {path}", len(sources), "sentences") as advance:
             translations = translator.translate(sources, options=options, advance=advance)
         found.append([translation.text for translation in translations])
@@ -105,8 +106,8 @@ def texts_of_runs(
                 "checkpoint": point,
                 "beam": options.beam,
                 "length_penalty": options.length_penalty,
-                "device": translator.device.type,
-                "precision": translator.precision,
+                "engine": chosen["engine"],
+                **translator.computing,
             }
         )
         if len(found) == 1 and right is not None:

@@ -18,7 +18,7 @@ from heedful.cli.answering import (
     numbered,
     save_trace,
 )
-from heedful.cli.options import Checkpoint, Device, Precision, Threads, use_threads
+from heedful.cli.options import Checkpoint, Device, SearchPrecision, Threads, use_threads
 
 if TYPE_CHECKING:
     from heedful.basics.progress import Advance
@@ -75,7 +75,7 @@ def generate(
     checkpoint: Checkpoint = None,
     device: Device = "auto",
     threads: Threads = None,
-    precision: Precision = "float32",
+    precision: SearchPrecision = "float32",
 ) -> None:
     """Write on from a prompt; it is shown as it is written.
 

@@ -18,6 +18,9 @@ Checkpoint = Annotated[
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
 Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads.")]
 Precision = Annotated[str, typer.Option("--precision", help="float32, bfloat16, float16 or auto.")]
+SearchPrecision = Annotated[
+    str, typer.Option("--precision", help="float32, bfloat16, float16, int8 or auto.")
+]
 Engine = Annotated[str, typer.Option("--engine", help="Who translates: torch or ctranslate2.")]
 Quantization = Annotated[
     str | None,
@@ -41,6 +44,20 @@ def use_threads(threads: int | None) -> None:
     import torch
 
     torch.set_num_threads(threads)
+
+
+def settle_precision(precision: str, device: str) -> str:
+    """What ``auto`` is on a device, said once however many runs are opened; others as they are.
+
+    Raises:
+        UserError: the device or the precision is not there.
+    """
+    if precision != "auto":
+        return precision
+    from heedful.basics.device import choose_device, searching_precision
+    from heedful.basics.notices import notice
+
+    return searching_precision(precision, choose_device(device), notice)
 
 
 def search_of(run: Path, beam: int | None, where: str) -> "SearchOptions":

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.options import Device, Engine, Precision, Quantization, Threads, use_threads
+from heedful.cli.options import (
+    Device,
+    Engine,
+    Quantization,
+    SearchPrecision,
+    Threads,
+    settle_precision,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from heedful.inference import Translator
@@ -115,7 +123,7 @@ def serve(
     ] = False,
     device: Device = "auto",
     threads: Threads = None,
-    precision: Precision = "float32",
+    precision: SearchPrecision = "float32",
     engine: Engine = "torch",
     quantization: Quantization = None,
 ) -> None:
@@ -155,6 +163,8 @@ def serve(
     # Before the models are loaded, which takes longer than to say that the port is taken.
     listening = open_port(host, port)
     with listening:
+        if engine == "torch":
+            precision = settle_precision(precision, device)
         chosen: dict[str, Any] = {"device": device, "precision": precision}
         asked = {"engine": engine, "quantization": quantization}
         models, readers = load_all(runs, languages or [], asked, **chosen)

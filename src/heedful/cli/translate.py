@@ -12,8 +12,8 @@ from heedful.cli.options import (
     Checkpoint,
     Device,
     Engine,
-    Precision,
     Quantization,
+    SearchPrecision,
     Threads,
     use_threads,
 )
@@ -96,7 +96,7 @@ def translate(
     checkpoint: Checkpoint = None,
     device: Device = "auto",
     threads: Threads = None,
-    precision: Precision = "float32",
+    precision: SearchPrecision = "float32",
     engine: Engine = "torch",
     quantization: Quantization = None,
 ) -> None:

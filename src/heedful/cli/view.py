@@ -116,10 +116,17 @@ def _opened(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
     """The runs, and the traces."""
     from heedful.cli.serve import load_all
     from heedful.inference import Trace
+    from heedful.interop.ctranslate2_facts import is_export
     from heedful.serving.served import names_of
 
     files = [place for place in places if place.suffix == _TRACE]
     runs = [place for place in places if place.suffix != _TRACE]
+    for run in runs:
+        if is_export(run):
+            raise UserError(
+                f"{run} was exported for CTranslate2, which shows no attention: view the run that "
+                "it was made from"
+            )
     traces = {
         name.removesuffix(_TRACE): Trace.load(file)
         for file, name in zip(files, names_of(files), strict=True)

@@ -41,6 +41,16 @@ class SearchEngine(Protocol):
         """Longest sequence in tokens, END included, on either side."""
         ...
 
+    @property
+    def device(self) -> str:
+        """Where it computes: ``cpu`` or ``cuda``."""
+        ...
+
+    @property
+    def compute_type(self) -> str:
+        """In which numbers it takes products, by its own name."""
+        ...
+
     def check(self, options: SearchOptions) -> None:
         """Raise UserError if it cannot search like this."""
         ...

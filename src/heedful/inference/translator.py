@@ -274,6 +274,13 @@ class Translator:
             yield [sources[line] for line in lines], [targets[line] for line in lines]
 
     @property
+    def computing(self) -> dict[str, str]:
+        """How outputs are computed: the ``device`` and the ``precision``."""
+        if self.engine is not None:
+            return {"device": self.engine.device, "precision": self.engine.compute_type}
+        return {"device": self.device.type, "precision": self.precision}
+
+    @property
     def model(self) -> PairModel:
         """The model, of an ensemble the first.
 

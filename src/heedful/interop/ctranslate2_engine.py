@@ -91,6 +91,10 @@ class CTranslate2Engine:
         return self.facts.max_length
 
     @property
+    def device(self) -> str:
+        return str(self._model.device)
+
+    @property
     def compute_type(self) -> str:
         """In which numbers products are taken, by CTranslate2's name."""
         return str(self._model.compute_type)
@@ -267,8 +271,8 @@ def choose_compute_type(
 
     Args:
         quantization: as given by the user; decides if it is given.
-        precision: ``float32``, which asks for nothing, ``bfloat16``, ``float16``, or ``auto``, the
-            faster of bfloat16 and float32.
+        precision: ``float32``, which asks for nothing, ``bfloat16``, ``float16``, ``int8``, or
+            ``auto``, the faster of bfloat16 and float32.
         device: ``cpu`` or ``cuda``.
         usual: what is taken where nothing is asked for; the nearest that the device has.
 
@@ -284,6 +288,7 @@ def choose_compute_type(
     if precision == "auto":
         fast = "bfloat16" in supported and has_fast_bfloat16(torch.device(device))
         precision = "bfloat16" if fast else "float32"
+        notice(f"--precision auto: {precision} or as near as CTranslate2 has it on this {device}")
     wanted = quantization or (precision if precision != "float32" else usual)
     if wanted in supported:
         return wanted

@@ -65,6 +65,7 @@ class Int8Linear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         super().__init__()
+        self.out_features, self.in_features = weight.shape
         self.largest = largest_input()
         self.register_buffer("bias", None if bias is None else bias.detach())
         self.packed = _pack(weight.detach())

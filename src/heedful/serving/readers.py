@@ -56,7 +56,13 @@ class ServedReader:
             "name": self.name,
             "task": _TASKS[type(reader)],
             "architecture": type(getattr(model, "encoder", model)).__name__,
-            "parameters": sum(one.numel() for one in model.parameters()),
+            "parameters": (
+                reader.parameters  # an int8 copy has others
+                if isinstance(reader, Generator)
+                else sum(one.numel() for one in model.parameters())
+            ),
+            "device": reader.device.type,
+            "precision": reader.precision,
             "vocabulary": reader.vocabulary.size,
             "max_tokens": reader.max_length,
             "maps": [

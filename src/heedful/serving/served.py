@@ -31,13 +31,13 @@ class Served:
         """What ``/api/models`` tells of it."""
         translator = self.translator
         models, engine = translator.models, translator.engine
-        sizes = [parameter.numel() for model in models for parameter in model.parameters()]
         return {
             "name": self.name,
             "source": self.source,
             "target": self.target,
             "architecture": engine.architecture if engine else type(models[0]).__name__,
-            "parameters": engine.parameters if engine else sum(sizes),
+            "parameters": engine.parameters if engine else translator.parameters,
+            **translator.computing,
             "vocabulary": {
                 "source": translator.tokenisers.source.size,
                 "target": translator.tokenisers.target.size,
