@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.cli import export, translate
+from heedful.cli import evaluate, export, translate, view
 from heedful.decoding import Hypothesis, SearchOptions, search
 from heedful.inference import Translator
 from heedful.inference.alignment import token_weights
@@ -31,6 +31,7 @@ from heedful.interop.engines import load_with_engine
 from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_names
 from heedful.models.pairs import AlignmentSource
 from heedful.models.transformer import Transformer, TransformerSettings
+from heedful.runs import load_translator
 from heedful.runs.checkpoints import model_tensors
 from serving_help import sentences, serving, small_run
 
@@ -38,6 +39,8 @@ torch.set_num_threads(1)
 app = typer.Typer()
 translate.register(app)
 export.register(app)
+evaluate.register(app)
+view.register(app)
 CPU = torch.device("cpu")
 ROWS = (41, 37)
 ODD: dict[str, dict[str, Any]] = {
@@ -358,6 +361,31 @@ def test_a_served_run_traces_and_a_served_export_says_that_it_cannot(folder: Pat
             assert status == 200 or "the run that it was made from" in more.json()["error"]
 
 
+@pytest.mark.usefixtures("_own_cache")
+def test_python_and_evaluate_take_the_engine(folder: Path, tmp_path: Path) -> None:
+    asked = {"engine": "ctranslate2", "device": "cpu"}
+    translator = heedful.load(folder / "run", **asked)
+    assert translator.computing == {"device": "cpu", "precision": "float32"}
+    right = load_translator([folder / "run"], device="cpu")
+    greedy = SearchOptions(beam=1)
+    expected = [one.text for one in right.translate(LINES, options=greedy)]
+    assert [one.text for one in translator.translate(LINES, options=greedy)] == expected
+    assert translator.trace(LINES[0]).maps, "a run's own model is there for traces"
+    exported = heedful.load(folder / "export", **asked)
+    assert [one.text for one in exported.translate(LINES, options=greedy)] == expected
+    whole = heedful.load(folder / "run", precision="int8", **asked)
+    assert whole.computing["precision"].startswith("int8")
+    (tmp_path / "test.tsv").write_text("".join(f"{one}\t{one[::-1]}\n" for one in LINES[:6]))
+    scored = ("evaluate", folder / "run", "--data", tmp_path / "test.tsv", "--json")
+    scored += ("--beam", 1, "--bootstrap", 0, "--output", tmp_path / "out.txt")
+    out, _ = call(folder, *scored, "--engine", "ctranslate2", "--quantization", "int8")
+    report = json.loads(out)
+    assert (report["engine"], report["count"]) == ("ctranslate2", 6)
+    assert report["precision"].startswith("int8")
+    out, _ = call(folder, *scored, "--engine", "ctranslate2")
+    assert (tmp_path / "out.txt").read_text().splitlines() == expected[:6]
+
+
 # What is refused
 
 
@@ -370,6 +398,8 @@ def refused(*arguments: object) -> str:
 
 @pytest.mark.usefixtures("_own_cache")
 def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
+    seen = refused("view", folder / "export", LINES[0], "--output", tmp_path / "view.html")
+    assert "CTranslate2, which shows no attention: view the run that it was made from" in seen
     run, text, engine = folder / "run", folder / "in.txt", ("--engine", "ctranslate2")
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()

@@ -1,6 +1,8 @@
 """Int8 and bfloat16 for searching: the map itself, copies of every model, and what is refused."""
 
 import copy
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -207,6 +209,16 @@ def test_what_is_copied_and_what_is_shared() -> None:
     cells = [part for part in int8_copy(PAIRS["bahdanau"]()).modules() if isinstance(part, nn.GRU)]
     assert cells
     assert all(one.dtype == torch.float32 for part in cells for one in part.parameters())
+
+
+def test_the_weights_of_the_model_itself_are_let_go() -> None:
+    model = PAIRS["transformer"]()
+    kept = weakref.ref(model.encoder[0].feed_forward.expand)  # type: ignore[index]
+    translator = Translator([model], None, precision="int8")  # type: ignore[arg-type]
+    del model
+    gc.collect()
+    assert kept() is None
+    assert translator.models
 
 
 def test_a_map_in_two_places_stays_one() -> None:
