@@ -6,12 +6,15 @@ from collections.abc import Iterator
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from heedful.attention import watch
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.models.pairs import Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings, RecurrentState
+from heedful.models.recurrent_rows import SourceRows
 
 CELLS = ("rnn", "gru", "lstm")
 ATTENTIONS = (
@@ -84,8 +87,11 @@ def some_target(rows: int, length: int, seed: int = 3) -> Tensor:
     return tokens
 
 
-def run_steps(model: RecurrentEncoderDecoder, source: Source, target: Tensor) -> Tensor:
+def run_steps(
+    model: RecurrentEncoderDecoder, source: Source, target: Tensor, rows: Tensor | None = None
+) -> Tensor:
     state, found = model.start(source), []
+    state = state if rows is None else state.select(rows)
     for tokens in target.unbind(1):
         logits, state = model.step(tokens, state)
         found.append(logits)
@@ -198,14 +204,61 @@ def test_selected_rows_go_on_as_they_would_alone(
         torch.testing.assert_close(logits, expected[rows, position], rtol=1e-10, atol=1e-12)
 
 
-def test_reordering_the_beams_of_a_source_copies_no_memory() -> None:
+def test_rows_of_a_search_copy_no_memory() -> None:
     model = build(small())
-    state = model.start(some_source()).select(torch.tensor([0, 0, 1, 1, 2, 2]))
-    swapped = state.select(torch.tensor([1, 0, 3, 3, 4, 5]))
-    assert all(a is b for a, b in zip(swapped.memory, state.memory, strict=True))
-    fewer = state.select(torch.tensor([0, 1, 4, 5]))
-    assert fewer.memory[0].shape[0] == 4
-    assert fewer.sources.tolist() == [0, 0, 2, 2]
+    first = model.start(some_source(torch.tensor([6, 1, 4, 3])))
+    state = first.select(torch.arange(4).repeat_interleave(2))
+    swapped = state.select(torch.tensor([1, 0, 3, 3, 4, 5, 6, 7]))
+    one_gone = swapped.select(torch.tensor([6, 0, 1, 1, 4]))
+    for later in (state, swapped, one_gone):
+        assert all(a is b for a, b in zip(later.memory, first.memory, strict=True))
+    assert one_gone.rows.sources.tolist() == [3, 0, 0, 0, 2]
+    half = one_gone.select(torch.tensor([4, 1, 2]))
+    assert half.rows.sources.tolist() == [1, 0, 0]
+    assert all(torch.equal(a, b[[0, 2]]) for a, b in zip(half.memory, first.memory, strict=True))
+
+
+@given(st.lists(st.integers(0, 4), min_size=1, max_size=12), st.data())
+def test_rows_stand_beside_each_other_and_come_back(
+    sources: list[int], data: st.DataObject
+) -> None:
+    rows = SourceRows.of(torch.tensor(sources), 5)
+    memory, known = torch.arange(5), torch.tensor(sources)
+    for _ in range(3):
+        x = torch.randn(len(known), 3)
+        beside = rows.spread(x)
+        assert beside.shape[0] == len(memory)
+        torch.testing.assert_close(rows.collect(beside), x)
+        torch.testing.assert_close(rows.collect(beside + memory[:, None, None]), x + known[:, None])
+        torch.testing.assert_close(rows.copied(memory), known)
+        indices = st.lists(st.integers(0, len(known) - 1), min_size=1, max_size=12)
+        chosen = torch.tensor(data.draw(indices))
+        rows, left = rows.select(chosen)
+        memory, known = memory if left is None else memory[left], known[chosen]
+
+
+@pytest.mark.parametrize("cell", CELLS)
+@pytest.mark.parametrize(("attention", "feeding"), ATTENTIONS)
+def test_rows_of_one_source_read_it_together_as_each_would_alone(
+    cell: str, attention: str, feeding: bool | None
+) -> None:
+    model = build(small(attention, feeding, cell=cell, decoder_layers=2))
+    source, target = some_source(), some_target(7, 4)
+    rows = torch.tensor([0, 2, 1, 0, 0, 2, 1])
+    alone = Source(source.tokens[rows], source.lengths[rows])
+    weights = torch.randn(7, 4, 15, dtype=torch.float64)
+    forced = model.teacher_force(alone, target)
+    by_force = gradients_of(model, (forced * weights).sum())
+    found = run_steps(model, source, target, rows)
+    torch.testing.assert_close(found, forced, rtol=1e-10, atol=1e-12)
+    together = gradients_of(model, (found * weights).sum())
+    torch.testing.assert_close(together, by_force, rtol=1e-9, atol=1e-12)
+    with torch.inference_mode():
+        quickly = run_steps(model, source, target, rows)
+    torch.testing.assert_close(quickly, forced, rtol=1e-10, atol=1e-12)
+    with watch(model) as seen:
+        torch.testing.assert_close(run_steps(model, source, target, rows), found)
+    assert all(part.shape == (7, 1, 1, 6) for calls in seen.values() for part in calls)
 
 
 def test_a_state_of_another_model_is_refused() -> None:

@@ -110,8 +110,23 @@ class RecurrentStack(nn.Module):
         after = final if isinstance(final, tuple) else (final,)
         return outputs, tuple(zip(*after, strict=True))
 
+    def step(self, gates: Tensor, hidden: Hidden) -> Hidden:
+        """All layers' states after one step.
+
+        Args:
+            gates: the input's share of the lowest layer's gates ``[B, G·H]``, bias included.
+            hidden: all layers' states before it.
+        """
+        return _layers(
+            self.cell,
+            gates,
+            hidden,
+            lambda layer, x: F.linear(self.drop(x), *self.weights("ih", layer)),
+            lambda layer, h: F.linear(h, *self.weights("hh", layer)),
+        )
+
     def steps(self, known: Tensor) -> "StackSteps":
-        """The stack a step at a time.
+        """The stack a step at a time, where the steps of all layers learn at once.
 
         Args:
             known: the first part ``[B, T, E']`` of the input at all steps; what is left of the
@@ -151,11 +166,29 @@ class StackSteps:
             late: the rest of the input ``[B, E - E']``; None if nothing is left.
             hidden: all layers' states before it.
         """
-        after: list[LayerState] = []
-        for layer, before in enumerate(hidden):
-            gates = self.upper[layer - 1](self.drop(after[-1][0])) if layer else self.late(late)
-            after.append(cell_step(self.cell, gates, self.recurrent[layer](before[0]), before))
-        return tuple(after)
+        return _layers(
+            self.cell,
+            self.late(late),
+            hidden,
+            lambda layer, x: self.upper[layer - 1](self.drop(x)),
+            lambda layer, h: self.recurrent[layer](h),
+        )
+
+
+def _layers(
+    cell: Cell,
+    gates: Tensor,
+    hidden: Hidden,
+    upper: Callable[[int, Tensor], Tensor],
+    recurrent: Callable[[int, Tensor], Tensor],
+) -> Hidden:
+    """One step of all layers; the maps give a layer's gates from the layer below, and from itself
+    before."""
+    after: list[LayerState] = []
+    for layer, before in enumerate(hidden):
+        given = upper(layer, after[-1][0]) if layer else gates
+        after.append(cell_step(cell, given, recurrent(layer, before[0]), before))
+    return tuple(after)
 
 
 class RecurrentEncoder(nn.Module):
@@ -253,11 +286,19 @@ class Maxout(nn.Module):
             for place, dim in enumerate(input_dims)
         )
 
-    def forward(self, *parts: Tensor) -> Tensor:
-        """``[.., output_dim]`` from parts ``[.., input_dims[j]]``, which broadcast."""
+    def forward(self, *parts: Tensor, known: Tensor | None = None) -> Tensor:
+        """``[.., output_dim]`` from parts ``[.., input_dims[j]]``, which broadcast.
+
+        Args:
+            parts: what the first maps are of.
+            known: what the other maps have given already ``[.., 2·output_dim]``; None if all parts
+                are there.
+        """
         total = self.maps[0](parts[0])
-        for linear, part in zip(self.maps[1:], parts[1:], strict=True):
+        for linear, part in zip(self.maps[1 : len(parts)], parts[1:], strict=True):
             total = total + linear(part)
+        if known is not None:
+            total = total + known
         pairs: Tensor = total.view(*total.shape[:-1], -1, 2)
         return pairs.amax(-1)
 

@@ -4,6 +4,8 @@ Shapes: B batch, N rows of search, S source tokens, T target tokens, E embedding
 the readout's width, A an annotation's width (H, or 2·H with two directions), V vocabulary.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -18,6 +20,7 @@ from heedful.models.pairs import (
     require_one_vocabulary,
 )
 from heedful.models.recurrent_decoders import RecurrentState, recurrent_decoder
+from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
 
 __all__ = ["RecurrentEncoderDecoder", "RecurrentSettings", "RecurrentState"]
@@ -82,17 +85,21 @@ class RecurrentEncoderDecoder(PairModel):
             nn.init.normal_(self.output.weight, std=settings.hidden**-0.5)
 
     def start(self, source: Source) -> RecurrentState:
+        state = self._begin(source)
+        return replace(state, memory=self.decoder.prepare(state.memory))
+
+    def _begin(self, source: Source) -> RecurrentState:
         embedded = self.drop(self.source_embedding(source.tokens))
         annotations, final = self.encoder(embedded, source.lengths)
         hidden = self.bridge(final)
         feed = torch.zeros_like(hidden[-1][0]) if self.decoder.feeding else None
-        sources = torch.arange(len(source.tokens), device=source.tokens.device)
+        rows = SourceRows.one_each(len(source.tokens), source.tokens.device)
         memory = self.decoder.remember(annotations, final, source.lengths)
-        return RecurrentState(hidden, memory, sources, feed)
+        return RecurrentState(hidden, memory, rows, feed)
 
     def states(self, source: Source, target_in: Tensor) -> Tensor:
         embedded = self.drop(self.target_embedding(target_in))
-        states: Tensor = self.drop(self.decoder.unroll(embedded, self.start(source))[0])
+        states: Tensor = self.drop(self.decoder.unroll(embedded, self._begin(source)))
         return states
 
     @property
@@ -103,8 +110,8 @@ class RecurrentEncoderDecoder(PairModel):
         if not isinstance(state, RecurrentState):
             raise TypeError(f"state must be what start or step gave, not {type(state).__name__}")
         embedded = self.drop(self.target_embedding(tokens))
-        readouts, after = self.decoder.unroll(embedded.unsqueeze(1), state)
-        return self.logits(self.drop(readouts.squeeze(1))), after
+        readouts, after = self.decoder.step(embedded, state)
+        return self.logits(self.drop(readouts)), after
 
     @property
     def alignment(self) -> AlignmentSource | None:

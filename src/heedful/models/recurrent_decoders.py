@@ -4,40 +4,43 @@ Shapes: N rows (a batch, or those of a search), S source positions, T target pos
 H hidden, D = H the readout's width, A an annotation's width (H, or 2·H with two directions).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention import Attention, Memory, masks, normalizers, scores
+from heedful.attention import Attention, Memory, normalizers, scores
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
 from heedful.layers.stepwise import Stepwise
+from heedful.models.recurrent_reading import keys_and_values, read_rows
+from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
 
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """What decoding carries for N rows."""
+    """What decoding carries for N rows of A sources."""
 
     hidden: Hidden
     """Each decoder layer's state."""
     memory: tuple[Tensor, ...]
-    """What of the source is read at every step; its first dimension is N."""
-    sources: Tensor
-    """Number of each row's source ``[N]``."""
+    """What of the sources is read at every step; its first dimension is A."""
+    rows: SourceRows
+    """Which source each row reads."""
     feed: Tensor | None = None
     """The attentional vector of the step before ``[N, H]``, with input feeding."""
 
     def select(self, rows: Tensor) -> "RecurrentState":
-        """The state of ``rows [M]`` in that order; a row may be repeated or left out."""
-        sources = self.sources.index_select(0, rows)
-        # Rows that change places among those of one source, as beams do, keep the memory.
-        same = sources.shape == self.sources.shape and torch.equal(sources, self.sources)
+        """The state of ``rows [M]`` in that order; a row may be repeated or left out.
+
+        The memory is not copied; sources that no row reads are taken out of it now and then.
+        """
+        after, left = self.rows.select(rows)
         return RecurrentState(
             hidden=tuple(_select(layer, rows) for layer in self.hidden),
-            memory=self.memory if same else _select(self.memory, rows),
-            sources=sources,
+            memory=self.memory if left is None else _select(self.memory, left),
+            rows=after,
             feed=None if self.feed is None else self.feed.index_select(0, rows),
         )
 
@@ -47,13 +50,18 @@ def _select(parts: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, ...]:
 
 
 class RecurrentDecoder(nn.Module):
-    """Base of the decoders; ``stack`` reads ``[embedding; more]`` at every step."""
+    """Base of the decoders; ``stack`` reads ``[embedding; more]`` at every step.
+
+    There are two ways through the same weights: :meth:`unroll`, where all target tokens are known,
+    and :meth:`step`, one token a row, from a memory that went through :meth:`prepare`.
+    """
 
     feeding = False
     """Whether a step reads the attentional vector of the one before."""
 
     def __init__(self, settings: RecurrentSettings, more: int) -> None:
         super().__init__()
+        self.embedding = settings.embedding
         self.stack = RecurrentStack(
             settings.cell,
             settings.embedding + more,
@@ -66,12 +74,52 @@ class RecurrentDecoder(nn.Module):
         """What is read at every step, from ``annotations [B, S, A]`` and the final states."""
         raise NotImplementedError
 
-    def unroll(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        """Readouts ``[N, T, D]`` for the target ``embedded [N, T, E]``, and the state after it."""
+    def unroll(self, embedded: Tensor, state: RecurrentState) -> Tensor:
+        """Readouts ``[B, T, D]`` for the target ``embedded [B, T, E]``, one row a source."""
         raise NotImplementedError
 
+    def prepare(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """What :meth:`step` reads, with all done that does not depend on the step."""
+        return memory
 
-class _FixedVector(RecurrentDecoder):
+    def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        """Readouts ``[N, D]`` for the last tokens ``embedded [N, E]``, and the state after them."""
+        raise NotImplementedError
+
+    def _input_weights(self) -> tuple[Tensor, Tensor, Tensor]:
+        """W_ih of the lowest layer for the embedding and for what is more; its bias."""
+        weight, bias = self.stack.weights("ih", 0)
+        return weight[:, : self.embedding], weight[:, self.embedding :], bias
+
+
+class _DeepOutput(RecurrentDecoder):
+    """Base of the decoders whose cell and maxout readout read the same context c_t.
+
+    Both are linear in c_t before they are anything else, and c_t is a sum of what a source is
+    remembered by. So in steps W c and U c (gates and readout, side by side) are read in place of c.
+    """
+
+    readout: Maxout
+
+    def _shares(self, context: Tensor) -> Tensor:
+        """W c and U c ``[.., G·H + 2·D]`` of ``context [.., A]``."""
+        gates = F.linear(context, self._input_weights()[1])
+        return torch.cat([gates, self.readout.maps[2](context)], dim=-1)
+
+    def _read_shares(self, state: RecurrentState) -> Tensor:
+        """W c_t and U c_t ``[N, G·H + 2·D]`` of each row."""
+        raise NotImplementedError
+
+    def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        weight, _, bias = self._input_weights()
+        shares = self._read_shares(state)
+        gates, late = shares.tensor_split([len(weight)], dim=-1)
+        hidden = self.stack.step(F.linear(embedded, weight, bias) + gates, state.hidden)
+        readout: Tensor = self.readout(hidden[-1][0], embedded, known=late)
+        return readout, replace(state, hidden=hidden)
+
+
+class _FixedVector(_DeepOutput):
     """Without attention: s_t = f(s_{t-1}, y_{t-1}, c), p(y_t) = g(y_{t-1}, s_t, c).
 
     c is the encoder's final state (top layer, directions joined), the same at every step. Sutskever
@@ -81,37 +129,25 @@ class _FixedVector(RecurrentDecoder):
 
     def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
         super().__init__(settings, more=annotation_dim)
-        self.readout = Maxout(
-            [settings.hidden, settings.embedding, annotation_dim], settings.hidden
-        )
+        self.readout = _maxout(settings, annotation_dim)
 
     def remember(self, annotations: Tensor, final: Hidden, lengths: Tensor) -> tuple[Tensor, ...]:
         return (final[-1][0],)
 
-    def unroll(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
-        c = state.memory[0].unsqueeze(1)  # [N, 1, A]
+    def unroll(self, embedded: Tensor, state: RecurrentState) -> Tensor:
+        c = state.memory[0].unsqueeze(1)  # [B, 1, A]
         inputs = torch.cat([embedded, c.expand(-1, embedded.shape[1], -1)], dim=-1)
-        tops, hidden = self.stack(inputs, state.hidden)
-        return self.readout(tops, embedded, c), replace(state, hidden=hidden)
+        readouts: Tensor = self.readout(self.stack(inputs, state.hidden)[0], embedded, c)
+        return readouts
+
+    def prepare(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return (self._shares(memory[0]),)
+
+    def _read_shares(self, state: RecurrentState) -> Tensor:
+        return state.rows.copied(state.memory[0])
 
 
-class _AttentiveDecoder(RecurrentDecoder):
-    """Base of the decoders with attention; the memory is keys, values and which may be read."""
-
-    attention: Attention
-
-    def remember(self, annotations: Tensor, final: Hidden, lengths: Tensor) -> tuple[Tensor, ...]:
-        batch, positions, _ = annotations.shape
-        allowed = masks.padding(lengths).dense((batch, 1, positions), annotations.device)
-        return (*self.attention.remember(annotations), allowed)
-
-    def _read(self, query: Tensor, state: RecurrentState) -> Tensor:
-        """Contexts ``[N, Q, A]`` of the queries ``[N, Q, H]``."""
-        key, value, allowed = state.memory
-        return self.attention.read(query, Memory(key, value), allowed)
-
-
-class _Bahdanau(_AttentiveDecoder):
+class _Bahdanau(_DeepOutput):
     """Attention from the state before: c_t = Σ_j α(s_{t-1}, h_j) h_j.
 
     Bahdanau, Cho, Bengio 2015, section 3.1: s_t = f(s_{t-1}, y_{t-1}, c_t) and
@@ -125,25 +161,36 @@ class _Bahdanau(_AttentiveDecoder):
         self.attention = Attention(
             scores.Additive(hidden, annotation_dim, hidden), _normalizer(settings)
         )
-        self.readout = Maxout([hidden, settings.embedding, annotation_dim], hidden)
+        self.readout = _maxout(settings, annotation_dim)
 
-    def unroll(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+    def remember(self, annotations: Tensor, final: Hidden, lengths: Tensor) -> tuple[Tensor, ...]:
+        return keys_and_values(self.attention, annotations, lengths)
+
+    def unroll(self, embedded: Tensor, state: RecurrentState) -> Tensor:
         steps, hidden = self.stack.steps(embedded), state.hidden
         tops, contexts = [], []
         for _ in range(embedded.shape[1]):
-            context = self._read(hidden[-1][0].unsqueeze(1), state).squeeze(1)
+            context = read_rows(self.attention, hidden[-1][0], state.rows, state.memory)
             hidden = steps(context, hidden)
             tops.append(hidden[-1][0])
             contexts.append(context)
-        readouts = self.readout(torch.stack(tops, 1), embedded, torch.stack(contexts, 1))
-        return readouts, replace(state, hidden=hidden)
+        readouts: Tensor = self.readout(torch.stack(tops, 1), embedded, torch.stack(contexts, 1))
+        return readouts
+
+    def prepare(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        key, value, allowed = memory
+        return key, self._shares(value), allowed
+
+    def _read_shares(self, state: RecurrentState) -> Tensor:
+        return read_rows(self.attention, state.hidden[-1][0], state.rows, state.memory)
 
 
-class _Luong(_AttentiveDecoder):
+class _Luong(RecurrentDecoder):
     """Attention from the present state: h̃_t = tanh(W_c [c_t; h_t]).
 
     Luong, Pham, Manning 2015, section 3, equation 5 (global attention), and section 3.3 (input
-    feeding: the cell reads [y_{t-1}; h̃_{t-1}], with h̃_0 = 0).
+    feeding: the cell reads [y_{t-1}; h̃_{t-1}], with h̃_0 = 0). W_c's product with c_t is a sum of
+    those with what is remembered, which go through it once.
     """
 
     def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
@@ -152,31 +199,46 @@ class _Luong(_AttentiveDecoder):
         super().__init__(settings, more=hidden if feeding else 0)
         self.feeding = feeding
         self.attention = Attention(_luong_score(settings, annotation_dim), _normalizer(settings))
-        self.combine: nn.Module = glorot_linear(annotation_dim + hidden, hidden, bias=False)
+        self.combine = glorot_linear(annotation_dim + hidden, hidden, bias=False)
 
-    def unroll(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+    def remember(self, annotations: Tensor, final: Hidden, lengths: Tensor) -> tuple[Tensor, ...]:
+        key, value, allowed = keys_and_values(self.attention, annotations, lengths)
+        return key, F.linear(value, self.combine.weight[:, : value.shape[-1]]), allowed
+
+    def unroll(self, embedded: Tensor, state: RecurrentState) -> Tensor:
+        by_top = self.combine.weight[:, -self.stack.network.hidden_size :]
         if state.feed is None:
-            tops, hidden = self.stack(embedded, state.hidden)
-            both = torch.cat([self._read(tops, state), tops], dim=-1)
-            return torch.tanh(self.combine(both)), replace(state, hidden=hidden)
+            tops, _ = self.stack(embedded, state.hidden)
+            key, value, allowed = state.memory
+            contexts = self.attention.read(tops, Memory(key, value), allowed)
+            return torch.tanh(contexts + F.linear(tops, by_top))
         rows, count, _ = embedded.shape
         steps, hidden, vector = self.stack.steps(embedded), state.hidden, state.feed
-        combine = self._combine(count, rows)
+        combine = Stepwise(by_top, by_top.new_zeros(()).expand(count, rows, len(by_top)))
         vectors = []
         for _ in range(count):
             hidden = steps(vector, hidden)
             top = hidden[-1][0]
-            context = self._read(top.unsqueeze(1), state).squeeze(1)
-            vector = torch.tanh(combine(torch.cat([context, top], dim=-1)))
+            context = read_rows(self.attention, top, state.rows, state.memory)
+            vector = torch.tanh(combine(top) + context)
             vectors.append(vector)
-        return torch.stack(vectors, 1), replace(state, hidden=hidden, feed=vector)
+        return torch.stack(vectors, 1)
 
-    def _combine(self, count: int, rows: int) -> Callable[[Tensor], Tensor]:
-        """W_c as it is applied at ``count`` steps, one after the other."""
-        if not isinstance(self.combine, nn.Linear):  # in int8: a map as it is
-            return self.combine
-        weight = self.combine.weight
-        return Stepwise(weight, weight.new_zeros(()).expand(count, rows, len(weight)))
+    def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
+        weight, by_feed, bias = self._input_weights()
+        gates = F.linear(embedded, weight, bias)
+        if state.feed is not None:
+            gates = gates + F.linear(state.feed, by_feed)
+        hidden = self.stack.step(gates, state.hidden)
+        top = hidden[-1][0]
+        context = read_rows(self.attention, top, state.rows, state.memory)
+        vector = torch.tanh(F.linear(top, self.combine.weight[:, -top.shape[-1] :]) + context)
+        feed = None if state.feed is None else vector
+        return vector, replace(state, hidden=hidden, feed=feed)
+
+
+def _maxout(settings: RecurrentSettings, annotation_dim: int) -> Maxout:
+    return Maxout([settings.hidden, settings.embedding, annotation_dim], settings.hidden)
 
 
 def _luong_score(settings: RecurrentSettings, annotation_dim: int) -> scores.Score:
