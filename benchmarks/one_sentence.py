@@ -51,10 +51,10 @@ def measure(options: Any, sentences: list[list[int]], folder: Path) -> dict[str,
         with ExitStack() as stack:
             starter = Starter(stack, work, options)
             start(starter)
-            rows = measure_each(starter.sides, options.beam, options.every, options)
-            facts = {name: worker.ask(ask="facts") for name, worker in starter.sides.items()}
+            rows = measure_each(starter, options.beam, options.every)
         weights = SIZES[size].weights_read(options.length, options.vocabulary)
-        sizes[size] = {"sides": facts, "weights_read": weights, "rows": rows}
+        sizes[size] = {"sides": starter.facts, "weights_read": weights, "rows": rows}
+        sizes[size]["left_out"] = starter.left_out
     return {
         "machine": machine(options.threads),
         "limits": limits.highest(known, limits.limits(options.threads)),
@@ -78,7 +78,14 @@ def report(found: dict[str, Any]) -> str:
             limit = 1000 * own["weights_read"] * size_of / found["limits"]["memory"]
             numbers = [median(p50), min(p50), max(p50), median(figures["p90"]), limit]
             rows.append([name, *(f"{number:.2f}" for number in numbers)])
-        parts += [f"### {size}", "", table(titles, rows), "", said_of(own["sides"]), ""]
+        parts += [
+            f"### {size}",
+            "",
+            table(titles, rows),
+            "",
+            said_of(own["sides"], own["left_out"]),
+            "",
+        ]
     return "\n".join(
         [
             *parts,

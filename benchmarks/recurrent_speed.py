@@ -25,7 +25,7 @@ from typing import Any
 import limits
 import train_peers
 from corpus import Corpus, prepare_corpus
-from install_peers import how_to_install, peer_python
+from install_peers import peer_python
 from reporting import machine, said
 from sizes import SIZES, recurrent_operations
 from turns import SEARCHES, Starter, measure_whole, parser_for, said_of, speeds_table, write_work
@@ -70,29 +70,23 @@ def eole_model(corpus: Corpus, folder: Path, options: Any) -> Path:
 
 def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
     """Let the sides take turns; speeds, ratios, versions, the machine's limits."""
-    known, left_out, more = limits.limits(options.threads), {}, {}
+    known, failed, more = limits.limits(options.threads), {}, {}
     threads = ["--threads", str(options.threads)]
     if not options.ours_only and peer_python("eole"):
         try:
             more["eole"] = str(eole_model(corpus, folder / "words", options))
         except train_peers.PeerError as error:
-            left_out["Eole"] = str(error)
-    elif not options.ours_only:
-        left_out["Eole"] = how_to_install("eole")
-    if not options.ours_only and not peer_python("joeynmt"):
-        left_out["JoeyNMT"] = how_to_install("joeynmt")
+            failed["Eole"] = str(error)
     work = write_work(
         folder / "recurrent.json", settings(options.width), corpus.test, options, **more
     )
     with ExitStack() as stack:
         starter = Starter(stack, work, options)
-        if more:
+        if not failed:
             starter.peer("Eole", "eole", "eole_worker.py", *threads)
-        if "JoeyNMT" not in left_out:
-            starter.peer("JoeyNMT", "joeynmt", "joeynmt_worker.py", *threads)
+        starter.peer("JoeyNMT", "joeynmt", "joeynmt_worker.py", *threads)
         starter.ours()
-        rows = measure_whole(starter.sides, BEAM, options.batch_tokens, options, work)
-        facts = {name: worker.ask(ask="facts") for name, worker in starter.sides.items()}
+        rows = measure_whole(starter, BEAM, options.batch_tokens)
     source = mean(len(sentence) + 1 for sentence in corpus.test)
     operations = recurrent_operations(
         source, options.length, BEAM, options.vocabulary, options.width
@@ -106,8 +100,8 @@ def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
         "vocabulary": options.vocabulary,
         "width": options.width,
         "operations": operations,
-        "sides": facts,
-        "left_out": left_out,
+        "sides": starter.facts,
+        "left_out": failed | starter.left_out,
         "rows": rows,
     }
 
@@ -120,8 +114,7 @@ def report(found: dict[str, Any]) -> str:
             "",
             speeds_table(found["rows"], found["sides"], found["operations"], found["limits"]),
             "",
-            *(f"Left out: {name}: {why}" for name, why in found["left_out"].items()),
-            said_of(found["sides"]),
+            said_of(found["sides"], found["left_out"]),
             "",
             f"{found['sentences']:,} sentences, {found['length']} target tokens each, vocabulary "
             f"{found['vocabulary']:,}, {found['width']} wide; {found['corpus']}.",

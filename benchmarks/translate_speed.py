@@ -92,12 +92,11 @@ def measure(options: Any, sentences: list[list[int]], folder: Path) -> dict[str,
                     "operations": SIZES[size].translating(
                         source, options.length, beam, options.vocabulary
                     ),
-                    "rows": measure_whole(starter.sides, beam, options.batch_tokens, options, work),
+                    "rows": measure_whole(starter, beam, options.batch_tokens),
                 }
                 for beam in SEARCHES
             }
-            facts = {name: worker.ask(ask="facts") for name, worker in starter.sides.items()}
-        sizes[size] = {"sides": facts, "searches": searches}
+        sizes[size] = {"sides": starter.facts, "left_out": starter.left_out, "searches": searches}
     return {
         "machine": machine(options.threads),
         "limits": limits.highest(known, limits.limits(options.threads)),
@@ -116,7 +115,7 @@ def report(found: dict[str, Any]) -> str:
             rows = search["rows"]
             parts += [f"### {size}, {name}", ""]
             parts += [speeds_table(rows, own["sides"], search["operations"], found["limits"]), ""]
-        parts += [said_of(own["sides"]), ""]
+        parts += [said_of(own["sides"], own["left_out"]), ""]
     return "\n".join(
         [
             *parts,

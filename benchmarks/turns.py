@@ -69,12 +69,20 @@ class Starter:
     def __init__(self, stack: ExitStack, work: Path, options: Any) -> None:
         self.stack, self.work, self.options = stack, work, options
         self.sides: Sides = {}
+        self.left_out: dict[str, str] = {}
+        """Peers that are not there, or failed, and why."""
+        self.facts: dict[str, dict[str, Any]] = {}
+        """What each side says of itself."""
 
     def add(self, name: str, python: Path, script: str, *arguments: str) -> None:
         """One more side: a process of its own."""
         command = ["--work", str(self.work), *arguments]
         worker = Worker(python, HERE / script, command, self.options.threads)
         self.sides[name] = self.stack.enter_context(worker)
+        try:
+            self.facts[name] = worker.ask(ask="facts")
+        except WorkerError as error:
+            self._leave_out(name, error)
 
     def ours(self, workers: bool = True) -> None:
         """Ours in every precision that this processor is fast in, with one worker and with two."""
@@ -95,68 +103,89 @@ class Starter:
         if self.options.ours_only:
             return
         if python is None:
-            print(f"{name} left out: {how_to_install(package)}", file=sys.stderr)
+            self.left_out[name] = how_to_install(package)
             return
         self.add(name, python, script, *arguments)
 
+    def ask(self, name: str, **request: Any) -> dict[str, Any]:
+        """Ask a side for translations; a peer that fails is left out from then on.
+
+        Raises:
+            WorkerError: it is ours that has failed.
+        """
+        try:
+            answer = self.sides[name].ask(**request)
+            every = request.get("every", 1)
+            require_whole(name, answer, len(self.sentences[::every]), self.options.length)
+        except WorkerError as error:
+            self._leave_out(name, error)
+            return {}
+        return answer
+
+    def _leave_out(self, name: str, error: WorkerError) -> None:
+        if name.startswith("ours"):
+            raise error
+        self.left_out[name] = str(error)
+        del self.sides[name]
+
+    @property
+    def sentences(self) -> list[list[int]]:
+        """Those that are translated."""
+        given: list[list[int]] = json.loads(self.work.read_text(encoding="utf-8"))["sentences"]
+        return given
+
 
 def measure_whole(
-    sides: Sides, beam: int, candidates: Sequence[int], options: Any, work: Path
+    starter: Starter, beam: int, candidates: Sequence[int]
 ) -> dict[str, dict[str, Any]]:
     """Sentences a second of each side, in turns, each in the batches that it is fastest with.
 
     Each side tries all ``candidates`` first, which also warms it up, and keeps the fastest.
 
     Raises:
-        WorkerError: a side has not written every sentence, or not of the length that is forced.
+        WorkerError: ours has not written every sentence, or not of the length that is forced.
     """
-    expected = json.loads(work.read_text(encoding="utf-8"))
-    count, length = len(expected["sentences"]), expected["length"]
+    sides, count = starter.sides, len(starter.sentences)
     chosen, outputs = {}, {}
-    for name, worker in sides.items():
+    for name in list(sides):
         tried = {}
         for tokens in candidates:
-            answer = worker.ask(ask="all", beam=beam, tokens=tokens, outputs=True)
-            require_whole(name, answer, count, length)
-            tried[tokens], outputs[name] = answer["seconds"], answer["outputs"]
-        chosen[name] = min(tried, key=tried.__getitem__)
+            if name in sides and (
+                answer := starter.ask(name, ask="all", beam=beam, tokens=tokens, outputs=True)
+            ):
+                tried[tokens], outputs[name] = answer["seconds"], answer["outputs"]
+        if name in sides:
+            chosen[name] = min(tried, key=tried.__getitem__)
     speeds: dict[str, list[float]] = {name: [] for name in sides}
-    for repetition in range(options.repetitions):
-        for name, worker in sides.items():
-            answer = worker.ask(ask="all", beam=beam, tokens=chosen[name])
-            require_whole(name, answer, count, length)
-            speeds[name].append(count / answer["seconds"])
+    for repetition in range(starter.options.repetitions):
+        for name in list(sides):
+            if answer := starter.ask(name, ask="all", beam=beam, tokens=chosen[name]):
+                speeds[name].append(count / answer["seconds"])
         print(f"beam {beam}, repetition {repetition + 1}", file=sys.stderr, flush=True)
+    speeds = {name: own for name, own in speeds.items() if name in sides}
     base = next(iter(speeds.values())) if len(speeds) > 1 else None
     found = {}
     for name, own in speeds.items():
         found[name] = {**summarised(own, base), "batch_tokens": chosen[name]}
-        if worker_has_our_weights(sides[name]):
+        if starter.facts[name].get("our_weights"):
             pairs = zip(outputs[name], outputs["ours"], strict=True)
             found[name]["same"] = mean(own == ours for own, ours in pairs)
     return found
 
 
-def worker_has_our_weights(worker: Worker) -> bool:
-    """Whether what it writes can be compared with what ours does."""
-    return bool(worker.ask(ask="facts").get("our_weights"))
-
-
-def measure_each(
-    sides: Sides, beam: int, every: int, options: Any
-) -> dict[str, dict[str, list[float]]]:
+def measure_each(starter: Starter, beam: int, every: int) -> dict[str, dict[str, list[float]]]:
     """The 50th and 90th percentile of the milliseconds that a sentence takes, a round each."""
+    sides = starter.sides
     found: dict[str, dict[str, list[float]]] = {name: {"p50": [], "p90": []} for name in sides}
-    for repetition in range(-1, options.repetitions):
-        for name, worker in sides.items():
-            answer = worker.ask(ask="each", beam=beam, every=every)
-            require_whole(name, answer, len(answer["milliseconds"]), options.length)
-            if repetition >= 0:
+    for repetition in range(-1, starter.options.repetitions):
+        for name in list(sides):
+            answer = starter.ask(name, ask="each", beam=beam, every=every)
+            if answer and repetition >= 0:
                 tenths = quantiles(answer["milliseconds"], n=10, method="inclusive")
                 found[name]["p50"].append(median(answer["milliseconds"]))
                 found[name]["p90"].append(tenths[-1])
         print(f"one at a time, repetition {repetition + 1}", file=sys.stderr, flush=True)
-    return found
+    return {name: own for name, own in found.items() if name in sides}
 
 
 def require_whole(name: str, answer: Mapping[str, Any], sentences: int, length: int) -> None:
@@ -195,9 +224,9 @@ def speeds_table(
     return table([*titles, "same output"], lines)
 
 
-def said_of(facts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Versions, precisions and workers of all sides, a line each."""
-    lines = []
+def said_of(facts: Mapping[str, Mapping[str, Any]], left_out: Mapping[str, str]) -> str:
+    """Versions, precisions and workers of all sides, a line each; and who was left out, and why."""
+    lines = [f"- Left out: {name}: {why}" for name, why in left_out.items()]
     for name, own in facts.items():
         parameters = [f"{own['parameters']:,} parameters"] if "parameters" in own else []
         workers = [own["workers"]] if "workers" in own else []

@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -77,27 +78,46 @@ def test_marian_has_the_same_size(benchmark: Any, translated: dict[str, Any]) ->
     assert "same" not in translated["searches"]["greedy"]["rows"]["MarianMT"]
 
 
-@pytest.mark.parametrize("pool", ["threads", "processes"])
-def test_several_workers_write_what_one_writes(benchmark: Any, sentences: Any, pool: str) -> None:
+@pytest.mark.parametrize(("pool", "count"), [("threads", 2), ("processes", 1)])
+def test_several_workers_write_what_one_writes(
+    benchmark: Any, sentences: Any, pool: str, count: int
+) -> None:
     worker = benchmark("heedful_worker")
     model = benchmark("turns").transformer("smallest")
     work = {"model": model, "vocabulary": VOCABULARY, "length": 5}
     expected = [worker.Searcher(work, "float32", 1)([one], 2)[0] for one in sentences]
-    with worker.pool_of(pool, 2, work, "float32") as workers:
+    with worker.pool_of(pool, count, work, "float32") as workers:
         found = list(workers.map(worker._Pool.search, [[one] for one in sentences], [2] * 9))
     assert [one for (one,) in found] == expected
 
 
-def test_sentences_are_timed_one_by_one(
-    benchmark: Any, sentences: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sentences_are_timed_one_by_one(benchmark: Any, sentences: Any, tmp_path: Path) -> None:
     one_sentence = benchmark("one_sentence")
     options = one_sentence.parse([*SMALL, "--every", "4", "--ours-only"])
     found = json.loads(json.dumps(one_sentence.measure(options, sentences, tmp_path)))
     ours = found["sizes"]["smallest"]["rows"]["ours, 1 thread"]
     assert found["sentences"] == 3
     assert all(0 < p50 <= p90 for p50, p90 in zip(ours["p50"], ours["p90"], strict=True))
-    assert "| ours, 1 thread |" in one_sentence.report(found)
+    assert "\n| ours, 1 thread " in one_sentence.report(found)
+
+
+def test_a_peer_that_fails_is_left_out_and_ours_is_not(
+    benchmark: Any, sentences: Any, tmp_path: Path
+) -> None:
+    turns, errors = benchmark("turns"), benchmark("workers")
+    options = benchmark("translate_speed").parse([*SMALL])
+    work = turns.write_work(
+        tmp_path / "work.json", turns.transformer("smallest"), sentences, options
+    )
+    failing = tmp_path / "failing.py"
+    failing.write_text("raise SystemExit(3)\n", encoding="utf-8")
+    with ExitStack() as stack:
+        starter = turns.Starter(stack, work, options)
+        starter.add("peer", Path(sys.executable), str(failing))
+        with pytest.raises(errors.WorkerError):
+            starter.add("ours", Path(sys.executable), str(failing))
+    assert "peer" not in starter.sides
+    assert "exit code 3" in turns.said_of({}, starter.left_out)
 
 
 def test_batches_are_those_of_our_translator(benchmark: Any, sentences: Any) -> None:
