@@ -164,6 +164,9 @@ def test_models_of_pairs(name: str) -> None:
     whole = copied.teacher_force(SOURCE, TARGET)
     close(whole, exact, 0.08)
     assert torch.equal(model.teacher_force(SOURCE, TARGET), exact), "the model itself is changed"
+    states = copied.states(SOURCE, TARGET)
+    assert copied.projection is not None
+    assert torch.equal(copied.logits(states), copied.projection(states))
     state = copied.start(SOURCE)
     for place in range(TARGET.shape[1]):
         logits, state = copied.step(TARGET[:, place], state)
@@ -182,6 +185,8 @@ def test_models_that_write(name: str) -> None:
     copied = int8_copy(model)
     whole = copied.logits(copied.states(TARGET))
     close(whole, model.logits(model.states(TARGET)), 0.05)
+    assert copied.projection is not None
+    assert torch.equal(whole, copied.projection(copied.states(TARGET)))
     logits, _ = copied.step(TARGET[:, 2], copied.start(TARGET[:, :3]))
     torch.testing.assert_close(logits, whole[:, 2], rtol=0, atol=0.02)
 
