@@ -66,6 +66,9 @@ def over_rows(
     Raises:
         MemoryError: as :func:`in_parallel`.
     """
+    if threads == 1:
+        in_parallel(function, [(*given, ctypes.c_int64(0), ctypes.c_int64(rows))])
+        return
     threads = max(1, min(threads, rows))
     edges = [ctypes.c_int64(rows * i // threads) for i in range(threads + 1)]
     in_parallel(function, [(*given, *share) for share in itertools.pairwise(edges)])

@@ -156,11 +156,12 @@ class LayerCaches:
         """
         if self._lineage is None:
             raise RuntimeError("these caches move what is chosen")
+        index = self._lineage.reach(self.length + 1)
         found = []
         for cache, (key, value) in zip(self._caches, step, strict=True):
             assert isinstance(cache, StepCache)
             cache.steps.take(key, value)
-            found.append(StepMemory(cache.steps, self._lineage.reach(cache.steps.length)))
+            found.append(StepMemory(cache.steps, index))
         return found
 
     def select(self, rows: Tensor) -> Self:

@@ -59,7 +59,10 @@ class Steps:
     def __init__(self) -> None:
         self.parts: list[tuple[Tensor, Tensor]] = []
         self.length = 0
-        self._table: NDArray[np.int64] = np.empty((_PLACES, 16), np.int64)
+        self._keep_table(np.empty((_PLACES, 16), np.int64))
+
+    def _keep_table(self, table: NDArray[np.int64]) -> None:
+        self._table, self._address = table, table.ctypes.data
 
     def append(self, key: Tensor, value: Tensor) -> None:
         """Add positions: ``key [R, G, p, D]``, ``value [R, G, p, E]``, float32 on the CPU.
@@ -70,19 +73,21 @@ class Steps:
 
     def take(self, key: Tensor, value: Tensor) -> None:
         """Add positions: ``key [R, p, G, D]`` and ``value [R, p, G, E]``, one behind the other."""
-        positions = key.shape[1]
-        end = self.length + positions
+        _, positions, heads, width = key.shape
+        first, end = self.length, self.length + positions
         if end > self._table.shape[1]:
             larger = np.empty((_PLACES, max(end, 2 * self._table.shape[1])), np.int64)
-            larger[:, : self.length] = self._table[:, : self.length]
-            self._table = larger
-        for place, part in enumerate((key, value)):
-            width = part.shape[2] * part.shape[3]
-            row = self._table[place, self.length : end]
-            row[:] = part.data_ptr()
-            if positions > 1:
-                row += 4 * width * np.arange(positions)
-            self._table[place + 2, self.length : end] = positions * width
+            larger[:, :first] = self._table[:, :first]
+            self._keep_table(larger)
+        own, others = heads * width, heads * value.shape[3]
+        if positions == 1:
+            self._table[:, first] = key.data_ptr(), value.data_ptr(), own, others
+        else:
+            places = np.arange(positions)
+            self._table[0, first:end] = key.data_ptr() + 4 * own * places
+            self._table[1, first:end] = value.data_ptr() + 4 * others * places
+            self._table[2, first:end] = positions * own
+            self._table[3, first:end] = positions * others
         self.parts.append((key, value))
         self.length = end
 
@@ -90,7 +95,7 @@ class Steps:
         """The same positions, to which others may be added."""
         other = type(self)()
         other.parts, other.length = list(self.parts), self.length
-        other._table = self._table.copy()
+        other._keep_table(self._table.copy())
         return other
 
     def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
@@ -114,9 +119,9 @@ class Steps:
             lengths: contiguous integers ``[N]``: how many of the positions a row reads; all if
                 None.
         """
-        address, row = self._table.ctypes.data, self._table.strides[0]
+        address, row = self._address, self._table.strides[0]
         return StepsInC(
-            *(address + place * row for place in range(_PLACES)),
+            *(address, address + row, address + 2 * row, address + 3 * row),
             index.data_ptr(),
             None if lengths is None else lengths.data_ptr(),
             *index.stride(),
@@ -175,7 +180,7 @@ class PackedSteps(Steps):
     def __init__(self, key: Tensor, value: Tensor, longest: int) -> None:
         super().__init__()
         self.parts, self.length = [(key.unsqueeze(1), value.unsqueeze(1))], longest
-        self._table = np.empty((_PLACES, longest), np.int64)
+        self._keep_table(np.empty((_PLACES, longest), np.int64))
         for place, part in enumerate((key, value)):
             self._table[place] = part.data_ptr() + 4 * part.stride(0) * np.arange(longest)
             self._table[place + 2] = part.stride(0)

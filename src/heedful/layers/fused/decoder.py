@@ -48,7 +48,7 @@ class FusedDecoder:
             caches: of these layers.
             sources: what they read of the sources, where they do.
         """
-        rows, hidden = len(hidden), hidden.contiguous()
+        rows, hidden = hidden.shape[0], hidden.contiguous()
         logits = hidden.new_empty(rows, self._program.outputs)
         steps = hidden.new_empty(2 * self._layers, rows, 1, *self._step_shape).unbind(0)
         own = caches.take(list(zip(steps[::2], steps[1::2], strict=True)))

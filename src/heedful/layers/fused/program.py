@@ -9,7 +9,7 @@ import ctypes
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -100,7 +100,7 @@ class Program:
         self._kept: list[Tensor] = []  # what C reads
         self._watched = [part for layer in layers for part in attentions(layer)]
         widest = max((part.heads + 2 * part.key_heads) * part.head_dim for part in self._watched)
-        widest = max([widest, *(layer.feed_forward.expand.out_features for layer in layers)])
+        widest = max([widest, *(plain(layer.feed_forward.expand).out_features for layer in layers)])
         context = max(part.heads * part.head_dim for part in self._watched)
         padded, widest, context = (self._whole(width) for width in (dim, widest, context))
         self.slots = _Slots(0, padded, 2 * padded, 2 * padded + widest)
@@ -290,11 +290,17 @@ def plain(part: nn.Module) -> nn.Linear:
     return part
 
 
+class _Known(NamedTuple):
+    modules: list[nn.Module]
+    state: list[object]
+    made: Any
+
+
 class Made(Generic[T]):
     """What was made of models, as long as they live and their weights stay as they were."""
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[nn.Module, tuple[object, T | None]] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
 
     def of(
         self,
@@ -315,18 +321,31 @@ class Made(Generic[T]):
             others: weights that ``make`` reads beside theirs.
             make: makes it.
         """
-        modules = [part for one in parts for part in one.modules()]
-        if any(part.training or part._forward_hooks or part._forward_pre_hooks for part in modules):
-            return None
-        weights = [*others, *(weight for one in parts for weight in one.parameters())]
-        if not can_step(weights[0]) or any(weight.is_inference() for weight in weights):
-            return None
-        state = [(weight.data_ptr(), weight._version) for weight in weights]
         known = self._made.get(model)
-        if known is None or known[0] != state:
-            try:
-                made = make()
-            except NotFusedError:
-                made = None
-            known = self._made[model] = (state, made)
-        return known[1]
+        if known is None or known.state != _state(known.modules, others):
+            modules = [part for one in parts for part in one.modules()]
+            known = self._made[model] = _Known(modules, _state(modules, others), _try(make))
+        if known.made is None or not can_step(next(known.modules[0].parameters())):
+            return None
+        usual = not any(
+            part.training or part._forward_hooks or part._forward_pre_hooks
+            for part in known.modules
+        )
+        return known.made if usual else None
+
+
+def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[object]:
+    """What changes when parts of modules are replaced, or a weight is changed."""
+    inside = [tuple(part._modules.values()) for part in modules]
+    weights = [weight for part in modules for weight in part._parameters.values()]
+    counts = [
+        (weight.data_ptr(), weight._version) for weight in (*weights, *others) if weight is not None
+    ]
+    return [inside, counts]
+
+
+def _try(make: Callable[[], T]) -> T | None:
+    try:
+        return make()
+    except NotFusedError:
+        return None
