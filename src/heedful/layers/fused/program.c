@@ -92,6 +92,28 @@ static inline __attribute__((always_inline)) void multiply(const struct tile *t,
                   t->last ? activate(sum[i][j], t->activation) : sum[i][j]);
 }
 
+/* One row alone: sums that do not wait for one another. */
+static void multiply_one(const struct tile *t) {
+    lanes sum[4][2] = {0};
+    const float *panel = t->panel, *from = t->from;
+    int64_t k = 0;
+    for (; k + 4 <= t->depth; k += 4, panel += 4 * COLUMNS)
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            const lanes x = from[k + i] - (lanes){0};
+            sum[i][0] += x * load(panel + i * COLUMNS);
+            sum[i][1] += x * load(panel + i * COLUMNS + LANES);
+        }
+    for (; k < t->depth; k++, panel += COLUMNS)
+        for (int j = 0; j < 2; j++) sum[0][j] += from[k] * load(panel + j * LANES);
+    for (int j = 0; j < 2; j++) {
+        lanes all = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
+        all += load((t->first ? t->bias : t->to) + j * LANES);
+        if (t->first && t->add) all += load(t->add + j * LANES);
+        store(t->to + j * LANES, t->last ? activate(all, t->activation) : all);
+    }
+}
+
 static void multiply_some(const struct tile *t, int64_t rows) {
     switch (rows) {
 #if ROWS > 6
@@ -107,7 +129,7 @@ static void multiply_some(const struct tile *t, int64_t rows) {
     case 4: multiply(t, 4); break;
     case 3: multiply(t, 3); break;
     case 2: multiply(t, 2); break;
-    default: multiply(t, 1);
+    default: multiply_one(t);
     }
 }
 
