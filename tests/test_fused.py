@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from heedful.attention import MultiHeadAttention, watch
 from heedful.decoding import SearchOptions, search
 from heedful.layers import fused
-from heedful.layers.fused import FusedDecoder
+from heedful.layers.fused import FusedDecoder, program
+from heedful.layers.quantized import int8_copy, largest_input
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
@@ -103,6 +104,44 @@ def test_a_language_model_steps_as_its_modules_do(bias: bool, pre_norm: bool) ->
     assert model.start(tokens).fused is state.fused
 
 
+@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (39, 2), (230, 1)])
+@pytest.mark.parametrize("dim", [32, 36])
+def test_steps_in_int8_are_those_of_int8_modules(
+    dim: int, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if program.library().heedful_largest() != largest_input():  # type: ignore[union-attr]
+        pytest.skip("this processor's whole numbers are others than PyTorch's")
+    model = int8_copy(translator(dim=dim, inner=70, output_bias=True))
+    source, tokens = source_of(rows), torch.randint(4, 301, (rows, 6))
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+
+    def last(fused: bool) -> Tensor:
+        state = model.start(source)
+        assert (state.fused is not None) == fused
+        for place in range(6):
+            logits, state = model.step(tokens[:, place], state)
+        return logits
+
+    found = last(fused=True)
+    monkeypatch.setattr(program, "can_step", lambda like: False)
+    expected = last(fused=False)
+    torch.set_num_threads(before)
+    # A sum that is rounded otherwise may be the next whole number, which is a hundredth of a row.
+    scale, error = expected.abs().amax(), (found - expected).abs()
+    assert error.amax() < 0.05 * scale
+    assert error.median() < 0.003 * scale
+
+
+def test_an_int8_row_that_is_no_number_stays_none() -> None:
+    model = int8_copy(translator())
+    model.decoder[1].around_cross.norm.bias[3] = torch.nan
+    state = model.start(source_of(2))
+    assert state.fused is not None
+    logits, _ = model.step(torch.tensor([5, 6]), state)
+    assert logits.isnan().all()
+
+
 def test_changed_weights_are_seen() -> None:
     model, source = translator(), source_of(3)
     tokens = torch.tensor([2, 2, 2])
@@ -138,6 +177,31 @@ def test_what_only_modules_know_stays_with_them() -> None:
     model = translator()
     with torch.enable_grad():
         assert model.start(source).fused is None
+
+
+def test_what_cannot_be_read_is_not_read() -> None:
+    model, source = translator(), source_of(3)
+    with pytest.raises(IndexError):
+        model.start(Source(source.tokens.index_fill(0, torch.tensor([1]), 301), source.lengths))
+    state = model.start(source)
+    for bad in (301, -1):
+        with pytest.raises(IndexError):
+            model.step(torch.tensor([5, bad, 5]), state)
+    with torch.inference_mode():
+        made_there = translator()
+        assert made_there.start(source).fused is None
+        assert model.start(source).fused is not None
+
+
+def test_beyond_the_positions_it_knows_modules_go_on() -> None:
+    model, source = translator(max_length=8), source_of(2)
+    places = len(model.target_positions.table)
+    state = model.start(source)
+    tokens = torch.randint(4, 301, (2, places + 2))
+    for place in range(places + 2):
+        logits, state = model.step(tokens[:, place], state)
+    expected = forced(model, source, tokens)
+    torch.testing.assert_close(logits.double(), expected, rtol=1e-3, atol=1e-3)
 
 
 def test_watching_in_the_middle_of_a_search_shows_the_weights() -> None:

@@ -50,10 +50,13 @@ def in_parallel(function: Callable[..., object], calls: Sequence[tuple[object, .
     """Call a function of a library, a thread a call: ctypes lets go of the interpreter in C.
 
     Raises:
-        MemoryError: a call has returned anything but zero, as functions of ours do without memory.
+        MemoryError: a call has returned 1, as functions of ours do without memory.
+        IndexError: a call has returned 2, as they do for an index that is out of range.
     """
     futures = [_workers(len(calls)).submit(function, *call) for call in calls[1:]]
     failed = [function(*call) for call in calls[:1]] + [future.result() for future in futures]
+    if 2 in failed:
+        raise IndexError("an index is out of the range of what is read by it")
     if any(failed):
         raise MemoryError("no memory for the buffers of a compiled function")
 

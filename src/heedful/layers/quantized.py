@@ -76,6 +76,13 @@ class Int8Linear(nn.Module):
         weight: Tensor = torch.ops.quantized.linear_unpack(self.packed)[0].dequantize()
         return weight
 
+    def whole(self) -> tuple[Tensor, Tensor]:
+        """The whole numbers, int8 ``[out, in]``, and the scales of their rows ``[out]``."""
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message=".*quantized tensor creation functions")
+            weight = torch.ops.quantized.linear_unpack(self.packed)[0]
+        return weight.int_repr(), weight.q_per_channel_scales().float()
+
     def now(self) -> "Int8Linear":
         """The map with the weights as they are now, as a :class:`NormalisedLinear` gives it."""
         return self
@@ -122,12 +129,12 @@ def int8_copy(model: Model) -> Model:
         UserError: PyTorch has no int8 products for this processor.
     """
     shared = {id(one): one for one in (*model.parameters(), *model.buffers())}
-    copied = copy.deepcopy(model, cast(dict[int, Any], shared)).eval()
+    copied = copy.deepcopy(model, cast(dict[int, Any], shared))
     written = cast(_Searched, copied)
     table = written.output_table
     written.projection = Int8Linear(table, written.output_bias)
     _replace(copied, {id(table): written.projection})
-    return copied
+    return copied.eval()
 
 
 def _replace(module: nn.Module, made: dict[int, nn.Module]) -> None:

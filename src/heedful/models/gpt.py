@@ -20,7 +20,7 @@ from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
-from heedful.layers.fused import FusedDecoder, fused_decoder
+from heedful.layers.fused import Embedding, FusedDecoder, fused_decoder
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.sizes import fill_from_size
@@ -213,8 +213,14 @@ class Gpt(LanguageModel):
         embedded: Tensor = self.embeddings(tokens, first)
         return embedded
 
-    def _blocks(self) -> list[EncoderLayer]:
-        return [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
+    def _fused(self) -> FusedDecoder | None:
+        learned = self.embeddings.positions
+        if learned is None:
+            return None
+        blocks = [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
+        embedding = Embedding(self.embedding.weight, 1.0, learned.table.weight)
+        output = (self.output_table, self.bias, self.projection)
+        return fused_decoder(self, blocks, self.norm, embedding, *output)
 
     @property
     def embedding(self) -> nn.Embedding:
@@ -232,7 +238,7 @@ class Gpt(LanguageModel):
         if prompts.dim() != 2 or not prompts.shape[1]:
             raise ValueError(f"prompts are {list(prompts.shape)}: expected [B, T], T at least 1")
         caches = LayerCaches(len(self.layers), self.embedding.weight, len(prompts))
-        fused = fused_decoder(self, self._blocks(), self.norm, self.output_table, self.bias)
+        fused = self._fused()
         state = GptState(caches, fused)
         if prompts.shape[1] > 1:
             self._read(prompts[:, :-1], state)
@@ -246,9 +252,8 @@ class Gpt(LanguageModel):
         Raises:
             ValueError: there are more tokens than ``max_length``.
         """
-        if state.fused is not None and not state.fused.watched:
-            hidden = self._embed(tokens.unsqueeze(1), state.length)
-            return state.fused.step(hidden.squeeze(1), state.caches), state
+        if state.fused is not None and state.fused.can_step(state.length):
+            return state.fused.step(boundary(tokens), state.caches), state
         hidden = self._read(tokens.unsqueeze(1), state)
         return self.logits(hidden.squeeze(1)), state
 

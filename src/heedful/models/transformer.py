@@ -21,7 +21,7 @@ from heedful.basics.settings import Settings
 from heedful.layers.caches import LayerCaches, SourceMemories
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
-from heedful.layers.fused import LONGEST, FusedDecoder, fused_decoder, fused_encoder
+from heedful.layers.fused import Embedding, FusedDecoder, fused_decoder, fused_encoder
 from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
 
@@ -206,7 +206,11 @@ class Transformer(PairModel):
         sources = self._sources(source)
         caches = LayerCaches(len(self.decoder), self.target_embedding.weight, len(source.lengths))
         fused = fused_decoder(
-            self, self._decoder_layers(), self.decoder_norm, self.output_table, self.bias
+            self,
+            self._decoder_layers(),
+            self.decoder_norm,
+            self._embedding(self.target_embedding, self.target_positions),
+            *(self.output_table, self.bias, self.projection),
         )
         return TransformerState(caches, sources, fused)
 
@@ -214,22 +218,29 @@ class Transformer(PairModel):
         """What the decoder's layers remember of the sources."""
         readers = [layer.cross_attention for layer in self._decoder_layers()]
         blocks = [layer for layer in self.encoder if isinstance(layer, EncoderLayer)]
-        fused = fused_encoder(self, blocks, self.encoder_norm, readers)
-        if fused is None or fused.watched or source.tokens.shape[1] > LONGEST:
-            memories, _ = self.encode(source)
-            return SourceMemories(memories, source.lengths)
-        hidden = self._embed(source.tokens, self.source_embedding, self.source_positions)
-        return fused.read(hidden, source.lengths)
+        embedding = self._embedding(self.source_embedding, self.source_positions)
+        fused = fused_encoder(self, blocks, self.encoder_norm, embedding, readers)
+        if fused is not None and fused.can_read(source.tokens.shape[1]):
+            return fused.read(source.tokens, source.lengths)
+        memories, _ = self.encode(source)
+        return SourceMemories(memories, source.lengths)
+
+    def _embedding(self, table: nn.Embedding, positions: Sinusoidal | Learned) -> Embedding:
+        """What :meth:`_embed` does without dropout."""
+        places = positions.table
+        return Embedding(
+            table.weight,
+            math.sqrt(self.settings.dim) if self.settings.scaled else 1.0,
+            places.weight if isinstance(places, nn.Embedding) else places,
+        )
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:  # type: ignore[override]
+        place = state.caches.length
+        if state.fused is not None and state.fused.can_step(place):
+            return state.fused.step(tokens, state.caches, state.sources), state
         hidden = self._embed(
-            tokens.unsqueeze(1),
-            self.target_embedding,
-            self.target_positions,
-            first=state.caches.length,
+            tokens.unsqueeze(1), self.target_embedding, self.target_positions, first=place
         )
-        if state.fused is not None and not state.fused.watched:
-            return state.fused.step(hidden.squeeze(1), state.caches, state.sources), state
         for layer, (memory, mask), cache in zip(
             self._decoder_layers(), state.sources.read(), state.caches, strict=True
         ):

@@ -10,7 +10,17 @@ from torch import Tensor, nn
 
 from heedful.basics.compiling import over_rows
 from heedful.layers.caches import LayerCaches, SourceMemories
-from heedful.layers.fused.program import KEEP, READ, Block, Made, MemoryInC, NotFusedError, Program
+from heedful.layers.fused.program import (
+    KEEP,
+    READ,
+    Block,
+    Embedding,
+    Made,
+    Map,
+    MemoryInC,
+    NotFusedError,
+    Program,
+)
 from heedful.layers.transformer import DecoderLayer
 
 _SMALL = 16  # rows below which a second thread is not worth its call
@@ -23,34 +33,40 @@ class FusedDecoder:
     """
 
     def __init__(
-        self, layers: Sequence[Block], norm: nn.Module, table: Tensor, bias: Tensor | None
+        self,
+        layers: Sequence[Block],
+        norm: nn.Module,
+        embedding: Embedding,
+        output: nn.Module | Map,
     ) -> None:
         first = layers[0].self_attention
         self._step_shape = (first.key_heads, first.head_dim)
         self._layers = len(layers)
-        self._program = Program(layers, table.shape[1])
+        self._program = Program(layers, embedding)
         for number, layer in enumerate(layers):
             self._layer(layer, number)
-        self._program.close([table], [bias], norm)
+        self._program.close(norm, [output])
 
-    @property
-    def watched(self) -> bool:
-        """Whether somebody watches an attention, which only its module can show."""
-        return self._program.watched
+    def can_step(self, position: int) -> bool:
+        """Whether it knows this position, and nobody watches an attention: modules show that."""
+        return position < self._program.longest and not self._program.watched
 
     def step(
-        self, hidden: Tensor, caches: LayerCaches, sources: SourceMemories | None = None
+        self, tokens: Tensor, caches: LayerCaches, sources: SourceMemories | None = None
     ) -> Tensor:
-        """Logits ``[N, V]``, given the embedded tokens ``[N, D]``; the step is added to ``caches``.
+        """Logits ``[N, V]`` after ``tokens [N]``; the step is added to ``caches``.
 
         Args:
-            hidden: one token a row, float32 on the CPU.
+            tokens: one a row, on the CPU.
             caches: of these layers.
             sources: what they read of the sources, where they do.
+
+        Raises:
+            IndexError: a token is not in the table.
         """
-        rows, hidden = hidden.shape[0], hidden.contiguous()
-        logits = hidden.new_empty(rows, self._program.outputs)
-        steps = hidden.new_empty(2 * self._layers, rows, 1, *self._step_shape).unbind(0)
+        rows, tokens, position = tokens.shape[0], tokens.contiguous(), caches.length
+        logits = torch.empty(rows, self._program.outputs)
+        steps = torch.empty(2 * self._layers, rows, 1, *self._step_shape).unbind(0)
         own = caches.take(list(zip(steps[::2], steps[1::2], strict=True)))
         memories = (MemoryInC * (2 * self._layers))()
         for number, memory in enumerate(own):
@@ -59,7 +75,7 @@ class FusedDecoder:
         for number, memory in enumerate([] if sources is None else sources.in_place()):
             told = memory.steps.in_c(memory.rows, memory.lengths)
             memories[2 * number + 1] = MemoryInC(told, None, None)
-        given = self._program.given(hidden, logits, memories, None)
+        given = self._program.given(tokens, logits, memories, None, position)
         threads = 1 if rows < _SMALL else torch.get_num_threads()
         over_rows(self._program.function, given, rows, threads)
         return logits
@@ -85,19 +101,31 @@ _made: Made[FusedDecoder] = Made()
 
 
 def fused_decoder(
-    model: nn.Module, layers: Sequence[Block], norm: nn.Module, table: Tensor, bias: Tensor | None
+    model: nn.Module,
+    layers: Sequence[Block],
+    norm: nn.Module,
+    embedding: Embedding,
+    table: Tensor,
+    bias: Tensor | None,
+    projection: nn.Module | None = None,
 ) -> FusedDecoder | None:
     """The fused form of a model's decoder, if it can take the place of its modules now.
 
     See :class:`heedful.layers.fused.program.Made`; it knows softmax attention over dot products
-    and linear maps as they come.
+    and linear maps as they come, or in int8.
 
     Args:
         model: whose it is.
         layers: its blocks, first to last.
         norm: what follows the last of them.
+        embedding: what comes before the first.
         table: the output's matrix ``[V, D]``.
         bias: of the logits ``[V]``.
+        projection: what gives the logits in the table's place.
     """
-    others = [table, *([] if bias is None else [bias])]
-    return _made.of(model, [*layers, norm], others, lambda: FusedDecoder(layers, norm, table, bias))
+    others, parts = [table, *([] if bias is None else [bias])], [*layers, norm]
+    output = Map(table, bias) if projection is None else projection
+    if projection is not None:
+        others, parts = [], [*parts, projection]
+    others += [embedding.table, embedding.positions]
+    return _made.of(model, parts, others, lambda: FusedDecoder(layers, norm, embedding, output))

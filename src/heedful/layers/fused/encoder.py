@@ -15,11 +15,11 @@ from heedful.attention.kernels.steps import PackedSteps
 from heedful.attention.scores import Dot, ScaledDot
 from heedful.basics.compiling import in_parallel
 from heedful.layers.caches import SourceMemories
-from heedful.layers.fused.program import ATTEND, Made, NotFusedError, Program, plain
+from heedful.layers.fused.program import ATTEND, Embedding, Made, NotFusedError, Program
 from heedful.layers.transformer import EncoderLayer
 
 LONGEST = 512
-"""Sequences beyond are left to the modules, whose attention does not go row by row."""
+"""Tokens of a sequence; longer ones are left to the modules, which attend by blocks of rows."""
 _SMALL = 64  # tokens below which a second thread is not worth its call
 
 
@@ -33,14 +33,13 @@ class FusedEncoder:
         self,
         layers: Sequence[EncoderLayer],
         norm: nn.Module,
+        embedding: Embedding,
         readers: Sequence[MultiHeadAttention],
     ) -> None:
-        program = self._program = Program(layers, layers[0].feed_forward.contract.out_features)
+        program = self._program = Program(layers, embedding)
         for layer in layers:
             self._layer(layer)
-        projections = [part for reader in readers for part in _remembering(reader)]
-        weights, biases = zip(*((part.weight, part.bias) for part in projections), strict=True)
-        program.close(weights, biases, norm)
+        program.close(norm, [part for reader in readers for part in _remembering(reader)])
         self._readers = [(reader.key_heads, reader.head_dim) for reader in readers]
 
     def _layer(self, layer: EncoderLayer) -> None:
@@ -48,26 +47,28 @@ class FusedEncoder:
         program.sublayer(layer.around_self, lambda start: program.attend(ATTEND, attention, start))
         program.feed_forward(layer)
 
-    @property
-    def watched(self) -> bool:
-        """Whether somebody watches an attention, which only its module can show."""
-        return self._program.watched
+    def can_read(self, longest: int) -> bool:
+        """Whether it reads sequences of this length, and nobody watches an attention."""
+        return longest <= min(LONGEST, self._program.longest) and not self._program.watched
 
-    def read(self, hidden: Tensor, lengths: Tensor) -> SourceMemories:
+    def read(self, padded: Tensor, lengths: Tensor) -> SourceMemories:
         """What each reader remembers of the sequences, one row of search a sequence.
 
         Args:
-            hidden: embedded tokens ``[B, S, D]``, float32 on the CPU.
+            padded: tokens ``[B, S]``, on the CPU.
             lengths: integers ``[B]``, at least 1.
+
+        Raises:
+            IndexError: a token is not in the table.
         """
-        there = torch.arange(hidden.shape[1]) < lengths.unsqueeze(1)
-        tokens, ends = hidden[there], torch.zeros(len(lengths) + 1, dtype=torch.long)
+        there = torch.arange(padded.shape[1]) < lengths.unsqueeze(1)
+        tokens, ends = padded[there], torch.zeros(len(lengths) + 1, dtype=torch.long)
         torch.cumsum(lengths, 0, out=ends[1:])
-        output = tokens.new_empty(len(tokens), self._program.outputs)
+        output = torch.empty(len(tokens), self._program.outputs)
         threads = 1 if len(tokens) < _SMALL else torch.get_num_threads()
         shares = torch.arange(threads + 1) * len(tokens) // threads
         edges = torch.searchsorted(ends, shares).tolist()
-        given = self._program.given(tokens, output, None, ends)
+        given = self._program.given(tokens, output, None, ends, 0)
         in_parallel(self._program.function, [(*given, *_share(*two)) for two in pairwise(edges)])
         steps, first = [], 0
         for groups, width in self._readers:
@@ -75,7 +76,7 @@ class FusedEncoder:
                 output[:, start : start + groups * width].view(-1, groups, width)
                 for start in (first, first + groups * width)
             )
-            steps.append(PackedSteps(key, value, hidden.shape[1]))
+            steps.append(PackedSteps(key, value, padded.shape[1]))
             first += 2 * groups * width
         return SourceMemories.packed(steps, ends[:-1], lengths)
 
@@ -84,14 +85,14 @@ def _share(first: int, last: int) -> tuple[c_int64, c_int64]:
     return c_int64(first), c_int64(last)
 
 
-def _remembering(reader: MultiHeadAttention) -> list[nn.Linear]:
+def _remembering(reader: MultiHeadAttention) -> list[nn.Module]:
     """The projections of keys and values, if they are all that :meth:`remember` does."""
     parts = reader.mechanism
     if type(parts.score) not in (Dot, ScaledDot) or parts.positions is not None:
         raise NotFusedError
     if reader.value_projection is None:
         raise NotFusedError
-    return [plain(reader.key_projection), plain(reader.value_projection)]
+    return [reader.key_projection, reader.value_projection]
 
 
 _made: Made[FusedEncoder] = Made()
@@ -101,18 +102,21 @@ def fused_encoder(
     model: nn.Module,
     layers: Sequence[EncoderLayer],
     norm: nn.Module,
+    embedding: Embedding,
     readers: Sequence[MultiHeadAttention],
 ) -> FusedEncoder | None:
     """The fused form of a model's encoder, if it can take the place of its modules now.
 
     See :class:`heedful.layers.fused.program.Made`; it knows softmax attention over dot products
-    and linear maps as they come.
+    and linear maps as they come, or in int8.
 
     Args:
         model: whose it is.
         layers: its blocks, first to last.
         norm: what follows the last of them.
+        embedding: what comes before the first.
         readers: the attentions that will read the encoder's result.
     """
     parts = [*layers, norm, *readers]
-    return _made.of(model, parts, [], lambda: FusedEncoder(layers, norm, readers))
+    others = [embedding.table, embedding.positions]
+    return _made.of(model, parts, others, lambda: FusedEncoder(layers, norm, embedding, readers))

@@ -3,10 +3,10 @@
  *
  * Shapes: N rows; I, O columns into and out of a product.
  */
+#include "int8.h"
 #include "steps.h"
 #include <stdlib.h>
 
-#define COLUMNS (2 * LANES) /* of a panel of weights */
 #if defined(__AVX512F__)
 #define ROWS 12
 #else
@@ -15,7 +15,7 @@
 #define DEPTH 256 /* rows of a panel that stay in the nearest cache */
 #define ALIGNED 64
 
-enum { LINEAR, NORM, KEEP, READ, ATTEND };
+enum { LINEAR, NORM, KEEP, READ, ATTEND, WHOLE };
 enum { NOTHING, RELU, SILU, GELU };
 
 /* What is done to a row, whose numbers lie in one scratch of `width` columns. */
@@ -25,7 +25,9 @@ struct operation {
     int64_t in, out;       /* numbers of columns; ATTEND: `in` is the keys' first, values behind them */
     int64_t activation;
     int64_t memory; /* of KEEP and READ: which */
-    const float *weight, *bias;
+    const float *weight, *bias; /* of WHOLE, `weight` are the scales of columns */
+    const int8_t *whole;
+    const int32_t *sums;
     double epsilon;
     struct heads heads;
 };
@@ -35,11 +37,22 @@ struct memory {
     float *kept_key, *kept_value; /* where KEEP writes, a row behind the other */
 };
 
+/* Tokens become rows: table[token] · scale + positions[position]. */
+struct embedding {
+    const float *table, *positions;
+    int64_t symbols;
+    double scale;
+};
+
 struct plan {
+    struct embedding embedding;
     int64_t operations, width, block, input_width, output_stride;
 };
 
 int64_t heedful_columns(void) { return COLUMNS; }
+
+/* The largest whole number of an input; 0 where there are no products of whole numbers. */
+int64_t heedful_largest(void) { return LARGEST; }
 
 static inline lanes sigmoid(lanes x) {
     const lanes none = {0};
@@ -165,6 +178,37 @@ static void linear(const struct operation *o, const float *from, int64_t from_st
     }
 }
 
+static inline int64_t fours(int64_t width) { return (width + 3) / 4 * 4; }
+
+/* As `linear`, in whole numbers; `beside` has room for n scales, then for n rows of them. */
+static void whole(const struct operation *o, const float *from, int64_t from_stride, float *to,
+                  int64_t to_stride, const float *plus, int64_t n, float *beside) {
+    const int64_t room = fours(o->in);
+    uint8_t *rows = (uint8_t *)(beside + n);
+    for (int64_t i = 0; i < n; i++)
+        beside[i] = quantise(from + i * from_stride, rows + i * room, o->in, room);
+    for (int64_t p = 0; p * COLUMNS < o->out; p++) {
+        const int64_t first = p * COLUMNS, left = o->out - first < COLUMNS ? o->out - first : COLUMNS;
+        for (int64_t i = 0; i < n; i += WHOLE_ROWS) {
+            const int64_t m = n - i < WHOLE_ROWS ? n - i : WHOLE_ROWS;
+            const struct whole_tile t = {
+                .from = rows + i * room, .panel = o->whole + first * room, .scales = o->weight + first,
+                .bias = o->bias + first, .add = plus ? plus + i * to_stride + first : 0,
+                .row_scales = beside + i, .sums = o->sums + first, .room = room, .stride = to_stride};
+            lanes result[WHOLE_ROWS][2];
+            if (m == 4) multiply_whole(&t, 4, result);
+            else if (m == 3) multiply_whole(&t, 3, result);
+            else if (m == 2) multiply_whole(&t, 2, result);
+            else multiply_whole(&t, 1, result);
+            for (int64_t r = 0; r < m; r++) {
+                float y[COLUMNS];
+                for (int j = 0; j < 2; j++) store(y + j * LANES, activate(result[r][j], o->activation));
+                memcpy(to + (i + r) * to_stride + first, y, (size_t)left * sizeof(float));
+            }
+        }
+    }
+}
+
 /* (x − mean) / √(variance + ε) · weight + bias (Ba et al. 2016). */
 static void norm(const struct operation *o, const float *from, float *to) {
     const int64_t width = o->in, whole = width / LANES * LANES;
@@ -215,11 +259,17 @@ static void attend(const struct operation *o, const struct plan *p, float *rows,
 }
 
 static void operate(const struct operation *o, const struct plan *p, const struct memory *memories,
-                    const int64_t *ends, float *scratch, float *scores, float *output,
+                    const int64_t *ends, float *scratch, float *beside, float *output,
                     int64_t first, int64_t n) {
     float *from = scratch + o->from, *to = scratch + o->to;
     const struct memory *m = memories + o->memory;
     switch (o->kind) {
+    case WHOLE:
+        if (o->to < 0)
+            whole(o, from, p->width, output + first * p->output_stride, p->output_stride, 0, n, beside);
+        else
+            whole(o, from, p->width, to, p->width, o->add < 0 ? 0 : scratch + o->add, n, beside);
+        break;
     case LINEAR:
         if (o->to < 0)
             linear(o, from, p->width, output + first * p->output_stride, p->output_stride, 0, n, 1);
@@ -238,12 +288,12 @@ static void operate(const struct operation *o, const struct plan *p, const struc
         break;
     case READ:
         for (int64_t i = 0; i < n; i++)
-            read_steps(&m->steps, &o->heads, first + i, from + i * p->width, to + i * p->width, scores);
+            read_steps(&m->steps, &o->heads, first + i, from + i * p->width, to + i * p->width, beside);
         break;
     case ATTEND:
         for (; *ends < first + n; ends++)
-            attend(o, p, scratch + (*ends - first) * p->width, scores, scores + padded(ends[1] - *ends),
-                   ends[1] - *ends);
+            attend(o, p, scratch + (*ends - first) * p->width, beside,
+                   beside + padded(ends[1] - *ends), ends[1] - *ends);
     }
 }
 
@@ -256,44 +306,56 @@ static int64_t end_of_block(const int64_t *ends, int64_t u, int64_t last, int64_
     return end;
 }
 
-/* Floats for the scores of a row, or of a sequence and its keys. */
-static int64_t room_for_scores(const struct operation *operations, const struct memory *memories,
-                               const struct plan *p, int64_t longest) {
+/* Floats beside the rows' own: the scores of a row, or of a sequence and its keys; the rows in whole
+ * numbers. */
+static int64_t room_beside(const struct operation *operations, const struct memory *memories,
+                           const struct plan *p, int64_t most, int64_t longest) {
     int64_t room = 0;
     for (int64_t i = 0; i < p->operations; i++) {
         const struct operation *o = operations + i;
         int64_t own = 0;
         if (o->kind == READ) own = o->heads.heads * padded(memories[o->memory].steps.positions);
         if (o->kind == ATTEND) own = (1 + o->heads.key_width) * padded(longest);
+        if (o->kind == WHOLE) own = most * (1 + fours(o->in) / 4);
         room = own > room ? own : room;
     }
     return room;
 }
 
-/* input [N, input_width]; output [N, ·] with a stride; ends: where sequences begin, or null; first,
- * last: of sequences, or of rows where there are none. Returns 0, or 1 if there is no memory. */
-int heedful_fused(const float *input, float *output, const struct operation *operations,
+static void embed(const struct plan *p, int64_t token, int64_t position, float *to) {
+    const struct embedding *e = &p->embedding;
+    const float *symbol = e->table + token * p->input_width;
+    const float *place = e->positions + position * p->input_width, scale = (float)e->scale;
+    for (int64_t i = 0; i < p->input_width; i++) to[i] = symbol[i] * scale + place[i];
+}
+
+/* tokens [N], which stand at `position`, or from there on in each sequence; output [N, ·] with a stride;
+ * ends: where sequences begin, or null; first, last: of sequences, or of rows where there are none.
+ * Returns 0, 1 if there is no memory, or 2 if a token is not in the table. */
+int heedful_fused(const int64_t *tokens, float *output, const struct operation *operations,
                   const struct memory *memories, const int64_t *ends, const struct plan *p,
-                  int64_t first, int64_t last) {
+                  int64_t position, int64_t first, int64_t last) {
+    for (int64_t i = ends ? ends[first] : first; i < (ends ? ends[last] : last); i++)
+        if (tokens[i] < 0 || tokens[i] >= p->embedding.symbols) return 2;
     int64_t longest = 0, most = last - first;
     for (int64_t u = first; ends && u < last; u++)
         longest = ends[u + 1] - ends[u] > longest ? ends[u + 1] - ends[u] : longest;
     if (ends) most = ends[last] - ends[first];
     if (most > p->block) most = p->block;
     if (most < longest) most = longest;
-    const int64_t room = room_for_scores(operations, memories, p, longest);
+    const int64_t room = room_beside(operations, memories, p, most, longest);
     const size_t bytes = (size_t)(most * p->width + padded(room)) * sizeof(float);
     float *scratch = aligned_alloc(ALIGNED, (bytes + ALIGNED - 1) / ALIGNED * ALIGNED);
     if (!scratch) return 1;
-    float *scores = scratch + most * p->width;
+    float *beside = scratch + most * p->width;
     for (int64_t u = first, end; u < last; u = end) {
         end = end_of_block(ends, u, last, most);
         const int64_t row = ends ? ends[u] : u, n = (ends ? ends[end] : end) - row;
-        for (int64_t i = 0; i < n; i++)
-            memcpy(scratch + i * p->width, input + (row + i) * p->input_width,
-                   (size_t)p->input_width * sizeof(float));
+        for (int64_t v = u, i = 0; v < end; v++)
+            for (int64_t place = 0; place < (ends ? ends[v + 1] - ends[v] : 1); place++, i++)
+                embed(p, tokens[row + i], position + place, scratch + i * p->width);
         for (int64_t i = 0; i < p->operations; i++)
-            operate(operations + i, p, memories, ends ? ends + u : 0, scratch, scores, output, row, n);
+            operate(operations + i, p, memories, ends ? ends + u : 0, scratch, beside, output, row, n);
     }
     free(scratch);
     return 0;

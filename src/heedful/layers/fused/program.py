@@ -21,9 +21,10 @@ from heedful.attention.normalizers import Softmax
 from heedful.attention.scores import Dot, ScaledDot
 from heedful.attention.stepping import can_step
 from heedful.basics.compiling import compiled_library
+from heedful.layers.quantized import Int8Linear
 from heedful.layers.transformer import Activation, DecoderLayer, EncoderLayer, Residual
 
-_LINEAR, _NORM, KEEP, READ, ATTEND = range(5)
+_LINEAR, _NORM, KEEP, READ, ATTEND, _WHOLE = range(6)
 _ACTIVATIONS: dict[Activation | None, int] = {None: 0, "relu": 1, "silu": 2, "gelu-tanh": 3}
 _BLOCK = 96  # rows: a multiple of 6 and of 12, which C takes at a time
 _APART = 16  # columns between rows beyond what is used, so that they do not meet in the cache
@@ -37,7 +38,7 @@ class _Operation(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("kind", "start", "to", "add", "inputs", "outputs")),
         *((name, ctypes.c_int64) for name in ("activation", "memory")),
-        *((name, ctypes.c_void_p) for name in ("weight", "bias")),
+        *((name, ctypes.c_void_p) for name in ("weight", "bias", "whole", "sums")),
         ("epsilon", ctypes.c_double),
         ("heads", HeadsInC),
     ]
@@ -49,10 +50,21 @@ class MemoryInC(ctypes.Structure):
     _fields_ = [("steps", StepsInC), ("kept_key", ctypes.c_void_p), ("kept_value", ctypes.c_void_p)]
 
 
+class _EmbeddingInC(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("table", "positions")),
+        ("symbols", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+    ]
+
+
 class _Plan(ctypes.Structure):
     _fields_ = [
-        (name, ctypes.c_int64)
-        for name in ("operations", "width", "block", "input_width", "output_stride")
+        ("embedding", _EmbeddingInC),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("operations", "width", "block", "input_width", "output_stride")
+        ),
     ]
 
 
@@ -63,9 +75,11 @@ class NotFusedError(Exception):
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The compiled operations; None where they cannot be had, which is said once."""
-    found = compiled_library(Path(__file__).with_suffix(".c"), "search runs", [HEADER])
+    own = Path(__file__)
+    headers = [HEADER, own.with_name("int8.h")]
+    found = compiled_library(own.with_suffix(".c"), "search runs", headers)
     if found is not None:
-        found.heedful_columns.restype = ctypes.c_int64
+        found.heedful_columns.restype = found.heedful_largest.restype = ctypes.c_int64
     return found
 
 
@@ -78,33 +92,62 @@ class _Slots(NamedTuple):
     context: int
 
 
+class Map(NamedTuple):
+    """A linear map that is no module."""
+
+    weight: Tensor
+    """``[O, I]``"""
+    bias: Tensor | None
+    """``[O]``"""
+
+
+class Embedding(NamedTuple):
+    """How tokens become the rows that the first block is given."""
+
+    table: Tensor
+    """``[V, D]``"""
+    scale: float
+    """The vectors' factor."""
+    positions: Tensor
+    """What is added at each position ``[L, D]``."""
+
+
 class Program:
     """The operations of some blocks; :meth:`close` ends it with a product.
 
     Args:
         layers: the blocks that will be added, from which rows get their width.
-        dim: D.
+        embedding: what comes before them.
 
     Raises:
         NotFusedError: there is no compiler; also of the methods, for what C does not know.
     """
 
-    def __init__(self, layers: Sequence[Block], dim: int) -> None:
+    def __init__(self, layers: Sequence[Block], embedding: Embedding) -> None:
         found = library()
-        if found is None:
+        known = (nn.Linear, Int8Linear)
+        if found is None or any(type(one.feed_forward.expand) not in known for one in layers):
             raise NotFusedError
         self.function = found.heedful_fused
-        self.dim, self.outputs = dim, 0
+        tables = (embedding.table, embedding.positions)
+        if any(part.dtype != torch.float32 or not part.is_contiguous() for part in tables):
+            raise NotFusedError
+        (symbols, dim), self.outputs = embedding.table.shape, 0
+        self.longest = len(embedding.positions)
         self._columns = int(found.heedful_columns())
+        self._largest = int(found.heedful_largest())
         self._operations: list[_Operation] = []
-        self._kept: list[Tensor] = []  # what C reads
+        self._kept: list[Tensor] = [*tables]  # what C reads
         self._watched = [part for layer in layers for part in attentions(layer)]
         widest = max((part.heads + 2 * part.key_heads) * part.head_dim for part in self._watched)
-        widest = max([widest, *(plain(layer.feed_forward.expand).out_features for layer in layers)])
+        widest = max([widest, *(layer.feed_forward.expand.out_features for layer in layers)])
         context = max(part.heads * part.head_dim for part in self._watched)
         padded, widest, context = (self._whole(width) for width in (dim, widest, context))
         self.slots = _Slots(0, padded, 2 * padded, 2 * padded + widest)
         self._width = 2 * padded + widest + context + _APART
+        read = (part.data_ptr() for part in tables)
+        told = _EmbeddingInC(*read, symbols, embedding.scale)
+        self._plan = _Plan(told, 0, self._width, _BLOCK, dim)
 
     @property
     def watched(self) -> bool:
@@ -187,79 +230,94 @@ class Program:
 
     def linear(
         self,
-        parts: Sequence[nn.Module],
+        parts: Sequence[nn.Module | Map],
         start: int,
         to: int,
         *,
         add: int = -1,
         activation: Activation | None = None,
     ) -> None:
-        """Linear maps of one input, their results side by side; ``add`` is added to them."""
-        known = [plain(part) for part in parts]
-        weights, biases = [part.weight for part in known], [part.bias for part in known]
-        self._product(weights, biases, start, to, add, activation)
+        """Linear maps of one input, their results side by side; ``add`` is added to them.
 
-    def close(
-        self, weights: Sequence[Tensor], biases: Sequence[Tensor | None], norm: nn.Module
-    ) -> None:
-        """What follows the blocks, then the product whose results are the output."""
-        self._product(weights, biases, self.last_norm(norm), _OUTPUT)
-        self.outputs = sum(map(len, weights))
+        They are all ``nn.Linear``, or all int8.
+        """
+        int8 = [part for part in parts if isinstance(part, Int8Linear)]
+        if len(int8) == len(parts):
+            operation = self._whole_product(int8, start, to)
+        else:
+            operation = self._product([_plain(part) for part in parts], start, to)
+        operation.add, operation.activation = add, _ACTIVATIONS[activation]
+
+    def close(self, norm: nn.Module, parts: Sequence[nn.Module | Map]) -> None:
+        """What follows the blocks, then the maps whose results are the output."""
+        self.linear(parts, self.last_norm(norm), _OUTPUT)
+        self.outputs = self._operations[-1].outputs
         self._in_c = (_Operation * len(self._operations))(*self._operations)
-        self._plan = _Plan(len(self._operations), self._width, _BLOCK, self.dim, self.outputs)
+        self._plan.operations, self._plan.output_stride = len(self._operations), self.outputs
 
     def given(
         self,
-        rows: Tensor,
+        tokens: Tensor,
         output: Tensor,
         memories: ctypes.Array[MemoryInC] | None,
         ends: Tensor | None,
+        position: int,
     ) -> list[object]:
         """What C is given before the first and the last row, or sequence.
 
         Args:
-            rows: float32 ``[N, D]``, contiguous.
+            tokens: integers ``[N]``, contiguous.
             output: ``[N, O]``, contiguous.
             memories: what READ and KEEP need.
             ends: integers ``[B + 1]``: where sequences of rows begin, and the last ends; None where
                 each row is for itself.
+            position: where the rows stand, or the first of each sequence.
         """
         return [
-            ctypes.c_void_p(rows.data_ptr()),
+            ctypes.c_void_p(tokens.data_ptr()),
             ctypes.c_void_p(output.data_ptr()),
             ctypes.byref(self._in_c),
             None if memories is None else ctypes.byref(memories),
             ctypes.c_void_p(None if ends is None else ends.data_ptr()),
             ctypes.byref(self._plan),
+            ctypes.c_int64(position),
         ]
 
     def _whole(self, width: int) -> int:
         """A width in whole panels, whose last columns are written too."""
         return -(-width // self._columns) * self._columns
 
-    def _product(
-        self,
-        weights: Sequence[Tensor],
-        biases: Sequence[Tensor | None],
-        start: int,
-        to: int,
-        add: int = -1,
-        activation: Activation | None = None,
-    ) -> None:
+    def _product(self, parts: Sequence[Map], start: int, to: int) -> _Operation:
         """The product with matrices ``[O, I]``, one below the other, in panels of columns."""
-        outputs, inputs = sum(len(weight) for weight in weights), weights[0].shape[1]
-        padded = weights[0].new_zeros(self._whole(outputs), inputs)
-        torch.cat([weight.detach() for weight in weights], out=padded[:outputs])
+        outputs, inputs = sum(len(part.weight) for part in parts), parts[0].weight.shape[1]
+        padded = parts[0].weight.new_zeros(self._whole(outputs), inputs)
+        torch.cat([part.weight.detach() for part in parts], out=padded[:outputs])
         panels = padded.view(-1, self._columns, inputs).transpose(1, 2).contiguous()
-        bias, first = padded.new_zeros(len(padded)), 0
-        for weight, own in zip(weights, biases, strict=True):
-            if own is not None:
-                bias[first : first + len(weight)] = own.detach()
-            first += len(weight)
+        bias = padded.new_zeros(len(padded))
+        bias[:outputs] = torch.cat([_bias_of(part.bias, part.weight[:, 0]) for part in parts])
         self._kept += [panels, bias]
         operation = self._add(_LINEAR, start, to, 0, inputs, outputs)
         operation.weight, operation.bias = panels.data_ptr(), bias.data_ptr()
-        operation.add, operation.activation = add, _ACTIVATIONS[activation]
+        return operation
+
+    def _whole_product(self, parts: Sequence[Int8Linear], start: int, to: int) -> _Operation:
+        """The same of whole numbers."""
+        if self._largest < parts[0].largest:
+            raise NotFusedError
+        whole, scales = (torch.cat(both) for both in zip(*(p.whole() for p in parts), strict=True))
+        outputs, inputs = whole.shape
+        padded = whole.new_zeros(self._whole(outputs), -(-inputs // 4) * 4)
+        padded[:outputs, :inputs] = whole
+        fours = padded.view(-1, self._columns, padded.shape[1] // 4, 4)
+        kept = [fours.transpose(1, 2).contiguous(), padded.sum(1, dtype=torch.int32)]
+        columns = scales.new_zeros(2, len(padded))
+        columns[0, :outputs] = scales
+        columns[1, :outputs] = torch.cat([_bias_of(p.bias, p.whole()[1]) for p in parts])
+        self._kept += [*kept, columns]
+        operation = self._add(_WHOLE, start, to, 0, inputs, outputs)
+        operation.whole, operation.sums = (part.data_ptr() for part in kept)
+        operation.weight, operation.bias = columns[0].data_ptr(), columns[1].data_ptr()
+        return operation
 
     def _add(
         self, kind: int, start: int, to: int, memory: int, inputs: int = 0, outputs: int = 0
@@ -283,16 +341,22 @@ def _scale(attention: MultiHeadAttention) -> float | None:
     return parts.fused_scale(attention.head_dim) if known and parts.positions is None else None
 
 
-def plain(part: nn.Module) -> nn.Linear:
+def _plain(part: nn.Module | Map) -> Map:
     """A linear map as it comes; else NotFusedError."""
+    if isinstance(part, Map):
+        return part
     if type(part) is not nn.Linear or part.weight.dtype != torch.float32:
         raise NotFusedError
-    return part
+    return Map(part.weight, part.bias)
+
+
+def _bias_of(bias: Tensor | None, like: Tensor) -> Tensor:
+    return torch.zeros_like(like) if bias is None else bias.detach()
 
 
 class _Known(NamedTuple):
     modules: list[nn.Module]
-    state: list[object]
+    state: list[object] | None
     made: Any
 
 
@@ -318,15 +382,18 @@ class Made(Generic[T]):
         Args:
             model: whose it is.
             parts: the modules.
-            others: weights that ``make`` reads beside theirs.
+            others: weights that ``make`` reads beside theirs; one at least.
             make: makes it.
         """
+        if not can_step(others[0]):
+            return None
         known = self._made.get(model)
         if known is None or known.state != _state(known.modules, others):
             modules = [part for one in parts for part in one.modules()]
-            known = self._made[model] = _Known(modules, _state(modules, others), _try(make))
-        if known.made is None or not can_step(next(known.modules[0].parameters())):
-            return None
+            state = _state(modules, others)
+            known = self._made[model] = _Known(
+                modules, state, None if state is None else _try(make)
+            )
         usual = not any(
             part.training or part._forward_hooks or part._forward_pre_hooks
             for part in known.modules
@@ -334,14 +401,17 @@ class Made(Generic[T]):
         return known.made if usual else None
 
 
-def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[object]:
-    """What changes when parts of modules are replaced, or a weight is changed."""
+def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[object] | None:
+    """What changes when parts of modules are replaced, or a weight is changed.
+
+    None where changes are not counted: of tensors that were made in inference mode.
+    """
     inside = [tuple(part._modules.values()) for part in modules]
-    weights = [weight for part in modules for weight in part._parameters.values()]
-    counts = [
-        (weight.data_ptr(), weight._version) for weight in (*weights, *others) if weight is not None
-    ]
-    return [inside, counts]
+    own = [weight for part in modules for weight in part._parameters.values()]
+    weights = [weight for weight in (*own, *others) if weight is not None]
+    if any(weight.is_inference() for weight in weights):
+        return None
+    return [inside, [(weight.data_ptr(), weight._version) for weight in weights]]
 
 
 def _try(make: Callable[[], T]) -> T | None:
