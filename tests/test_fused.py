@@ -193,6 +193,14 @@ def test_what_cannot_be_read_is_not_read() -> None:
         assert model.start(source).fused is not None
 
 
+def test_integers_of_other_widths() -> None:
+    model, source = translator(), source_of(3)
+    narrow = Source(source.tokens.int(), source.lengths.int())
+    found, _ = model.step(torch.tensor([5, 6, 7], dtype=torch.int), model.start(narrow))
+    expected, _ = model.step(torch.tensor([5, 6, 7]), model.start(source))
+    assert torch.equal(found, expected)
+
+
 def test_beyond_the_positions_it_knows_modules_go_on() -> None:
     model, source = translator(max_length=8), source_of(2)
     places = len(model.target_positions.table)

@@ -186,7 +186,7 @@ class SourceMemories:
     """
 
     def __init__(self, memories: Sequence[Memory], lengths: Tensor) -> None:
-        self._memories, self._lengths = list(memories), lengths
+        self._memories, self._lengths = list(memories), lengths.long().contiguous()
         self._rows = torch.arange(len(lengths), device=lengths.device)
         self._steps: list[Steps] | None = None
         if can_step(memories[0].key):
@@ -199,7 +199,7 @@ class SourceMemories:
         """Of steps ``[T]`` of each layer, in which a source's tokens begin at ``first [B]``."""
         made = cls.__new__(cls)
         made._memories, made._steps = [], list(steps)
-        made._rows, made._lengths = first, lengths
+        made._rows, made._lengths = first, lengths.long().contiguous()
         return made
 
     def read(self) -> Iterator[tuple[Memory | StepMemory, Tensor | None]]:

@@ -64,7 +64,7 @@ class FusedDecoder:
         Raises:
             IndexError: a token is not in the table.
         """
-        rows, tokens, position = tokens.shape[0], tokens.contiguous(), caches.length
+        rows, tokens, position = tokens.shape[0], tokens.long().contiguous(), caches.length
         logits = torch.empty(rows, self._program.outputs)
         steps = torch.empty(2 * self._layers, rows, 1, *self._step_shape).unbind(0)
         own = caches.take(list(zip(steps[::2], steps[1::2], strict=True)))

@@ -62,7 +62,7 @@ class FusedEncoder:
             IndexError: a token is not in the table.
         """
         there = torch.arange(padded.shape[1]) < lengths.unsqueeze(1)
-        tokens, ends = padded[there], torch.zeros(len(lengths) + 1, dtype=torch.long)
+        tokens, ends = padded[there].long(), torch.zeros(len(lengths) + 1, dtype=torch.long)
         torch.cumsum(lengths, 0, out=ends[1:])
         output = torch.empty(len(tokens), self._program.outputs)
         threads = 1 if len(tokens) < _SMALL else torch.get_num_threads()
