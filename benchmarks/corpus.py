@@ -33,7 +33,11 @@ class Corpus(NamedTuple):
 
 
 def prepare_corpus(
-    folder: Path, data: Path | None, vocabulary: int, pairs: int | None = None
+    folder: Path,
+    data: Path | None,
+    vocabulary: int,
+    pairs: int | None = None,
+    sentences: int | None = None,
 ) -> Corpus:
     """Train a tokeniser and encode.
 
@@ -42,6 +46,7 @@ def prepare_corpus(
         data: holds ``train.en``, ``train.de`` and ``test_2016_flickr.en``; None for made texts.
         vocabulary: joint symbols.
         pairs: training pairs, and at most as many test sources; all unless given.
+        sentences: test sources at most, from all over the file; all unless given.
     """
     if data is None:
         made = list(made_pairs(pairs or MADE_PAIRS, seed=1))
@@ -53,6 +58,8 @@ def prepare_corpus(
         lines = (data / "test_2016_flickr.en").read_text(encoding="utf-8").splitlines()
         test = lines[:pairs]
         what = f"Multi30k, {len(made):,} pairs"
+    if sentences is not None:
+        test = test[:: max(1, len(test) // sentences)][:sentences]
     settings = TokeniserSettings(vocabulary=vocabulary)
     tokenisers = Tokenisers.train(lambda: made, settings, seed=1)
     left_out: Counter[str] = Counter()

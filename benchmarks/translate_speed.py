@@ -147,7 +147,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as temporary:
         data = None if options.made else options.data
         folder = Path(temporary)
-        corpus = prepare_corpus(folder, data, options.vocabulary, options.pairs)
+        few = (options.pairs, options.sentences)
+        corpus = prepare_corpus(folder, data, options.vocabulary, *few)
         options.vocabulary = corpus.vocabulary
         found = {"corpus": corpus.what, **measure(options, corpus.test, folder)}
     print(json.dumps(found) if options.json else report(found))

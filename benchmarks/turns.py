@@ -31,6 +31,7 @@ def parser_for(description: str | None, sizes: Sequence[str] = ("tiny", "base"))
     parser.add_argument("--data", type=Path, default=default, help="folder with Multi30k's files")
     parser.add_argument("--made", action="store_true", help="made texts even where Multi30k lies")
     parser.add_argument("--pairs", type=int, help="training pairs and test sentences at most")
+    parser.add_argument("--sentences", type=int, help="test sentences at most")
     parser.add_argument("--ours-only", action="store_true", help="without peers")
     if sizes:
         known = list(SIZES)
