@@ -17,8 +17,8 @@ from heedful.decoding import SearchOptions, search
 from heedful.decoding import top as tops
 from heedful.decoding.top import Total, best, plain_best
 from heedful.layers import caches
-from heedful.layers.fused import program
 from heedful.layers.caches import LayerCaches, StepCache
+from heedful.layers.fused import program
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
