@@ -158,6 +158,20 @@ def test_changed_weights_are_seen() -> None:
         torch.testing.assert_close(logits.double(), expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("fused_too", [True, False])
+def test_an_optimisers_step_is_seen(fused_too: bool) -> None:
+    model, source = translator(), source_of(3)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.1, fused=fused_too)
+    tokens = torch.tensor([2, 2, 2])
+    model.step(tokens, model.start(source))
+    for parameter in model.parameters():
+        parameter.grad = torch.randn_like(parameter)
+    optimiser.step()
+    logits, _ = model.step(tokens, model.start(source))
+    expected = forced(model, source, tokens.unsqueeze(1))
+    torch.testing.assert_close(logits.double(), expected, rtol=1e-3, atol=1e-3)
+
+
 def test_what_only_modules_know_stays_with_them() -> None:
     source = source_of(3)
     assert translator(activation="gelu").start(source).fused is None

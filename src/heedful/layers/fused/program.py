@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from heedful.attention import MultiHeadAttention
 from heedful.attention.kernels.steps import HEADER, HeadsInC, StepsInC
@@ -377,7 +378,7 @@ class Made(Generic[T]):
 
         It can on the CPU, in float32, without gradients and hooks, where there is a compiler and
         ``make`` raises no NotFusedError. It is made anew when PyTorch has counted a change of a
-        weight.
+        weight, and after any step of an optimiser.
 
         Args:
             model: whose it is.
@@ -401,8 +402,20 @@ class Made(Generic[T]):
         return known.made if usual else None
 
 
+_optimised = 0
+
+
+def _count(*_: object) -> None:
+    """PyTorch's fused optimisers change weights without counting it: so their steps are counted."""
+    global _optimised
+    _optimised += 1
+
+
+register_optimizer_step_post_hook(_count)
+
+
 def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[object] | None:
-    """What changes when parts of modules are replaced, or a weight is changed.
+    """What changes when parts of modules are replaced, a weight is changed, or an optimiser steps.
 
     None where changes are not counted: of tensors that were made in inference mode.
     """
@@ -411,7 +424,7 @@ def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[objec
     weights = [weight for weight in (*own, *others) if weight is not None]
     if any(weight.is_inference() for weight in weights):
         return None
-    return [inside, [(weight.data_ptr(), weight._version) for weight in weights]]
+    return [_optimised, inside, [(weight.data_ptr(), weight._version) for weight in weights]]
 
 
 def _try(make: Callable[[], T]) -> T | None:
