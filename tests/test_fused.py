@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from heedful.attention import MultiHeadAttention, watch
 from heedful.decoding import SearchOptions, search
 from heedful.layers import fused
-from heedful.layers.fused import FusedDecoder, program
+from heedful.layers.fused import FusedDecoder, made, program
 from heedful.layers.quantized import int8_copy, largest_input
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
@@ -124,7 +124,7 @@ def test_steps_in_int8_are_those_of_int8_modules(
         return logits
 
     found = last(fused=True)
-    monkeypatch.setattr(program, "can_step", lambda like: False)
+    monkeypatch.setattr(made, "can_step", lambda like: False)
     expected = last(fused=False)
     torch.set_num_threads(before)
     # A sum that is rounded otherwise may be the next whole number, which is a hundredth of a row.

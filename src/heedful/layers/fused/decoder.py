@@ -10,12 +10,12 @@ from torch import Tensor, nn
 
 from heedful.basics.compiling import over_rows
 from heedful.layers.caches import LayerCaches, SourceMemories
+from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import (
     KEEP,
     READ,
     Block,
     Embedding,
-    Made,
     Map,
     MemoryInC,
     NotFusedError,
@@ -111,7 +111,7 @@ def fused_decoder(
 ) -> FusedDecoder | None:
     """The fused form of a model's decoder, if it can take the place of its modules now.
 
-    See :class:`heedful.layers.fused.program.Made`; it knows softmax attention over dot products
+    See :class:`heedful.layers.fused.made.Made`; it knows softmax attention over dot products
     and linear maps as they come, or in int8.
 
     Args:

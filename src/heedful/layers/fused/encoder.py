@@ -15,7 +15,8 @@ from heedful.attention.kernels.steps import PackedSteps
 from heedful.attention.scores import Dot, ScaledDot
 from heedful.basics.compiling import in_parallel
 from heedful.layers.caches import SourceMemories
-from heedful.layers.fused.program import ATTEND, Embedding, Made, NotFusedError, Program
+from heedful.layers.fused.made import Made
+from heedful.layers.fused.program import ATTEND, Embedding, NotFusedError, Program
 from heedful.layers.transformer import EncoderLayer
 
 LONGEST = 512
@@ -107,7 +108,7 @@ def fused_encoder(
 ) -> FusedEncoder | None:
     """The fused form of a model's encoder, if it can take the place of its modules now.
 
-    See :class:`heedful.layers.fused.program.Made`; it knows softmax attention over dot products
+    See :class:`heedful.layers.fused.made.Made`; it knows softmax attention over dot products
     and linear maps as they come, or in int8.
 
     Args:

@@ -9,18 +9,15 @@ import ctypes
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
-from weakref import WeakKeyDictionary
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from heedful.attention import MultiHeadAttention
 from heedful.attention.kernels.steps import HEADER, HeadsInC, StepsInC
 from heedful.attention.normalizers import Softmax
 from heedful.attention.scores import Dot, ScaledDot
-from heedful.attention.stepping import can_step
 from heedful.basics.compiling import compiled_library
 from heedful.layers.quantized import Int8Linear
 from heedful.layers.transformer import Activation, DecoderLayer, EncoderLayer, Residual
@@ -32,7 +29,6 @@ _APART = 16  # columns between rows beyond what is used, so that they do not mee
 _OUTPUT = -1
 
 Block = EncoderLayer | DecoderLayer
-T = TypeVar("T")
 
 
 class _Operation(ctypes.Structure):
@@ -353,82 +349,3 @@ def _plain(part: nn.Module | Map) -> Map:
 
 def _bias_of(bias: Tensor | None, like: Tensor) -> Tensor:
     return torch.zeros_like(like) if bias is None else bias.detach()
-
-
-class _Known(NamedTuple):
-    modules: list[nn.Module]
-    state: list[object] | None
-    made: Any
-
-
-class Made(Generic[T]):
-    """What was made of models, as long as they live and their weights stay as they were."""
-
-    def __init__(self) -> None:
-        self._made: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
-
-    def of(
-        self,
-        model: nn.Module,
-        parts: Sequence[nn.Module],
-        others: Sequence[Tensor],
-        make: Callable[[], T],
-    ) -> T | None:
-        """The fused form of ``parts`` of a model, if it can take the place of the modules now.
-
-        It can on the CPU, in float32, without gradients and hooks, where there is a compiler and
-        ``make`` raises no NotFusedError. It is made anew when PyTorch has counted a change of a
-        weight, and after any step of an optimiser.
-
-        Args:
-            model: whose it is.
-            parts: the modules.
-            others: weights that ``make`` reads beside theirs; one at least.
-            make: makes it.
-        """
-        if not can_step(others[0]):
-            return None
-        known = self._made.get(model)
-        if known is None or known.state != _state(known.modules, others):
-            modules = [part for one in parts for part in one.modules()]
-            state = _state(modules, others)
-            known = self._made[model] = _Known(
-                modules, state, None if state is None else _try(make)
-            )
-        usual = not any(
-            part.training or part._forward_hooks or part._forward_pre_hooks
-            for part in known.modules
-        )
-        return known.made if usual else None
-
-
-_optimised = 0
-
-
-def _count(*_: object) -> None:
-    """PyTorch's fused optimisers change weights without counting it: so their steps are counted."""
-    global _optimised
-    _optimised += 1
-
-
-register_optimizer_step_post_hook(_count)
-
-
-def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[object] | None:
-    """What changes when parts of modules are replaced, a weight is changed, or an optimiser steps.
-
-    None where changes are not counted: of tensors that were made in inference mode.
-    """
-    inside = [tuple(part._modules.values()) for part in modules]
-    own = [weight for part in modules for weight in part._parameters.values()]
-    weights = [weight for weight in (*own, *others) if weight is not None]
-    if any(weight.is_inference() for weight in weights):
-        return None
-    return [_optimised, inside, [(weight.data_ptr(), weight._version) for weight in weights]]
-
-
-def _try(make: Callable[[], T]) -> T | None:
-    try:
-        return make()
-    except NotFusedError:
-        return None
