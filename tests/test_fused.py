@@ -1,6 +1,9 @@
 """A decoder's layers in one call of C, against the modules that they are made of."""
 
+import os
+import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -65,7 +68,7 @@ def forced(model: Transformer, source: Source, tokens: Tensor) -> Tensor:
         {"dim": 320, "heads": 5, "inner": 300, "tied": "none", "layers": 1},
     ],
 )
-@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (5, 1), (37, 2), (230, 2)])
+@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (1, 3), (5, 2), (37, 2), (230, 3)])
 def test_steps_are_those_of_the_modules(settings: Any, rows: int, threads: int) -> None:
     model, source = translator(**settings), source_of(rows)
     before = torch.get_num_threads()
@@ -104,7 +107,60 @@ def test_a_language_model_steps_as_its_modules_do(bias: bool, pre_norm: bool) ->
     assert model.start(tokens).fused is state.fused
 
 
-@pytest.mark.parametrize(("rows", "threads"), [(1, 1), (39, 2), (230, 1)])
+def written(model: Transformer, source: Source, threads: int) -> Tensor:
+    """Logits of the last of six steps of some rows."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        state = model.start(source)
+        for place in range(6):
+            logits, state = model.step(torch.full((len(source.lengths),), 4 + place), state)
+        return logits
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 100])
+@pytest.mark.parametrize("int8", [False, True])
+def test_the_number_of_threads_changes_nothing(rows: int, int8: bool) -> None:
+    model, source = translator(), source_of(rows)
+    if int8:
+        if not program.library().heedful_largest():  # type: ignore[union-attr]
+            pytest.skip("this processor has no products of whole numbers")
+        model = int8_copy(model)
+    expected = written(model, source, 1)
+    for threads in (2, 3, 5):
+        assert torch.equal(written(model, source, threads), expected)
+
+
+def test_several_callers_do_not_disturb_one_another() -> None:
+    models = [translator(), translator(dim=40), translator(inner=64)]
+    sources = [source_of(rows) for rows in (1, 3, 70)]
+    expected = [written(*two, 1) for two in zip(models, sources, strict=True)]
+    with ThreadPoolExecutor(3) as callers:
+        for _ in range(10):
+            found = callers.map(plainly, models, sources, [2] * 3)
+            assert all(torch.equal(*two) for two in zip(found, expected, strict=True))
+
+
+def plainly(model: Transformer, source: Source, threads: int) -> Tensor:
+    with torch.no_grad():  # which is a thread's own
+        return written(model, source, threads)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system does not fork")
+def test_a_forked_process_computes_as_well() -> None:
+    model, source = translator(), source_of(3)
+    expected = written(model, source, 2)
+    child = os.fork()
+    if not child:  # which has no other thread than this one
+        signal.alarm(60)
+        os._exit(0 if torch.equal(written(model, source, 2), expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert torch.equal(written(model, source, 2), expected)
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(1, 2), (39, 2), (230, 1)])
 @pytest.mark.parametrize("dim", [32, 36])
 def test_steps_in_int8_are_those_of_int8_modules(
     dim: int, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch

@@ -21,7 +21,9 @@ from pathlib import Path
 from heedful.basics.notices import notice
 
 _HEADER = Path(__file__).with_name("lanes.h")
-_FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-march=native"]
+TEAM = _HEADER.with_name("team.h")
+"""Threads that do one thing together."""
+_FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-march=native", "-pthread"]
 
 
 def compiled_library(source: Path, what: str, headers: Sequence[Path] = ()) -> ctypes.CDLL | None:
@@ -46,7 +48,7 @@ def compiled_library(source: Path, what: str, headers: Sequence[Path] = ()) -> c
         return None
 
 
-def in_parallel(function: Callable[..., object], calls: Sequence[tuple[object, ...]]) -> None:
+def in_parallel(function: Callable[..., int], calls: Sequence[tuple[object, ...]]) -> None:
     """Call a function of a library, a thread a call: ctypes lets go of the interpreter in C.
 
     Raises:
@@ -55,14 +57,19 @@ def in_parallel(function: Callable[..., object], calls: Sequence[tuple[object, .
     """
     futures = [_workers(len(calls)).submit(function, *call) for call in calls[1:]]
     failed = [function(*call) for call in calls[:1]] + [future.result() for future in futures]
-    if 2 in failed:
+    raise_failed(max(failed))
+
+
+def raise_failed(code: int) -> None:
+    """Raise what a function of ours has returned: MemoryError for 1, IndexError for 2."""
+    if code == 2:
         raise IndexError("an index is out of the range of what is read by it")
-    if any(failed):
+    if code:
         raise MemoryError("no memory for the buffers of a compiled function")
 
 
 def over_rows(
-    function: Callable[..., object], given: Sequence[object], rows: int, threads: int
+    function: Callable[..., int], given: Sequence[object], rows: int, threads: int
 ) -> None:
     """Call a function of a library for shares of ``rows``, whose first and end follow ``given``.
 

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from heedful.basics.compiling import over_rows
 from heedful.layers.caches import LayerCaches, SourceMemories
 from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import (
@@ -22,8 +21,6 @@ from heedful.layers.fused.program import (
     Program,
 )
 from heedful.layers.transformer import DecoderLayer
-
-_SMALL = 16  # rows below which a second thread is not worth its call
 
 
 class FusedDecoder:
@@ -65,7 +62,6 @@ class FusedDecoder:
             IndexError: a token is not in the table.
         """
         rows, tokens, position = tokens.shape[0], tokens.long().contiguous(), caches.length
-        logits = torch.empty(rows, self._program.outputs)
         steps = torch.empty(2 * self._layers, rows, 1, *self._step_shape).unbind(0)
         own = caches.take(list(zip(steps[::2], steps[1::2], strict=True)))
         memories = (MemoryInC * (2 * self._layers))()
@@ -75,10 +71,7 @@ class FusedDecoder:
         for number, memory in enumerate([] if sources is None else sources.in_place()):
             told = memory.steps.in_c(memory.rows, memory.lengths)
             memories[2 * number + 1] = MemoryInC(told, None, None)
-        given = self._program.given(tokens, logits, memories, None, position)
-        threads = 1 if rows < _SMALL else torch.get_num_threads()
-        over_rows(self._program.function, given, rows, threads)
-        return logits
+        return self._program.run(tokens, memories, None, position)
 
     def _layer(self, layer: Block, number: int) -> None:
         if (layer.self_attention.key_heads, layer.self_attention.head_dim) != self._step_shape:

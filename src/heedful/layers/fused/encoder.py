@@ -4,8 +4,6 @@ Shapes: B sequences, M tokens of all of them, D width of the model, G heads of k
 """
 
 from collections.abc import Sequence
-from ctypes import c_int64
-from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +11,6 @@ from torch import Tensor, nn
 from heedful.attention import MultiHeadAttention
 from heedful.attention.kernels.steps import PackedSteps
 from heedful.attention.scores import Dot, ScaledDot
-from heedful.basics.compiling import in_parallel
 from heedful.layers.caches import SourceMemories
 from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import ATTEND, Embedding, NotFusedError, Program
@@ -21,7 +18,6 @@ from heedful.layers.transformer import EncoderLayer
 
 LONGEST = 512
 """Tokens of a sequence; longer ones are left to the modules, which attend by blocks of rows."""
-_SMALL = 64  # tokens below which a second thread is not worth its call
 
 
 class FusedEncoder:
@@ -65,12 +61,7 @@ class FusedEncoder:
         there = torch.arange(padded.shape[1]) < lengths.unsqueeze(1)
         tokens, ends = padded[there].long(), torch.zeros(len(lengths) + 1, dtype=torch.long)
         torch.cumsum(lengths, 0, out=ends[1:])
-        output = torch.empty(len(tokens), self._program.outputs)
-        threads = 1 if len(tokens) < _SMALL else torch.get_num_threads()
-        shares = torch.arange(threads + 1) * len(tokens) // threads
-        edges = torch.searchsorted(ends, shares).tolist()
-        given = self._program.given(tokens, output, None, ends, 0)
-        in_parallel(self._program.function, [(*given, *_share(*two)) for two in pairwise(edges)])
+        output = self._program.run(tokens, None, ends, 0)
         steps, first = [], 0
         for groups, width in self._readers:
             key, value = (
@@ -80,10 +71,6 @@ class FusedEncoder:
             steps.append(PackedSteps(key, value, padded.shape[1]))
             first += 2 * groups * width
         return SourceMemories.packed(steps, ends[:-1], lengths)
-
-
-def _share(first: int, last: int) -> tuple[c_int64, c_int64]:
-    return c_int64(first), c_int64(last)
 
 
 def _remembering(reader: MultiHeadAttention) -> list[nn.Module]:

@@ -1,36 +1,15 @@
 /* Layers of a network, a block of rows at a time: all of them are done for a block while its numbers
- * are in the processor's cache, and threads share nothing but the weights.
+ * are in the processor's cache. Of many rows each thread has a share of its own, and threads share
+ * nothing but the weights; of few rows, threads share the columns of each product.
  *
  * Shapes: N rows; I, O columns into and out of a product.
  */
-#include "int8.h"
-#include "steps.h"
+#include "products.h"
+#include "team.h"
 #include <stdlib.h>
 
-#if defined(__AVX512F__)
-#define ROWS 12
-#else
-#define ROWS 6
-#endif
-#define DEPTH 256 /* rows of a panel that stay in the nearest cache */
 #define ALIGNED 64
-
-enum { LINEAR, NORM, KEEP, READ, ATTEND, WHOLE };
-enum { NOTHING, RELU, SILU, GELU };
-
-/* What is done to a row, whose numbers lie in one scratch of `width` columns. */
-struct operation {
-    int64_t kind;
-    int64_t from, to, add; /* first columns; −1: `to` is the output, `add` nothing; KEEP: keys, values */
-    int64_t in, out;       /* numbers of columns; ATTEND: `in` is the keys' first, values behind them */
-    int64_t activation;
-    int64_t memory; /* of KEEP and READ: which */
-    const float *weight, *bias; /* of WHOLE, `weight` are the scales of columns */
-    const int8_t *whole;
-    const int32_t *sums;
-    double epsilon;
-    struct heads heads;
-};
+#define FEW 16 /* rows of a thread below which threads share columns */
 
 struct memory {
     struct steps steps;
@@ -49,165 +28,32 @@ struct plan {
     int64_t operations, width, block, input_width, output_stride;
 };
 
+struct buffers {
+    float *scratch; /* `most` rows, then `room` for each thread */
+    int64_t most, room;
+};
+
+struct call {
+    const int64_t *tokens;
+    float *output;
+    const struct operation *operations;
+    const struct memory *memories;
+    const int64_t *ends;
+    const struct plan *plan;
+    int64_t position, units;
+    struct buffers shared; /* where rows are few */
+    atomic_int failed;
+};
+
+/* How many rows are before a unit, which is a sequence, or a row where there are none. */
+static inline int64_t rows_before(const struct call *c, int64_t unit) {
+    return c->ends ? c->ends[unit] : unit;
+}
+
 int64_t heedful_columns(void) { return COLUMNS; }
 
 /* The largest whole number of an input; 0 where there are no products of whole numbers. */
 int64_t heedful_largest(void) { return LARGEST; }
-
-static inline lanes sigmoid(lanes x) {
-    const lanes none = {0};
-    const ints below = x < none;
-    const lanes e = exponential((lanes)((below & (ints)x) | (~below & (ints)-x)));
-    const lanes share = 1.0f / (1.0f + e);
-    return (lanes)((below & (ints)(e * share)) | (~below & (ints)share));
-}
-
-static inline lanes activate(lanes x, int64_t activation) {
-    const lanes none = {0};
-    if (activation == RELU) return (lanes)((ints)x & ~(x < none));
-    if (activation == SILU) return x * sigmoid(x);
-    if (activation == GELU) return x * sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
-    return x;
-}
-
-struct tile {
-    const float *from, *panel, *bias, *add;
-    float *to;
-    int64_t from_stride, to_stride, depth, activation;
-    int first, last; /* whether the sum begins here, ends here */
-};
-
-/* m rows times a panel [depth, COLUMNS]; the sums stay in registers. */
-static inline __attribute__((always_inline)) void multiply(const struct tile *t, const int m) {
-    lanes sum[ROWS][2];
-#pragma GCC unroll 12
-    for (int i = 0; i < m; i++) {
-        float *to = t->to + i * t->to_stride;
-        for (int j = 0; j < 2; j++) {
-            sum[i][j] = load((t->first ? t->bias : to) + j * LANES);
-            if (t->first && t->add) sum[i][j] += load(t->add + i * t->to_stride + j * LANES);
-        }
-    }
-    const float *panel = t->panel, *from = t->from;
-    for (int64_t k = 0; k < t->depth; k++, panel += COLUMNS) {
-        const lanes left = load(panel), right = load(panel + LANES);
-#pragma GCC unroll 12
-        for (int i = 0; i < m; i++) {
-            const lanes x = from[i * t->from_stride + k] - (lanes){0};
-            sum[i][0] += x * left;
-            sum[i][1] += x * right;
-        }
-    }
-#pragma GCC unroll 12
-    for (int i = 0; i < m; i++)
-        for (int j = 0; j < 2; j++)
-            store(t->to + i * t->to_stride + j * LANES,
-                  t->last ? activate(sum[i][j], t->activation) : sum[i][j]);
-}
-
-/* One row alone: sums that do not wait for one another. */
-static void multiply_one(const struct tile *t) {
-    lanes sum[4][2] = {0};
-    const float *panel = t->panel, *from = t->from;
-    int64_t k = 0;
-    for (; k + 4 <= t->depth; k += 4, panel += 4 * COLUMNS)
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {
-            const lanes x = from[k + i] - (lanes){0};
-            sum[i][0] += x * load(panel + i * COLUMNS);
-            sum[i][1] += x * load(panel + i * COLUMNS + LANES);
-        }
-    for (; k < t->depth; k++, panel += COLUMNS)
-        for (int j = 0; j < 2; j++) sum[0][j] += from[k] * load(panel + j * LANES);
-    for (int j = 0; j < 2; j++) {
-        lanes all = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
-        all += load((t->first ? t->bias : t->to) + j * LANES);
-        if (t->first && t->add) all += load(t->add + j * LANES);
-        store(t->to + j * LANES, t->last ? activate(all, t->activation) : all);
-    }
-}
-
-static void multiply_some(const struct tile *t, int64_t rows) {
-    switch (rows) {
-#if ROWS > 6
-    case 12: multiply(t, 12); break;
-    case 11: multiply(t, 11); break;
-    case 10: multiply(t, 10); break;
-    case 9: multiply(t, 9); break;
-    case 8: multiply(t, 8); break;
-    case 7: multiply(t, 7); break;
-#endif
-    case 6: multiply(t, 6); break;
-    case 5: multiply(t, 5); break;
-    case 4: multiply(t, 4); break;
-    case 3: multiply(t, 3); break;
-    case 2: multiply(t, 2); break;
-    default: multiply_one(t);
-    }
-}
-
-/* Rows [n, I] times panels [O / COLUMNS, I, COLUMNS], biases, what is added, the activation. Where
- * the last panel is wider than what there is to write, it is computed beside. */
-static void linear(const struct operation *o, const float *from, int64_t from_stride, float *to,
-                   int64_t to_stride, const float *plus, int64_t n, int exact) {
-    float beside[ROWS * COLUMNS];
-    for (int64_t p = 0; p * COLUMNS < o->out; p++) {
-        const int64_t left = o->out - p * COLUMNS;
-        const int narrow = exact && left < COLUMNS;
-        for (int64_t k = 0; k < o->in; k += DEPTH) {
-            const int64_t depth = o->in - k < DEPTH ? o->in - k : DEPTH;
-            struct tile t = {.panel = o->weight + (p * o->in + k) * COLUMNS,
-                             .bias = o->bias + p * COLUMNS, .from_stride = from_stride,
-                             .to_stride = narrow ? COLUMNS : to_stride, .depth = depth,
-                             .activation = o->activation, .first = !k, .last = k + depth == o->in};
-            for (int64_t i = 0; i < n; i += ROWS) {
-                const int64_t rows = n - i < ROWS ? n - i : ROWS;
-                float *own = to + i * to_stride + p * COLUMNS;
-                t.from = from + i * from_stride + k;
-                t.to = narrow ? beside : own;
-                t.add = plus ? plus + i * to_stride + p * COLUMNS : 0;
-                if (narrow && k)
-                    for (int64_t r = 0; r < rows; r++)
-                        memcpy(beside + r * COLUMNS, own + r * to_stride, (size_t)left * 4);
-                multiply_some(&t, rows);
-                if (narrow)
-                    for (int64_t r = 0; r < rows; r++)
-                        memcpy(own + r * to_stride, beside + r * COLUMNS, (size_t)left * 4);
-            }
-        }
-    }
-}
-
-static inline int64_t fours(int64_t width) { return (width + 3) / 4 * 4; }
-
-/* As `linear`, in whole numbers; `beside` has room for n scales, then for n rows of them. */
-static void whole(const struct operation *o, const float *from, int64_t from_stride, float *to,
-                  int64_t to_stride, const float *plus, int64_t n, float *beside) {
-    const int64_t room = fours(o->in);
-    uint8_t *rows = (uint8_t *)(beside + n);
-    for (int64_t i = 0; i < n; i++)
-        beside[i] = quantise(from + i * from_stride, rows + i * room, o->in, room);
-    for (int64_t p = 0; p * COLUMNS < o->out; p++) {
-        const int64_t first = p * COLUMNS, left = o->out - first < COLUMNS ? o->out - first : COLUMNS;
-        for (int64_t i = 0; i < n; i += WHOLE_ROWS) {
-            const int64_t m = n - i < WHOLE_ROWS ? n - i : WHOLE_ROWS;
-            const struct whole_tile t = {
-                .from = rows + i * room, .panel = o->whole + first * room, .scales = o->weight + first,
-                .bias = o->bias + first, .add = plus ? plus + i * to_stride + first : 0,
-                .row_scales = beside + i, .sums = o->sums + first, .room = room, .stride = to_stride};
-            lanes result[WHOLE_ROWS][2];
-            if (m == 4) multiply_whole(&t, 4, result);
-            else if (m == 3) multiply_whole(&t, 3, result);
-            else if (m == 2) multiply_whole(&t, 2, result);
-            else multiply_whole(&t, 1, result);
-            for (int64_t r = 0; r < m; r++) {
-                float y[COLUMNS];
-                for (int j = 0; j < 2; j++) store(y + j * LANES, activate(result[r][j], o->activation));
-                memcpy(to + (i + r) * to_stride + first, y, (size_t)left * sizeof(float));
-            }
-        }
-    }
-}
 
 /* (x − mean) / √(variance + ε) · weight + bias (Ba et al. 2016). */
 static void norm(const struct operation *o, const float *from, float *to) {
@@ -231,13 +77,14 @@ static void norm(const struct operation *o, const float *from, float *to) {
         to[i] = (from[i] - mean) * scale * o->weight[i] + o->bias[i];
 }
 
-/* Each of n rows attends to all of them, which are a sequence. `keys` has room for D · padded(n). */
+/* Each of n rows attends to all of them, which are a sequence, with a share of the heads. `keys` has
+ * room for D · padded(n). */
 static void attend(const struct operation *o, const struct plan *p, float *rows, float *scores,
-                   float *keys, int64_t n) {
+                   float *keys, int64_t n, const struct share *share) {
     const struct heads *a = &o->heads;
     const int64_t d = a->key_width, e = a->value_width, each = a->heads / a->groups, w = p->width;
-    const int64_t room = padded(n);
-    for (int64_t h = 0; h < a->heads; h++) {
+    const int64_t room = padded(n), last = end(share, a->groups) * each;
+    for (int64_t h = begin(share, a->groups) * each; h < last; h++) {
         const float *key = rows + o->in + h / each * d;
         const float *value = rows + o->in + a->groups * d + h / each * e;
         if (h % each == 0)
@@ -258,42 +105,41 @@ static void attend(const struct operation *o, const struct plan *p, float *rows,
     }
 }
 
-static void operate(const struct operation *o, const struct plan *p, const struct memory *memories,
-                    const int64_t *ends, float *scratch, float *beside, float *output,
-                    int64_t first, int64_t n) {
-    float *from = scratch + o->from, *to = scratch + o->to;
-    const struct memory *m = memories + o->memory;
+/* A thread's part of an operation on rows that lie in `scratch`: a share of the columns of a product,
+ * of the heads of sequences, or of the rows. `first` is the first row's number among all. */
+static void operate(const struct operation *o, const struct call *c, const int64_t *ends,
+                    float *scratch, float *beside, int64_t first, int64_t n,
+                    const struct share *share) {
+    const struct plan *p = c->plan;
+    const int out = o->to < 0;
+    const int64_t stride = out ? p->output_stride : p->width;
+    const float *plus = o->add < 0 ? 0 : scratch + o->add;
+    const struct memory *m = c->memories + o->memory;
+    float *from = scratch + o->from;
+    float *to = out ? c->output + first * stride : scratch + o->to;
+    const int64_t i = begin(share, n), last = end(share, n);
     switch (o->kind) {
-    case WHOLE:
-        if (o->to < 0)
-            whole(o, from, p->width, output + first * p->output_stride, p->output_stride, 0, n, beside);
-        else
-            whole(o, from, p->width, to, p->width, o->add < 0 ? 0 : scratch + o->add, n, beside);
-        break;
-    case LINEAR:
-        if (o->to < 0)
-            linear(o, from, p->width, output + first * p->output_stride, p->output_stride, 0, n, 1);
-        else
-            linear(o, from, p->width, to, p->width, o->add < 0 ? 0 : scratch + o->add, n, 0);
-        break;
+    case WHOLE: whole(o, from, p->width, to, stride, plus, n, beside, share); break;
+    case LINEAR: linear(o, from, p->width, to, stride, plus, n, out, share); break;
     case NORM:
-        for (int64_t i = 0; i < n; i++) norm(o, from + i * p->width, to + i * p->width);
+        for (int64_t r = i; r < last; r++) norm(o, from + r * p->width, to + r * p->width);
         break;
     case KEEP:
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t r = i; r < last; r++) {
             const size_t bytes = (size_t)o->in * sizeof(float);
-            memcpy(m->kept_key + (first + i) * o->in, from + i * p->width, bytes);
-            memcpy(m->kept_value + (first + i) * o->in, to + i * p->width, bytes);
+            memcpy(m->kept_key + (first + r) * o->in, from + r * p->width, bytes);
+            memcpy(m->kept_value + (first + r) * o->in, to + r * p->width, bytes);
         }
         break;
     case READ:
-        for (int64_t i = 0; i < n; i++)
-            read_steps(&m->steps, &o->heads, first + i, from + i * p->width, to + i * p->width, beside);
+        for (int64_t r = i; r < last; r++)
+            read_steps(&m->steps, &o->heads, first + r, from + r * p->width, to + r * p->width,
+                       beside);
         break;
     case ATTEND:
         for (; *ends < first + n; ends++)
             attend(o, p, scratch + (*ends - first) * p->width, beside,
-                   beside + padded(ends[1] - *ends), ends[1] - *ends);
+                   beside + padded(ends[1] - *ends), ends[1] - *ends, share);
     }
 }
 
@@ -308,18 +154,17 @@ static int64_t end_of_block(const int64_t *ends, int64_t u, int64_t last, int64_
 
 /* Floats beside the rows' own: the scores of a row, or of a sequence and its keys; the rows in whole
  * numbers. */
-static int64_t room_beside(const struct operation *operations, const struct memory *memories,
-                           const struct plan *p, int64_t most, int64_t longest) {
+static int64_t room_beside(const struct call *c, int64_t most, int64_t longest) {
     int64_t room = 0;
-    for (int64_t i = 0; i < p->operations; i++) {
-        const struct operation *o = operations + i;
+    for (int64_t i = 0; i < c->plan->operations; i++) {
+        const struct operation *o = c->operations + i;
         int64_t own = 0;
-        if (o->kind == READ) own = o->heads.heads * padded(memories[o->memory].steps.positions);
+        if (o->kind == READ) own = o->heads.heads * padded(c->memories[o->memory].steps.positions);
         if (o->kind == ATTEND) own = (1 + o->heads.key_width) * padded(longest);
         if (o->kind == WHOLE) own = most * (1 + fours(o->in) / 4);
         room = own > room ? own : room;
     }
-    return room;
+    return padded(room);
 }
 
 static void embed(const struct plan *p, int64_t token, int64_t position, float *to) {
@@ -329,34 +174,85 @@ static void embed(const struct plan *p, int64_t token, int64_t position, float *
     for (int64_t i = 0; i < p->input_width; i++) to[i] = symbol[i] * scale + place[i];
 }
 
+/* All operations on some units, block by block, by threads that share each. */
+static void blocks(const struct call *c, const struct buffers *b, int64_t first, int64_t last,
+                   const struct share *share) {
+    const struct plan *p = c->plan;
+    float *beside = b->scratch + b->most * p->width + share->number * b->room;
+    for (int64_t u = first, next; u < last; u = next) {
+        next = end_of_block(c->ends, u, last, b->most);
+        const int64_t row = rows_before(c, u), n = rows_before(c, next) - row;
+        for (int64_t v = u, i = 0; v < next && !share->number; v++)
+            for (int64_t place = 0; place < rows_before(c, v + 1) - rows_before(c, v); place++, i++)
+                embed(p, c->tokens[row + i], c->position + place, b->scratch + i * p->width);
+        meet(share->parts);
+        for (int64_t i = 0; i < p->operations; i++) {
+            const struct operation *o = c->operations + i;
+            operate(o, c, c->ends ? c->ends + u : 0, b->scratch, beside, row, n, share);
+            if (o->kind != KEEP) meet(share->parts); /* a row is read by who has kept it */
+        }
+    }
+}
+
+/* Buffers for some units, and so many threads; `scratch` is null if there is no memory. */
+static struct buffers room_for(const struct call *c, int64_t first, int64_t last, int64_t threads) {
+    const struct plan *p = c->plan;
+    int64_t longest = 0, most = rows_before(c, last) - rows_before(c, first);
+    for (int64_t u = first; c->ends && u < last; u++)
+        longest = c->ends[u + 1] - c->ends[u] > longest ? c->ends[u + 1] - c->ends[u] : longest;
+    if (most > p->block) most = p->block;
+    if (most < longest) most = longest;
+    struct buffers b = {.most = most, .room = room_beside(c, most, longest)};
+    const size_t bytes = (size_t)(most * p->width + threads * b.room) * sizeof(float);
+    b.scratch = aligned_alloc(ALIGNED, (bytes + ALIGNED - 1) / ALIGNED * ALIGNED);
+    return b;
+}
+
+static void few_rows(void *given, int64_t number, int64_t threads) {
+    const struct call *c = given;
+    const struct share share = {number, threads};
+    blocks(c, &c->shared, 0, c->units, &share);
+}
+
+/* The first unit of a thread's share of the rows. */
+static int64_t unit_of(const struct call *c, int64_t number, int64_t threads) {
+    const struct share share = {number, threads};
+    const int64_t row = begin(&share, rows_before(c, c->units));
+    int64_t u = c->ends ? 0 : row;
+    while (c->ends && c->ends[u] < row) u++;
+    return u;
+}
+
+static void many_rows(void *given, int64_t number, int64_t threads) {
+    struct call *c = given;
+    const struct share alone = {0, 1};
+    const int64_t first = unit_of(c, number, threads), last = unit_of(c, number + 1, threads);
+    if (first == last) return;
+    const struct buffers b = room_for(c, first, last, 1);
+    if (b.scratch) blocks(c, &b, first, last, &alone);
+    else atomic_store(&c->failed, 1);
+    free(b.scratch);
+}
+
 /* tokens [N], which stand at `position`, or from there on in each sequence; output [N, ·] with a stride;
- * ends: where sequences begin, or null; first, last: of sequences, or of rows where there are none.
+ * ends: where sequences begin, or null; units: sequences, or rows where there are none.
  * Returns 0, 1 if there is no memory, or 2 if a token is not in the table. */
 int heedful_fused(const int64_t *tokens, float *output, const struct operation *operations,
                   const struct memory *memories, const int64_t *ends, const struct plan *p,
-                  int64_t position, int64_t first, int64_t last) {
-    for (int64_t i = ends ? ends[first] : first; i < (ends ? ends[last] : last); i++)
+                  int64_t position, int64_t units, int64_t threads) {
+    struct call c = {.tokens = tokens, .output = output, .operations = operations,
+                     .memories = memories, .ends = ends, .plan = p, .position = position,
+                     .units = units};
+    const int64_t rows = rows_before(&c, units);
+    for (int64_t i = 0; i < rows; i++)
         if (tokens[i] < 0 || tokens[i] >= p->embedding.symbols) return 2;
-    int64_t longest = 0, most = last - first;
-    for (int64_t u = first; ends && u < last; u++)
-        longest = ends[u + 1] - ends[u] > longest ? ends[u + 1] - ends[u] : longest;
-    if (ends) most = ends[last] - ends[first];
-    if (most > p->block) most = p->block;
-    if (most < longest) most = longest;
-    const int64_t room = room_beside(operations, memories, p, most, longest);
-    const size_t bytes = (size_t)(most * p->width + padded(room)) * sizeof(float);
-    float *scratch = aligned_alloc(ALIGNED, (bytes + ALIGNED - 1) / ALIGNED * ALIGNED);
-    if (!scratch) return 1;
-    float *beside = scratch + most * p->width;
-    for (int64_t u = first, end; u < last; u = end) {
-        end = end_of_block(ends, u, last, most);
-        const int64_t row = ends ? ends[u] : u, n = (ends ? ends[end] : end) - row;
-        for (int64_t v = u, i = 0; v < end; v++)
-            for (int64_t place = 0; place < (ends ? ends[v + 1] - ends[v] : 1); place++, i++)
-                embed(p, tokens[row + i], position + place, scratch + i * p->width);
-        for (int64_t i = 0; i < p->operations; i++)
-            operate(operations + i, p, memories, ends ? ends + u : 0, scratch, beside, output, row, n);
+    if (threads > 1 && rows >= FEW * threads && units >= threads) {
+        together(many_rows, &c, threads);
+        return atomic_load(&c.failed);
     }
-    free(scratch);
+    c.shared = room_for(&c, 0, units, threads);
+    if (!c.shared.scratch) return 1;
+    together(few_rows, &c, threads);
+    free(c.shared.scratch);
     return 0;
 }

@@ -18,7 +18,7 @@ from heedful.attention import MultiHeadAttention
 from heedful.attention.kernels.steps import HEADER, HeadsInC, StepsInC
 from heedful.attention.normalizers import Softmax
 from heedful.attention.scores import Dot, ScaledDot
-from heedful.basics.compiling import compiled_library
+from heedful.basics.compiling import TEAM, compiled_library, raise_failed
 from heedful.layers.quantized import Int8Linear
 from heedful.layers.transformer import Activation, DecoderLayer, EncoderLayer, Residual
 
@@ -73,7 +73,7 @@ class NotFusedError(Exception):
 def library() -> ctypes.CDLL | None:
     """The compiled operations; None where they cannot be had, which is said once."""
     own = Path(__file__)
-    headers = [HEADER, own.with_name("int8.h")]
+    headers = [HEADER, TEAM, *(own.with_name(name) for name in ("int8.h", "products.h"))]
     found = compiled_library(own.with_suffix(".c"), "search runs", headers)
     if found is not None:
         found.heedful_columns.restype = found.heedful_largest.restype = ctypes.c_int64
@@ -125,7 +125,7 @@ class Program:
         known = (nn.Linear, Int8Linear)
         if found is None or any(type(one.feed_forward.expand) not in known for one in layers):
             raise NotFusedError
-        self.function = found.heedful_fused
+        self._function = found.heedful_fused
         tables = (embedding.table, embedding.positions)
         if any(part.dtype != torch.float32 or not part.is_contiguous() for part in tables):
             raise NotFusedError
@@ -252,25 +252,27 @@ class Program:
         self._in_c = (_Operation * len(self._operations))(*self._operations)
         self._plan.operations, self._plan.output_stride = len(self._operations), self.outputs
 
-    def given(
+    def run(
         self,
         tokens: Tensor,
-        output: Tensor,
         memories: ctypes.Array[MemoryInC] | None,
         ends: Tensor | None,
         position: int,
-    ) -> list[object]:
-        """What C is given before the first and the last row, or sequence.
+    ) -> Tensor:
+        """The output ``[N, O]`` for rows, or for sequences of them.
 
         Args:
             tokens: integers ``[N]``, contiguous.
-            output: ``[N, O]``, contiguous.
             memories: what READ and KEEP need.
             ends: integers ``[B + 1]``: where sequences of rows begin, and the last ends; None where
                 each row is for itself.
             position: where the rows stand, or the first of each sequence.
+
+        Raises:
+            IndexError: a token is not in the table.
         """
-        return [
+        output = torch.empty(len(tokens), self.outputs)
+        failed = self._function(
             ctypes.c_void_p(tokens.data_ptr()),
             ctypes.c_void_p(output.data_ptr()),
             ctypes.byref(self._in_c),
@@ -278,7 +280,11 @@ class Program:
             ctypes.c_void_p(None if ends is None else ends.data_ptr()),
             ctypes.byref(self._plan),
             ctypes.c_int64(position),
-        ]
+            ctypes.c_int64(len(tokens) if ends is None else len(ends) - 1),
+            ctypes.c_int64(torch.get_num_threads()),
+        )
+        raise_failed(failed)
+        return output
 
     def _whole(self, width: int) -> int:
         """A width in whole panels, whose last columns are written too."""

@@ -1,0 +1,203 @@
+/* Rows times a matrix whose columns lie in panels, in single precision and in whole numbers.
+ *
+ * Shapes: n rows; I, O columns into and out of a product.
+ */
+#include "int8.h"
+#include "steps.h"
+
+#if defined(__AVX512F__)
+#define ROWS 12
+#else
+#define ROWS 6
+#endif
+#define DEPTH 256 /* rows of a panel that stay in the nearest cache */
+
+enum { LINEAR, NORM, KEEP, READ, ATTEND, WHOLE };
+enum { NOTHING, RELU, SILU, GELU };
+
+/* What is done to a row, whose numbers lie in one scratch of `width` columns. */
+struct operation {
+    int64_t kind;
+    int64_t from, to, add; /* first columns; −1: `to` is the output, `add` nothing; KEEP: keys, values */
+    int64_t in, out;       /* numbers of columns; ATTEND: `in` is the keys' first, values behind them */
+    int64_t activation;
+    int64_t memory; /* of KEEP and READ: which */
+    const float *weight, *bias; /* of WHOLE, `weight` are the scales of columns */
+    const int8_t *whole;
+    const int32_t *sums;
+    double epsilon;
+    struct heads heads;
+};
+
+static inline lanes sigmoid(lanes x) {
+    const lanes none = {0};
+    const ints below = x < none;
+    const lanes e = exponential((lanes)((below & (ints)x) | (~below & (ints)-x)));
+    const lanes share = 1.0f / (1.0f + e);
+    return (lanes)((below & (ints)(e * share)) | (~below & (ints)share));
+}
+
+static inline lanes activate(lanes x, int64_t activation) {
+    const lanes none = {0};
+    if (activation == RELU) return (lanes)((ints)x & ~(x < none));
+    if (activation == SILU) return x * sigmoid(x);
+    if (activation == GELU) return x * sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
+    return x;
+}
+
+struct tile {
+    const float *from, *panel, *bias, *add;
+    float *to;
+    int64_t from_stride, to_stride, depth, activation;
+    int first, last; /* whether the sum begins here, ends here */
+};
+
+/* m rows times a panel [depth, COLUMNS]; the sums stay in registers. */
+static inline __attribute__((always_inline)) void multiply(const struct tile *t, const int m) {
+    lanes sum[ROWS][2];
+#pragma GCC unroll 12
+    for (int i = 0; i < m; i++) {
+        float *to = t->to + i * t->to_stride;
+        for (int j = 0; j < 2; j++) {
+            sum[i][j] = load((t->first ? t->bias : to) + j * LANES);
+            if (t->first && t->add) sum[i][j] += load(t->add + i * t->to_stride + j * LANES);
+        }
+    }
+    const float *panel = t->panel, *from = t->from;
+    for (int64_t k = 0; k < t->depth; k++, panel += COLUMNS) {
+        const lanes left = load(panel), right = load(panel + LANES);
+#pragma GCC unroll 12
+        for (int i = 0; i < m; i++) {
+            const lanes x = from[i * t->from_stride + k] - (lanes){0};
+            sum[i][0] += x * left;
+            sum[i][1] += x * right;
+        }
+    }
+#pragma GCC unroll 12
+    for (int i = 0; i < m; i++)
+        for (int j = 0; j < 2; j++)
+            store(t->to + i * t->to_stride + j * LANES,
+                  t->last ? activate(sum[i][j], t->activation) : sum[i][j]);
+}
+
+/* One row alone: sums that do not wait for one another. */
+static void multiply_one(const struct tile *t) {
+    lanes sum[4][2] = {0};
+    const float *panel = t->panel, *from = t->from;
+    int64_t k = 0;
+    for (; k + 4 <= t->depth; k += 4, panel += 4 * COLUMNS)
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++) {
+            const lanes x = from[k + i] - (lanes){0};
+            sum[i][0] += x * load(panel + i * COLUMNS);
+            sum[i][1] += x * load(panel + i * COLUMNS + LANES);
+        }
+    for (; k < t->depth; k++, panel += COLUMNS)
+        for (int j = 0; j < 2; j++) sum[0][j] += from[k] * load(panel + j * LANES);
+    for (int j = 0; j < 2; j++) {
+        lanes all = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
+        all += load((t->first ? t->bias : t->to) + j * LANES);
+        if (t->first && t->add) all += load(t->add + j * LANES);
+        store(t->to + j * LANES, t->last ? activate(all, t->activation) : all);
+    }
+}
+
+static void multiply_some(const struct tile *t, int64_t rows) {
+    switch (rows) {
+#if ROWS > 6
+    case 12: multiply(t, 12); break;
+    case 11: multiply(t, 11); break;
+    case 10: multiply(t, 10); break;
+    case 9: multiply(t, 9); break;
+    case 8: multiply(t, 8); break;
+    case 7: multiply(t, 7); break;
+#endif
+    case 6: multiply(t, 6); break;
+    case 5: multiply(t, 5); break;
+    case 4: multiply(t, 4); break;
+    case 3: multiply(t, 3); break;
+    case 2: multiply(t, 2); break;
+    default: multiply_one(t);
+    }
+}
+
+/* Part `number` of so many `parts` that some things are shared out in. */
+struct share {
+    int64_t number, parts;
+};
+
+static inline int64_t begin(const struct share *s, int64_t things) {
+    return things * s->number / s->parts;
+}
+
+static inline int64_t end(const struct share *s, int64_t things) {
+    return things * (s->number + 1) / s->parts;
+}
+
+static inline int64_t panels(int64_t columns) { return (columns + COLUMNS - 1) / COLUMNS; }
+
+/* Rows [n, I] times a share of panels [O / COLUMNS, I, COLUMNS], biases, what is added, the activation.
+ * Where the last panel is wider than what there is to write, it is computed beside. */
+static void linear(const struct operation *o, const float *from, int64_t from_stride, float *to,
+                   int64_t to_stride, const float *plus, int64_t n, int exact,
+                   const struct share *share) {
+    float beside[ROWS * COLUMNS];
+    for (int64_t p = begin(share, panels(o->out)); p < end(share, panels(o->out)); p++) {
+        const int64_t left = o->out - p * COLUMNS;
+        const int narrow = exact && left < COLUMNS;
+        for (int64_t k = 0; k < o->in; k += DEPTH) {
+            const int64_t depth = o->in - k < DEPTH ? o->in - k : DEPTH;
+            struct tile t = {.panel = o->weight + (p * o->in + k) * COLUMNS,
+                             .bias = o->bias + p * COLUMNS, .from_stride = from_stride,
+                             .to_stride = narrow ? COLUMNS : to_stride, .depth = depth,
+                             .activation = o->activation, .first = !k, .last = k + depth == o->in};
+            for (int64_t i = 0; i < n; i += ROWS) {
+                const int64_t rows = n - i < ROWS ? n - i : ROWS;
+                float *own = to + i * to_stride + p * COLUMNS;
+                t.from = from + i * from_stride + k;
+                t.to = narrow ? beside : own;
+                t.add = plus ? plus + i * to_stride + p * COLUMNS : 0;
+                if (narrow && k)
+                    for (int64_t r = 0; r < rows; r++)
+                        memcpy(beside + r * COLUMNS, own + r * to_stride, (size_t)left * 4);
+                multiply_some(&t, rows);
+                if (narrow)
+                    for (int64_t r = 0; r < rows; r++)
+                        memcpy(own + r * to_stride, beside + r * COLUMNS, (size_t)left * 4);
+            }
+        }
+    }
+}
+
+static inline int64_t fours(int64_t width) { return (width + 3) / 4 * 4; }
+
+/* As `linear`, in whole numbers; `beside` has room for n scales, then for n rows of them. */
+static void whole(const struct operation *o, const float *from, int64_t from_stride, float *to,
+                  int64_t to_stride, const float *plus, int64_t n, float *beside,
+                  const struct share *share) {
+    const int64_t room = fours(o->in);
+    uint8_t *rows = (uint8_t *)(beside + n);
+    for (int64_t i = 0; i < n; i++)
+        beside[i] = quantise(from + i * from_stride, rows + i * room, o->in, room);
+    for (int64_t p = begin(share, panels(o->out)); p < end(share, panels(o->out)); p++) {
+        const int64_t first = p * COLUMNS, left = o->out - first < COLUMNS ? o->out - first : COLUMNS;
+        for (int64_t i = 0; i < n; i += WHOLE_ROWS) {
+            const int64_t m = n - i < WHOLE_ROWS ? n - i : WHOLE_ROWS;
+            const struct whole_tile t = {
+                .from = rows + i * room, .panel = o->whole + first * room, .scales = o->weight + first,
+                .bias = o->bias + first, .add = plus ? plus + i * to_stride + first : 0,
+                .row_scales = beside + i, .sums = o->sums + first, .room = room, .stride = to_stride};
+            lanes result[WHOLE_ROWS][2];
+            if (m == 4) multiply_whole(&t, 4, result);
+            else if (m == 3) multiply_whole(&t, 3, result);
+            else if (m == 2) multiply_whole(&t, 2, result);
+            else multiply_whole(&t, 1, result);
+            for (int64_t r = 0; r < m; r++) {
+                float y[COLUMNS];
+                for (int j = 0; j < 2; j++) store(y + j * LANES, activate(result[r][j], o->activation));
+                memcpy(to + (i + r) * to_stride + first, y, (size_t)left * sizeof(float));
+            }
+        }
+    }
+}
+
