@@ -15,7 +15,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from heedful.layers.cells import next_state
 from heedful.layers.dropout import Dropout
+from heedful.layers.recurrent_packed import learns_in_c, packed_network
 from heedful.layers.stepwise import Stepwise
 
 Cell = Literal["rnn", "gru", "lstm"]
@@ -58,7 +60,7 @@ def recurrent_network(
 
 
 def cell_step(cell: Cell, gates: Tensor, recurrent: Tensor, before: LayerState) -> LayerState:
-    """One step of one layer.
+    """One step of one layer; in search :func:`heedful.layers.cells.next_state` does the same.
 
     Args:
         cell: which cell.
@@ -187,7 +189,9 @@ def _layers(
     after: list[LayerState] = []
     for layer, before in enumerate(hidden):
         given = upper(layer, after[-1][0]) if layer else gates
-        after.append(cell_step(cell, given, recurrent(layer, before[0]), before))
+        shares = given, recurrent(layer, before[0])
+        now = next_state(cell, *shares, before)
+        after.append(cell_step(cell, *shares, before) if now is None else now)
     return tuple(after)
 
 
@@ -225,7 +229,10 @@ class RecurrentEncoder(nn.Module):
         packed = pack_padded_sequence(
             embedded, lengths.cpu(), batch_first=True, enforce_sorted=False
         )
-        outputs, final = self.network(packed)
+        if learns_in_c(self.network, packed):
+            outputs, final = packed_network(self.network, packed)
+        else:
+            outputs, final = self.network(packed)
         annotations, _ = pad_packed_sequence(
             outputs, batch_first=True, total_length=embedded.shape[1]
         )

@@ -11,11 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention import Attention, Memory, normalizers, scores
+from heedful.layers import cells
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
 from heedful.layers.stepwise import Stepwise
-from heedful.models.recurrent_reading import keys_and_values, read_rows
+from heedful.models.recurrent_reading import keys_and_values, known_reading, read_rows
 from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
+from heedful.models.recurrent_unrolled import Loop, unrolled
 
 
 @dataclass(frozen=True)
@@ -167,15 +169,43 @@ class _Bahdanau(_DeepOutput):
         return keys_and_values(self.attention, annotations, lengths)
 
     def unroll(self, embedded: Tensor, state: RecurrentState) -> Tensor:
-        steps, hidden = self.stack.steps(embedded), state.hidden
+        words = embedded.transpose(0, 1).contiguous()  # [T, B, E]
+        found = self._in_one(words, state)
+        tops, contexts = self._by_steps(words, state) if found is None else found
+        readouts: Tensor = self.readout(tops, words, contexts)
+        return readouts.transpose(0, 1).contiguous()
+
+    def _by_steps(self, words: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor]:
+        """States ``[T, B, H]`` and contexts ``[T, B, A]`` of the target ``words [T, B, E]``."""
+        steps, hidden = self.stack.steps(words.transpose(0, 1)), state.hidden
         tops, contexts = [], []
-        for _ in range(embedded.shape[1]):
+        for _ in words:
             context = read_rows(self.attention, hidden[-1][0], state.rows, state.memory)
             hidden = steps(context, hidden)
             tops.append(hidden[-1][0])
             contexts.append(context)
-        readouts: Tensor = self.readout(torch.stack(tops, 1), embedded, torch.stack(contexts, 1))
-        return readouts
+        return torch.stack(tops), torch.stack(contexts)
+
+    def _in_one(self, words: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor] | None:
+        """The same in one function of autograd, in C where it can be; None where it cannot."""
+        key, value, allowed = state.memory
+        score, alone = self.attention.score, state.rows.alone and len(state.hidden) == 1
+        if type(score) is not scores.Additive or not alone or cells.library() is None:
+            return None
+        asking = score.query_projection
+        if type(asking) is not nn.Linear or asking._forward_hooks or asking._forward_pre_hooks:
+            return None
+        known = known_reading(self.attention, words, key, value, *state.hidden[0])
+        if known is None:
+            return None
+        by_word, by_context, bias = self._input_weights()
+        return unrolled(
+            Loop(self.stack.cell, allowed, known.scale),
+            F.linear(words, by_word, bias),
+            state.hidden[0],
+            (key, value),
+            (by_context, *self.stack.weights("hh", 0), asking.weight, score.v),
+        )
 
     def prepare(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         key, value, allowed = memory

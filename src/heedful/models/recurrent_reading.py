@@ -1,11 +1,17 @@
 """How a recurrent decoder reads its source: one query a row, by all rows of a source at once.
 
+In C where it can be; the plain form beside it takes whatever mechanism there is.
 Shapes: A sources, N rows, K rows a source at most, S positions, H the query's width, E a value's.
 """
 
+from typing import NamedTuple
+
+import torch
 from torch import Tensor
 
 from heedful.attention import Attention, Memory, masks
+from heedful.attention.kernels import reading
+from heedful.attention.kernels.choosing import compiled_wanted
 from heedful.models.recurrent_rows import SourceRows
 
 
@@ -16,6 +22,39 @@ def keys_and_values(
     count, positions, _ = annotations.shape
     allowed = masks.padding(lengths).dense((count, 1, positions), annotations.device)
     return (*attention.remember(annotations), allowed)
+
+
+class KnownReading(NamedTuple):
+    """What C must know of a mechanism."""
+
+    vector: Tensor | None
+    """v of an additive score; None for a dot product."""
+    scale: float
+    """Of the scores."""
+
+
+def known_reading(attention: Attention, *parts: Tensor) -> KnownReading | None:
+    """What C must know to read in the mechanism's place; None where it cannot.
+
+    It can on the CPU in float32, softmax over an additive score or a dot product, where nobody
+    watches and there is a compiler.
+
+    Args:
+        attention: the mechanism.
+        parts: queries and what is read, ``[.., width]``; the first as wide as a dot product's.
+    """
+    now = attention.mechanism
+    vector, softmax_scale = now.score.tanh_vector(), now.normalize.softmax_scale()
+    scale = now.fused_scale(parts[0].shape[-1]) if vector is None else softmax_scale
+    if scale is None or now.positions is not None or (attention.training and attention.dropout):
+        return None
+    read = parts if vector is None else (*parts, vector)
+    plain = any(part.dtype != torch.float32 or part.device.type != "cpu" for part in read)
+    if plain or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+        return None
+    if attention.watched or attention.watched_in_part or not compiled_wanted():
+        return None
+    return None if reading.library() is None else KnownReading(vector, scale)
 
 
 def read_rows(
@@ -30,6 +69,12 @@ def read_rows(
         memory: what :func:`keys_and_values` gave, the values perhaps gone through linear maps.
     """
     key, value, allowed = memory
+    known = None if torch.is_grad_enabled() else known_reading(attention, query, key, value)
+    if known is not None:
+        contexts = query.new_empty(len(query), value.shape[2])
+        sources = reading.Sources(key, value, allowed, rows.sources, *known)
+        sources.read(attention.score.project_query(query).contiguous(), contexts)
+        return contexts
     if attention.watched or attention.watched_in_part:
         # Who watches sees a matrix a row.
         key, value, allowed = (rows.copied(part) for part in memory)

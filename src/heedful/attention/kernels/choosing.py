@@ -60,6 +60,11 @@ def plainly(query: Tensor, key: Tensor) -> bool:
     return entries * queries * keys * key.shape[-1] < _SMALL
 
 
+def compiled_wanted() -> bool:
+    """Whether nobody has asked for another way than C."""
+    return _chosen in (None, "compiled")
+
+
 def tiles_for(a: Tensor, b: Tensor, v: Tensor) -> Tiles:
     """The fastest tiles for these tensors, or those of the kernel that is asked for."""
     single, kernel = a.dtype == torch.float32, _chosen

@@ -1,0 +1,133 @@
+"""The part of a recurrent cell that is not a product, in C (``cells.c``), and its gradients.
+
+:func:`heedful.layers.recurrent.cell_step` is the plain form.
+Shapes: N rows, H hidden, G gates (1 for tanh, 3 for GRU, 4 for LSTM).
+"""
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from heedful.attention.kernels.reading import HEADER
+from heedful.attention.stepping import can_step
+from heedful.basics.compiling import compiled_library, over_rows
+
+_KINDS = {"rnn": 0, "gru": 1, "lstm": 2}
+_SMALL = 1 << 15  # numbers below which a second thread is not worth its call
+
+
+class _CellInC(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("kind", "units", "stride")]
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled cells; None where they cannot be had, which is said once."""
+    return compiled_library(Path(__file__).with_suffix(".c"), "recurrent models run", [HEADER])
+
+
+def next_state(
+    kind: str, gates: Tensor, recurrent: Tensor, before: tuple[Tensor, ...]
+) -> tuple[Tensor, ...] | None:
+    """The state after a step in search; None where only the plain form can make it.
+
+    Shapes as in :func:`heedful.layers.recurrent.cell_step`.
+    """
+    if not can_step(gates) or library() is None:
+        return None
+    if any(part.dtype != torch.float32 for part in before):
+        return None
+    now = [part.contiguous() for part in before]
+    after = tuple(torch.empty_like(part) for part in now)
+    cell = CompiledCell(kind, now[0].shape[1])
+    cell.step(gates.contiguous(), None, recurrent.contiguous(), now, after)
+    return after
+
+
+class CompiledCell:
+    """A cell's step from the shares of input and state, float32 on the CPU.
+
+    A state is ``[N, H]`` for each of its parts, h and, of the LSTM, c; all contiguous.
+
+    Args:
+        kind: rnn, gru or lstm.
+        units: H.
+
+    Raises:
+        RuntimeError: there is no compiled form.
+    """
+
+    def __init__(self, kind: str, units: int) -> None:
+        found = library()
+        if found is None:
+            raise RuntimeError("there is no compiled form of a cell")
+        self._library, self._kind, self._units = found, _KINDS[kind], units
+
+    def step(
+        self,
+        gates: Tensor,
+        opened: Tensor | None,
+        recurrent: Tensor,
+        before: Sequence[Tensor],
+        after: Sequence[Tensor],
+    ) -> None:
+        """The state after a step, written to ``after``.
+
+        Args:
+            gates: the input's share ``[N, G·H]``, contiguous.
+            opened: where the gates themselves are kept, for :meth:`step_back`; may be ``gates``.
+            recurrent: the state's share ``[N, G·H]``; rows may lie apart.
+            before: the state before.
+            after: the state after.
+        """
+        given = [gates, opened, recurrent, *_two(before), *_two(after)]
+        self._run(self._library.heedful_cell, given, recurrent)
+
+    def step_back(
+        self,
+        gates: Tensor,
+        recurrent: Tensor,
+        before: Sequence[Tensor],
+        after: Sequence[Tensor],
+        by_output: Tensor,
+        by_state: Sequence[Tensor],
+        by_gates: Tensor,
+        by_recurrent: Tensor,
+    ) -> None:
+        """The gradients of a step.
+
+        Args:
+            gates: what :meth:`step` has kept.
+            recurrent: as it was.
+            before: the state before.
+            after: the state after.
+            by_output: that of h from outside ``[N, H]``, contiguous.
+            by_state: those of the state after from later steps; become those of the state before,
+                but for what came through ``recurrent``.
+            by_gates: where that of the input's share is written, contiguous.
+            by_recurrent: where that of the state's share is written; lies as ``recurrent`` does.
+
+        Raises:
+            ValueError: it does not.
+        """
+        if by_recurrent.stride() != recurrent.stride():
+            raise ValueError("a gradient must lie as that of which it is one")
+        given = [gates, recurrent, *_two(before), _two(after)[1]]
+        given += [by_output, *_two(by_state), by_gates, by_recurrent]
+        self._run(self._library.heedful_cell_back, given, recurrent)
+
+    def _run(self, function: object, given: list[Tensor | None], recurrent: Tensor) -> None:
+        told = _CellInC(self._kind, self._units, recurrent.stride(0))
+        addresses = [ctypes.c_void_p(None if x is None else x.data_ptr()) for x in given]
+        threads = 1 if recurrent.shape[0] * self._units < _SMALL else torch.get_num_threads()
+        assert callable(function)
+        over_rows(function, [*addresses, ctypes.byref(told)], len(recurrent), threads)
+
+
+def _two(state: Sequence[Tensor]) -> list[Tensor | None]:
+    """h, and c or None."""
+    return [*state] if len(state) == 2 else [*state, None]

@@ -1,0 +1,293 @@
+"""What recurrent models do in C against the plain form, in float64: outputs and gradients."""
+
+import copy
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+from heedful.attention import Attention, Memory, normalizers, scores, use_kernel, watch
+from heedful.attention.kernels import reading
+from heedful.attention.kernels.reading import Sources
+from heedful.decoding import SearchOptions, search
+from heedful.layers import cells
+from heedful.layers.recurrent import Cell, cell_step, recurrent_network
+from heedful.layers.recurrent_packed import learns_in_c, packed_network
+from heedful.models.pairs import Source
+from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
+from heedful.models.recurrent_reading import known_reading, read_rows
+from heedful.models.recurrent_rows import SourceRows
+
+if cells.library() is None or reading.library() is None:
+    pytest.skip("there is no C compiler here", allow_module_level=True)
+
+CELLS: tuple[Cell, ...] = ("rnn", "gru", "lstm")
+WIDTHS = (5, 16, 21)
+"""Of less than a vector, of whole ones, of both."""
+
+
+def close(found: list[Tensor], expected: list[Tensor]) -> None:
+    """Float32 against float64, each tensor by its largest number."""
+    for one, other in zip(found, expected, strict=True):
+        far = float((one.double() - other).abs().max())
+        assert far <= 1e-5 * max(1.0, float(other.abs().max())), (tuple(one.shape), far)
+
+
+def weighted(parts: list[Tensor]) -> Tensor:
+    """A sum in which no two numbers count the same."""
+    sums = [
+        (part * torch.linspace(-1, 2, part.numel(), dtype=part.dtype).view_as(part)).sum()
+        for part in parts
+    ]
+    return torch.stack(sums).sum()
+
+
+def leaves(*shapes: tuple[int, ...], spread: float = 1.0) -> list[Tensor]:
+    return [(torch.randn(shape) * spread).requires_grad_() for shape in shapes]
+
+
+def doubled(parts: list[Tensor]) -> list[Tensor]:
+    return [part.detach().double().requires_grad_() for part in parts]
+
+
+@pytest.mark.parametrize("spread", [1.0, 100.0])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_cell_and_its_gradients(kind: Cell, width: int, spread: float) -> None:
+    torch.manual_seed(1)
+    gates = {"rnn": 1, "gru": 3, "lstm": 4}[kind] * width
+    parts = 2 if kind == "lstm" else 1
+    given = leaves((7, gates), (7, gates), *[(7, width)] * parts, spread=spread)
+    by_after = [torch.randn(7, width) for _ in range(parts)]
+    wide = doubled(given)
+    after = cell_step(kind, wide[0], wide[1], tuple(wide[2:]))
+    total = torch.stack([(a * b).sum() for a, b in zip(after, by_after, strict=True)]).sum()
+    expected = torch.autograd.grad(total, wide, materialize_grads=True)
+
+    share, recurrent, *before = (part.detach() for part in given)
+    apart = torch.cat([recurrent, torch.full((7, 3), torch.nan)], 1)[:, :gates]
+    opened, made = torch.empty_like(share), [torch.empty(7, width) for _ in range(parts)]
+    cell = cells.CompiledCell(kind, width)
+    cell.step(share, opened, apart, before, made)
+    close(made, [part.detach() for part in after])
+    by_state = [torch.zeros(7, width), *by_after[1:]]
+    by_share, by_recurrent = torch.empty_like(share), torch.empty(7, gates + 3)[:, :gates]
+    both = before, made
+    cell.step_back(opened, apart, *both, by_after[0], by_state, by_share, by_recurrent)
+    close([by_share, by_recurrent, *by_state], list(expected))
+    with torch.inference_mode():
+        found = cells.next_state(kind, share, recurrent, tuple(before))
+    assert found is not None
+    close(list(found), [part.detach() for part in after])
+    assert cells.next_state(kind, *given[:2], tuple(given[2:])) is None  # gradients are on
+
+
+SCORES: dict[str, Callable[[int], scores.Score]] = {
+    "additive": lambda width: scores.Additive(width, 6, width),
+    "concat": lambda width: scores.Concat(width, 6, width),
+    "general": lambda width: scores.General(width, 6),
+}
+
+
+@pytest.mark.parametrize("spread", [1.0, 30.0])
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", SCORES)
+def test_a_reading_and_its_gradients(name: str, width: int, spread: float) -> None:
+    torch.manual_seed(2)
+    attention = Attention(SCORES[name](width), normalizers.Softmax(0.5))
+    rows = torch.tensor([2, 0, 3, 1])
+    query, annotations = leaves((4, width), (4, 9, 6), spread=spread)
+    allowed = torch.arange(9) < torch.tensor([9, 4, 1, 0]).view(4, 1, 1)
+    by_context = torch.randn(4, 6)
+
+    wide = copy.deepcopy(attention).double()
+    asked, key = doubled(
+        [wide.score.project_query(query.double()), wide.score.project_key(annotations.double())]
+    )
+    value, vector = annotations.detach().double(), wide.score.tanh_vector()
+    plain = copy.deepcopy(wide)
+    plain.score.project_query = lambda x: x  # type: ignore[method-assign]
+    with use_kernel("plain"):
+        context = plain.read(asked.unsqueeze(1), Memory(key[rows], value[rows]), allowed[rows])
+    wanted = [asked, key, *([] if vector is None else [plain.score.v])]
+    expected = torch.autograd.grad((context.squeeze(1) * by_context).sum(), wanted)
+
+    known = known_reading(attention, query, annotations)
+    assert known is not None
+    now = None if known.vector is None else known.vector.detach()
+    key, asked = key.detach().float(), asked.detach().float()
+    sources = Sources(key, annotations.detach(), allowed, rows, now, known.scale)
+    contexts, weights = torch.empty(4, 6), torch.empty(4, 9)
+    sources.read(asked, contexts, weights)
+    close([contexts], [context.detach().squeeze(1)])
+    assert not contexts[2].isnan().any()
+    assert not contexts[rows == 3].any()  # which may read nothing
+    assert not weights[~allowed[rows].squeeze(1)].any()
+    by_query, by_key = torch.empty_like(asked), torch.zeros_like(key)
+    by_vector = torch.zeros(4, width)
+    sources.read_back(asked, weights, by_context, by_query, by_key, by_vector)
+    close([by_query, by_key, *([] if now is None else [by_vector.sum(0)])], list(expected))
+
+
+def test_only_what_is_known_is_read_in_c() -> None:
+    query, source = torch.randn(2, 5), torch.randn(2, 3, 6)
+    attention = Attention(scores.Additive(5, 6, 4))
+    assert known_reading(attention, query, source) is not None
+    with watch(attention):
+        assert known_reading(attention, query, source) is None
+    with watch(attention, rows=[0]):
+        assert known_reading(attention, query, source) is None
+    with use_kernel("plain"):
+        assert known_reading(attention, query, source) is None
+    with torch.autocast("cpu", torch.bfloat16):
+        assert known_reading(attention, query, source) is None
+    assert known_reading(attention, query.double(), source) is None
+    assert known_reading(Attention(attention.score, dropout=0.1), query, source) is None
+    hard = Attention(attention.score, normalizers.GumbelStraightThrough(1.0))
+    assert known_reading(hard, query, source) is None
+
+
+LENGTHS = torch.tensor([3, 7, 1, 5])
+
+
+def packed(data: Tensor) -> PackedSequence:
+    return pack_padded_sequence(data, LENGTHS, batch_first=True, enforce_sorted=False)
+
+
+def network_results(network: nn.RNNBase, data: Tensor, in_c: bool) -> list[Tensor]:
+    """Outputs, final states, and the gradients of input and weights."""
+    leaf = data.clone().requires_grad_()
+    outputs, final = (packed_network if in_c else type(network).__call__)(network, packed(leaf))
+    parts = [outputs.data, *(final if isinstance(final, tuple) else (final,))]
+    gradients = torch.autograd.grad(weighted(parts), [leaf, *network.parameters()])
+    assert torch.equal(outputs.batch_sizes, packed(leaf).batch_sizes)
+    return [*(part.detach() for part in parts), *gradients]
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_network_over_packed_sequences_is_torchs(kind: Cell, both: bool) -> None:
+    torch.manual_seed(3)
+    network = recurrent_network(kind, 6, 5, 2, bidirectional=both, dropout=0.4)
+    data = torch.randn(4, 7, 6)
+    assert learns_in_c(network, packed(data))
+    wide = copy.deepcopy(network).double().eval()
+    expected = network_results(wide, data.double(), in_c=False)
+    close(network_results(network.eval(), data, in_c=True), expected)
+    network.train()
+    found = []
+    for in_c in (False, True):  # the same numbers are dropped
+        torch.manual_seed(4)
+        found.append(network_results(network, data, in_c))
+    close(found[1], [part.double() for part in found[0]])
+
+
+def test_only_a_network_that_learns_is_computed_in_c() -> None:
+    network = recurrent_network("gru", 6, 5, 1, bidirectional=False, dropout=0.0)
+    data = packed(torch.randn(4, 7, 6))
+    assert learns_in_c(network, data)
+    with torch.no_grad():
+        assert not learns_in_c(network, data)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not learns_in_c(network, data)
+    assert not learns_in_c(nn.RNN(6, 5, nonlinearity="relu"), data)
+    assert not learns_in_c(nn.LSTM(6, 5, proj_size=2), data)
+    assert not learns_in_c(copy.deepcopy(network).double(), packed(torch.randn(4, 7, 6).double()))
+    network.register_forward_hook(lambda *_: None)
+    assert not learns_in_c(network, data)
+
+
+def small(cell: Cell, width: int = 13, attention: str = "bahdanau") -> RecurrentEncoderDecoder:
+    torch.manual_seed(5)
+    settings = RecurrentSettings.model_validate(
+        {"cell": cell, "embedding": 11, "hidden": width, "attention": attention, "dropout": 0.0}
+    )
+    model = RecurrentEncoderDecoder(settings, 40, 40)
+    with torch.no_grad():
+        for part in model.parameters():  # so that attention is no mean
+            part.add_(torch.randn_like(part), alpha=0.3)
+    return model
+
+
+SOURCE = Source(torch.randint(4, 40, (4, 7), generator=torch.manual_seed(6)), LENGTHS)
+TARGET = torch.randint(4, 40, (4, 6), generator=torch.manual_seed(7))
+
+
+def taken(model: RecurrentEncoderDecoder) -> bool:
+    """Whether the target is unrolled in one function."""
+    state = model._begin(SOURCE)
+    found = model.decoder._in_one(model.target_embedding(TARGET).transpose(0, 1), state)
+    return found is not None
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_target_is_unrolled_in_one(cell: Cell) -> None:
+    model = small(cell)
+
+    def run(model: RecurrentEncoderDecoder) -> list[Tensor]:
+        states = model.states(SOURCE, TARGET)
+        learnt = [part for part in model.parameters() if part is not model.output_table]
+        return [states.detach(), *torch.autograd.grad(weighted([states]), learnt)]
+
+    assert taken(model)
+    expected = run(copy.deepcopy(model).double())
+    close(run(model), expected)
+    with use_kernel("plain"):
+        assert not taken(model)
+        close(run(model), expected)
+    with torch.no_grad():
+        close([model.states(SOURCE, TARGET)], expected[:1])
+
+
+def test_gradients_can_be_asked_for_in_parts_and_twice() -> None:
+    model = small("gru")
+    total = weighted([model.states(SOURCE, TARGET)])
+    names = [
+        "decoder.readout.maps.0.weight",
+        "source_embedding.weight",
+        "decoder.attention.score.v",
+    ]
+    wanted = [model.get_parameter(name) for name in names]
+    whole = torch.autograd.grad(total, wanted, retain_graph=True)
+    for one, expected in zip(wanted, whole, strict=True):
+        (alone,) = torch.autograd.grad(total, one, retain_graph=True)
+        assert torch.equal(alone, expected)
+
+
+def test_only_a_plain_query_is_unrolled_in_one() -> None:
+    model = small("gru")
+    assert taken(model)
+    with watch(model):
+        assert not taken(model)
+    assert not taken(copy.deepcopy(model).double())
+    model.decoder.attention.score.query_projection.register_forward_hook(lambda *_: None)
+    assert not taken(model)
+
+
+@pytest.mark.parametrize("attention", ["none", "bahdanau", "luong-general", "luong-concat"])
+@pytest.mark.parametrize("cell", CELLS)
+def test_search_finds_what_float64_finds(cell: Cell, attention: str) -> None:
+    model = small(cell, attention=attention).eval()
+    options, limits = SearchOptions(beam=3, nbest=2), torch.tensor([8, 3, 5, 9])
+    found = []
+    for one in (model, copy.deepcopy(model).double()):
+        with torch.inference_mode():
+            outcome = search(one, SOURCE, rows=4, options=options, max_lengths=limits)
+        found.append([hypothesis for each in outcome for hypothesis in each])
+    for quick, exact in zip(*found, strict=True):
+        assert quick.tokens == exact.tokens
+        assert quick.score == pytest.approx(exact.score, abs=1e-5)
+
+
+def test_rows_read_in_c_what_they_would_read_alone() -> None:
+    model = small("gru").eval()
+    rows = SourceRows.of(torch.tensor([3, 0, 3, 1]), 4)
+    attention = model.decoder.attention
+    query, memory = torch.randn(4, 13), model._begin(SOURCE).memory
+    with torch.no_grad():
+        found = read_rows(attention, query, rows, memory)
+        with use_kernel("plain"):
+            expected = read_rows(attention, query, rows, memory)
+    close([found], [expected.double()])
