@@ -199,11 +199,14 @@ def test_only_a_network_that_learns_is_computed_in_c() -> None:
     assert not learns_in_c(network, data)
 
 
-def small(cell: Cell, width: int = 13, attention: str = "bahdanau") -> RecurrentEncoderDecoder:
+ATTENTIONS = ("bahdanau", "luong-dot", "luong-general", "luong-concat")
+
+
+def small(cell: Cell, attention: str = "bahdanau", **more: object) -> RecurrentEncoderDecoder:
     torch.manual_seed(5)
-    settings = RecurrentSettings.model_validate(
-        {"cell": cell, "embedding": 11, "hidden": width, "attention": attention, "dropout": 0.0}
-    )
+    sizes = {"embedding": 11, "hidden": 13, "dropout": 0.0}
+    given = {"cell": cell, "attention": attention, "bidirectional": attention != "luong-dot"}
+    settings = RecurrentSettings.model_validate(sizes | given | more)
     model = RecurrentEncoderDecoder(settings, 40, 40)
     with torch.no_grad():
         for part in model.parameters():  # so that attention is no mean
@@ -217,14 +220,16 @@ TARGET = torch.randint(4, 40, (4, 6), generator=torch.manual_seed(7))
 
 def taken(model: RecurrentEncoderDecoder) -> bool:
     """Whether the target is unrolled in one function."""
-    state = model._begin(SOURCE)
-    found = model.decoder._in_one(model.target_embedding(TARGET).transpose(0, 1), state)
-    return found is not None
+    state, embedded = model._begin(SOURCE), model.target_embedding(TARGET)
+    if state.feed is None:
+        return model.decoder._in_one(embedded.transpose(0, 1), state) is not None
+    return model.decoder._in_one(embedded, state, state.feed) is not None
 
 
+@pytest.mark.parametrize("attention", ATTENTIONS)
 @pytest.mark.parametrize("cell", CELLS)
-def test_a_target_is_unrolled_in_one(cell: Cell) -> None:
-    model = small(cell)
+def test_a_target_is_unrolled_in_one(cell: Cell, attention: str) -> None:
+    model = small(cell, attention)
 
     def run(model: RecurrentEncoderDecoder) -> list[Tensor]:
         states = model.states(SOURCE, TARGET)
@@ -241,14 +246,12 @@ def test_a_target_is_unrolled_in_one(cell: Cell) -> None:
         close([model.states(SOURCE, TARGET)], expected[:1])
 
 
-def test_gradients_can_be_asked_for_in_parts_and_twice() -> None:
-    model = small("gru")
+@pytest.mark.parametrize("attention", ["bahdanau", "luong-concat"])
+def test_gradients_can_be_asked_for_in_parts_and_twice(attention: str) -> None:
+    model = small("gru", attention)
     total = weighted([model.states(SOURCE, TARGET)])
-    names = [
-        "decoder.readout.maps.0.weight",
-        "source_embedding.weight",
-        "decoder.attention.score.v",
-    ]
+    own = "decoder.stack.network.weight_hh_l0"
+    names = [own, "source_embedding.weight", "decoder.attention.score.v"]
     wanted = [model.get_parameter(name) for name in names]
     whole = torch.autograd.grad(total, wanted, retain_graph=True)
     for one, expected in zip(wanted, whole, strict=True):
@@ -256,20 +259,28 @@ def test_gradients_can_be_asked_for_in_parts_and_twice() -> None:
         assert torch.equal(alone, expected)
 
 
-def test_only_a_plain_query_is_unrolled_in_one() -> None:
-    model = small("gru")
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_what_is_unrolled_in_one(attention: str) -> None:
+    model = small("gru", attention)
     assert taken(model)
     with watch(model):
         assert not taken(model)
     assert not taken(copy.deepcopy(model).double())
+    assert not taken(small("gru", attention, decoder_layers=2))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert not taken(model)
+
+
+def test_a_query_that_is_hooked_is_not_unrolled_in_one() -> None:
+    model = small("gru")
     model.decoder.attention.score.query_projection.register_forward_hook(lambda *_: None)
     assert not taken(model)
 
 
-@pytest.mark.parametrize("attention", ["none", "bahdanau", "luong-general", "luong-concat"])
+@pytest.mark.parametrize("attention", ["none", *ATTENTIONS])
 @pytest.mark.parametrize("cell", CELLS)
 def test_search_finds_what_float64_finds(cell: Cell, attention: str) -> None:
-    model = small(cell, attention=attention).eval()
+    model = small(cell, attention).eval()
     options, limits = SearchOptions(beam=3, nbest=2), torch.tensor([8, 3, 5, 9])
     found = []
     for one in (model, copy.deepcopy(model).double()):

@@ -6,7 +6,7 @@ Shapes: N rows, H hidden, G gates (1 for tanh, 3 for GRU, 4 for LSTM).
 
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -120,11 +120,12 @@ class CompiledCell:
         given += [by_output, *_two(by_state), by_gates, by_recurrent]
         self._run(self._library.heedful_cell_back, given, recurrent)
 
-    def _run(self, function: object, given: list[Tensor | None], recurrent: Tensor) -> None:
+    def _run(
+        self, function: Callable[..., int], given: list[Tensor | None], recurrent: Tensor
+    ) -> None:
         told = _CellInC(self._kind, self._units, recurrent.stride(0))
         addresses = [ctypes.c_void_p(None if x is None else x.data_ptr()) for x in given]
         threads = 1 if recurrent.shape[0] * self._units < _SMALL else torch.get_num_threads()
-        assert callable(function)
         over_rows(function, [*addresses, ctypes.byref(told)], len(recurrent), threads)
 
 

@@ -126,9 +126,15 @@ class _Direction(torch.autograd.Function):
         for own in reversed(_places(sizes, backwards)):
             there = slice(own.stop - own.start)
             running = [part[there] for part in of_state]
-            both = [part[own] for part in before], [part[own] for part in after]
-            given = by_output[own], running, of_gates[own], of_recurrent[own]
-            cell.step_back(opened[own], recurrent[own], *both, *given)
+            cell.step_back(
+                *(opened[own], recurrent[own]),
+                [part[own] for part in before],
+                [part[own] for part in after],
+                by_output[own],
+                running,
+                of_gates[own],
+                of_recurrent[own],
+            )
             running[0].addmm_(of_recurrent[own], weight)
         return (
             *(None, None, None, of_gates),

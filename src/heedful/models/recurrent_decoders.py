@@ -14,6 +14,7 @@ from heedful.attention import Attention, Memory, normalizers, scores
 from heedful.layers import cells
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
 from heedful.layers.stepwise import Stepwise
+from heedful.models.recurrent_fed import FedWeights, fed
 from heedful.models.recurrent_reading import keys_and_values, known_reading, read_rows
 from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
@@ -242,6 +243,9 @@ class _Luong(RecurrentDecoder):
             key, value, allowed = state.memory
             contexts = self.attention.read(tops, Memory(key, value), allowed)
             return torch.tanh(contexts + F.linear(tops, by_top))
+        found = self._in_one(embedded, state, state.feed)
+        if found is not None:
+            return found.transpose(0, 1).contiguous()
         rows, count, _ = embedded.shape
         steps, hidden, vector = self.stack.steps(embedded), state.hidden, state.feed
         combine = Stepwise(by_top, by_top.new_zeros(()).expand(count, rows, len(by_top)))
@@ -253,6 +257,32 @@ class _Luong(RecurrentDecoder):
             vector = torch.tanh(combine(top) + context)
             vectors.append(vector)
         return torch.stack(vectors, 1)
+
+    def _in_one(self, embedded: Tensor, state: RecurrentState, feed: Tensor) -> Tensor | None:
+        """Attentional vectors ``[T, B, H]`` in one function of autograd; None where it cannot."""
+        (key, value, allowed), score = state.memory, self.attention.score
+        alone = state.rows.alone and len(state.hidden) == 1
+        if not alone or cells.library() is None:
+            return None
+        if type(score) is scores.Concat:
+            by_query = score.weight[:, : score.query_dim]
+        elif type(score) in (scores.Dot, scores.General):
+            by_query = None
+        else:
+            return None
+        known = known_reading(self.attention, *state.hidden[0], feed, embedded, key, value)
+        if known is None:
+            return None
+        by_word, by_feed, bias = self._input_weights()
+        by_top = self.combine.weight[:, -feed.shape[1] :]
+        return fed(
+            Loop(self.stack.cell, allowed, known.scale),
+            F.linear(embedded.transpose(0, 1), by_word, bias),
+            feed,
+            state.hidden[0],
+            (key, value),
+            FedWeights(by_feed, *self.stack.weights("hh", 0), by_top, by_query, known.vector),
+        )
 
     def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
         weight, by_feed, bias = self._input_weights()
