@@ -302,3 +302,20 @@ def test_rows_read_in_c_what_they_would_read_alone() -> None:
         with use_kernel("plain"):
             expected = read_rows(attention, query, rows, memory)
     close([found], [expected.double()])
+
+
+@pytest.mark.parametrize("attention", ["bahdanau", "luong-concat"])
+def test_threads_share_the_rows(attention: str) -> None:
+    model = small("gru", attention, hidden=128, embedding=8)
+    tokens = torch.randint(4, 40, (300, 5), generator=torch.manual_seed(8))
+    source = Source(tokens, torch.arange(300) % 5 + 1)
+    found, before = [], torch.get_num_threads()
+    try:
+        for threads in (1, 3):
+            torch.set_num_threads(threads)
+            states = model.states(source, tokens)
+            learnt = [part for part in model.parameters() if part is not model.output_table]
+            found.append([states.detach(), *torch.autograd.grad(weighted([states]), learnt)])
+    finally:
+        torch.set_num_threads(before)
+    close(found[1], [part.double() for part in found[0]])

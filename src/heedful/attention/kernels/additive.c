@@ -77,9 +77,9 @@ static inline float plain(float sum) {
     return sum > 0 ? e / (1.0f + e) : 1.0f / (1.0f + e);
 }
 
-void heedful_scores(const float *a, const float *ea, const uint8_t *fits_a,
-                    const float *b, const float *eb, const uint8_t *fits_b,
-                    const float *v, float *out, const struct shape *s) {
+int heedful_scores(const float *a, const float *ea, const uint8_t *fits_a,
+                   const float *b, const float *eb, const uint8_t *fits_b,
+                   const float *v, float *out, const struct shape *s) {
     for (int64_t n = 0; n < s->n; n++)
         for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += TILE) {
             const int64_t keys = k0 + TILE < s->last_key ? TILE : s->last_key - k0;
@@ -105,6 +105,7 @@ void heedful_scores(const float *a, const float *ea, const uint8_t *fits_a,
                 }
             }
         }
+    return 0;
 }
 
 /* For g = ∂L/∂score: da += Σ_k g r(1−r), db += Σ_q g r(1−r), dr += Σ g (r − ½).  A patch of one or two
@@ -157,9 +158,9 @@ static void plain_pair(const float *a, const float *b, float g, float *da, float
     }
 }
 
-void heedful_gradients(const float *a, const float *ea, const uint8_t *fits_a,
-                       const float *b, const float *eb, const uint8_t *fits_b,
-                       const float *g, float *da, float *db, float *dr, const struct shape *s) {
+int heedful_gradients(const float *a, const float *ea, const uint8_t *fits_a,
+                      const float *b, const float *eb, const uint8_t *fits_b,
+                      const float *g, float *da, float *db, float *dr, const struct shape *s) {
     const int64_t d = s->d;
     for (int64_t n = 0; n < s->n; n++)
         for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += TILE) {
@@ -185,4 +186,5 @@ void heedful_gradients(const float *a, const float *ea, const uint8_t *fits_a,
                 q++;
             }
         }
+    return 0;
 }

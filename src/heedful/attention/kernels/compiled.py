@@ -6,6 +6,7 @@ Without a compiler, a writable cache or single precision, :class:`~.tiles.PlainT
 import ctypes
 import functools
 import itertools
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -26,10 +27,7 @@ class _Shape(ctypes.Structure):
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The compiled reductions; None where they cannot be had, which is said once."""
-    found = compiled_library(_SOURCE, "additive attention runs")
-    if found is not None:
-        found.heedful_scores.restype = found.heedful_gradients.restype = None
-    return found
+    return compiled_library(_SOURCE, "additive attention runs")
 
 
 class CompiledTiles(Tiles):
@@ -96,12 +94,11 @@ class CompiledTiles(Tiles):
         return super().collect()
 
     @staticmethod
-    def _run(function: object, given: list[list[Tensor]], shares: list[_Shape]) -> None:
+    def _run(function: Callable[..., int], given: list[list[Tensor]], shares: list[_Shape]) -> None:
         calls = [
             (*(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors), ctypes.byref(share))
             for tensors, share in zip(given, shares, strict=True)
         ]
-        assert callable(function)
         in_parallel(function, calls)
 
 
