@@ -2,9 +2,14 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
+from heedful.layers import compiled_losses, losses
 from heedful.layers.dropout import Dropout, dropout
 from heedful.layers.losses import cross_entropy, plain_cross_entropy
+from heedful.training.operations import operation_counter
+
+compiled = pytest.mark.skipif(compiled_losses.library() is None, reason="no C compiler")
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
@@ -32,6 +37,72 @@ def test_gradient_in_float64_is_that_of_the_loss() -> None:
     torch.autograd.gradcheck(
         lambda s, t: cross_entropy(s, t, labels, 0.1)[0], (states, table), rtol=1e-4
     )
+
+
+def _single(rows: int, width: int, symbols: int, scale: float) -> tuple[torch.Tensor, ...]:
+    torch.manual_seed(rows)
+    states, table = torch.randn(rows, width) * scale, torch.randn(symbols, width)
+    return states.requires_grad_(), table.requires_grad_(), torch.randint(symbols, (rows,))
+
+
+@compiled
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("rows", "width", "symbols", "scale"),
+    [(1, 3, 5, 1.0), (7, 16, 480, 1.0), (130, 128, 1000, 0.3), (245, 37, 961, 4.0)],
+)
+def test_in_c_the_loss_is_that_in_double_precision(
+    rows: int, width: int, symbols: int, scale: float, smoothing: float
+) -> None:
+    states, table, labels = _single(rows, width, symbols, scale)
+    assert compiled_losses.can_do(states, table, labels)
+    smooth, exact = cross_entropy(states, table, labels, smoothing)
+    found = (smooth.detach(), exact, *torch.autograd.grad(3 * smooth, (states, table)))
+    wide = [part.detach().double().requires_grad_() for part in (states, table)]
+    logits = wide[0] @ wide[1].T
+    total = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+    each = F.cross_entropy(logits, labels, reduction="none").detach()
+    expected = (total.detach(), each, *torch.autograd.grad(3 * total, wide))
+    for ours, theirs in zip(found, expected, strict=True):
+        largest = theirs.abs().max().item()
+        torch.testing.assert_close(ours.double(), theirs, rtol=1e-5, atol=3e-6 * largest)
+
+
+@compiled
+def test_in_c_threads_change_nothing() -> None:
+    states, table, labels = _single(500, 24, 2000, 1.0)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            found.append(losses.losses_in_c(states.detach(), table.detach(), labels, 0.1))
+    finally:
+        torch.set_num_threads(before)
+    for others in found[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))
+
+
+@compiled
+def test_in_c_what_is_not_finite_shows() -> None:
+    states, table, labels = _single(9, 8, 30, 1.0)
+    for wrong in (float("nan"), float("inf")):
+        with torch.no_grad():
+            states[4, 2] = wrong
+        assert not cross_entropy(states, table, labels, 0.1)[0].isfinite()
+
+
+def test_a_label_beyond_the_vocabulary_is_an_error() -> None:
+    states, table, _ = _single(3, 8, 30, 1.0)
+    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
+        cross_entropy(states, table, torch.tensor([1, 30, 2]), 0.1)
+
+
+@compiled
+def test_operations_in_c_are_counted() -> None:
+    states, table, labels = _single(10, 8, 30, 1.0)
+    with operation_counter() as counter:
+        cross_entropy(states, table, labels, 0.1)[0].backward()
+    assert counter.get_total_flops() == 3 * 2 * 10 * 8 * 30
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3, 0.5])

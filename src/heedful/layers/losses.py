@@ -13,6 +13,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from heedful.layers.compiled_losses import can_do, losses_in_c
+
 _CHUNK = 512
 """Positions at a time: their logits stay in the processor's cache."""
 
@@ -31,7 +33,8 @@ def cross_entropy(
 ) -> tuple[Tensor, Tensor]:
     """Summed smoothed cross-entropy of ``states @ tableᵀ``, and what each label costs unsmoothed.
 
-    The logits are made, used for loss and gradient, and forgotten, a few rows at a time.
+    The logits are made, used for loss and gradient, and forgotten, a few rows at a time: in C
+    on the CPU in float32, where there is a compiler.
 
     Args:
         states: ``[N, D]``.
@@ -63,34 +66,10 @@ class _CrossEntropy(Function):
     def forward(
         ctx: Any, states: Tensor, table: Tensor, labels: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
-        vocabulary = len(table)
-        wide = torch.float64 if states.dtype == torch.float64 else torch.float32
-        smooth = states.new_zeros((), dtype=wide)
-        exact = states.new_empty(len(states), dtype=wide)
-        state_gradient = torch.empty_like(states)
-        table_gradient = torch.zeros_like(table)
-        for first in range(0, len(states), _CHUNK):
-            rows = slice(first, first + _CHUNK)
-            logits = F.linear(states[rows], table).to(wide)  # [n, V]
-            label = labels[rows].unsqueeze(1)
-            logits -= logits.amax(1, keepdim=True)
-            at_label, sum_of_logits = logits.gather(1, label), logits.sum(1, keepdim=True)
-            # One exponential a logit serves the loss and, divided by the sum, the gradient.
-            total = logits.exp_().sum(1, keepdim=True)
-            log_total = total.log()
-            surprise = log_total - at_label
-            everywhere = vocabulary * log_total - sum_of_logits
-            exact[rows] = surprise.squeeze(1)
-            smooth += ((1 - smoothing) * surprise + smoothing / vocabulary * everywhere).sum()
-            # From here the logits become their own gradient: softmax − true distribution.
-            logits /= total
-            if smoothing:
-                logits -= smoothing / vocabulary
-            logits.scatter_add_(1, label, torch.full_like(at_label, smoothing - 1))
-            gradient = logits.to(torch.promote_types(states.dtype, table.dtype))
-            state_gradient[rows] = (gradient @ table).to(states.dtype)
-            table_gradient += (gradient.T @ states[rows].to(gradient.dtype)).to(table.dtype)
-        ctx.save_for_backward(state_gradient, table_gradient)
+        # C holds fewer logits yet, and makes them faster.
+        way = losses_in_c if can_do(states, table, labels) else _in_pieces
+        smooth, exact, *gradients = way(states, table, labels, smoothing)
+        ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(exact)
         return smooth, exact
 
@@ -104,3 +83,37 @@ class _CrossEntropy(Function):
             None,
             None,
         )
+
+
+def _in_pieces(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Smoothed sum, unsmoothed losses ``[N]``, the sum's gradients of states and of the table."""
+    vocabulary = len(table)
+    wide = torch.float64 if states.dtype == torch.float64 else torch.float32
+    smooth = states.new_zeros((), dtype=wide)
+    exact = states.new_empty(len(states), dtype=wide)
+    state_gradient = torch.empty_like(states)
+    table_gradient = torch.zeros_like(table)
+    for first in range(0, len(states), _CHUNK):
+        rows = slice(first, first + _CHUNK)
+        logits = F.linear(states[rows], table).to(wide)  # [n, V]
+        label = labels[rows].unsqueeze(1)
+        logits -= logits.amax(1, keepdim=True)
+        at_label, sum_of_logits = logits.gather(1, label), logits.sum(1, keepdim=True)
+        # One exponential a logit serves the loss and, divided by the sum, the gradient.
+        total = logits.exp_().sum(1, keepdim=True)
+        log_total = total.log()
+        surprise = log_total - at_label
+        everywhere = vocabulary * log_total - sum_of_logits
+        exact[rows] = surprise.squeeze(1)
+        smooth += ((1 - smoothing) * surprise + smoothing / vocabulary * everywhere).sum()
+        # From here the logits become their own gradient: softmax − true distribution.
+        logits /= total
+        if smoothing:
+            logits -= smoothing / vocabulary
+        logits.scatter_add_(1, label, torch.full_like(at_label, smoothing - 1))
+        gradient = logits.to(torch.promote_types(states.dtype, table.dtype))
+        state_gradient[rows] = (gradient @ table).to(states.dtype)
+        table_gradient += (gradient.T @ states[rows].to(gradient.dtype)).to(table.dtype)
+    return smooth, exact, state_gradient, table_gradient

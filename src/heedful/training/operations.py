@@ -1,8 +1,8 @@
 """Counting floating-point operations: those of matrix products, a multiplication and an addition.
 
 PyTorch's counter knows products by themselves. What it does not know is what a library computes in
-one call: oneDNN's LSTM, all of cuDNN's recurrent networks, and the processor's flash attention. It
-would count nothing there, and one system would seem cheaper than another.
+one call: oneDNN's LSTM, all of cuDNN's recurrent networks, and the processor's flash attention; nor
+what we do in C. It would count nothing there, and one system would seem cheaper than another.
 """
 
 import math
@@ -15,6 +15,8 @@ from torch.utils.flop_counter import (
     sdpa_backward_flop_count,
     sdpa_flop_count,
 )
+
+from heedful.layers import compiled_losses as compiled_losses  # registers heedful.cross_entropy
 
 Shape = Sequence[int]
 
@@ -38,6 +40,7 @@ def operation_counter() -> FlopCounterMode:
         aten._cudnn_rnn_backward: _cudnn_backward,
         aten._scaled_dot_product_flash_attention_for_cpu: _attention,
         aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
+        torch.ops.heedful.cross_entropy: _cross_entropy,
     }
     return FlopCounterMode(display=False, custom_mapping=formulas)
 
@@ -73,3 +76,8 @@ def _attention_backward(
     grad: Shape, query: Shape, key: Shape, value: Shape, *_: Any, **__: Any
 ) -> int:
     return int(sdpa_backward_flop_count(grad, query, key, value))
+
+
+def _cross_entropy(states: Shape, table: Shape, *_: Any, **__: Any) -> int:
+    """Logits of ``[N, D]`` over ``[V, D]``, and the gradients of both, which are there at once."""
+    return 3 * 2 * math.prod(states) * table[0]
