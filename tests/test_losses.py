@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from heedful.layers import compiled_losses, losses
-from heedful.layers.dropout import Dropout, dropout
+from heedful.layers.dropout import Dropout, dropout, plain_dropout
 from heedful.layers.losses import cross_entropy, plain_cross_entropy
 from heedful.training.operations import operation_counter
 
@@ -125,3 +125,24 @@ def test_dropout_does_nothing_in_evaluation_and_repeats_with_the_seed() -> None:
     one = layer(hidden)
     torch.manual_seed(4)
     assert torch.equal(one, layer(hidden))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.9])
+@pytest.mark.parametrize("shape", [(1,), (3, 7), (2, 5, 8)])
+def test_dropout_in_c_is_the_plain_one_to_the_last_bit(
+    shape: tuple[int, ...], share: float
+) -> None:
+    torch.manual_seed(2)
+    hidden = torch.randn(shape).mT.requires_grad_() if len(shape) > 1 else torch.randn(shape)
+    hidden = hidden.detach().requires_grad_()
+    torch.manual_seed(3)
+    ours = dropout(hidden, share)
+    torch.manual_seed(3)
+    words = torch.empty((hidden.numel() + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    dropped = round(share * 65536)
+    plain = plain_dropout(hidden, words, dropped - 32768, 65536 / (65536 - dropped))
+    assert torch.equal(ours, plain)
+    given = torch.randn_like(ours)
+    (one,) = torch.autograd.grad(ours, hidden, given)
+    (other,) = torch.autograd.grad(plain, hidden, given)
+    assert torch.equal(one, other)

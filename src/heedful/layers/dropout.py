@@ -1,14 +1,38 @@
 """Dropout with cheap random numbers on the CPU.
 
 Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting".
-PyTorch draws 64 random bits a number there; sixteen are enough, and four times cheaper.
+PyTorch draws 64 random bits a number there; sixteen are enough, and four times cheaper. In float32
+they are used in C (``dropout.c``), where there is a compiler, with the very same result.
 """
+
+import ctypes
+import functools
+from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd import Function
+
+from heedful.basics.compiling import compiled_library, over_rows
 
 _STEPS = 1 << 16
+_SMALL = 1 << 20  # numbers below which a second thread is not worth its call
+
+
+class _Given(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("hidden", "bits", "result")),
+        ("first", ctypes.c_int64),
+        ("scale", ctypes.c_double),
+    ]
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """Dropout in C; None where it cannot be had, which is said once."""
+    return compiled_library(Path(__file__).with_name("dropout.c"), "dropout runs")
 
 
 def dropout(hidden: Tensor, share: float) -> Tensor:
@@ -25,9 +49,45 @@ def dropout(hidden: Tensor, share: float) -> Tensor:
     dropped = round(share * _STEPS)
     count = hidden.numel()
     words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
-    bits = words.view(torch.int16)[:count].view(hidden.shape)
-    kept = bits >= dropped - _STEPS // 2
-    return hidden * (kept * (_STEPS / (_STEPS - dropped))).to(hidden.dtype)
+    first, scale = dropped - _STEPS // 2, _STEPS / (_STEPS - dropped)
+    if hidden.dtype == torch.float32 and count and library() is not None:
+        result: Tensor = _Dropout.apply(hidden, words, first, scale)  # type: ignore[no-untyped-call]
+        return result
+    return plain_dropout(hidden, words, first, scale)
+
+
+def plain_dropout(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
+    """``hidden`` times ``scale`` where its bits, as a number, are at least ``first``, else zero.
+
+    Args:
+        hidden: of any shape.
+        words: 64 bits for each four of its numbers, int64.
+        first: from −32,768 to 32,767.
+        scale: of what is kept.
+    """
+    bits = words.view(torch.int16)[: hidden.numel()].view(hidden.shape)
+    return hidden * ((bits >= first) * scale).to(hidden.dtype)
+
+
+class _Dropout(Function):
+    """:func:`plain_dropout` in one reading; bits are kept for the gradient, and no factors."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
+        ctx.save_for_backward(words)
+        ctx.settings = first, scale
+        found = library()
+        assert found is not None
+        hidden = hidden.contiguous()
+        result = torch.empty_like(hidden)
+        given = _Given(hidden.data_ptr(), words.data_ptr(), result.data_ptr(), first, scale)
+        threads = 1 if hidden.numel() < _SMALL else torch.get_num_threads()
+        over_rows(found.heedful_dropout, [ctypes.byref(given)], hidden.numel(), threads)
+        return result
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        return _Dropout.apply(grad, *ctx.saved_tensors, *ctx.settings), None, None, None  # type: ignore[no-untyped-call]
 
 
 class Dropout(nn.Module):

@@ -16,7 +16,8 @@ from torch.utils.flop_counter import (
     sdpa_flop_count,
 )
 
-from heedful.layers import compiled_losses as compiled_losses  # registers heedful.cross_entropy
+from heedful.attention.kernels import short as short  # registers torch.ops.heedful's operators
+from heedful.layers import compiled_losses as compiled_losses
 
 Shape = Sequence[int]
 
@@ -41,6 +42,8 @@ def operation_counter() -> FlopCounterMode:
         aten._scaled_dot_product_flash_attention_for_cpu: _attention,
         aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
         torch.ops.heedful.cross_entropy: _cross_entropy,
+        torch.ops.heedful.short_attention: _attention,
+        torch.ops.heedful.short_attention_backward: _attention_backward,
     }
     return FlopCounterMode(display=False, custom_mapping=formulas)
 

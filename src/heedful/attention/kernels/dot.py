@@ -1,9 +1,9 @@
-"""Dot products with softmax: handed to PyTorch's fused kernels, by the form the mask asks for.
+"""Dot products with softmax: handed to a fused kernel, by the form the mask asks for.
 
 ``scaled_dot_product_attention`` takes no mask, its own causal flag, or a matrix. Where a matrix
 would be large, a mask goes by blocks of rows, each with the keys that it may attend to, and on
-NVIDIA processors to FlexAttention, which skips blocks in its own way. There is no flash attention
-of our own.
+NVIDIA processors to FlexAttention, which skips blocks in its own way. Short sequences on the CPU
+are done by C of ours (:mod:`~.short`); there is no flash attention of our own.
 """
 
 import functools
@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
+from heedful.attention.kernels.short import can_do, short_attention
 from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
 
 _LARGE = 1 << 22  # booleans of a mask from which it is not made whole
@@ -62,9 +63,17 @@ def dot_context(
 def _fused(
     query: Tensor, key: Tensor, value: Tensor, *, attn_mask: Tensor | None = None, **others: Any
 ) -> Tensor:
-    """PyTorch's kernel, which is fused for four dimensions only: with fewer, ones go before."""
+    """PyTorch's kernel, which is fused for four dimensions only: with fewer, ones go before.
+
+    On the CPU short sequences go to ours, without dropout.
+    """
     most = max(query.dim(), key.dim(), value.dim())
     if most > 3:
+        if not others["dropout_p"] and can_do(query, key, value, attn_mask):
+            causal = others.get("is_causal", False)
+            given = (query, key, value, attn_mask, causal, others["scale"])
+            context: Tensor = short_attention(*given)[0]
+            return context
         return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, **others)
     query, key, value = (part[(None,) * (4 - part.dim())] for part in (query, key, value))
     if attn_mask is not None and attn_mask.dim() == 3:

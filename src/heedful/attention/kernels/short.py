@@ -1,0 +1,190 @@
+"""Softmax attention of short sequences in C (``short.c``), forward and backward.
+
+PyTorch's kernel on the CPU is made for long sequences; with a dozen of positions most of its time
+is none of the products'. Here a head's numbers lie in the nearest cache, keys and values are read
+where projections left them, and contexts and gradients are written as the next projection wants.
+Shapes: B entries, H heads of queries, G of keys and values, Q queries, K keys, D, E widths.
+"""
+
+import ctypes
+import functools
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.basics import compiling
+from heedful.basics.compiling import compiled_library, over_rows
+
+_SOURCE = Path(__file__).with_name("short.c")
+_PRODUCTS = Path(compiling.__file__).with_name("products.h")
+_FEWEST = 4
+"""Queries from which it is worth to make them lie side by side."""
+_LONGEST = 128
+"""Queries and keys up to which a head's numbers stay in the nearest cache."""
+_SMALL = 1 << 18
+"""Products of a query's, a key's and a value's numbers below which one thread does it."""
+
+
+class _Place(ctypes.Structure):
+    _fields_ = [
+        ("first", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("entry", "head", "position")),
+    ]
+
+
+_SIZES = ("entries", "heads", "groups", "queries", "keys", "width", "value_width")
+_PLACES = ("query", "key", "value", "context", "query_gradient", "key_gradient", "value_gradient")
+_STRIDES = ("entry", "head", "query", "key")
+
+
+class _Attention(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in _SIZES),
+        ("scale", ctypes.c_double),
+        *((name, _Place) for name in _PLACES),
+        ("weights", ctypes.c_void_p),
+        ("allowed", ctypes.c_void_p),
+        *((f"allowed_{name}", ctypes.c_int64) for name in _STRIDES),
+        ("causal", ctypes.c_int64),
+    ]
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled functions; None where they cannot be had, which is said once."""
+    found = compiled_library(_SOURCE, "attention of short sequences runs", [_PRODUCTS])
+    if found is not None:
+        found.heedful_attention_room.restype = ctypes.c_int64
+    return found
+
+
+def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Whether C does it: four dimensions in float32 on the CPU, short, and a mask of booleans."""
+    parts = query, key, value
+    if torch.compiler.is_compiling() or any(
+        part.dim() != 4 or part.dtype != torch.float32 or part.device.type != "cpu"
+        for part in parts
+    ):
+        return False
+    if not _FEWEST <= query.shape[-2] <= _LONGEST or key.shape[-2] > _LONGEST:
+        return False
+    if not all(part.numel() and len(part) == len(query) for part in parts):
+        return False
+    groups = key.shape[1]
+    if groups != value.shape[1] or query.shape[1] % groups:
+        return False
+    if mask is not None and (mask.dtype != torch.bool or mask.dim() > 4):
+        return False
+    return library() is not None
+
+
+@torch.library.custom_op("heedful::short_attention", mutates_args=())
+def short_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """The context ``[B, H, Q, E]`` of ``softmax(scale · query · keyᵀ)``; the weights as C has them.
+
+    Args:
+        query: ``[B, H, Q, D]``.
+        key: ``[B, G, K, D]``.
+        value: ``[B, G, K, E]``.
+        mask: booleans that broadcast to ``[B, H, Q, K]``, true = may attend.
+        causal: whether a query sees no later key, the last query standing at the last key.
+        scale: of the dot products.
+    """
+    c = library()
+    assert c is not None
+    batch, heads, queries, _ = query.shape
+    room = c.heedful_attention_room(ctypes.c_int64(queries))
+    weights = query.new_empty(batch, heads, key.shape[2], room)
+    context = _by_position(query, heads, queries, value.shape[3])
+    given = _Given(query, key, value, mask, causal, scale, weights)
+    given.run(c.heedful_attention, {"context": context})
+    return context, weights
+
+
+@torch.library.custom_op("heedful::short_attention_backward", mutates_args=())
+def _backward(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    c = library()
+    assert c is not None
+    gradients = {
+        f"{name}_gradient": _by_position(query, *part.shape[1:])
+        for name, part in (("query", query), ("key", key), ("value", value))
+    }
+    # Weights that are zero need no mask.
+    given = _Given(query, key, value, None, False, scale, weights)
+    given.run(c.heedful_attention_gradients, {"context": _rows(grad), **gradients})
+    by_query, by_key, by_value = gradients.values()
+    return by_query, by_key, by_value
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    query, key, value, _, _, ctx.scale = inputs
+    ctx.save_for_backward(query, key, value, output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _through(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    if grad is None:
+        return (None,) * 6
+    by = torch.ops.heedful.short_attention_backward(grad, *ctx.saved_tensors, ctx.scale)
+    return (*by, None, None, None)
+
+
+short_attention.register_autograd(_through, setup_context=_keep)
+
+
+class _Given:
+    """What both directions are given, as C takes it."""
+
+    def __init__(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        scale: float,
+        weights: Tensor,
+    ) -> None:
+        batch, heads, queries, width = query.shape
+        groups, keys = key.shape[1:3]
+        # Held, so that what C reads lives as long as this.
+        self.kept = [_rows(part) for part in (query, key, value)]
+        self.shape = _Attention(batch, heads, groups, queries, keys, width, value.shape[3], scale)
+        for name, part in zip(_PLACES, self.kept, strict=False):
+            setattr(self.shape, name, _place(part))
+        self.shape.weights, self.shape.causal = weights.data_ptr(), causal
+        if mask is not None:
+            seen = mask.expand(batch, heads, queries, keys)
+            self.shape.allowed = seen.data_ptr()
+            for name, stride in zip(_STRIDES, seen.stride(), strict=True):
+                setattr(self.shape, f"allowed_{name}", stride)
+        self.pairs = batch * groups
+        self.threads = 1
+        if batch * heads * queries * keys * width > _SMALL:
+            self.threads = torch.get_num_threads()
+
+    def run(self, function: Any, places: dict[str, Tensor]) -> None:
+        """Call C for all pairs of entry and group."""
+        for name, part in places.items():
+            setattr(self.shape, name, _place(part))
+        over_rows(function, [ctypes.byref(self.shape)], self.pairs, self.threads)
+
+
+def _rows(part: Tensor) -> Tensor:
+    """The same, with the numbers of a row side by side."""
+    return part if part.stride(-1) == 1 else part.contiguous()
+
+
+def _place(part: Tensor) -> _Place:
+    return _Place(part.data_ptr(), *part.stride()[:3])
+
+
+def _by_position(like: Tensor, heads: int, positions: int, width: int) -> Tensor:
+    """Room ``[B, H, L, D]`` in the order ``[B, L, H, D]``, in which projections read and write."""
+    return like.new_empty(len(like), positions, heads, width).transpose(1, 2)

@@ -1,0 +1,144 @@
+"""Attention of short sequences in C, against the plain formula in double precision."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from heedful.attention import MultiHeadAttention, attend, watch
+from heedful.attention.kernels import dot, short
+from heedful.attention.masks import causal, document, padding
+from heedful.training.operations import operation_counter
+
+pytestmark = pytest.mark.skipif(short.library() is None, reason="no C compiler")
+
+#            B, H, G, Q, K, D, E
+SHAPES = [
+    (1, 1, 1, 1, 1, 1, 1),
+    (3, 4, 4, 12, 12, 32, 32),
+    (2, 4, 2, 7, 13, 8, 24),
+    (2, 3, 1, 16, 17, 5, 9),
+    (2, 2, 2, 33, 3, 64, 64),
+    (1, 2, 2, 128, 128, 16, 16),
+]
+
+
+def _projected(batch: int, length: int, heads: int, width: int) -> Tensor:
+    """``[B, H, L, D]`` as projections leave it."""
+    made = torch.randn(batch, length, heads * width)
+    return made.view(batch, length, heads, width).transpose(1, 2).detach().requires_grad_()
+
+
+def _plain(query: Tensor, key: Tensor, value: Tensor, seen: Tensor, scale: float) -> Tensor:
+    each = query.shape[1] // key.shape[1]
+    key, value = (part.repeat_interleave(each, 1) for part in (key, value))
+    scores = (query @ key.mT * scale).masked_fill(~seen, float("-inf"))
+    return torch.softmax(scores, -1).nan_to_num(0.0) @ value
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("kind", ["none", "keys", "pairs", "heads"])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_contexts_and_gradients(shape: tuple[int, ...], kind: str, is_causal: bool) -> None:
+    batch, heads, groups, queries, keys, width, value_width = shape
+    torch.manual_seed(queries)
+    query = _projected(batch, queries, heads, width)
+    key, value = (_projected(batch, keys, groups, n) for n in (width, value_width))
+    mask = {
+        "none": None,
+        "keys": torch.arange(keys) < torch.randint(0, keys + 1, (batch, 1, 1, 1)),
+        "pairs": torch.rand(queries, keys) < 0.6,
+        "heads": torch.rand(batch, heads, queries, keys) < 0.6,
+    }[kind]
+    assert short.can_do(query, key, value, mask) == (queries >= 4)
+    ours, _ = short.short_attention(query, key, value, mask, is_causal, 0.3)
+    given = torch.randn_like(ours)
+    found = (ours.detach(), *torch.autograd.grad(ours, (query, key, value), given))
+
+    seen = torch.ones(batch, heads, queries, keys, dtype=torch.bool)
+    if is_causal:
+        seen = seen.tril(keys - queries)
+    if mask is not None:
+        seen = seen & mask
+    wide = [part.detach().double().requires_grad_() for part in (query, key, value)]
+    context = _plain(*wide, seen, 0.3)
+    expected = (context.detach(), *torch.autograd.grad(context, wide, given.double()))
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one.double(), other, rtol=1e-5, atol=1e-5)
+
+
+def test_it_is_what_multi_head_attention_takes_and_gives_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    torch.manual_seed(0)
+    layer, given = MultiHeadAttention(16, heads=4, key_heads=2), torch.randn(3, 9, 16)
+    masks = (None, causal(), padding(torch.tensor([9, 4, 1])), document(torch.arange(9) // 4))
+    found: list[list[Tensor]] = [[], []]
+    calls = 0
+
+    def counted(*arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        return short.short_attention(*arguments)
+
+    for way in (0, 1):
+        monkeypatch.setattr(dot, "short_attention", counted)
+        if way:
+            monkeypatch.setattr(dot, "can_do", lambda *_: False)
+        for mask in masks:
+            own = given.clone().requires_grad_()
+            result = layer(own, own, mask=mask)
+            found[way] += [result, *torch.autograd.grad(result.square().sum(), own)]
+    assert calls == len(masks)
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_not_with_dropout_nor_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> None:
+        raise AssertionError("called")
+
+    monkeypatch.setattr(dot, "short_attention", never)
+    given = torch.randn(2, 5, 8)
+    MultiHeadAttention(8, heads=2, dropout=0.5).train()(given, given)
+    layer = MultiHeadAttention(8, heads=2)
+    with watch(layer):
+        layer(given, given)
+    with pytest.raises(AssertionError, match="called"):
+        layer(given, given)
+
+
+def test_threads_change_nothing() -> None:
+    torch.manual_seed(1)
+    query, key, value = (_projected(40, 20, 4, 16) for _ in range(3))
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            context, _ = short.short_attention(query, key, value, None, True, 0.25)
+            gradients = torch.autograd.grad(context.square().sum(), (query, key, value))
+            found.append((context, *gradients))
+    finally:
+        torch.set_num_threads(before)
+    for others in found[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))
+
+
+def test_what_is_not_a_number_shows_and_stays_with_its_own() -> None:
+    query, key, value = (torch.randn(2, 1, 4, 8) for _ in range(3))
+    query[0, 0, 2, 3] = float("nan")
+    context = attend(query, key, value)
+    assert context[0, 0, 2].isnan().all()
+    assert context.isnan().sum() == 8
+
+
+def test_operations_are_counted_as_those_of_pytorchs_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts = []
+    for _ in range(2):
+        query, key, value = (_projected(2, 6, 2, 8) for _ in range(3))
+        with operation_counter() as counter:
+            attend(query, key, value).sum().backward()
+        counts.append(counter.get_total_flops())
+        monkeypatch.setattr(dot, "can_do", lambda *_: False)
+    assert counts[0] == counts[1] > 0
