@@ -72,8 +72,7 @@ def _fused(
         if not others["dropout_p"] and can_do(query, key, value, attn_mask):
             causal = others.get("is_causal", False)
             given = (query, key, value, attn_mask, causal, others["scale"])
-            context: Tensor = short_attention(*given)[0]
-            return context
+            return short_attention(*given)
         return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, **others)
     query, key, value = (part[(None,) * (4 - part.dim())] for part in (query, key, value))
     if attn_mask is not None and attn_mask.dim() == 3:

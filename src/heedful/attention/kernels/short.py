@@ -80,11 +80,10 @@ def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bo
     return library() is not None
 
 
-@torch.library.custom_op("heedful::short_attention", mutates_args=())
 def short_attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
-    """The context ``[B, H, Q, E]`` of ``softmax(scale · query · keyᵀ)``; the weights as C has them.
+) -> Tensor:
+    """The context ``[B, H, Q, E]`` of ``softmax(scale · query · keyᵀ)``.
 
     Args:
         query: ``[B, H, Q, D]``.
@@ -94,6 +93,17 @@ def short_attention(
         causal: whether a query sees no later key, the last query standing at the last key.
         scale: of the dot products.
     """
+    parts = query, key, value
+    # PyTorch imports its compiler, for seconds, when an operator of ours is first called.
+    learns = torch.is_grad_enabled() and any(part.requires_grad for part in parts)
+    context: Tensor = (_operator if learns else _contexts)(*parts, mask, causal, scale)[0]
+    return context
+
+
+def _contexts(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
+) -> tuple[Tensor, Tensor]:
+    """The contexts, and the weights as C has them."""
     c = library()
     assert c is not None
     batch, heads, queries, _ = query.shape
@@ -103,6 +113,9 @@ def short_attention(
     given = _Given(query, key, value, mask, causal, scale, weights)
     given.run(c.heedful_attention, {"context": context})
     return context, weights
+
+
+_operator = torch.library.custom_op("heedful::short_attention", _contexts, mutates_args=())
 
 
 @torch.library.custom_op("heedful::short_attention_backward", mutates_args=())
@@ -135,7 +148,7 @@ def _through(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...
     return (*by, None, None, None)
 
 
-short_attention.register_autograd(_through, setup_context=_keep)
+_operator.register_autograd(_through, setup_context=_keep)
 
 
 class _Given:
