@@ -28,6 +28,7 @@ from heedful.inference.batches import Item, source_of, target_in_of, token_batch
 from heedful.inference.continuing import Alternative, alternatives, continue_from
 from heedful.inference.engine import SearchEngine, found_by
 from heedful.inference.readiness import in_precision
+from heedful.inference.streaming import ended_by_limit
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import make_trace
 from heedful.inference.translation import Translation
@@ -330,8 +331,8 @@ class Translator:
             keys=keys,
         )
         at_limit = [
-            options.forced_length is None and len(best[0].token_log_probabilities) == limit
-            for best, limit in zip(found, limits.tolist(), strict=True)
+            ended_by_limit(one, limit, options)
+            for one, limit in zip(found, limits.tolist(), strict=True)
         ]
         return source, found, at_limit
 

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from heedful.attention.kernels.steps import StepsInC
+from heedful.attention.stepping import StepMemory
 from heedful.basics.compiling import over_rows
-from heedful.layers.caches import LayerCaches, SourceMemories
+from heedful.layers.caches import LayerCaches
 from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import (
     KEEP,
@@ -21,6 +23,7 @@ from heedful.layers.fused.program import (
     NotFusedError,
     Program,
 )
+from heedful.layers.sources import SourceMemories
 from heedful.layers.transformer import DecoderLayer
 
 _SMALL = 16  # rows below which a second thread is not worth its call
@@ -47,9 +50,11 @@ class FusedDecoder:
             self._layer(layer, number)
         self._program.close(norm, [output])
 
-    def can_step(self, position: int) -> bool:
-        """Whether it knows this position, and nobody watches an attention: modules show that."""
-        return position < self._program.longest and not self._program.watched
+    def can_step(self, position: int | Tensor) -> bool:
+        """Whether it knows this position, or those of all rows ``[N]``, and nobody watches an
+        attention: modules show that."""
+        last = position if isinstance(position, int) else int(position.max())
+        return last < self._program.longest and not self._program.watched
 
     def step(
         self, tokens: Tensor, caches: LayerCaches, sources: SourceMemories | None = None
@@ -64,17 +69,16 @@ class FusedDecoder:
         Raises:
             IndexError: a token is not in the table.
         """
-        rows, tokens, position = tokens.shape[0], tokens.long().contiguous(), caches.length
+        rows, tokens, position = tokens.shape[0], tokens.long().contiguous(), caches.position
         logits = torch.empty(rows, self._program.outputs)
         steps = torch.empty(2 * self._layers, rows, 1, *self._step_shape).unbind(0)
         own = caches.take(list(zip(steps[::2], steps[1::2], strict=True)))
         memories = (MemoryInC * (2 * self._layers))()
         for number, memory in enumerate(own):
             kept = (part.data_ptr() for part in steps[2 * number : 2 * number + 2])
-            memories[2 * number] = MemoryInC(memory.steps.in_c(memory.rows, None), *kept)
+            memories[2 * number] = MemoryInC(_told(memory), *kept)
         for number, memory in enumerate([] if sources is None else sources.in_place()):
-            told = memory.steps.in_c(memory.rows, memory.lengths)
-            memories[2 * number + 1] = MemoryInC(told, None, None)
+            memories[2 * number + 1] = MemoryInC(_told(memory), None, None)
         given = self._program.given(tokens, logits, memories, None, position)
         threads = 1 if rows < _SMALL else torch.get_num_threads()
         over_rows(self._program.function, given, rows, threads)
@@ -95,6 +99,10 @@ class FusedDecoder:
                 lambda start: program.attend(READ, cross, start, 2 * number + 1),
             )
         program.feed_forward(layer)
+
+
+def _told(memory: StepMemory) -> StepsInC:
+    return memory.steps.in_c(memory.rows, memory.lengths, memory.firsts)
 
 
 _made: Made[FusedDecoder] = Made()

@@ -329,12 +329,13 @@ static void embed(const struct plan *p, int64_t token, int64_t position, float *
     for (int64_t i = 0; i < p->input_width; i++) to[i] = symbol[i] * scale + place[i];
 }
 
-/* tokens [N], which stand at `position`, or from there on in each sequence; output [N, ·] with a stride;
- * ends: where sequences begin, or null; first, last: of sequences, or of rows where there are none.
+/* tokens [N], which stand at `position`, or from there on in each sequence, or, where `positions` [N] is
+ * not null, each at its own; output [N, ·] with a stride; ends: where sequences begin, or null; first,
+ * last: of sequences, or of rows where there are none.
  * Returns 0, 1 if there is no memory, or 2 if a token is not in the table. */
 int heedful_fused(const int64_t *tokens, float *output, const struct operation *operations,
                   const struct memory *memories, const int64_t *ends, const struct plan *p,
-                  int64_t position, int64_t first, int64_t last) {
+                  int64_t position, const int64_t *positions, int64_t first, int64_t last) {
     for (int64_t i = ends ? ends[first] : first; i < (ends ? ends[last] : last); i++)
         if (tokens[i] < 0 || tokens[i] >= p->embedding.symbols) return 2;
     int64_t longest = 0, most = last - first;
@@ -353,7 +354,8 @@ int heedful_fused(const int64_t *tokens, float *output, const struct operation *
         const int64_t row = ends ? ends[u] : u, n = (ends ? ends[end] : end) - row;
         for (int64_t v = u, i = 0; v < end; v++)
             for (int64_t place = 0; place < (ends ? ends[v + 1] - ends[v] : 1); place++, i++)
-                embed(p, tokens[row + i], position + place, scratch + i * p->width);
+                embed(p, tokens[row + i], positions ? positions[row + i] : position + place,
+                      scratch + i * p->width);
         for (int64_t i = 0; i < p->operations; i++)
             operate(operations + i, p, memories, ends ? ends + u : 0, scratch, beside, output, row, n);
     }

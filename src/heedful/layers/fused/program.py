@@ -258,7 +258,7 @@ class Program:
         output: Tensor,
         memories: ctypes.Array[MemoryInC] | None,
         ends: Tensor | None,
-        position: int,
+        position: int | Tensor,
     ) -> list[object]:
         """What C is given before the first and the last row, or sequence.
 
@@ -268,8 +268,10 @@ class Program:
             memories: what READ and KEEP need.
             ends: integers ``[B + 1]``: where sequences of rows begin, and the last ends; None where
                 each row is for itself.
-            position: where the rows stand, or the first of each sequence.
+            position: where the rows stand, or the first of each sequence; or contiguous integers
+                ``[N]``, where each row stands.
         """
+        own = position.data_ptr() if isinstance(position, Tensor) else None
         return [
             ctypes.c_void_p(tokens.data_ptr()),
             ctypes.c_void_p(output.data_ptr()),
@@ -277,7 +279,8 @@ class Program:
             None if memories is None else ctypes.byref(memories),
             ctypes.c_void_p(None if ends is None else ends.data_ptr()),
             ctypes.byref(self._plan),
-            ctypes.c_int64(position),
+            ctypes.c_int64(0 if isinstance(position, Tensor) else position),
+            ctypes.c_void_p(own),
         ]
 
     def _whole(self, width: int) -> int:
