@@ -109,7 +109,7 @@ def test_beam_one_equals_greedy_for_a_real_model() -> None:
         with torch.inference_mode():
             lengths = (2 * source.lengths + 20).clamp(max=model.max_length)
             once = iter([Supplied(source, lengths, range(16))])
-            steps = running.run(model, partial(Beams, options), lambda: next(once, None))
+            steps = running.run(model, partial(Beams, options), partial(next, once, None))
             beam = [own for _, own in sorted(chain.from_iterable(steps))]
             _, greedy, _ = translator(model).search(sources, options, range(16))
         assert [one[0].tokens for one in beam] == [one[0].tokens for one in greedy]

@@ -120,3 +120,42 @@ def ended_by_limit(hypotheses: Sequence[Hypothesis], limit: int, options: Search
     """Whether the best hypothesis was ended by the longest output, in tokens with END."""
     free = options.forced_length is None
     return free and len(hypotheses[0].token_log_probabilities) == limit
+
+
+class TextSupplier(Protocol):
+    """As :class:`Supplier`, of texts: each is one line with something in it, and not too long."""
+
+    def next(self) -> Sequence[tuple[int, str]]:
+        """The keys and texts of those that enter now."""
+        ...
+
+    def left(self, key: int) -> None:
+        """As a supplier's."""
+        ...
+
+    def wanted(self, key: int) -> bool:
+        """As a supplier's."""
+        ...
+
+
+class Encoding:
+    """Makes a supplier of a supplier of texts.
+
+    Args:
+        translator: whose tokeniser is taken.
+        texts: what it is made of.
+    """
+
+    def __init__(self, translator: "Translator", texts: TextSupplier) -> None:
+        self._encode = translator.tokenisers.source.encode_batch
+        self._supplier = texts
+        self.texts: dict[int, str] = {}
+        """Those under way, or found since, by their keys."""
+        self.left, self.wanted = texts.left, texts.wanted
+
+    def next(self) -> list[Sequenced]:
+        """As a supplier's."""
+        given = self._supplier.next()
+        self.texts.update(given)
+        tokens = self._encode([text for _, text in given]) if given else []
+        return [Sequenced(key, own) for (key, _), own in zip(given, tokens, strict=True)]
