@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import pytest
@@ -12,8 +13,16 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
-from heedful.decoding import Ensemble, Hypothesis, SearchOptions, length_penalty, search
-from heedful.decoding.beam import beam_search
+from heedful.decoding import (
+    Ensemble,
+    Hypothesis,
+    SearchOptions,
+    Supplied,
+    length_penalty,
+    running,
+    search,
+)
+from heedful.decoding.beam import Beams
 from heedful.decoding.top import top_k
 
 
@@ -122,7 +131,10 @@ def test_beam_one_is_greedy(seed: int, length: int) -> None:
     source, lengths = torch.arange(5), torch.full((5,), length)
     greedy = run(table, [0, 1, 2, 3, 4], length, beam=1)
     options = SearchOptions(beam=1)
-    beam = beam_search(table, source, options=options, max_lengths=lengths)
+    once = iter([Supplied(source, lengths, range(5))])
+    steps = running.run(table, partial(Beams, options), lambda: next(once, None))
+    found = dict(itertools.chain.from_iterable(steps))
+    beam = [found[row] for row in range(5)]
     assert [row[0].tokens for row in beam] == [row[0].tokens for row in greedy]
     for one, other in zip(beam, greedy, strict=True):
         assert one[0].score == pytest.approx(other[0].score, abs=1e-5)

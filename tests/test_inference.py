@@ -3,6 +3,8 @@
 import json
 import random
 from collections.abc import Sequence
+from functools import partial
+from itertools import chain
 
 import pytest
 import torch
@@ -13,8 +15,8 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokeniser, Tokenisers, TokeniserSettings
-from heedful.decoding import SearchOptions
-from heedful.decoding.beam import beam_search
+from heedful.decoding import SearchOptions, Supplied, running
+from heedful.decoding.beam import Beams
 from heedful.inference import Translation, Translator
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.splitting import split_text
@@ -106,7 +108,9 @@ def test_beam_one_equals_greedy_for_a_real_model() -> None:
         options = SearchOptions(beam=1, forced_length=forced)
         with torch.inference_mode():
             lengths = (2 * source.lengths + 20).clamp(max=model.max_length)
-            beam = beam_search(model, source, options=options, max_lengths=lengths)
+            once = iter([Supplied(source, lengths, range(16))])
+            steps = running.run(model, partial(Beams, options), partial(next, once, None))
+            beam = [own for _, own in sorted(chain.from_iterable(steps))]
             _, greedy, _ = translator(model).search(sources, options, range(16))
         assert [one[0].tokens for one in beam] == [one[0].tokens for one in greedy]
 

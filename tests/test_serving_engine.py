@@ -22,8 +22,23 @@ from heedful.serving.engine import Engine, QueueFullError
 from serving_help import TOKENISERS, sentences, translator
 
 
+class Gated:
+    """A supplier that shows what it gives."""
+
+    def __init__(self, supplier: Any, seen: Any) -> None:
+        self.left, self.wanted = supplier.left, supplier.wanted
+        self.supplier, self.seen = supplier, seen
+
+    def next(self) -> Any:
+        given = self.supplier.next()
+        if given:
+            self.seen([text for _, text in given])
+        return given
+
+
 class Watched(Translator):
-    """Notes which texts went together; waits at a gate; fails at a word."""
+    """Notes which texts went together, and what steps there were when; waits at a gate; fails at a
+    word."""
 
     def __init__(self, models: Any, tokenisers: Tokenisers, **given: Any) -> None:
         super().__init__(models, tokenisers, **given)
@@ -33,11 +48,17 @@ class Watched(Translator):
 
     def translate(self, texts: Iterable[str], *args: Any, **given: Any) -> list[Translation]:
         texts = list(texts)
+        self.note(texts)
+        return super().translate(texts, *args, **given)
+
+    def translate_running(self, texts: Any, **given: Any) -> Any:
+        return super().translate_running(Gated(texts, self.note), **given)
+
+    def note(self, texts: list[str]) -> None:
         self.slices.append(texts)
         self.gate.wait(10)
         if any("poison" in text for text in texts):
             raise RuntimeError("cannot")
-        return super().translate(texts, *args, **given)
 
 
 def watched(**given: Any) -> Watched:
@@ -186,10 +207,41 @@ def test_requests_go_together_and_a_huge_one_does_not_starve_a_small_one() -> No
         small = engine.translate(model, ["the small dog."])
         model.gate.set()
         small.result(20)
-        assert len(model.slices) <= 4
         assert not huge.done()
-        assert any(len(texts) > 1 and "the small dog." in texts for texts in model.slices)
+        assert any("the small dog." in texts for texts in model.slices[:3])
         assert len(huge.result(60)) == 80
+    finally:
+        engine.close()
+
+
+def test_a_short_request_enters_a_search_that_runs() -> None:
+    """It is answered while what was there before it is still under way: counted in steps."""
+    model, steps, began = translator(max_length=400), [0], threading.Event()
+    step, more = model.models[0].step, threading.Event()
+
+    def counted(*given: Any) -> Any:
+        steps[0] += 1
+        if steps[0] == 5:
+            began.set()
+            more.wait(10)
+        return step(*given)
+
+    model.models[0].step = counted  # type: ignore[method-assign]
+    texts, options = sentences(6), SearchOptions(beam=2, forced_length=150)
+    engine = Engine()
+    try:
+        long = engine.translate(model, texts, options=options)
+        assert began.wait(20)
+        short = engine.translate(model, ["the small dog."], options=options)
+        gone = engine.translate(model, ["a red cat."], options=options)
+        other = engine.translate(model, ["a red cat."], options=SearchOptions(beam=1))
+        assert gone.cancel()
+        more.set()
+        found, late = short.result(60), long.result(60)
+        assert steps[0] < 250  # one after the other they would be 300
+        assert other.result(60)
+        assert texts_of(found) == texts_of(model.translate(["the small dog."], options=options))
+        assert texts_of(late) == texts_of(model.translate(texts, options=options))
     finally:
         engine.close()
 

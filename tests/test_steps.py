@@ -16,7 +16,7 @@ from heedful.attention.stepping import StepMemory, can_step
 from heedful.decoding import SearchOptions, search
 from heedful.decoding import top as tops
 from heedful.decoding.top import Total, best, plain_best
-from heedful.layers import caches
+from heedful.layers import caches, sources
 from heedful.layers.caches import LayerCaches, StepCache
 from heedful.layers.fused import made as fused_forms
 from heedful.models.gpt import Gpt, GptSettings
@@ -196,7 +196,7 @@ def test_what_adds_to_scores_reads_what_is_gathered() -> None:
 
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the compiled forms away."""
-    for part in (caches, fused_forms):
+    for part in (caches, sources, fused_forms):
         monkeypatch.setattr(part, "can_step", lambda like: False)
     monkeypatch.setattr(tops, "library", lambda: None)
 

@@ -156,9 +156,7 @@ class MultiHeadAttention(Attentive):
             scale = self._step_scale(parts)
             if scale is not None:
                 asked = Asked.project(parts, queries, memory.steps.length, first)
-                read = memory.steps.read(
-                    asked.projected.squeeze(-2), memory.rows, memory.lengths, scale
-                )
+                read = memory.read(asked.projected.squeeze(-2), scale)
                 return self._joined(read.unsqueeze(-2))
             key, value, mask = memory.gather()
             memory = Memory(key, value)

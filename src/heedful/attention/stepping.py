@@ -24,14 +24,26 @@ class StepMemory(NamedTuple):
     """Integers ``[N, T]``: which row of a position's step each row reads."""
     lengths: Tensor | None = None
     """Integers ``[N]``: how many of the positions a row may attend to; all unless given."""
+    firsts: Tensor | None = None
+    """Integers ``[N]``: the first position a row may attend to; that of all unless given."""
+
+    def read(self, query: Tensor, scale: float) -> Tensor:
+        """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``."""
+        return self.steps.read(query, self.rows, self.lengths, scale, self.firsts)
 
     def gather(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys ``[N, G, T, D]``, values ``[N, G, T, E]``, and the mask ``[N, 1, 1, T]``, if any."""
         key, value = self.steps.gather(self.rows)
-        if self.lengths is None:
+        if self.lengths is None and self.firsts is None:
             return key, value, None
-        mask = padding(self.lengths).dense((len(key), 1, 1, key.shape[2]), key.device)
-        return key, value, mask
+        positions = key.shape[2]
+        if self.firsts is None:
+            assert self.lengths is not None
+            return key, value, padding(self.lengths).dense((len(key), 1, 1, positions), key.device)
+        ends = positions if self.lengths is None else (self.firsts + self.lengths).unsqueeze(1)
+        places = torch.arange(positions)
+        mask = (places >= self.firsts.unsqueeze(1)) & (places < ends)
+        return key, value, mask[:, None, None]
 
 
 def can_step(like: Tensor) -> bool:

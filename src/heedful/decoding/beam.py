@@ -1,103 +1,117 @@
-"""Beam search over a batch of sources at once, without a loop over beams.
+"""Beam search over many sources at once, without a loop over beams.
 
 At each step a source keeps its ``beam`` most probable hypotheses, those that have ended included:
 one that ends takes its place in the beam for good, so that beam 1 is greedy search and the work
-shrinks as hypotheses end. A source leaves the batch when no live hypothesis can still enter its
-best ``nbest`` (see ``_Beams._decided``), or none is live.
+shrinks as hypotheses end. A source leaves when no live hypothesis can still enter its best
+``nbest`` (see ``Beams._decided``), or none is live. Others may come at any step: each has an age.
 
-Shapes: A sources still searched, K beam, N live rows (at most A · K), V vocabulary, C candidates
-a row. Every ``[A, K]`` tensor has a place for each hypothesis; places not in use hold −inf.
+Shapes: A sources under way, K beam, N live rows (at most A · K), V vocabulary, C candidates a row.
+Every ``[A, K]`` tensor has a place for each hypothesis; places not in use hold −inf.
 """
 
 import torch
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
-from heedful.decoding.decodable import Decodable, SelectableT, SourceT_contra
+from heedful.decoding.choices import Choices
 from heedful.decoding.hypothesis import Hypothesis, length_penalty
 from heedful.decoding.options import SearchOptions
+from heedful.decoding.running import Finished
 from heedful.decoding.top import best
 
 _NEVER = -torch.inf
 
 
-def beam_search(
-    decodable: Decodable[SourceT_contra, SelectableT],
-    source: SourceT_contra,
-    *,
-    options: SearchOptions,
-    max_lengths: Tensor,
-) -> list[list[Hypothesis]]:
-    """The best ``options.nbest`` hypotheses of each source, best score first, all different.
+class Beams:
+    """The hypotheses of all sources under way: those alive, those ended, how each came about.
 
-    Raises:
-        ValueError: the model's probabilities are not finite.
+    Args:
+        options: how to search.
+        device: where the decodable's logits are.
     """
-    state = decodable.start(source)
-    beams = _Beams(options, max_lengths)
-    while True:
-        logits, state = decodable.step(beams.tokens, state)
-        selected = beams.advance(logits.float())
-        if not len(beams.tokens):
-            return beams.hypotheses()
-        if selected is not None:
-            state = state.select(selected)
 
-
-class _Beams:
-    """The hypotheses of all sources: those alive, those ended, and how each came about."""
-
-    def __init__(self, options: SearchOptions, max_lengths: Tensor) -> None:
-        rows, device = len(max_lengths), max_lengths.device
-        self.options, self.rows, self.step = options, rows, 0
-        forced = options.forced_length
-        self.limits = max_lengths if forced is None else torch.full_like(max_lengths, forced)
-        self.sources = torch.arange(rows, device=device)  # [A]
-        self.tokens = torch.full((rows,), BEGIN, device=device)  # [N]: the last of each live row
-        self.live = torch.full((rows, options.beam), _NEVER, device=device)  # log-probabilities
-        self.live[:, 0] = 0.0
-        self.nodes = torch.full((rows, options.beam), -1, device=device)  # where each came from
+    def __init__(self, options: SearchOptions, device: torch.device) -> None:
+        self.options, self.count = options, 0
+        whole = torch.zeros(0, dtype=torch.long, device=device)
+        self.tokens = whole  # [N]: the last of each live row
+        self.sources = self.limits = self.ages = whole  # [A]; ages in steps
+        self.live = torch.zeros(0, options.beam, device=device)  # log-probabilities
+        self.nodes = torch.zeros(0, options.beam, dtype=torch.long, device=device)  # last choices
         # The ended ones: [A, K + 1], the last place takes what is not wanted.
-        self.scores = torch.full((rows, options.beam + 1), _NEVER, device=device)
-        self.ends = torch.full((rows, options.beam + 1), -1, device=device)
-        self.counts = torch.zeros(rows, 1, dtype=torch.long, device=device)
-        # A tree of all choices: parent node, token, log-probability of the token.
-        self.tree: list[tuple[Tensor, Tensor, Tensor]] = []
-        self.size = 0
-        self.decided: list[tuple[Tensor, Tensor, Tensor]] = []
+        self.scores = torch.zeros(0, options.beam + 1, device=device)
+        self.ends = torch.zeros(0, options.beam + 1, dtype=torch.long, device=device)
+        self.counts = whole.unsqueeze(1)  # [A, 1]
+        self.penalties = self.live.new_zeros(0)  # by length
+        self.choices = Choices()
 
-    def advance(self, logits: Tensor) -> Tensor | None:
+    def add(self, max_lengths: Tensor) -> None:
+        """Begin with further sources, whose rows stand behind the others'."""
+        self.choices.keep(int(self.ages.max()) if len(self.ages) else 0)
+        width, count, forced = self.options.beam, len(max_lengths), self.options.forced_length
+        limits = max_lengths if forced is None else torch.full_like(max_lengths, forced)
+        longest = int(limits.max())
+        if longest >= len(self.penalties):
+            exponent = self.options.length_penalty
+            known = [length_penalty(float(length), exponent) for length in range(longest + 1)]
+            self.penalties = self.live.new_tensor(known)
+        numbers = torch.arange(self.count, self.count + count, device=limits.device)
+        self.count += count
+        first = torch.zeros(count, 1, device=limits.device)
+        self.tokens = _with(self.tokens, torch.full_like(numbers, BEGIN))
+        self.sources = _with(self.sources, numbers)
+        self.limits = _with(self.limits, limits.long())
+        self.ages = _with(self.ages, torch.zeros_like(numbers))
+        self.live = _with(self.live, torch.cat([first, _none(first, width - 1)], dim=1))
+        self.nodes = _with(self.nodes, numbers.new_full((count, width), -1))
+        self.scores = _with(self.scores, _none(first, width + 1))
+        self.ends = _with(self.ends, numbers.new_full((count, width + 1), -1))
+        self.counts = _with(self.counts, torch.zeros_like(numbers).unsqueeze(1))
+
+    def advance(self, logits: Tensor) -> tuple[Tensor | None, list[Finished]]:
         """Extend every live hypothesis, given ``logits [N, V]``.
 
-        Returns the rows that live on, in their new order, or None if they are as they were.
+        Returns the rows that live on, in their new order, or None if they are as they were; and
+        what was found for the sources that have left.
         """
-        self.step += 1
+        self.ages = self.ages + 1
         used = self.live > _NEVER  # [A, K]
         steps, tokens = self._candidates(logits, used)  # both [N, C]
         best, index = self._choose(steps, used)  # both [A, K]
         place, choice = index // steps.shape[1], index % steps.shape[1]
         row = (used.flatten().cumsum(0) - 1).view_as(self.live).gather(1, place).clamp(min=0)
-        nodes = torch.arange(best.numel(), device=best.device).view_as(best) + self.size
+        nodes = torch.arange(best.numel(), device=best.device).view_as(best) + self.choices.size
         chosen, taken = tokens[row, choice], steps[row, choice]
-        self.tree.append((self.nodes.gather(1, place).flatten(), chosen.flatten(), taken.flatten()))
-        self.size += best.numel()
+        parents = self.nodes.gather(1, place)
+        self.choices.add(parents.flatten(), chosen.flatten(), taken.flatten())
         ended = best > _NEVER
         if self.options.forced_length is None:
             ended &= choice == 0
-        elif self.step < self.options.forced_length:
-            ended.zero_()
+        else:
+            ended &= (self.ages == self.limits).unsqueeze(1)
         self._keep(ended, best, nodes)
         self.live, self.nodes = best.masked_fill(ended, _NEVER), nodes
-        kept = self._leave()
-        living = self.live > _NEVER
-        if kept is not None:
+        decided = self._decided()
+        finished: list[Finished] = []
+        if decided.any():
+            finished = self._found(decided)
+            kept = self._leave(decided)
             row, chosen = row[kept], chosen[kept]
+        living = self.live > _NEVER
         selected = row[living]
         self.tokens = chosen[living]
         same = len(selected) == len(steps)
         if same and torch.equal(selected, torch.arange(len(steps), device=row.device)):
-            return None
-        return selected
+            return None, finished
+        return selected, finished
+
+    def drop(self, numbers: list[int]) -> Tensor:
+        """Take sources out; the rows that stay."""
+        gone = torch.isin(self.sources, self.sources.new_tensor(numbers))
+        rows = (self.live > _NEVER).sum(1)  # of each source, one behind the other
+        stay = (~gone).repeat_interleave(rows).nonzero().squeeze(1)
+        self._leave(gone)
+        self.tokens = self.tokens[stay]
+        return stay
 
     def _candidates(self, logits: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
         """Log-probabilities and tokens ``[N, C]`` of END, first, and the most probable others."""
@@ -107,7 +121,7 @@ class _Beams:
         values = total.log_probabilities(found)
         end = total.log_probabilities(logits[:, END:first])
         if self.options.forced_length is None:
-            last = (self.limits == self.step).unsqueeze(1).expand_as(used)[used]  # [N]
+            last = (self.limits == self.ages).unsqueeze(1).expand_as(used)[used]  # [N]
             values = values.masked_fill(last.unsqueeze(1), _NEVER)
         else:
             end = torch.full_like(end, _NEVER)
@@ -127,7 +141,7 @@ class _Beams:
         """Put the hypotheses that ended at this step among the ended ones."""
         width = self.live.shape[1]
         place = torch.where(ended, self.counts + ended.cumsum(1) - 1, width)
-        penalty = length_penalty(float(self.step), self.options.length_penalty)
+        penalty = self.penalties[self.ages].unsqueeze(1)
         self.scores.scatter_(1, place, (best / penalty).masked_fill(~ended, _NEVER))
         self.ends.scatter_(1, place, nodes)
         self.counts = self.counts + ended.sum(1, keepdim=True)
@@ -139,51 +153,44 @@ class _Beams:
         its score can never exceed its log-probability now over the penalty at the longest length.
         If that is no more than the n-th best score among the ended, nothing alive can enter.
         """
-        penalty = length_penalty(self.limits.float(), self.options.length_penalty)
-        attainable = self.live.amax(1) / penalty
+        attainable = self.live.amax(1) / self.penalties[self.limits]
         worst = self.scores[:, :-1].topk(self.options.nbest, dim=1).values[:, -1]
         return attainable <= worst
 
-    def _leave(self) -> Tensor | None:
-        """Take decided sources out; the places ``[A']`` that stay, or None if all do."""
-        decided = self._decided()
-        if not decided.any():
-            return None
-        self.decided.append((self.sources[decided], self.scores[decided], self.ends[decided]))
-        kept = (~decided).nonzero().squeeze(1)
-        self.sources, self.limits, self.counts = (
-            part[kept] for part in (self.sources, self.limits, self.counts)
+    def _leave(self, gone: Tensor) -> Tensor:
+        """Take sources out; the places ``[A']`` of those that stay."""
+        kept = (~gone).nonzero().squeeze(1)
+        self.sources, self.limits, self.ages, self.counts = (
+            part[kept] for part in (self.sources, self.limits, self.ages, self.counts)
         )
         self.live, self.nodes = self.live[kept], self.nodes[kept]
         self.scores, self.ends = self.scores[kept], self.ends[kept]
         return kept
 
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        """What was found for each source, read back through the tree."""
-        parents, tokens, steps = (torch.cat(part).tolist() for part in zip(*self.tree, strict=True))
-        found: list[list[Hypothesis]] = [[] for _ in range(self.rows)]
-        for source, scores, ends in zip(
-            *(torch.cat(part).tolist() for part in zip(*self.decided, strict=True)), strict=True
-        ):
+    def _found(self, decided: Tensor) -> list[Finished]:
+        """The hypotheses of sources that are decided, best first."""
+        parts = self.sources[decided], self.scores[decided], self.ends[decided]
+        found: list[Finished] = []
+        for source, scores, ends in zip(*(part.tolist() for part in parts), strict=True):
             ended = [pair for pair in zip(scores[:-1], ends[:-1], strict=True) if pair[0] > _NEVER]
-            for _, node in sorted(ended, key=lambda pair: -pair[0])[: self.options.nbest]:
-                found[source].append(self._read(node, parents, tokens, steps))
-            if not found[source]:
+            best = sorted(ended, key=lambda pair: -pair[0])[: self.options.nbest]
+            if not best:
                 raise ValueError("search found nothing: the model's probabilities are not finite")
-            found[source].sort(key=lambda one: -one.score)
+            hypotheses = [self._read(node) for _, node in best]
+            found.append((source, sorted(hypotheses, key=lambda one: -one.score)))
         return found
 
-    def _read(
-        self, node: int, parents: list[int], tokens: list[int], steps: list[float]
-    ) -> Hypothesis:
-        """The hypothesis that ends at ``node`` of the tree."""
-        path = []
-        while node >= 0:
-            path.append(node)
-            node = parents[node]
-        path.reverse()
-        chosen = [tokens[node] for node in path]
+    def _read(self, node: int) -> Hypothesis:
+        """The hypothesis whose last choice is ``node``."""
+        tokens, values = self.choices.path(node)
         if self.options.forced_length is None:
-            chosen.pop()
-        values = [steps[node] for node in path]
-        return Hypothesis.finished(chosen, values, self.options.length_penalty)
+            tokens.pop()
+        return Hypothesis.finished(tokens, values, self.options.length_penalty)
+
+
+def _with(there: Tensor, further: Tensor) -> Tensor:
+    return torch.cat([there, further])
+
+
+def _none(like: Tensor, width: int) -> Tensor:
+    return like.new_full((len(like), width), _NEVER)

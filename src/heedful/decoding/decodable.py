@@ -3,7 +3,7 @@
 Shapes: B sources, N rows of search, M selected rows, V vocabulary.
 """
 
-from typing import Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeGuard, TypeVar, runtime_checkable
 
 from torch import Tensor
 
@@ -16,6 +16,28 @@ class State(Protocol):
     def select(self, rows: Tensor) -> Self:
         """The state of ``rows [M]`` in that order; a row may be repeated or left out."""
         ...
+
+
+@runtime_checkable
+class Joinable(Protocol):
+    """A state that others may join while it is under way, each row at its own step."""
+
+    @property
+    def can_join(self) -> bool:
+        """Whether it may be joined, and join, now."""
+        ...
+
+    def join(self, other: Any) -> Any:
+        """The state of these rows, and then of those of ``other``, which begin now.
+
+        Both can join; neither is used again.
+        """
+        ...
+
+
+def can_join(state: object) -> TypeGuard[Joinable]:
+    """Whether a state may be joined, and join, now."""
+    return isinstance(state, Joinable) and state.can_join
 
 
 SelectableT = TypeVar("SelectableT", bound=State)

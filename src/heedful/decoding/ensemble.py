@@ -11,7 +11,7 @@ from typing import Any, Generic, Self
 import torch
 from torch import Tensor
 
-from heedful.decoding.decodable import Decodable, SourceT_contra, State
+from heedful.decoding.decodable import Decodable, SourceT_contra, State, can_join
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,16 @@ class EnsembleState:
     def select(self, rows: Tensor) -> Self:
         """The state of ``rows [M]`` in that order."""
         return type(self)(tuple(member.select(rows) for member in self.members))
+
+    @property
+    def can_join(self) -> bool:
+        """Whether all members can."""
+        return all(map(can_join, self.members))
+
+    def join(self, other: Self) -> Self:
+        """The state of these rows, and then of those of ``other``."""
+        pairs = zip(self.members, other.members, strict=True)
+        return type(self)(tuple(one.join(two) for one, two in pairs if can_join(one)))
 
 
 class Ensemble(Generic[SourceT_contra]):

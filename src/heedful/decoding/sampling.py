@@ -11,42 +11,44 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.decoding.decodable import Decodable, SelectableT, SourceT_contra
+from heedful.decoding.decodable import Decodable, SelectableT
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
+from heedful.decoding.running import SourceT, Supplied
 from heedful.decoding.top import Total, top_k
-from heedful.decoding.walk import walk
+from heedful.decoding.walk import Walk
 
 
 def sample(
-    decodable: Decodable[SourceT_contra, SelectableT],
-    source: SourceT_contra,
-    *,
-    options: SearchOptions,
-    max_lengths: Tensor,
-    keys: Sequence[int],
+    decodable: Decodable[SourceT, SelectableT], given: Supplied[SourceT], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """``options.nbest`` independent samples a source, best score first; two may be equal.
 
     Every sample has random numbers of its own, made from the seed, its source's key and its rank,
     so that it does not depend on which sources share its batch.
     """
-    count, rows = options.nbest, len(max_lengths)
-    repeats = torch.arange(rows, device=max_lengths.device).repeat_interleave(count)
-    state = decodable.start(source)
+    count, rows = options.nbest, len(given.keys)
+    repeats = torch.arange(rows, device=given.max_lengths.device).repeat_interleave(count)
+    state = decodable.start(given.source)
     if count > 1:
         state = state.select(repeats)
-    uniform = _Uniform(options.seed, [(key, rank) for key in keys for rank in range(count)])
+    uniform = _Uniform(options.seed, [(key, rank) for key in given.keys for rank in range(count)])
 
     def choose(logits: Tensor, first: int, rows: Tensor, step: int) -> tuple[Tensor, Total]:
         drawn = draw(logits[:, first:], uniform.at(step, logits.device)[rows], options)
         return drawn + first, Total.of(logits)
 
-    found = walk(decodable.step, state, choose, max_lengths[repeats], options)
-    return [
-        sorted(found[start : start + count], key=lambda one: -one.score)
-        for start in range(0, rows * count, count)
-    ]
+    found: list[list[Hypothesis]] = [[] for _ in range(rows)]
+    walk = Walk(options, choose, repeats.device)
+    walk.add(given.max_lengths[repeats])
+    while len(walk.tokens):
+        logits, state = decodable.step(walk.tokens, state)
+        selected, finished = walk.advance(logits.float())
+        for row, hypotheses in finished:
+            found[row // count] += hypotheses
+        if selected is not None and len(selected):
+            state = state.select(selected)
+    return [sorted(own, key=lambda one: -one.score) for own in found]
 
 
 def draw(logits: Tensor, uniform: Tensor, options: SearchOptions) -> Tensor:

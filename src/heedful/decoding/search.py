@@ -1,20 +1,23 @@
-"""The one face of search."""
+"""The faces of search: one for a batch of sources, one for sources that enter as others leave."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 
+import torch
 from torch import Tensor
 
-from heedful.decoding.beam import beam_search
-from heedful.decoding.decodable import Decodable, SelectableT, SourceT_contra
-from heedful.decoding.greedy import greedy_search
+from heedful.decoding.beam import Beams
+from heedful.decoding.decodable import Decodable, SelectableT
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
+from heedful.decoding.running import Finished, Method, SourceT, Supplied, Supply, run
 from heedful.decoding.sampling import sample
+from heedful.decoding.walk import Walk, most_probable
 
 
 def search(
-    decodable: Decodable[SourceT_contra, SelectableT],
-    source: SourceT_contra,
+    decodable: Decodable[SourceT, SelectableT],
+    source: SourceT,
     *,
     rows: int,
     options: SearchOptions,
@@ -44,11 +47,50 @@ def search(
         raise ValueError(f"{rows} sources need as many maximal lengths and keys")
     if rows == 0:
         return []
-    if int(max_lengths.min()) < 1:
-        raise ValueError("a maximal length counts END, so it is at least 1")
+    own = range(rows) if keys is None else keys
     if options.sample:
-        own = range(rows) if keys is None else keys
-        return sample(decodable, source, options=options, max_lengths=max_lengths, keys=own)
-    if options.beam == 1:
-        return greedy_search(decodable, source, options=options, max_lengths=max_lengths)
-    return beam_search(decodable, source, options=options, max_lengths=max_lengths)
+        return sample(decodable, Supplied(source, max_lengths, own).checked(), options)
+    once = iter([Supplied(source, max_lengths, range(rows))])
+    steps = search_stream(decodable, lambda: next(once, None), options)
+    found = dict(chain.from_iterable(steps))
+    return [found[row] for row in range(rows)]
+
+
+def search_stream(
+    decodable: Decodable[SourceT, SelectableT],
+    supply: Supply[SourceT],
+    options: SearchOptions,
+    *,
+    wanted: Callable[[int], bool] | None = None,
+) -> Iterator[list[Finished]]:
+    """Find the outputs of sources that enter the search as others leave it.
+
+    Each source finds what it would find by itself. A decodable whose states cannot join
+    (:class:`heedful.decoding.Joinable`) is searched batch by batch, and so is sampling: then what
+    ``supply`` gives is searched to its end before it is asked again.
+
+    Args:
+        decodable: what writes tokens; its first step is given BEGIN.
+        supply: gives the next sources; the search ends when it has none while none is under way.
+        options: how to search.
+        wanted: asked at every step of the keys under way; a source that is not wanted any more
+            leaves, and nothing is found for it.
+
+    Yields:
+        After each step at which sources were decided, their keys and hypotheses.
+
+    Raises:
+        ValueError: what was supplied does not fit, or probabilities are not finite.
+    """
+    if options.sample:
+        for given in iter(supply, None):
+            found = sample(decodable, given.checked(), options)
+            yield list(zip(given.keys, found, strict=True))
+        return
+
+    def method(device: torch.device) -> Method:
+        if options.beam == 1:
+            return Walk(options, most_probable, device)
+        return Beams(options, device)
+
+    yield from run(decodable, method, supply, wanted)

@@ -9,72 +9,91 @@ import torch
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
-from heedful.decoding.decodable import SelectableT
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
-from heedful.decoding.top import Total
+from heedful.decoding.running import Finished
+from heedful.decoding.top import Total, best
 
 Choose = Callable[[Tensor, int, Tensor, int], tuple[Tensor, Total]]
 """``(logits [N, V], first token offered, which rows [N], step) -> chosen tokens [N]``, and what the
-rows' logits come to; steps count from 0."""
+rows' logits come to; rows are numbered as they were added, steps count from 0."""
 
 # Dropping a row copies the state of all the others, so that waits until this share has ended.
 _ENDED_SHARE = 8
 
 
-def walk(
-    step_of: Callable[[Tensor, SelectableT], tuple[Tensor, SelectableT]],
-    state: SelectableT,
-    choose: Choose,
-    max_lengths: Tensor,
-    options: SearchOptions,
-) -> list[Hypothesis]:
-    """Choose token after token until each row has ended; one hypothesis a row.
+class Walk:
+    """The rows under way, one hypothesis each.
 
-    ``step_of`` is a decodable's ``step`` and ``state`` what it has after its ``start``.
-    ``max_lengths [N]`` are in tokens, END included: at the last step END is given. PAD, UNKNOWN and
-    BEGIN are never offered to ``choose``.
+    PAD, UNKNOWN and BEGIN are never offered to ``choose``.
+
+    Args:
+        options: how to search.
+        choose: what chooses.
+        device: where the decodable's logits are.
     """
-    device, forced_length = max_lengths.device, options.forced_length
-    first = END if forced_length is None else END + 1
-    rows = torch.arange(len(max_lengths), device=device)
-    tokens = torch.full_like(rows, BEGIN)
-    ended = torch.zeros_like(rows, dtype=torch.bool)
-    trail: list[tuple[Tensor, Tensor, Tensor]] = []
-    steps = int(max_lengths.max()) if forced_length is None else forced_length
-    for step in range(steps):
-        logits, state = step_of(tokens, state)
-        logits = logits.float()
-        tokens, total = choose(logits, first, rows, step)
-        if forced_length is None:
-            tokens = tokens.masked_fill(max_lengths[rows] == step + 1, END)
+
+    def __init__(self, options: SearchOptions, choose: Choose, device: torch.device) -> None:
+        self.options, self.choose, self.steps, self.count = options, choose, 0, 0
+        self.tokens = torch.zeros(0, dtype=torch.long, device=device)  # [N]
+        self.rows = self.left = self.tokens  # [N]: the rows' numbers; steps that each has left
+        self.written: dict[int, tuple[list[int], list[float]]] = {}
+
+    def add(self, max_lengths: Tensor) -> None:
+        """Begin with further rows, which stand behind the others."""
+        numbers = torch.arange(self.count, self.count + len(max_lengths), device=max_lengths.device)
+        self.count += len(max_lengths)
+        forced = self.options.forced_length
+        limits = max_lengths.long() if forced is None else torch.full_like(numbers, forced)
+        self.tokens = torch.cat([self.tokens, torch.full_like(numbers, BEGIN)])
+        self.rows, self.left = torch.cat([self.rows, numbers]), torch.cat([self.left, limits])
+        self.written.update((number, ([], [])) for number in numbers.tolist())
+
+    def advance(self, logits: Tensor) -> tuple[Tensor | None, list[Finished]]:
+        """Choose a token for each row, given ``logits [N, V]``.
+
+        Returns the rows that go on, or None if all do; and what was found for those that have
+        ended at this step.
+        """
+        free = self.options.forced_length is None
+        tokens, total = self.choose(logits, END if free else END + 1, self.rows, self.steps)
+        self.steps += 1
+        if free:
+            tokens = tokens.masked_fill(self.left == 1, END)
         chosen = total.log_probabilities(logits.gather(1, tokens.unsqueeze(1))).squeeze(1)
-        trail.append((rows, tokens, chosen))
-        ended = ended | (tokens == END)
-        count = int(ended.sum())
-        if count == len(rows):
-            break
-        if count * _ENDED_SHARE >= len(rows):
-            kept = (~ended).nonzero().squeeze(1)
-            state = state.select(kept)
-            rows, tokens, ended = rows[kept], tokens[kept], ended[kept]
-    return _read(trail, len(max_lengths), options.length_penalty)
-
-
-def _read(
-    trail: list[tuple[Tensor, Tensor, Tensor]], rows: int, exponent: float
-) -> list[Hypothesis]:
-    """The hypotheses of ``rows`` from each step's rows, tokens and log-probabilities."""
-    tokens: list[list[int]] = [[] for _ in range(rows)]
-    chosen: list[list[float]] = [[] for _ in range(rows)]
-    ended = [False] * rows
-    for step in trail:
-        for row, token, value in zip(*(part.tolist() for part in step), strict=True):
-            if ended[row]:
+        self.tokens, self.left = tokens, self.left - 1
+        finished = []
+        told = (part.tolist() for part in (self.rows, tokens, chosen, self.left))
+        for row, token, value, left in zip(*told, strict=True):
+            if row not in self.written:
                 continue
-            chosen[row].append(value)
-            if token == END:
-                ended[row] = True
-            else:
-                tokens[row].append(token)
-    return [Hypothesis.finished(*both, exponent) for both in zip(tokens, chosen, strict=True)]
+            written = self.written[row]
+            written[1].append(value)
+            if token != END:
+                written[0].append(token)
+            if token == END or (not free and not left):
+                finished.append((row, [self._finished(row)]))
+        ended = len(self.rows) - len(self.written)
+        return (self._leave() if ended * _ENDED_SHARE >= len(self.rows) else None), finished
+
+    def drop(self, numbers: list[int]) -> Tensor:
+        """Take rows out; those that stay."""
+        for number in numbers:
+            self.written.pop(number, None)
+        return self._leave()
+
+    def _finished(self, row: int) -> Hypothesis:
+        return Hypothesis.finished(*self.written.pop(row), self.options.length_penalty)
+
+    def _leave(self) -> Tensor:
+        """Take the rows out that have ended; the places of those that stay."""
+        own = torch.tensor([row in self.written for row in self.rows.tolist()], dtype=torch.bool)
+        kept = own.nonzero().squeeze(1).to(self.rows.device)
+        self.rows, self.tokens, self.left = self.rows[kept], self.tokens[kept], self.left[kept]
+        return kept
+
+
+def most_probable(logits: Tensor, first: int, rows: Tensor, step: int) -> tuple[Tensor, Total]:
+    """Greedy search's choice."""
+    found = best(logits, 1, first)
+    return found.tokens.squeeze(1), found.total

@@ -23,11 +23,13 @@ from heedful.inference.alignment import (
     usual_rule,
     word_weights,
 )
-from heedful.inference.assembling import Found
+from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
 from heedful.inference.continuing import Alternative, alternatives, continue_from
 from heedful.inference.engine import SearchEngine, found_by
 from heedful.inference.readiness import in_precision
+from heedful.inference.splitting import Part
+from heedful.inference.streaming import Encoding, TextSupplier, ended_by_limit, find_stream
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import make_trace
 from heedful.inference.translation import Translation
@@ -168,6 +170,26 @@ class Translator:
             counts["at limit"] += sum(one.at_limit for one in translations)
             start += len(block)
             yield translations
+        self._say(counts)
+
+    def translate_running(
+        self, texts: TextSupplier, *, options: SearchOptions, alignments: bool = False
+    ) -> Iterator[list[tuple[int, Translation]]]:
+        """Translate texts that enter one search as others leave it; see :func:`find_stream`.
+
+        Each text is found as soon as its search ends; not for sampling, whose random numbers are
+        made of a text's place.
+        """
+        supplier, counts = Encoding(self, texts), Counter[str]()
+        own, exponent = self.tokenisers.target, options.length_penalty
+        for found in find_stream(self, supplier, options, alignments=alignments):
+            made = []
+            for key, one in found:
+                text = supplier.texts.pop(key)
+                parts = [Part("", text)]
+                made.append((key, assemble(text, parts, [one], own, exponent, self.link_threshold)))
+                counts["at limit"] += one.at_limit
+            yield made
         self._say(counts)
 
     def trace(
@@ -330,8 +352,8 @@ class Translator:
             keys=keys,
         )
         at_limit = [
-            options.forced_length is None and len(best[0].token_log_probabilities) == limit
-            for best, limit in zip(found, limits.tolist(), strict=True)
+            ended_by_limit(one, limit, options)
+            for one, limit in zip(found, limits.tolist(), strict=True)
         ]
         return source, found, at_limit
 

@@ -1,8 +1,9 @@
 """What a decoder's attention has seen so far, kept from step to step.
 
 Where steps can be read where they are (:func:`heedful.attention.stepping.can_step`), choosing rows
-anew moves an index; elsewhere it moves keys and values.
-Shapes: B sources, N rows of search, M selected rows, H heads, S source tokens, T steps, D width.
+anew moves an index, and rows may join while others are under way: each has its own first step.
+Elsewhere choosing moves keys and values.
+Shapes: N rows of search, M selected rows, H heads, T steps, D width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from heedful.attention import Memory
 from heedful.attention.kernels.steps import Steps
-from heedful.attention.masks import padding
 from heedful.attention.stepping import StepMemory, can_step
 
 
@@ -67,12 +67,29 @@ def _rows(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
     return chosen
 
 
+_HELD = 2
+"""Rows of steps that are held for one that a row of search reads at most: then the others go."""
+
+
 class Lineage:
     """Which row of each step the rows of search come from; all layers have the same."""
 
     def __init__(self, rows: int) -> None:
         self._index = torch.zeros(rows, 16, dtype=torch.long)
         self.length = 0
+        self.firsts: Tensor | None = None
+        """Each row's first step ``[N]``; None where that is the first of all."""
+
+    @property
+    def position(self) -> int | Tensor:
+        """Where the next step stands, for all rows or for each ``[N]``."""
+        return self.length if self.firsts is None else self.length - self.firsts
+
+    @property
+    def read(self) -> int:
+        """Steps that all rows read, each counted for itself."""
+        rows, position = len(self._index), self.position
+        return rows * position if isinstance(position, int) else int(position.sum())
 
     def reach(self, length: int) -> Tensor:
         """The index ``[N, length]``; in steps that are new, each row is its own."""
@@ -90,7 +107,33 @@ class Lineage:
         """That of ``rows [M]``, in that order."""
         chosen = type(self)(0)
         chosen._index, chosen.length = self._index.index_select(0, rows), self.length
+        if self.firsts is not None:
+            chosen.firsts = self.firsts.index_select(0, rows)
         return chosen
+
+    def join(self, other: Self) -> tuple[Self, int]:
+        """That of these rows and of others, which begin now; and how many steps, from the first
+        on, nobody reads: those are left out."""
+        rows, more = len(self._index), len(other._index)
+        firsts = torch.full((rows + more,), self.length)
+        firsts[:rows] = 0 if self.firsts is None else self.firsts
+        unread = int(firsts.min())
+        chosen = type(self)(rows + more)
+        chosen.firsts, chosen.length = firsts - unread, self.length - unread
+        chosen._index = torch.zeros(rows + more, max(16, 2 * chosen.length), dtype=torch.long)
+        chosen._index[:rows, : chosen.length] = self._index[:, unread : self.length]
+        return chosen, unread
+
+    def tidy(self) -> list[Tensor]:
+        """The rows of each step that are read, which from now on are all that it has."""
+        assert self.firsts is not None
+        kept = []
+        for step in range(self.length):
+            reading = self.firsts <= step
+            rows, places = self._index[reading, step].unique(return_inverse=True)
+            self._index[:, step].zero_()[reading] = places
+            kept.append(rows)
+        return kept
 
 
 class StepCache:
@@ -113,7 +156,7 @@ class StepCache:
         self.steps.append(step.key, step.value)
         index = self.lineage.reach(self.steps.length)
         if step.key.shape[2] == 1:
-            return StepMemory(self.steps, index)
+            return StepMemory(self.steps, index, None, self.lineage.firsts)
         return Memory(*self.steps.gather(index))
 
     def select(self, lineage: Lineage) -> "StepCache":
@@ -145,8 +188,13 @@ class LayerCaches:
 
     @property
     def length(self) -> int:
-        """How many positions there are."""
+        """How many steps there are."""
         return self._caches[0].length
+
+    @property
+    def position(self) -> int | Tensor:
+        """Where the next step stands, for all rows or for each ``[N]``."""
+        return self.length if self._lineage is None else self._lineage.position
 
     def take(self, step: Sequence[tuple[Tensor, Tensor]]) -> list[StepMemory]:
         """Add one position, each layer's key and value ``[N, 1, H, D]``, and return all so far.
@@ -161,7 +209,7 @@ class LayerCaches:
         for cache, (key, value) in zip(self._caches, step, strict=True):
             assert isinstance(cache, StepCache)
             cache.steps.take(key, value)
-            found.append(StepMemory(cache.steps, index))
+            found.append(StepMemory(cache.steps, index, None, self._lineage.firsts))
         return found
 
     def select(self, rows: Tensor) -> Self:
@@ -176,66 +224,32 @@ class LayerCaches:
                 chosen._caches.append(cache.select(lineage))
         return chosen
 
+    @property
+    def can_join(self) -> bool:
+        """Whether others may join: where steps are read where they are, and were made singly."""
+        one = self._caches[0]
+        return isinstance(one, StepCache) and len(one.steps.parts) == one.length
 
-class SourceMemories:
-    """What each layer's attention remembers of the sources, and which source each row reads.
+    def join(self, other: Self) -> Self:
+        """The caches of these rows and of others, whose first step is the next.
 
-    Args:
-        memories: of each layer, ``[B, H, S, D]``.
-        lengths: of the sources, integers ``[B]``.
-    """
-
-    def __init__(self, memories: Sequence[Memory], lengths: Tensor) -> None:
-        self._memories, self._lengths = list(memories), lengths.long().contiguous()
-        self._rows = torch.arange(len(lengths), device=lengths.device)
-        self._steps: list[Steps] | None = None
-        if can_step(memories[0].key):
-            self._steps = [Steps() for _ in memories]
-            for steps, memory in zip(self._steps, memories, strict=True):
-                steps.append(*memory)
-
-    @classmethod
-    def packed(cls, steps: Sequence[Steps], first: Tensor, lengths: Tensor) -> Self:
-        """Of steps ``[T]`` of each layer, in which a source's tokens begin at ``first [B]``."""
-        made = cls.__new__(cls)
-        made._memories, made._steps = [], list(steps)
-        made._rows, made._lengths = first, lengths.long().contiguous()
-        return made
-
-    def read(self) -> Iterator[tuple[Memory | StepMemory, Tensor | None]]:
-        """Each layer's memory, and the mask ``[N, 1, 1, S]`` where it is not in the memory."""
-        if self._steps is not None:
-            yield from ((memory, None) for memory in self.in_place())
-            return
-        key = self._memories[0].key
-        mask = padding(self._lengths).dense((len(key), 1, 1, key.shape[-2]), key.device)
-        for memory in self._memories:
-            yield memory, mask
-
-    def in_place(self) -> list[StepMemory]:
-        """Each layer's memory where it is.
+        Steps that nobody reads any more are forgotten, and rows of steps when they are many.
 
         Raises:
-            RuntimeError: it cannot be read there.
+            ValueError: the others have made steps.
         """
-        if self._steps is None:
-            raise RuntimeError("these memories move what is chosen")
-        index = self._rows.unsqueeze(1)
-        return [
-            StepMemory(steps, index.expand(-1, steps.length), self._lengths)
-            for steps in self._steps
-        ]
-
-    def select(self, rows: Tensor) -> Self:
-        """What ``rows [M]`` read: nothing is copied while each still reads its own source, nor
-        where steps are read where they are."""
+        if other.length:
+            raise ValueError(f"rows join before their first step; these have made {other.length}")
+        assert self._lineage is not None
+        assert other._lineage is not None
         chosen = type(self).__new__(type(self))
-        chosen._memories, chosen._steps = self._memories, self._steps
-        chosen._rows = self._rows.index_select(0, rows)
-        chosen._lengths = self._lengths.index_select(0, rows)
-        if self._steps is None and not torch.equal(chosen._rows, self._rows):
-            chosen._memories = [
-                Memory(memory.key.index_select(0, rows), memory.value.index_select(0, rows))
-                for memory in self._memories
-            ]
+        lineage, unread = self._lineage.join(other._lineage)
+        steps = [
+            cache.steps.after(unread) for cache in self._caches if isinstance(cache, StepCache)
+        ]
+        if sum(len(key) for key, _ in steps[0].parts) > _HELD * lineage.read:
+            kept = lineage.tidy()
+            steps = [one.after(0, kept) for one in steps]
+        chosen._lineage = lineage
+        chosen._caches = [StepCache(lineage, one) for one in steps]
         return chosen

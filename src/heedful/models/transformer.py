@@ -18,10 +18,11 @@ from heedful.attention import Memory
 from heedful.attention.masks import causal, padding
 from heedful.attention.positions import Learned, Sinusoidal
 from heedful.basics.settings import Settings
-from heedful.layers.caches import LayerCaches, SourceMemories
+from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.fused import Embedding, FusedDecoder, fused_decoder, fused_encoder
+from heedful.layers.sources import SourceMemories
 from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
 
@@ -101,6 +102,19 @@ class TransformerState:
         """The state of ``rows [M]``, in that order."""
         return TransformerState(self.caches.select(rows), self.sources.select(rows), self.fused)
 
+    @property
+    def can_join(self) -> bool:
+        """Whether others may join: where keys and values are read where they are, by the fused
+        form."""
+        if self.fused is None or not self.fused.can_step(self.caches.position):
+            return False
+        return self.caches.can_join and self.sources.can_join
+
+    def join(self, other: "TransformerState") -> "TransformerState":
+        """The state of these rows, and then of others that begin now."""
+        caches, sources = self.caches.join(other.caches), self.sources.join(other.sources)
+        return TransformerState(caches, sources, other.fused)
+
 
 class Transformer(PairModel):
     """Encoder–decoder Transformer over two vocabularies, or one shared by both.
@@ -165,7 +179,7 @@ class Transformer(PairModel):
         return Sinusoidal(self.settings.dim)
 
     def _embed(
-        self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, first: int = 0
+        self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, first: int | Tensor = 0
     ) -> Tensor:
         """``[B, L] -> [B, L, D]``; the factor √D is section 3.4's."""
         scale = math.sqrt(self.settings.dim) if self.settings.scaled else 1.0
@@ -235,7 +249,7 @@ class Transformer(PairModel):
         )
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:  # type: ignore[override]
-        place = state.caches.length
+        place = state.caches.position
         if state.fused is not None and state.fused.can_step(place):
             return state.fused.step(tokens, state.caches, state.sources), state
         hidden = self._embed(

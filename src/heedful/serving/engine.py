@@ -1,8 +1,9 @@
 """The engine: one thread does all model work, for all clients, in batches filled by tokens.
 
 A request's texts are cut into items (lines, or parts of long ones). Items of several requests that
-want the same model and the same search go through it together; requests take turns item by item,
-so that a long one does not hold up a short one for longer than one slice of work.
+want the same model and the same search go through it together; requests take turns item by item.
+A request that comes while such a search runs enters it as soon as there is room, until other work
+is first in line: then the search is brought to its end.
 """
 
 import math
@@ -25,6 +26,8 @@ Observe = Callable[[int, int, float], None]
 """Told of each slice: items, tokens with padding left out, seconds."""
 
 _LONGEST_RETRY = 60
+# Items of requests that are under way enter a search when this share of its room is free.
+_FREE_SHARE = 8
 # Texts of more characters are cut in a thread of their own: that may take a second.
 _LONG = 5_000
 
@@ -185,27 +188,25 @@ class Engine:
             head = self._works[0]
             if isinstance(head, Job):
                 self._works.popleft()
-        began, before = time.monotonic(), self._waiting
+        clock = _Clock(self)
         if isinstance(head, Job):
             _do(head)
-            items = tokens = 0
+        elif head.translator.engine is not None or head.options.sample:
+            taken = self._items(head, head.translator.batch_tokens)
+            clock.took(taken)
+            _translate([(work, item) for work, item, _ in taken])
         else:
-            taken, tokens = self._items(head)
-            items = len(taken)
-            if taken:
-                _translate(taken)
-        seconds = time.monotonic() - began
-        finished = max(1, before - self._waiting)
-        self._pace += 0.2 * (seconds / finished - self._pace)
-        self._observe(items, tokens, seconds)
+            running = _Running(self, head, clock)
+            running.run()
+        clock.tell()
 
-    def _items(self, head: Texts) -> tuple[list[tuple[Texts, int]], int]:
-        """Items of all works that go with ``head``, in turns, up to a batch's tokens."""
+    def _items(self, head: Texts, room: int, first: bool = True) -> list[tuple[Texts, int, int]]:
+        """Items of all works that go with ``head``, in turns, and their tokens, up to ``room``; the
+        first of all however long it is."""
         with self._more:
             turns = deque(w for w in self._works if isinstance(w, Texts) and w.key == head.key)
-        taken: list[tuple[Texts, int]] = []
+        taken: list[tuple[Texts, int, int]] = []
         tokens = 0
-        room = head.translator.batch_tokens
         touched: dict[Texts, None] = {}
         while turns:
             work = turns[0]
@@ -213,11 +214,11 @@ class Engine:
                 turns.popleft()
                 continue
             cost = work.next_cost
-            if taken and tokens + cost > room:
+            if (taken or not first) and tokens + cost > room:
                 break
             turns.popleft()
             touched[work] = None
-            taken.append((work, work.take()))
+            taken.append((work, work.take(), cost))
             tokens += cost
             if work.has_more:
                 turns.append(work)
@@ -226,7 +227,106 @@ class Engine:
             untouched = [work for work in self._works if work not in touched]
             again = [work for work in touched if work.has_more]
             self._works = deque([*untouched, *again])
-        return taken, tokens
+        return taken
+
+    def _first_in_line(self) -> Texts | Job | None:
+        """Whose turn it is; None also when no more work is taken."""
+        with self._more:
+            while self._works and self._works[0].future.done():
+                self._works.popleft()
+            return self._works[0] if self._works and not self._closed else None
+
+
+class _Clock:
+    """Tells the engine's figures: what was taken, and how long it took until the next was."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._began, self._before = time.monotonic(), engine.waiting
+        self._taken: Sequence[tuple[Texts, int, int]] = ()
+
+    def took(self, taken: Sequence[tuple[Texts, int, int]]) -> None:
+        """Take note of a slice of work that begins."""
+        if self._taken:
+            self.tell()
+        self._taken = taken
+
+    def tell(self) -> None:
+        """Take note of its end."""
+        engine, now = self._engine, time.monotonic()
+        seconds, finished = now - self._began, max(1, self._before - engine.waiting)
+        engine._pace += 0.2 * (seconds / finished - engine._pace)
+        tokens = sum(cost for _, _, cost in self._taken)
+        engine._observe(len(self._taken), tokens, seconds)
+        self._began, self._before, self._taken = now, engine.waiting, ()
+
+
+class _Running:
+    """One search, which items enter while it runs: a supplier of texts.
+
+    Args:
+        engine: whose works wait.
+        head: one of those whose items enter.
+        clock: told of those that do.
+    """
+
+    def __init__(self, engine: Engine, head: Texts, clock: _Clock) -> None:
+        self._engine, self._head, self._clock = engine, head, clock
+        self._room = head.translator.batch_tokens
+        self._held = self._count = 0
+        self._items: dict[int, tuple[Texts, int, int]] = {}  # not finished
+        self._searched: set[int] = set()
+
+    def run(self) -> None:
+        """Search until nothing is under way; if that fails, each item alone."""
+        head = self._head
+        translator = head.translator
+        try:
+            with translator.ready():
+                for found in translator.translate_running(
+                    self, options=head.options, alignments=head.alignments
+                ):
+                    for key, translation in found:
+                        if key in self._items:
+                            work, item, _ = self._items.pop(key)
+                            _finish(work, item, translation)
+        except Exception:
+            if not self._items:
+                raise
+            for work, item, _ in self._items.values():  # each alone shows whose it is
+                _translate([(work, item)])
+
+    def next(self) -> list[tuple[int, str]]:
+        """The items that enter now."""
+        engine, held = self._engine, len(self._searched)
+        first = engine._first_in_line()
+        if not isinstance(first, Texts) or first.key != self._head.key:
+            return []
+        free = self._room - self._held
+        inside = any(work is first for work, _, _ in self._items.values())
+        if held and inside and free * _FREE_SHARE < self._room:
+            return []
+        taken = engine._items(self._head, free, first=not held)
+        if not taken:
+            return []
+        self._clock.took(taken)
+        entering = dict(enumerate(taken, start=self._count))
+        self._count += len(taken)
+        self._items.update(entering)
+        self._searched.update(entering)
+        self._held += sum(cost for _, _, cost in taken)
+        return [(key, work.part(item).text) for key, (work, item, _) in entering.items()]
+
+    def left(self, key: int) -> None:
+        """An item's search has ended."""
+        self._searched.remove(key)
+        self._held -= self._items[key][2]
+        if not self.wanted(key):
+            del self._items[key]
+
+    def wanted(self, key: int) -> bool:
+        """Whether its request has not been answered, or cancelled."""
+        return not self._items[key][0].future.done()
 
 
 def _prepared(work: Texts) -> bool:
@@ -258,10 +358,15 @@ def _translate(taken: Sequence[tuple[Texts, int]]) -> None:
             _translate([one])
         return
     for (work, item), translation in zip(taken, found, strict=True):
-        try:
-            work.finish(item, translation)
-        except Exception as error:  # noqa: BLE001 - as above
-            work.fail(error)
+        _finish(work, item, translation)
+
+
+def _finish(work: Texts, item: int, translation: Translation) -> None:
+    """Hand an item's translation on; what goes wrong there is its request's alone."""
+    try:
+        work.finish(item, translation)
+    except Exception as error:  # noqa: BLE001 - as above
+        work.fail(error)
 
 
 def _do(job: Job) -> None:

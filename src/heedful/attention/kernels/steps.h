@@ -1,5 +1,6 @@
 /* Softmax attention of one query a row and head, over keys and values that lie in many places: one for
- * each position, with rows of its own, of which every query's row says which one it reads.
+ * each position, with rows of its own, of which every query's row says which one it reads, and from
+ * which place on.
  *
  * Shapes: N rows, H heads of queries, G of keys and values (H a multiple of G), T positions, D width
  * of a key's head, E of a value's.
@@ -10,7 +11,8 @@ struct steps {
     const float *const *keys, *const *values;   /* T places */
     const int64_t *key_strides, *value_strides; /* from row to row, one a place */
     const int64_t *index;                       /* [N, T]: which row of a place a row reads */
-    const int64_t *lengths;                     /* [N]: how many places a row reads; null for all */
+    const int64_t *lengths; /* [N]: how many places a row reads; null for all from its first */
+    const int64_t *firsts;  /* [N]: the first place a row reads; null for the first of all */
     int64_t index_row, index_position;          /* strides of index */
     int64_t positions;
 };
@@ -54,19 +56,22 @@ static inline int64_t padded(int64_t count) { return (count + LANES - 1) / LANES
 static inline void read_steps(const struct steps *s, const struct heads *a, int64_t n,
                               const float *query, float *to, float *scores) {
     const int64_t each = a->heads / a->groups, d = a->key_width, e = a->value_width;
-    const int64_t *from = s->index + n * s->index_row;
-    const int64_t count = s->lengths ? s->lengths[n] : s->positions, room = padded(count);
+    const int64_t first = s->firsts ? s->firsts[n] : 0;
+    const int64_t *from = s->index + n * s->index_row + first * s->index_position;
+    const int64_t count = s->lengths ? s->lengths[n] : s->positions - first, room = padded(count);
+    const float *const *keys = s->keys + first, *const *values = s->values + first;
+    const int64_t *key_strides = s->key_strides + first, *value_strides = s->value_strides + first;
     const float scale = (float)a->scale;
     memset(to, 0, (size_t)(a->heads * e) * sizeof(float));
     if (!count) return;
     for (int64_t t = 0; t < count; t++) {
-        const float *k = s->keys[t] + from[t * s->index_position] * s->key_strides[t];
+        const float *k = keys[t] + from[t * s->index_position] * key_strides[t];
         for (int64_t h = 0; h < a->heads; h++)
             scores[h * room + t] = scale * dot(query + h * d, k + h / each * d, d);
     }
     for (int64_t h = 0; h < a->heads; h++) softmax(scores + h * room, count, room);
     for (int64_t t = 0; t < count; t++) {
-        const float *v = s->values[t] + from[t * s->index_position] * s->value_strides[t];
+        const float *v = values[t] + from[t * s->index_position] * value_strides[t];
         for (int64_t h = 0; h < a->heads; h++)
             add(to + h * e, v + h / each * e, scores[h * room + t], e);
     }

@@ -6,6 +6,7 @@ a value's, R rows of a step.
 
 import ctypes
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
@@ -26,10 +27,8 @@ class StepsInC(ctypes.Structure):
     """``struct steps``: where positions lie, and which rows of them are read."""
 
     _fields_ = [
-        *(
-            (name, ctypes.c_void_p)
-            for name in ("keys", "values", "key_strides", "value_strides", "index", "lengths")
-        ),
+        *((name, ctypes.c_void_p) for name in ("keys", "values", "key_strides", "value_strides")),
+        *((name, ctypes.c_void_p) for name in ("index", "lengths", "firsts")),
         *((name, ctypes.c_int64) for name in ("index_row", "index_position", "positions")),
     ]
 
@@ -98,6 +97,23 @@ class Steps:
         other._keep_table(self._table.copy())
         return other
 
+    def after(self, count: int, kept: Sequence[Tensor] | None = None) -> Self:
+        """The same positions without the first ``count``, all of which were added one by one.
+
+        Args:
+            count: how many are left out.
+            kept: of each position that stays, which rows ``[R']`` do, in that order; all of them
+                unless given, and then nothing is copied.
+        """
+        other, parts = type(self)(), self.parts[count:]
+        if kept is None:
+            other.parts, other.length = parts, self.length - count
+            other._keep_table(self._table[:, count:].copy())
+            return other
+        for (key, value), rows in zip(parts, kept, strict=True):
+            other.take(key.index_select(0, rows), value.index_select(0, rows))
+        return other
+
     def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Keys ``[N, G, T, D]`` and values ``[N, G, T, E]`` by ``index [N, T]``, moved together."""
         found = []
@@ -105,18 +121,20 @@ class Steps:
             rows, first = [], 0
             for part in self.parts:
                 positions = part[side].shape[1]
-                own = index[:, first : first + positions]
+                own = index[:, first : first + positions].clamp(max=len(part[side]) - 1)
                 rows.append(part[side][own, torch.arange(positions)])
                 first += positions
             found.append(torch.cat(rows, dim=1).transpose(1, 2))
         return found[0], found[1]
 
-    def in_c(self, index: Tensor, lengths: Tensor | None) -> StepsInC:
+    def in_c(self, index: Tensor, lengths: Tensor | None, firsts: Tensor | None = None) -> StepsInC:
         """What C is told; the tensors, and these steps, must outlive it.
 
         Args:
             index: integers ``[N, T]``: the row of each position's step; may be expanded.
-            lengths: contiguous integers ``[N]``: how many of the positions a row reads; all if
+            lengths: contiguous integers ``[N]``: how many of the positions a row reads; all from
+                its first if None.
+            firsts: contiguous integers ``[N]``: the first position that a row reads; that of all if
                 None.
         """
         address, row = self._address, self._table.strides[0]
@@ -124,19 +142,28 @@ class Steps:
             *(address, address + row, address + 2 * row, address + 3 * row),
             index.data_ptr(),
             None if lengths is None else lengths.data_ptr(),
+            None if firsts is None else firsts.data_ptr(),
             *index.stride(),
             self.length,
         )
 
-    def read(self, query: Tensor, index: Tensor, lengths: Tensor | None, scale: float) -> Tensor:
+    def read(
+        self,
+        query: Tensor,
+        index: Tensor,
+        lengths: Tensor | None,
+        scale: float,
+        firsts: Tensor | None = None,
+    ) -> Tensor:
         """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
 
         Args:
             query: one query a row and head, float32 on the CPU.
             index: integers ``[N, T]``: the row of each position's step; may be expanded.
-            lengths: integers ``[N]``: how many of the positions a row reads; all unless given. A
-                row that reads none gets zeros.
+            lengths: integers ``[N]``: how many of the positions a row reads; all from its first
+                unless given. A row that reads none gets zeros.
             scale: of the dot products.
+            firsts: integers ``[N]``: the first position that a row reads; that of all unless given.
 
         Raises:
             RuntimeError: there is no compiled form.
@@ -153,12 +180,13 @@ class Steps:
             raise ValueError(f"queries {list(query.shape)} do not fit keys {list(key.shape)}")
         query = query if query.stride()[1:] == (width, 1) else query.contiguous()
         lengths = None if lengths is None else lengths.contiguous()
+        firsts = None if firsts is None else firsts.contiguous()
         out = query.new_empty(rows, heads, value.shape[3])
         given = [
             ctypes.c_void_p(query.data_ptr()),
             ctypes.c_int64(query.stride(0)),
             ctypes.c_void_p(out.data_ptr()),
-            ctypes.byref(self.in_c(index, lengths)),
+            ctypes.byref(self.in_c(index, lengths, firsts)),
             ctypes.byref(HeadsInC(heads, key.shape[2], width, value.shape[3], scale)),
         ]
         work = rows * heads * self.length * width
@@ -194,3 +222,32 @@ class PackedSteps(Steps):
         key, value = (part.squeeze(1) for part in self.parts[0])
         places = (index + torch.arange(self.length)).clamp(max=len(key) - 1)
         return key[places].transpose(1, 2), value[places].transpose(1, 2)
+
+
+class JoinedSteps(Steps):
+    """Groups of positions one behind the other; each row reads those of one group.
+
+    The groups keep what they have: nothing is moved. An index is that of a row's own group, and
+    means nothing elsewhere.
+    """
+
+    def __init__(self, groups: Sequence[Steps]) -> None:
+        super().__init__()
+        self._groups = list(groups)
+        self.parts = [part for group in groups for part in group.parts]
+        self.length = sum(group.length for group in groups)
+        tables = [group._table[:, : group.length] for group in groups]
+        self._keep_table(np.concatenate(tables, axis=1))
+
+    def copy(self) -> Self:
+        """Itself: nothing is ever added."""
+        return self
+
+    def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """As that of steps; outside a row's own group stand some others of its numbers."""
+        found, first = [], 0
+        for group in self._groups:
+            found.append(group.gather(index[:, first : first + group.length]))
+            first += group.length
+        keys, values = zip(*found, strict=True)
+        return torch.cat(keys, dim=2), torch.cat(values, dim=2)

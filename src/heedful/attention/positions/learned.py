@@ -3,6 +3,7 @@
 Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1.
 """
 
+import torch
 from torch import Tensor, nn
 
 
@@ -20,15 +21,21 @@ class Learned(nn.Module):
         self.table = nn.Embedding(length, dim)
         nn.init.normal_(self.table.weight, std=dim**-0.5)
 
-    def forward(self, embedded: Tensor, first: int = 0) -> Tensor:
+    def forward(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``.
+
+        ``first`` may be different in each row: integers ``[B]``.
 
         Raises:
             ValueError: a position lies beyond the table.
         """
-        last = first + embedded.shape[-2]
+        length = embedded.shape[-2]
+        last = (first if isinstance(first, int) else int(first.max())) + length
         if last > self.table.num_embeddings:
             raise ValueError(
                 f"{last} positions are asked for, {self.table.num_embeddings} were learned"
             )
+        if isinstance(first, Tensor):
+            places = first.unsqueeze(1) + torch.arange(length, device=first.device)
+            return embedded + self.table.weight[places]
         return embedded + self.table.weight[first:last]

@@ -39,10 +39,17 @@ class Sinusoidal(nn.Module):
         self.dim = dim
         self.register_buffer("table", sinusoids(torch.arange(length), dim), persistent=False)
 
-    def forward(self, embedded: Tensor, first: int = 0) -> Tensor:
-        """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``."""
-        last = first + embedded.shape[-2]
+    def forward(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
+        """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``.
+
+        ``first`` may be different in each row: integers ``[B]``.
+        """
+        length = embedded.shape[-2]
+        last = (first if isinstance(first, int) else int(first.max())) + length
         if last > len(self.table):
             positions = torch.arange(max(last, 2 * len(self.table)), device=self.table.device)
             self.table = sinusoids(positions, self.dim)
+        if isinstance(first, Tensor):
+            places = first.unsqueeze(1) + torch.arange(length, device=first.device)
+            return embedded + self.table[places].to(embedded.dtype)
         return embedded + self.table[first:last].to(embedded.dtype)

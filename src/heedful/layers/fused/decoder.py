@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from heedful.layers.caches import LayerCaches, SourceMemories
+from heedful.attention.kernels.steps import StepsInC
+from heedful.attention.stepping import StepMemory
+from heedful.layers.caches import LayerCaches
 from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import (
     KEEP,
@@ -20,6 +22,7 @@ from heedful.layers.fused.program import (
     NotFusedError,
     Program,
 )
+from heedful.layers.sources import SourceMemories
 from heedful.layers.transformer import DecoderLayer
 
 
@@ -44,9 +47,11 @@ class FusedDecoder:
             self._layer(layer, number)
         self._program.close(norm, [output])
 
-    def can_step(self, position: int) -> bool:
-        """Whether it knows this position, and nobody watches an attention: modules show that."""
-        return position < self._program.longest and not self._program.watched
+    def can_step(self, position: int | Tensor) -> bool:
+        """Whether it knows this position, or those of all rows ``[N]``, and nobody watches an
+        attention: modules show that."""
+        last = position if isinstance(position, int) else int(position.max())
+        return last < self._program.longest and not self._program.watched
 
     def step(
         self, tokens: Tensor, caches: LayerCaches, sources: SourceMemories | None = None
@@ -61,16 +66,15 @@ class FusedDecoder:
         Raises:
             IndexError: a token is not in the table.
         """
-        rows, tokens, position = tokens.shape[0], tokens.long().contiguous(), caches.length
+        rows, tokens, position = tokens.shape[0], tokens.long().contiguous(), caches.position
         steps = torch.empty(2 * self._layers, rows, 1, *self._step_shape).unbind(0)
         own = caches.take(list(zip(steps[::2], steps[1::2], strict=True)))
         memories = (MemoryInC * (2 * self._layers))()
         for number, memory in enumerate(own):
             kept = (part.data_ptr() for part in steps[2 * number : 2 * number + 2])
-            memories[2 * number] = MemoryInC(memory.steps.in_c(memory.rows, None), *kept)
+            memories[2 * number] = MemoryInC(_told(memory), *kept)
         for number, memory in enumerate([] if sources is None else sources.in_place()):
-            told = memory.steps.in_c(memory.rows, memory.lengths)
-            memories[2 * number + 1] = MemoryInC(told, None, None)
+            memories[2 * number + 1] = MemoryInC(_told(memory), None, None)
         return self._program.run(tokens, memories, None, position)
 
     def _layer(self, layer: Block, number: int) -> None:
@@ -88,6 +92,10 @@ class FusedDecoder:
                 lambda start: program.attend(READ, cross, start, 2 * number + 1),
             )
         program.feed_forward(layer)
+
+
+def _told(memory: StepMemory) -> StepsInC:
+    return memory.steps.in_c(memory.rows, memory.lengths, memory.firsts)
 
 
 _made: Made[FusedDecoder] = Made()

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from heedful.attention import MultiHeadAttention
 from heedful.attention.kernels.steps import PackedSteps
 from heedful.attention.scores import Dot, ScaledDot
-from heedful.layers.caches import SourceMemories
 from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import ATTEND, Embedding, NotFusedError, Program
+from heedful.layers.sources import SourceMemories
 from heedful.layers.transformer import EncoderLayer
 
 LONGEST = 512

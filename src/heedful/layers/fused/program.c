@@ -41,6 +41,7 @@ struct call {
     const int64_t *ends;
     const struct plan *plan;
     int64_t position, units;
+    const int64_t *positions; /* of rows; null where all stand at one */
     struct buffers shared; /* where rows are few */
     atomic_int failed;
 };
@@ -184,7 +185,9 @@ static void blocks(const struct call *c, const struct buffers *b, int64_t first,
         const int64_t row = rows_before(c, u), n = rows_before(c, next) - row;
         for (int64_t v = u, i = 0; v < next && !share->number; v++)
             for (int64_t place = 0; place < rows_before(c, v + 1) - rows_before(c, v); place++, i++)
-                embed(p, c->tokens[row + i], c->position + place, b->scratch + i * p->width);
+                embed(p, c->tokens[row + i],
+                      c->positions ? c->positions[row + i] : c->position + place,
+                      b->scratch + i * p->width);
         meet(share->parts);
         for (int64_t i = 0; i < p->operations; i++) {
             const struct operation *o = c->operations + i;
@@ -234,15 +237,16 @@ static void many_rows(void *given, int64_t number, int64_t threads) {
     free(b.scratch);
 }
 
-/* tokens [N], which stand at `position`, or from there on in each sequence; output [N, ·] with a stride;
- * ends: where sequences begin, or null; units: sequences, or rows where there are none.
+/* tokens [N], which stand at `position`, or from there on in each sequence, or, where `positions` [N] is
+ * not null, each at its own; output [N, ·] with a stride; ends: where sequences begin, or null; units:
+ * sequences, or rows where there are none.
  * Returns 0, 1 if there is no memory, or 2 if a token is not in the table. */
 int heedful_fused(const int64_t *tokens, float *output, const struct operation *operations,
                   const struct memory *memories, const int64_t *ends, const struct plan *p,
-                  int64_t position, int64_t units, int64_t threads) {
+                  int64_t position, const int64_t *positions, int64_t units, int64_t threads) {
     struct call c = {.tokens = tokens, .output = output, .operations = operations,
                      .memories = memories, .ends = ends, .plan = p, .position = position,
-                     .units = units};
+                     .positions = positions, .units = units};
     const int64_t rows = rows_before(&c, units);
     for (int64_t i = 0; i < rows; i++)
         if (tokens[i] < 0 || tokens[i] >= p->embedding.symbols) return 2;

@@ -257,7 +257,7 @@ class Program:
         tokens: Tensor,
         memories: ctypes.Array[MemoryInC] | None,
         ends: Tensor | None,
-        position: int,
+        position: int | Tensor,
     ) -> Tensor:
         """The output ``[N, O]`` for rows, or for sequences of them.
 
@@ -266,11 +266,13 @@ class Program:
             memories: what READ and KEEP need.
             ends: integers ``[B + 1]``: where sequences of rows begin, and the last ends; None where
                 each row is for itself.
-            position: where the rows stand, or the first of each sequence.
+            position: where the rows stand, or the first of each sequence; or contiguous integers
+                ``[N]``, where each row stands.
 
         Raises:
             IndexError: a token is not in the table.
         """
+        own = position.data_ptr() if isinstance(position, Tensor) else None
         output = torch.empty(len(tokens), self.outputs)
         failed = self._function(
             ctypes.c_void_p(tokens.data_ptr()),
@@ -279,7 +281,8 @@ class Program:
             None if memories is None else ctypes.byref(memories),
             ctypes.c_void_p(None if ends is None else ends.data_ptr()),
             ctypes.byref(self._plan),
-            ctypes.c_int64(position),
+            ctypes.c_int64(0 if isinstance(position, Tensor) else position),
+            ctypes.c_void_p(own),
             ctypes.c_int64(len(tokens) if ends is None else len(ends) - 1),
             ctypes.c_int64(torch.get_num_threads()),
         )

@@ -1,0 +1,63 @@
+"""What a beam search has chosen: a tree of tokens, of which only what is still needed is kept.
+
+Shapes: C choices of a step.
+"""
+
+from bisect import bisect_right
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class _Step:
+    """The choices of one step; on a device they stay there until one is read back."""
+
+    def __init__(self, parents: Tensor, tokens: Tensor, values: Tensor) -> None:
+        self._parts = parents, tokens, values
+        self._read: tuple[NDArray[np.generic], ...] | None = None
+
+    def at(self, place: int) -> tuple[int, int, float]:
+        """A choice's parent, its token, and its log-probability."""
+        if self._read is None:
+            self._read = tuple(part.cpu().numpy() for part in self._parts)
+        parents, tokens, values = self._read
+        return int(parents[place]), int(tokens[place]), float(values[place])
+
+
+class Choices:
+    """Choices, numbered through all steps; each follows one of the step before, or none (−1)."""
+
+    def __init__(self) -> None:
+        self._steps: list[_Step] = []
+        self._firsts: list[int] = []
+        self.size = 0
+        """How many there have been: the number of the next."""
+
+    def __len__(self) -> int:
+        """Steps that are kept."""
+        return len(self._steps)
+
+    def add(self, parents: Tensor, tokens: Tensor, values: Tensor) -> None:
+        """Add a step: for each choice ``[C]`` the number that it follows, its token and its
+        log-probability."""
+        self._steps.append(_Step(parents, tokens, values))
+        self._firsts.append(self.size)
+        self.size += len(tokens)
+
+    def keep(self, steps: int) -> None:
+        """Forget all but the last ``steps`` steps."""
+        gone = len(self._steps) - steps
+        if gone > 0:
+            del self._steps[:gone], self._firsts[:gone]
+
+    def path(self, number: int) -> tuple[list[int], list[float]]:
+        """The tokens that lead to a choice, it included, and their log-probabilities."""
+        tokens, values = [], []
+        step = bisect_right(self._firsts, number) - 1
+        while number >= 0:
+            number, token, value = self._steps[step].at(number - self._firsts[step])
+            tokens.append(token)
+            values.append(value)
+            step -= 1
+        return tokens[::-1], values[::-1]

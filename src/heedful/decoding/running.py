@@ -1,0 +1,122 @@
+"""A search under way, which sources enter and leave at any step.
+
+Shapes: B sources, N rows of search, M rows that go on, V vocabulary.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from heedful.decoding.decodable import Decodable, can_join
+from heedful.decoding.hypothesis import Hypothesis
+
+SourceT = TypeVar("SourceT")
+
+Finished = tuple[int, list[Hypothesis]]
+"""A source's number, and its hypotheses, best score first."""
+
+
+class Supplied(NamedTuple, Generic[SourceT]):
+    """Sources that enter a search together."""
+
+    source: SourceT
+    """What a decodable's ``start`` takes, for B sources."""
+    max_lengths: Tensor
+    """Integers ``[B]``, on the decodable's device: the longest output in tokens, END included."""
+    keys: Sequence[int]
+    """A number for each source that no other has: results are told apart by it, and it makes
+    a source's samples its own."""
+
+    def checked(self) -> "Supplied[SourceT]":
+        """Itself.
+
+        Raises:
+            ValueError: ``max_lengths`` or ``keys`` do not fit.
+        """
+        rows = len(self.max_lengths)
+        if not rows or len(self.keys) != rows:
+            raise ValueError(f"{rows} maximal lengths for {len(self.keys)} sources")
+        if int(self.max_lengths.min()) < 1:
+            raise ValueError("a maximal length counts END, so it is at least 1")
+        return self
+
+
+Supply = Callable[[], Supplied[SourceT] | None]
+"""Gives the next sources, or None if there are none now. It is asked between two steps, after
+everything that was found has been handed on, so it knows how much is under way."""
+
+
+class Method(Protocol):
+    """How tokens are chosen for the sources under way, numbered as they were added."""
+
+    tokens: Tensor
+    """The last token of each row ``[N]``."""
+
+    def add(self, max_lengths: Tensor) -> None:
+        """Begin with further sources, whose rows stand behind the others'."""
+        ...
+
+    def advance(self, logits: Tensor) -> tuple[Tensor | None, list[Finished]]:
+        """The rows that go on ``[M]``, None if as they are, and what was found at this step."""
+        ...
+
+    def drop(self, numbers: list[int]) -> Tensor:
+        """Take sources out; the rows that stay ``[M]``."""
+        ...
+
+
+def run(
+    decodable: Decodable[SourceT, Any],
+    method: Callable[[torch.device], Method],
+    supply: Supply[SourceT],
+    wanted: Callable[[int], bool] | None = None,
+) -> Iterator[list[Finished]]:
+    """Search for what is supplied, until nothing is; see :func:`heedful.decoding.search_stream`.
+
+    Where the decodable's states can join, supply is asked before each step, else whenever nothing
+    is under way. Its sources are begun together.
+
+    Args:
+        decodable: what writes tokens.
+        method: makes what chooses them, on a device.
+        supply: gives the sources.
+        wanted: of a key, whether its source is still wanted; if not, it leaves.
+    """
+    state: Any = None
+    waiting: tuple[Any, Supplied[SourceT]] | None = None  # begun, but it could not join
+    choosing: Method | None = None
+    keys: dict[int, int] = {}  # of the sources under way, by their numbers
+    count = 0
+    while True:
+        if waiting is None and (state is None or can_join(state)):
+            given = supply()
+            waiting = None if given is None else (decodable.start(given.source), given.checked())
+        if waiting is not None and (state is None or (can_join(state) and can_join(waiting[0]))):
+            begun, given = waiting
+            waiting = None
+            choosing = choosing or method(given.max_lengths.device)
+            state = begun if state is None else state.join(begun)
+            choosing.add(given.max_lengths)
+            keys.update(enumerate(given.keys, start=count))
+            count += len(given.keys)
+        if state is None or choosing is None:
+            return
+        logits, state = decodable.step(choosing.tokens, state)
+        selected, finished = choosing.advance(logits.float())
+        state = _selected(state, choosing, selected)
+        if finished:
+            yield [(keys.pop(number), hypotheses) for number, hypotheses in finished]
+        gone = [] if wanted is None else [n for n, key in keys.items() if not wanted(key)]
+        if gone and state is not None:
+            state = _selected(state, choosing, choosing.drop(gone))
+            for number in gone:
+                del keys[number]
+
+
+def _selected(state: Any, choosing: Method, rows: Tensor | None) -> Any:
+    """The state of the rows that go on; None if none does."""
+    if not len(choosing.tokens):
+        return None
+    return state if rows is None else state.select(rows)

@@ -1,0 +1,161 @@
+"""A translator's one search over sequences that enter it as others leave."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from heedful.decoding import Hypothesis, SearchOptions, Supplied, search_stream
+from heedful.inference.assembling import Found
+from heedful.inference.batches import source_of
+from heedful.models.pairs import Source
+
+if TYPE_CHECKING:
+    from heedful.inference.translator import Translator
+
+
+class Sequenced(NamedTuple):
+    """A sequence that enters a search."""
+
+    key: int
+    """What it is known by."""
+    tokens: Sequence[int]
+    """Of the source, END left out."""
+
+
+class Supplier(Protocol):
+    """Gives sequences to a search that is under way."""
+
+    def next(self) -> Sequence[Sequenced]:
+        """Those that enter now, or none if there are none now; asked between two steps."""
+        ...
+
+    def left(self, key: int) -> None:
+        """Take note that a sequence has left the search."""
+        ...
+
+    def wanted(self, key: int) -> bool:
+        """Whether anybody still wants what is found for a sequence; if not, it leaves."""
+        ...
+
+
+class _Written(NamedTuple):
+    """What was found for a sequence, and the longest output it might have had."""
+
+    own: Sequenced
+    limit: int
+    hypotheses: list[Hypothesis]
+
+
+def find_stream(
+    translator: "Translator",
+    supplier: Supplier,
+    options: SearchOptions,
+    *,
+    scores: bool = True,
+    alignments: bool = False,
+) -> Iterator[list[tuple[int, Found]]]:
+    """The outputs for sequences of source tokens, as they are found, inside ``ready``.
+
+    As :meth:`Translator.find`; by an engine, by sampling, and by models whose states cannot join,
+    what is supplied is searched to its end before more is asked for.
+
+    Args:
+        translator: what translates.
+        supplier: gives the sequences.
+        options: how to search.
+        scores: whether probabilities are wanted; an engine may leave them out if not.
+        alignments: whether weights between words are wanted.
+    """
+    if translator.engine is not None:
+        while given := supplier.next():
+            keys, sequences = [one.key for one in given], [one.tokens for one in given]
+            for key in keys:
+                supplier.left(key)
+            found = translator.find(sequences, options, keys, scores=scores, alignments=alignments)
+            yield list(zip(keys, found, strict=True))
+        return
+    under_way: dict[int, tuple[Sequenced, int]] = {}
+
+    def begin() -> Supplied[Source] | None:
+        given = supplier.next()
+        if not given:
+            return None
+        source = source_of([one.tokens for one in given], translator.device)
+        limits = translator.output_limits(source)
+        pairs = zip(given, limits.tolist(), strict=True)
+        under_way.update((one.key, (one, limit)) for one, limit in pairs)
+        return Supplied(source, limits, [one.key for one in given])
+
+    def still_wanted(key: int) -> bool:
+        if supplier.wanted(key):
+            return True
+        under_way.pop(key)
+        supplier.left(key)
+        return False
+
+    for finished in search_stream(translator.decodable, begin, options, wanted=still_wanted):
+        written = []
+        for key, hypotheses in finished:
+            written.append(_Written(*under_way.pop(key), hypotheses))
+            supplier.left(key)
+        yield _all_found(translator, written, options, alignments)
+
+
+def _all_found(
+    translator: "Translator", written: Sequence[_Written], options: SearchOptions, alignments: bool
+) -> list[tuple[int, Found]]:
+    found = [
+        Found(one.hypotheses, None, ended_by_limit(one.hypotheses, one.limit, options))
+        for one in written
+    ]
+    if alignments:
+        sources = [one.own.tokens for one in written]
+        targets = [one.hypotheses[0].tokens for one in written]
+        source = source_of(sources, translator.device)
+        for one, soft in zip(found, translator.align(source, sources, targets), strict=True):
+            one.soft = soft
+    return [(one.own.key, own) for one, own in zip(written, found, strict=True)]
+
+
+def ended_by_limit(hypotheses: Sequence[Hypothesis], limit: int, options: SearchOptions) -> bool:
+    """Whether the best hypothesis was ended by the longest output, in tokens with END."""
+    free = options.forced_length is None
+    return free and len(hypotheses[0].token_log_probabilities) == limit
+
+
+class TextSupplier(Protocol):
+    """As :class:`Supplier`, of texts: each is one line with something in it, and not too long."""
+
+    def next(self) -> Sequence[tuple[int, str]]:
+        """The keys and texts of those that enter now."""
+        ...
+
+    def left(self, key: int) -> None:
+        """As a supplier's."""
+        ...
+
+    def wanted(self, key: int) -> bool:
+        """As a supplier's."""
+        ...
+
+
+class Encoding:
+    """Makes a supplier of a supplier of texts.
+
+    Args:
+        translator: whose tokeniser is taken.
+        texts: what it is made of.
+    """
+
+    def __init__(self, translator: "Translator", texts: TextSupplier) -> None:
+        self._encode = translator.tokenisers.source.encode_batch
+        self._supplier = texts
+        self.texts: dict[int, str] = {}
+        """Those under way, or found since, by their keys."""
+        self.left, self.wanted = texts.left, texts.wanted
+
+    def next(self) -> list[Sequenced]:
+        """As a supplier's."""
+        given = self._supplier.next()
+        self.texts.update(given)
+        tokens = self._encode([text for _, text in given]) if given else []
+        return [Sequenced(key, own) for (key, _), own in zip(given, tokens, strict=True)]
