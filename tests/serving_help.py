@@ -55,6 +55,20 @@ def translator(
     return kind([model], TOKENISERS, **given)
 
 
+class Shown:
+    """A supplier that shows what it gives."""
+
+    def __init__(self, supplier: Any, seen: Any) -> None:
+        self.left, self.wanted = supplier.left, supplier.wanted
+        self.supplier, self.seen = supplier, seen
+
+    def next(self) -> Any:
+        given = self.supplier.next()
+        if given:
+            self.seen([text for _, text in given])
+        return given
+
+
 @contextlib.contextmanager
 def serving(*models: Served, limits: Limits | None = None, **given: Any) -> Iterator[httpx.Client]:
     """A server on a free port, in a thread, and a client whose addresses begin at it."""

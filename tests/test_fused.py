@@ -133,6 +133,15 @@ def test_the_number_of_threads_changes_nothing(rows: int, int8: bool) -> None:
         assert torch.equal(written(model, source, threads), expected)
 
 
+@pytest.mark.parametrize("rows", [2, 7, 100])
+def test_a_rows_numbers_do_not_depend_on_its_neighbours(rows: int) -> None:
+    model, source = translator(dim=36, heads=3, inner=300, output_bias=True), source_of(rows)
+    found = written(model, source, 2)
+    for row in (0, rows // 2, rows - 1):
+        alone = Source(source.tokens[row : row + 1], source.lengths[row : row + 1])
+        assert torch.equal(written(model, alone, 1)[0], found[row])
+
+
 def test_several_callers_do_not_disturb_one_another() -> None:
     models = [translator(), translator(dim=40), translator(inner=64)]
     sources = [source_of(rows) for rows in (1, 3, 70)]

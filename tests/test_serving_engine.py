@@ -19,21 +19,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference import Translation, Translator, WordAlignment
 from heedful.inference.texts import cut_text, join_translations
 from heedful.serving.engine import Engine, QueueFullError
-from serving_help import TOKENISERS, sentences, translator
-
-
-class Gated:
-    """A supplier that shows what it gives."""
-
-    def __init__(self, supplier: Any, seen: Any) -> None:
-        self.left, self.wanted = supplier.left, supplier.wanted
-        self.supplier, self.seen = supplier, seen
-
-    def next(self) -> Any:
-        given = self.supplier.next()
-        if given:
-            self.seen([text for _, text in given])
-        return given
+from serving_help import TOKENISERS, Shown, sentences, translator
 
 
 class Watched(Translator):
@@ -52,7 +38,7 @@ class Watched(Translator):
         return super().translate(texts, *args, **given)
 
     def translate_running(self, texts: Any, **given: Any) -> Any:
-        return super().translate_running(Gated(texts, self.note), **given)
+        return super().translate_running(Shown(texts, self.note), **given)
 
     def note(self, texts: list[str]) -> None:
         self.slices.append(texts)
@@ -226,8 +212,10 @@ def test_a_short_request_enters_a_search_that_runs() -> None:
             more.wait(10)
         return step(*given)
 
-    model.models[0].step = counted  # type: ignore[method-assign]
     texts, options = sentences(6), SearchOptions(beam=2, forced_length=150)
+    expected = texts_of(model.translate(["the small dog."], options=options))
+    expected += texts_of(model.translate(texts, options=options))
+    model.models[0].step = counted  # type: ignore[method-assign]
     engine = Engine()
     try:
         long = engine.translate(model, texts, options=options)
@@ -240,8 +228,8 @@ def test_a_short_request_enters_a_search_that_runs() -> None:
         found, late = short.result(60), long.result(60)
         assert steps[0] < 250  # one after the other they would be 300
         assert other.result(60)
-        assert texts_of(found) == texts_of(model.translate(["the small dog."], options=options))
-        assert texts_of(late) == texts_of(model.translate(texts, options=options))
+        assert texts_of(found) == expected[:1]
+        assert texts_of(late) == expected[1:]
     finally:
         engine.close()
 

@@ -19,7 +19,7 @@ from heedful.basics.errors import UserError
 from heedful.inference import Translation, Translator
 from heedful.serving import LOOPBACK, Limits, Served, make_application
 from heedful.serving.keys import Keys, new_key
-from serving_help import running, sentences, serving, translator
+from serving_help import Shown, running, sentences, serving, translator
 
 GIVEN = {"q": "the cat.", "source": "en", "target": "de"}
 
@@ -32,11 +32,17 @@ class Gated(Translator):
 
     def translate(self, texts: Iterable[str], *args: Any, **given: Any) -> list[Translation]:
         texts = list(texts)
+        self.note(texts)
+        return super().translate(texts, *args, **given)
+
+    def translate_running(self, texts: Any, **given: Any) -> Any:
+        return super().translate_running(Shown(texts, self.note), **given)
+
+    def note(self, texts: list[str]) -> None:
         self.seen = [*getattr(self, "seen", []), *texts]
         self.gate.wait(20)
         if any("poison" in text for text in texts):
             raise RuntimeError(f"it was {texts}")
-        return super().translate(texts, *args, **given)
 
 
 @pytest.fixture(autouse=True)

@@ -2,12 +2,14 @@
 
 PyTorch's counter knows products by themselves. What it does not know is what a library computes in
 one call: oneDNN's LSTM, all of cuDNN's recurrent networks, and the processor's flash attention; nor
-what we do in C. It would count nothing there, and one system would seem cheaper than another.
+what we do in C, which says so itself (:mod:`heedful.basics.counting`). It would count nothing
+there, and one system would seem cheaper than another.
 """
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, Self
 
 import torch
 from torch.utils.flop_counter import (
@@ -16,13 +18,37 @@ from torch.utils.flop_counter import (
     sdpa_flop_count,
 )
 
-from heedful.attention.kernels import short as short  # registers torch.ops.heedful's operators
-from heedful.layers import compiled_losses as compiled_losses
+from heedful.basics.counting import counting
 
 Shape = Sequence[int]
 
 
-def operation_counter() -> FlopCounterMode:
+class OperationCounter(FlopCounterMode):
+    """PyTorch's counter, which is told of more."""
+
+    def __init__(self, formulas: dict[Any, Any]) -> None:
+        super().__init__(display=False, custom_mapping=formulas)
+        self._in_c = 0
+
+    def __enter__(self) -> Self:
+        self._in_c, self._listening = 0, ExitStack()
+        self._listening.enter_context(counting(self._add))
+        super().__enter__()  # type: ignore[no-untyped-call]
+        return self
+
+    def __exit__(self, *given: Any) -> Any:
+        self._listening.close()
+        return super().__exit__(*given)  # type: ignore[no-untyped-call]
+
+    def get_total_flops(self) -> int:
+        """All operations that were counted."""
+        return super().get_total_flops() + self._in_c
+
+    def _add(self, operations: int) -> None:
+        self._in_c += operations
+
+
+def operation_counter() -> OperationCounter:
     """A counter of what runs under it, backward passes included.
 
     Example:
@@ -41,11 +67,13 @@ def operation_counter() -> FlopCounterMode:
         aten._cudnn_rnn_backward: _cudnn_backward,
         aten._scaled_dot_product_flash_attention_for_cpu: _attention,
         aten._scaled_dot_product_flash_attention_for_cpu_backward: _attention_backward,
-        torch.ops.heedful.cross_entropy: _cross_entropy,
-        torch.ops.heedful.short_attention: _attention,
-        torch.ops.heedful.short_attention_backward: _attention_backward,
+        aten.addmm_: _added_product,
     }
-    return FlopCounterMode(display=False, custom_mapping=formulas)
+    return OperationCounter(formulas)
+
+
+def _added_product(_: Shape, left: Shape, right: Shape, **__: Any) -> int:
+    return 2 * math.prod(left) * right[-1]
 
 
 def _matrix_by_vector(matrix: Shape, vector: Shape, *_: Any, **__: Any) -> int:
@@ -79,8 +107,3 @@ def _attention_backward(
     grad: Shape, query: Shape, key: Shape, value: Shape, *_: Any, **__: Any
 ) -> int:
     return int(sdpa_backward_flop_count(grad, query, key, value))
-
-
-def _cross_entropy(states: Shape, table: Shape, *_: Any, **__: Any) -> int:
-    """Logits of ``[N, D]`` over ``[V, D]``, and the gradients of both, which are there at once."""
-    return 3 * 2 * math.prod(states) * table[0]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.compiling import compiled_library, over_rows
+from heedful.basics.counting import count
 
 _SOURCE = Path(__file__).with_name("reading.c")
 HEADER = Path(__file__).with_name("tangent.h")
@@ -75,6 +76,10 @@ class Sources:
         _, positions, width = key.shape
         self._in_c = _SourcesInC(*read, positions, width, value.shape[2], scale)
         work = len(rows) * positions * width
+        # Products with v or with queries, and with values; backwards, that with queries is two.
+        pairs, of_scores = 2 * len(rows) * positions, width * (1 if vector is not None else 2)
+        self._operations = pairs * (width + value.shape[2])
+        self._operations_back = pairs * (of_scores + value.shape[2])
         self._threads = 1 if work < _SMALL else torch.get_num_threads()
 
     def read(self, query: Tensor, to: Tensor, weights: Tensor | None = None) -> None:
@@ -92,6 +97,7 @@ class Sources:
             ctypes.byref(self._in_c),
         ]
         over_rows(self._library.heedful_read_sources, given, len(query), self._threads)
+        count(self._operations)
 
     def read_back(
         self,
@@ -126,6 +132,7 @@ class Sources:
             ctypes.byref(self._in_c),
         ]
         over_rows(self._library.heedful_read_sources_back, given, len(query), self._threads)
+        count(self._operations_back)
 
 
 def _strided(rows: Tensor) -> tuple[ctypes.c_void_p, ctypes.c_int64]:

@@ -13,9 +13,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from heedful.basics import compiling
 from heedful.basics.compiling import compiled_library, over_rows
+from heedful.basics.counting import count
 
 _SOURCE = Path(__file__).with_name("short.c")
 _PRODUCTS = Path(compiling.__file__).with_name("products.h")
@@ -93,11 +96,32 @@ def short_attention(
         causal: whether a query sees no later key, the last query standing at the last key.
         scale: of the dot products.
     """
-    parts = query, key, value
-    # PyTorch imports its compiler, for seconds, when an operator of ours is first called.
-    learns = torch.is_grad_enabled() and any(part.requires_grad for part in parts)
-    context: Tensor = (_operator if learns else _contexts)(*parts, mask, causal, scale)[0]
+    given = (query, key, value, mask, causal, scale)
+    context: Tensor = _Short.apply(*given)  # type: ignore[no-untyped-call]
     return context
+
+
+class _Short(Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        mask: Tensor | None,
+        causal: bool,
+        scale: float,
+    ) -> Tensor:
+        context, weights = _contexts(query, key, value, mask, causal, scale)
+        ctx.scale = scale
+        ctx.save_for_backward(query, key, value, weights)
+        return context
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, weights = ctx.saved_tensors
+        return *_gradients(grad, query, key, value, weights, ctx.scale), None, None, None
 
 
 def _contexts(
@@ -112,14 +136,11 @@ def _contexts(
     context = _by_position(query, heads, queries, value.shape[3])
     given = _Given(query, key, value, mask, causal, scale, weights)
     given.run(c.heedful_attention, {"context": context})
+    count(given.operations)
     return context, weights
 
 
-_operator = torch.library.custom_op("heedful::short_attention", _contexts, mutates_args=())
-
-
-@torch.library.custom_op("heedful::short_attention_backward", mutates_args=())
-def _backward(
+def _gradients(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     c = library()
@@ -131,24 +152,9 @@ def _backward(
     # Weights that are zero need no mask.
     given = _Given(query, key, value, None, False, scale, weights)
     given.run(c.heedful_attention_gradients, {"context": _rows(grad), **gradients})
+    count(given.operations_back)
     by_query, by_key, by_value = gradients.values()
     return by_query, by_key, by_value
-
-
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    query, key, value, _, _, ctx.scale = inputs
-    ctx.save_for_backward(query, key, value, output[1])
-    ctx.set_materialize_grads(False)
-
-
-def _through(ctx: Any, grad: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
-    if grad is None:
-        return (None,) * 6
-    by = torch.ops.heedful.short_attention_backward(grad, *ctx.saved_tensors, ctx.scale)
-    return (*by, None, None, None)
-
-
-_operator.register_autograd(_through, setup_context=_keep)
 
 
 class _Given:
@@ -178,6 +184,10 @@ class _Given:
             for name, stride in zip(_STRIDES, seen.stride(), strict=True):
                 setattr(self.shape, f"allowed_{name}", stride)
         self.pairs = batch * groups
+        pairs, value_width = 2 * batch * heads * queries * keys, value.shape[3]
+        self.operations = pairs * (width + value_width)
+        # As PyTorch counts its kernel's, which makes the scores anew.
+        self.operations_back = pairs * (3 * width + 2 * value_width)
         self.threads = 1
         if batch * heads * queries * keys * width > _SMALL:
             self.threads = torch.get_num_threads()

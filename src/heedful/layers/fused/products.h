@@ -10,6 +10,7 @@
 #else
 #define ROWS 6
 #endif
+#define SIDE 4    /* panels at once for a single row */
 #define DEPTH 256 /* rows of a panel that stay in the nearest cache */
 
 enum { LINEAR, NORM, KEEP, READ, ATTEND, WHOLE };
@@ -80,26 +81,29 @@ static inline __attribute__((always_inline)) void multiply(const struct tile *t,
                   t->last ? activate(sum[i][j], t->activation) : sum[i][j]);
 }
 
-/* One row alone: sums that do not wait for one another. */
-static void multiply_one(const struct tile *t) {
-    lanes sum[4][2] = {0};
-    const float *panel = t->panel, *from = t->from;
-    int64_t k = 0;
-    for (; k + 4 <= t->depth; k += 4, panel += 4 * COLUMNS)
-#pragma GCC unroll 4
-        for (int i = 0; i < 4; i++) {
-            const lanes x = from[k + i] - (lanes){0};
-            sum[i][0] += x * load(panel + i * COLUMNS);
-            sum[i][1] += x * load(panel + i * COLUMNS + LANES);
+/* One row times SIDE panels at once, `apart` numbers from each other: sums that do not wait for one
+ * another, each in the order of `multiply`, so that a row's numbers do not depend on its neighbours. */
+static void multiply_one(const struct tile *t, const int64_t apart) {
+    lanes sum[SIDE][2];
+    for (int p = 0; p < SIDE; p++)
+        for (int j = 0; j < 2; j++) {
+            const int64_t at = p * COLUMNS + j * LANES;
+            sum[p][j] = load((t->first ? t->bias : t->to) + at);
+            if (t->first && t->add) sum[p][j] += load(t->add + at);
         }
-    for (; k < t->depth; k++, panel += COLUMNS)
-        for (int j = 0; j < 2; j++) sum[0][j] += from[k] * load(panel + j * LANES);
-    for (int j = 0; j < 2; j++) {
-        lanes all = (sum[0][j] + sum[1][j]) + (sum[2][j] + sum[3][j]);
-        all += load((t->first ? t->bias : t->to) + j * LANES);
-        if (t->first && t->add) all += load(t->add + j * LANES);
-        store(t->to + j * LANES, t->last ? activate(all, t->activation) : all);
+    const float *panel = t->panel;
+    for (int64_t k = 0; k < t->depth; k++, panel += COLUMNS) {
+        const lanes x = t->from[k] - (lanes){0};
+#pragma GCC unroll 4
+        for (int p = 0; p < SIDE; p++) {
+            sum[p][0] += x * load(panel + p * apart);
+            sum[p][1] += x * load(panel + p * apart + LANES);
+        }
     }
+    for (int p = 0; p < SIDE; p++)
+        for (int j = 0; j < 2; j++)
+            store(t->to + p * COLUMNS + j * LANES,
+                  t->last ? activate(sum[p][j], t->activation) : sum[p][j]);
 }
 
 static void multiply_some(const struct tile *t, int64_t rows) {
@@ -117,7 +121,7 @@ static void multiply_some(const struct tile *t, int64_t rows) {
     case 4: multiply(t, 4); break;
     case 3: multiply(t, 3); break;
     case 2: multiply(t, 2); break;
-    default: multiply_one(t);
+    default: multiply(t, 1);
     }
 }
 
@@ -142,7 +146,10 @@ static void linear(const struct operation *o, const float *from, int64_t from_st
                    int64_t to_stride, const float *plus, int64_t n, int exact,
                    const struct share *share) {
     float beside[ROWS * COLUMNS];
-    for (int64_t p = begin(share, panels(o->out)); p < end(share, panels(o->out)); p++) {
+    const int64_t last = end(share, panels(o->out)), full = exact ? o->out / COLUMNS : last;
+    for (int64_t p = begin(share, panels(o->out)), next; p < last; p = next) {
+        const int some = n == 1 && p + SIDE <= last && p + SIDE <= full;
+        next = p + (some ? SIDE : 1);
         const int64_t left = o->out - p * COLUMNS;
         const int narrow = exact && left < COLUMNS;
         for (int64_t k = 0; k < o->in; k += DEPTH) {
@@ -160,7 +167,8 @@ static void linear(const struct operation *o, const float *from, int64_t from_st
                 if (narrow && k)
                     for (int64_t r = 0; r < rows; r++)
                         memcpy(beside + r * COLUMNS, own + r * to_stride, (size_t)left * 4);
-                multiply_some(&t, rows);
+                if (some) multiply_one(&t, o->in * COLUMNS);
+                else multiply_some(&t, rows);
                 if (narrow)
                     for (int64_t r = 0; r < rows; r++)
                         memcpy(own + r * to_stride, beside + r * COLUMNS, (size_t)left * 4);
