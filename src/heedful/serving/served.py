@@ -53,7 +53,7 @@ class Served:
 
 
 class ServedModels:
-    """All models of a server.
+    """All models of a server; they stay in evaluation mode, for a search may run at any time.
 
     Args:
         models: of two for the same pair of languages the first is taken where no name is given.
@@ -69,6 +69,8 @@ class ServedModels:
             raise UserError("two models have the same name")
         self.pairs: dict[tuple[str, str], Served] = {}
         for model in models:
+            for part in model.translator.models:
+                part.eval()
             if model.source is not None and model.target is not None:
                 self.pairs.setdefault((model.source, model.target), model)
         self.codes = list(dict.fromkeys(code for pair in self.pairs for code in pair))
