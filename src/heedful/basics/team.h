@@ -12,10 +12,10 @@
 #include <time.h>
 
 #define MOST_THREADS 256
-#define SPINS 512     /* where threads meet: after that others may have the core */
+#define SPINS 512       /* where threads meet: after that others may have the core */
 #define CROWDED 1000000 /* nanoseconds of waiting for a thread that does not have a core */
 #define ALONE 500       /* things that are then done by one thread */
-#define PATIENCE 8192 /* between two things, some tenths of a millisecond: after that they sleep */
+#define PATIENCE 8192   /* between two things: after that they sleep */
 
 typedef void task(void *given, int64_t number, int64_t threads);
 

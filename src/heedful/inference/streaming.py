@@ -50,29 +50,19 @@ def find_stream(
     supplier: Supplier,
     options: SearchOptions,
     *,
-    scores: bool = True,
     alignments: bool = False,
 ) -> Iterator[list[tuple[int, Found]]]:
     """The outputs for sequences of source tokens, as they are found, inside ``ready``.
 
-    As :meth:`Translator.find`; by an engine, by sampling, and by models whose states cannot join,
-    what is supplied is searched to its end before more is asked for.
+    As :meth:`Translator.find` by the models; where their states cannot join, what is supplied is
+    searched to its end before more is asked for.
 
     Args:
         translator: what translates.
         supplier: gives the sequences.
         options: how to search.
-        scores: whether probabilities are wanted; an engine may leave them out if not.
         alignments: whether weights between words are wanted.
     """
-    if translator.engine is not None:
-        while given := supplier.next():
-            keys, sequences = [one.key for one in given], [one.tokens for one in given]
-            for key in keys:
-                supplier.left(key)
-            found = translator.find(sequences, options, keys, scores=scores, alignments=alignments)
-            yield list(zip(keys, found, strict=True))
-        return
     under_way: dict[int, tuple[Sequenced, int]] = {}
 
     def begin() -> Supplied[Source] | None:

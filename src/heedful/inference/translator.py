@@ -178,7 +178,7 @@ class Translator:
         """Translate texts that enter one search as others leave it; see :func:`find_stream`.
 
         Each text is found as soon as its search ends; not for sampling, whose random numbers are
-        made of a text's place.
+        made of a text's place, nor by another engine.
         """
         supplier, counts = Encoding(self, texts), Counter[str]()
         own, exponent = self.tokenisers.target, options.length_penalty

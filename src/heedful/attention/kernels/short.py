@@ -112,7 +112,15 @@ class _Short(Function):
         causal: bool,
         scale: float,
     ) -> Tensor:
-        context, weights = _contexts(query, key, value, mask, causal, scale)
+        c = library()
+        assert c is not None
+        batch, heads, queries, _ = query.shape
+        room = c.heedful_attention_room(ctypes.c_int64(queries))
+        weights = query.new_empty(batch, heads, key.shape[2], room)
+        context = _by_position(query, heads, queries, value.shape[3])
+        given = _Given(query, key, value, mask, causal, scale, weights)
+        given.run(c.heedful_attention, {"context": context})
+        count(given.operations)
         ctx.scale = scale
         ctx.save_for_backward(query, key, value, weights)
         return context
@@ -122,22 +130,6 @@ class _Short(Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, weights = ctx.saved_tensors
         return *_gradients(grad, query, key, value, weights, ctx.scale), None, None, None
-
-
-def _contexts(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
-) -> tuple[Tensor, Tensor]:
-    """The contexts, and the weights as C has them."""
-    c = library()
-    assert c is not None
-    batch, heads, queries, _ = query.shape
-    room = c.heedful_attention_room(ctypes.c_int64(queries))
-    weights = query.new_empty(batch, heads, key.shape[2], room)
-    context = _by_position(query, heads, queries, value.shape[3])
-    given = _Given(query, key, value, mask, causal, scale, weights)
-    given.run(c.heedful_attention, {"context": context})
-    count(given.operations)
-    return context, weights
 
 
 def _gradients(

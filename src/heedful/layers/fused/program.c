@@ -4,7 +4,7 @@
  *
  * Shapes: N rows; I, O columns into and out of a product.
  */
-#include "products.h"
+#include "linear.h"
 #include "team.h"
 #include <stdlib.h>
 

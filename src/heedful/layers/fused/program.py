@@ -73,7 +73,8 @@ class NotFusedError(Exception):
 def library() -> ctypes.CDLL | None:
     """The compiled operations; None where they cannot be had, which is said once."""
     own = Path(__file__)
-    headers = [HEADER, TEAM, *(own.with_name(name) for name in ("int8.h", "products.h"))]
+    headers = [HEADER, HEADER.with_name("tangent.h"), TEAM]
+    headers += [own.with_name(name) for name in ("int8.h", "linear.h")]
     found = compiled_library(own.with_suffix(".c"), "search runs", headers)
     if found is not None:
         found.heedful_columns.restype = found.heedful_largest.restype = ctypes.c_int64

@@ -4,6 +4,7 @@
  */
 #include "int8.h"
 #include "steps.h"
+#include "tangent.h"
 
 #if defined(__AVX512F__)
 #define ROWS 12
@@ -29,14 +30,6 @@ struct operation {
     double epsilon;
     struct heads heads;
 };
-
-static inline lanes sigmoid(lanes x) {
-    const lanes none = {0};
-    const ints below = x < none;
-    const lanes e = exponential((lanes)((below & (ints)x) | (~below & (ints)-x)));
-    const lanes share = 1.0f / (1.0f + e);
-    return (lanes)((below & (ints)(e * share)) | (~below & (ints)share));
-}
 
 static inline lanes activate(lanes x, int64_t activation) {
     const lanes none = {0};
