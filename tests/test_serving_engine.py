@@ -200,33 +200,55 @@ def test_requests_go_together_and_a_huge_one_does_not_starve_a_small_one() -> No
         engine.close()
 
 
+class Held:
+    """Counts a model's steps, and waits at the fifth."""
+
+    def __init__(self, model: Translator) -> None:
+        self.count, self.began, self.more = 0, threading.Event(), threading.Event()
+        self._step = model.models[0].step
+        model.models[0].step = self.step  # type: ignore[method-assign]
+
+    def step(self, *given: Any) -> Any:
+        self.count += 1
+        if self.count == 5:
+            self.began.set()
+            self.more.wait(10)
+        return self._step(*given)
+
+
+def test_a_request_that_is_cancelled_leaves_the_search() -> None:
+    model = translator(max_length=400)
+    steps, engine = Held(model), Engine()
+    try:
+        long = engine.translate(model, sentences(6), options=SearchOptions(forced_length=150))
+        assert steps.began.wait(20)
+        other = SearchOptions(beam=1, forced_length=10)
+        short = engine.translate(model, ["a red cat."], options=other)
+        assert long.cancel()
+        steps.more.set()
+        assert short.result(60)
+        assert steps.count < 20
+    finally:
+        engine.close()
+
+
 def test_a_short_request_enters_a_search_that_runs() -> None:
     """It is answered while what was there before it is still under way: counted in steps."""
-    model, steps, began = translator(max_length=400), [0], threading.Event()
-    step, more = model.models[0].step, threading.Event()
-
-    def counted(*given: Any) -> Any:
-        steps[0] += 1
-        if steps[0] == 5:
-            began.set()
-            more.wait(10)
-        return step(*given)
-
+    model = translator(max_length=400)
     texts, options = sentences(6), SearchOptions(beam=2, forced_length=150)
     expected = texts_of(model.translate(["the small dog."], options=options))
     expected += texts_of(model.translate(texts, options=options))
-    model.models[0].step = counted  # type: ignore[method-assign]
-    engine = Engine()
+    steps, engine = Held(model), Engine()
     try:
         long = engine.translate(model, texts, options=options)
-        assert began.wait(20)
+        assert steps.began.wait(20)
         short = engine.translate(model, ["the small dog."], options=options)
         gone = engine.translate(model, ["a red cat."], options=options)
         other = engine.translate(model, ["a red cat."], options=SearchOptions(beam=1))
         assert gone.cancel()
-        more.set()
+        steps.more.set()
         found, late = short.result(60), long.result(60)
-        assert steps[0] < 250  # one after the other they would be 300
+        assert steps.count < 250  # one after the other they would be 300
         assert other.result(60)
         assert texts_of(found) == expected[:1]
         assert texts_of(late) == expected[1:]
