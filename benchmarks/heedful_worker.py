@@ -30,9 +30,12 @@ POOLS = ("none", "threads", "processes")
 """How several workers of one thread each are made; ``none`` is one worker with all threads."""
 
 
-def precisions() -> list[str]:
-    """Those that this processor is fast in, and that heedful offers for translating."""
-    known = ["float32", *(["bfloat16"] if has_fast_bfloat16(CPU) else [])]
+def precisions(*, few_rows: bool = False) -> list[str]:
+    """Those that this processor is fast in, and that heedful offers for translating.
+
+    Of few rows the bytes of weights count: there bfloat16 is fast on any processor.
+    """
+    known = ["float32", *(["bfloat16"] if few_rows or has_fast_bfloat16(CPU) else [])]
     try:
         largest_input()
     except UserError:  # PyTorch has no int8 products for this processor
@@ -63,14 +66,14 @@ class Searcher:
         torch.set_num_threads(threads)
         model = random_model(work)
         self.parameters = sum(p.numel() for p in model.parameters())
-        (self.model,) = in_precision([model], precision)
-        self.length, self.precision = work["length"], precision
+        (self.model,), self.products = in_precision([model], precision, CPU)
+        self.length = work["length"]
 
     def __call__(self, batch: Sequence[Sequence[int]], beam: int) -> list[list[int]]:
         """The tokens of the best output of each source."""
         options = SearchOptions(beam=beam, forced_length=self.length)
         limits = torch.full((len(batch),), self.length)
-        with torch.inference_mode(), autocast(CPU, self.precision):
+        with torch.inference_mode(), autocast(CPU, self.products):
             found = search(
                 self.model,
                 source_of(batch, CPU),

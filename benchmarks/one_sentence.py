@@ -37,7 +37,7 @@ def start(starter: Starter) -> None:
         for name, numbers in ((CTRANSLATE2, "float32"), (INT8, "int8")):
             own = ["--compute-type", numbers, "--inter", "1", "--intra", str(threads)]
             starter.peer(name + with_threads, "ctranslate2", "ctranslate2_worker.py", *own)
-        for precision in precisions():
+        for precision in precisions(few_rows=True):
             named = "ours" if precision == "float32" else f"ours, {precision}"
             own = ["--threads", str(threads), "--precision", precision]
             starter.add(named + with_threads, Path(sys.executable), "heedful_worker.py", *own)

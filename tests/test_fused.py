@@ -15,6 +15,7 @@ from heedful.decoding import SearchOptions, search
 from heedful.layers import fused
 from heedful.layers.fused import FusedDecoder, made, program
 from heedful.layers.quantized import int8_copy, largest_input
+from heedful.layers.rounded import bfloat16_copy
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
@@ -121,21 +122,25 @@ def written(model: Transformer, source: Source, threads: int) -> Tensor:
 
 
 @pytest.mark.parametrize("rows", [1, 7, 100])
-@pytest.mark.parametrize("int8", [False, True])
-def test_the_number_of_threads_changes_nothing(rows: int, int8: bool) -> None:
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
+def test_the_number_of_threads_changes_nothing(rows: int, precision: str) -> None:
     model, source = translator(), source_of(rows)
-    if int8:
+    if precision == "int8":
         if not program.library().heedful_largest():  # type: ignore[union-attr]
             pytest.skip("this processor has no products of whole numbers")
         model = int8_copy(model)
+    elif precision == "bfloat16":
+        model = bfloat16_copy(model)
     expected = written(model, source, 1)
     for threads in (2, 3, 5):
         assert torch.equal(written(model, source, threads), expected)
 
 
 @pytest.mark.parametrize("rows", [2, 7, 100])
-def test_a_rows_numbers_do_not_depend_on_its_neighbours(rows: int) -> None:
+@pytest.mark.parametrize("rounded", [False, True])
+def test_a_rows_numbers_do_not_depend_on_its_neighbours(rows: int, rounded: bool) -> None:
     model, source = translator(dim=36, heads=3, inner=300, output_bias=True), source_of(rows)
+    model = bfloat16_copy(model) if rounded else model
     found = written(model, source, 2)
     for row in (0, rows // 2, rows - 1):
         alone = Source(source.tokens[row : row + 1], source.lengths[row : row + 1])
@@ -196,6 +201,28 @@ def test_steps_in_int8_are_those_of_int8_modules(
     scale, error = expected.abs().amax(), (found - expected).abs()
     assert error.amax() < 0.05 * scale
     assert error.median() < 0.003 * scale
+
+
+@pytest.mark.parametrize(("rows", "threads"), [(1, 2), (39, 2), (230, 1)])
+@pytest.mark.parametrize(("dim", "inner"), [(32, 70), (36, 300)])
+def test_steps_with_weights_in_bfloat16_are_those_of_the_modules(
+    dim: int, inner: int, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = bfloat16_copy(translator(dim=dim, inner=inner, output_bias=True))
+    source, tokens = source_of(rows), torch.randint(4, 301, (rows, 6))
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+
+    def last(fused: bool) -> Tensor:
+        state = model.start(source)
+        assert (state.fused is not None) == fused
+        for place in range(6):
+            logits, state = model.step(tokens[:, place], state)
+        return logits
+
+    found = last(fused=True)
+    monkeypatch.setattr(made, "can_step", lambda like: False)
+    expected = last(fused=False)
+    assert (found - expected).abs().amax() < 1e-5 * expected.abs().amax()
 
 
 def test_an_int8_row_that_is_no_number_stays_none() -> None:

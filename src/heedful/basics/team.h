@@ -1,6 +1,7 @@
 /* Threads that do one thing together. Between two things, and where they meet within one, they wait
- * without the kernel's help for as long as that is short. Where one had to wait for long, other
- * programs want the cores: for a while every thing is then done by one thread alone.
+ * without the kernel's help for as long as that is short. Where much of the time is spent waiting,
+ * other programs have the cores: some things are then done by one thread alone, and twice as many
+ * each time that it turns out to be so still.
  */
 #ifndef TEAM
 #define TEAM
@@ -13,9 +14,11 @@
 
 #define MOST_THREADS 256
 #define SPINS 512       /* where threads meet: after that others may have the core */
-#define CROWDED 1000000 /* nanoseconds of waiting for a thread that does not have a core */
-#define ALONE 500       /* things that are then done by one thread */
 #define PATIENCE 8192   /* between two things: after that they sleep */
+#define WATCH 50000000  /* nanoseconds of doing things together after which it is judged */
+#define CROWDED 2       /* whether more than one in so many of them was spent waiting, by one thread */
+#define ALONE 8         /* things that are then done by one thread, at first */
+#define MOST_ALONE 512
 
 typedef void task(void *given, int64_t number, int64_t threads);
 
@@ -24,11 +27,15 @@ static struct {
     pthread_cond_t begun;
     atomic_int taken, thing, asleep, left; /* left: workers that have not finished this thing */
     atomic_int arrived, turn;              /* where they meet */
-    atomic_int alone;
+    atomic_int alone;                      /* things that one thread still does by itself */
+    int next_alone;
+    int64_t passed;          /* nanoseconds of doing things together since that was judged, */
+    _Atomic int64_t waited;  /* and those of waiting where threads meet, in all of them */
     int64_t workers, threads;
     task *work;
     void *given;
-} team = {.lock = PTHREAD_MUTEX_INITIALIZER, .begun = PTHREAD_COND_INITIALIZER};
+} team = {.lock = PTHREAD_MUTEX_INITIALIZER, .begun = PTHREAD_COND_INITIALIZER,
+          .next_alone = ALONE};
 
 static inline void rest(int spins, int most) {
     if (spins > most) sched_yield();
@@ -58,8 +65,8 @@ static void meet(int64_t threads) {
     for (int spins = 0; atomic_load(&team.turn) == turn; spins++) {
         rest(spins, SPINS);
         if (spins == SPINS) since = now();
-        if (spins > SPINS && now() - since > CROWDED) atomic_store(&team.alone, ALONE);
     }
+    if (since) atomic_fetch_add(&team.waited, now() - since);
 }
 
 static void await_thing(int seen) {
@@ -121,6 +128,20 @@ static void hire(int64_t wanted) {
     pthread_sigmask(SIG_SETMASK, &before, 0);
 }
 
+/* After a thing that took so long: whether the next ones are done by one thread alone. */
+static void judge(int64_t nanoseconds) {
+    team.passed += nanoseconds;
+    if (team.passed < WATCH) return;
+    const int crowded = atomic_exchange(&team.waited, 0) > team.passed * (team.threads - 1) / CROWDED;
+    team.passed = 0;
+    if (!crowded) {
+        team.next_alone = ALONE;
+        return;
+    }
+    atomic_store(&team.alone, team.next_alone);
+    if (team.next_alone < MOST_ALONE) team.next_alone *= 2;
+}
+
 /* Do a task with up to so many threads; with one where somebody else has the others. */
 static void together(task *work, void *given, int64_t threads) {
     const int alone = atomic_load(&team.alone);
@@ -131,6 +152,7 @@ static void together(task *work, void *given, int64_t threads) {
     }
     if (team.workers < threads - 1) hire(threads - 1);
     if (team.workers < threads - 1) threads = team.workers + 1;
+    const int64_t began = now();
     team.work = work;
     team.given = given;
     team.threads = threads;
@@ -143,6 +165,7 @@ static void together(task *work, void *given, int64_t threads) {
     }
     work(given, 0, threads);
     for (int spins = 0; atomic_load(&team.left); spins++) rest(spins, SPINS);
+    judge(now() - began);
     atomic_store(&team.taken, 0);
 }
 #endif

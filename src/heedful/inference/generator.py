@@ -87,8 +87,9 @@ class Generator:
         say: Callable[[str], None] = notice,
     ) -> None:
         self.parameters = sum(one.numel() for one in model.parameters())
-        (self.model,), self.vocabulary = in_precision([model], precision), vocabulary
         self.device, self.precision = torch.device(device), precision
+        (self.model,), self.products = in_precision([model], precision, self.device)
+        self.vocabulary = vocabulary
         self.batch_tokens = batch_tokens
         self.options = options or SearchOptions(sample=True)
         self.say = say
@@ -206,7 +207,7 @@ class _Call:
         """What follows each prompt."""
         items = self._items(prompts)
         found: dict[int, list[Generated]] = {}
-        with ready(self.generator.model, self.generator.device, self.generator.precision):
+        with ready(self.generator.model, self.generator.device, self.generator.products):
             for batch in self._batches(items):
                 keys = [first + item.line for item in batch]
                 for item, written in zip(batch, self._batch(batch, keys), strict=True):

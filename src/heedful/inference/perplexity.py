@@ -103,7 +103,7 @@ def perplexity(
         streams = iter([_joined(streams, ends)])
     windows = (window for stream in streams for window in _windows(stream, context, step))
     total = 0.0
-    with ready(generator.model, generator.device, generator.precision):
+    with ready(generator.model, generator.device, generator.products):
         for batch in _batches(windows, generator.batch_tokens):
             total += _log_probability(generator, batch)
             counting.add(tokens=sum(window.counted for window in batch))

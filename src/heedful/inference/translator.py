@@ -83,9 +83,9 @@ class Translator:
     ) -> None:
         self.rules = tuple(map(usual_rule, models) if rules is None else rules)
         self.parameters = sum(one.numel() for model in models for one in model.parameters())
-        self.models = in_precision(models, precision)
-        self.tokenisers = tokenisers
         self.device = torch.device(device)
+        self.models, self._products = in_precision(models, precision, self.device)
+        self.tokenisers = tokenisers
         self.precision = precision
         self.batch_tokens = batch_tokens
         self.options = options or SearchOptions()
@@ -266,7 +266,7 @@ class Translator:
         for model in self.models:
             model.eval()
         try:
-            with torch.inference_mode(), autocast(self.device, self.precision):
+            with torch.inference_mode(), autocast(self.device, self._products):
                 yield
         finally:
             for part in training:

@@ -70,7 +70,7 @@ def trace_writing(
         return decided, scores.gather(1, decided.unsqueeze(1)).squeeze(1)
 
     axes_of = model.attention_axes()
-    with ready(model, device, generator.precision), watch(model, axes_of) as seen:
+    with ready(model, device, generator.products), watch(model, axes_of) as seen:
         decided, chosen = log_probabilities()
         maps = watched_maps(axes_of, seen)
     trace = Trace(

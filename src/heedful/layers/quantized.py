@@ -11,34 +11,19 @@ Dettmers et al. 2022, "LLM.int8(): 8-bit Matrix Multiplication for Transformers 
 more than 16 bits hold; :func:`largest_input` tries which.
 """
 
-import copy
 import warnings
 from functools import lru_cache
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from heedful.attention.normalizers import Normalizer
 from heedful.basics.errors import UserError
-from heedful.layers.convolutional import NormalisedLinear
+from heedful.layers.search_copy import search_copy
 
 LARGEST_WEIGHT = 127
 _SMALLEST = 1e-30
 """The least divisor of a row, so that zeros stay zeros."""
-
-
-class _Searched(Protocol):
-    """What is asked of a model: both bases of models that write have it."""
-
-    projection: nn.Module | None
-
-    @property
-    def output_table(self) -> Tensor: ...
-
-    @property
-    def output_bias(self) -> Tensor | None: ...
-
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -117,38 +102,12 @@ class _Unrounded(torch.autograd.Function):
 
 
 def int8_copy(model: Model) -> Model:
-    """A model that writes, in int8: its linear maps and its output layer; the rest is shared.
-
-    Tables of vectors, norms, recurrent cells, and the normalizers of attention stay in float32.
-    The copy is in evaluation mode. Weights that change afterwards do not change it.
-
-    Args:
-        model: with ``output_table``, ``output_bias`` and ``projection``, on the CPU.
+    """A model that writes, in int8: see :func:`heedful.layers.search_copy.search_copy`.
 
     Raises:
         UserError: PyTorch has no int8 products for this processor.
     """
-    shared = {id(one): one for one in (*model.parameters(), *model.buffers())}
-    copied = copy.deepcopy(model, cast(dict[int, Any], shared))
-    written = cast(_Searched, copied)
-    table = written.output_table
-    written.projection = Int8Linear(table, written.output_bias)
-    _replace(copied, {id(table): written.projection})
-    return copied.eval()
-
-
-def _replace(module: nn.Module, made: dict[int, nn.Module]) -> None:
-    """Put int8 in the places of linear maps; a map that stands in two places stays one."""
-    for name, child in module.named_children():
-        if type(child) is nn.Linear:
-            key = id(child.weight)
-            made.setdefault(key, Int8Linear(child.weight, child.bias))
-            setattr(module, name, made[key])
-        elif isinstance(child, NormalisedLinear):
-            now = child.now()
-            setattr(module, name, Int8Linear(now.weight, now.bias))
-        elif not isinstance(child, Normalizer | Int8Linear):
-            _replace(child, made)
+    return search_copy(model, Int8Linear)
 
 
 def _pack(weight: Tensor) -> Any:

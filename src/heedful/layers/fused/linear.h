@@ -1,4 +1,5 @@
-/* Rows times a matrix whose columns lie in panels, in single precision and in whole numbers.
+/* Rows times a matrix whose columns lie in panels, in single precision, with weights of
+ * half its bits, and in whole numbers.
  *
  * Shapes: n rows; I, O columns into and out of a product.
  */
@@ -14,7 +15,7 @@
 #define SIDE 4    /* panels at once for a single row */
 #define DEPTH 256 /* rows of a panel that stay in the nearest cache */
 
-enum { LINEAR, NORM, KEEP, READ, ATTEND, WHOLE };
+enum { LINEAR, NORM, KEEP, READ, ATTEND, WHOLE, HALF };
 enum { NOTHING, RELU, SILU, GELU };
 
 /* What is done to a row, whose numbers lie in one scratch of `width` columns. */
@@ -25,7 +26,7 @@ struct operation {
     int64_t activation;
     int64_t memory; /* of KEEP and READ: which */
     const float *weight, *bias; /* of WHOLE, `weight` are the scales of columns */
-    const int8_t *whole;
+    const void *narrow; /* weights of WHOLE and of HALF */
     const int32_t *sums;
     double epsilon;
     struct heads heads;
@@ -40,14 +41,33 @@ static inline lanes activate(lanes x, int64_t activation) {
 }
 
 struct tile {
-    const float *from, *panel, *bias, *add;
+    const void *panel; /* floats [depth, COLUMNS], or of HALF as `weights` reads them */
+    const float *from, *bias, *add;
     float *to;
     int64_t from_stride, to_stride, depth, activation;
     int first, last; /* whether the sum begins here, ends here */
 };
 
-/* m rows times a panel [depth, COLUMNS]; the sums stay in registers. */
-static inline __attribute__((always_inline)) void multiply(const struct tile *t, const int m) {
+/* Bytes of a row of a panel. */
+static inline int64_t bytes_of(const int half) { return COLUMNS * (half ? 2 : 4); }
+
+/* The two halves of a panel's row. In bfloat16 a number of the right one stands above a number of the
+ * left one in 32 bits: each is the upper half of the float that it is. */
+static inline __attribute__((always_inline)) void weights(const char *panel, const int half, lanes *left,
+                                                          lanes *right) {
+    if (half) {
+        const ints both = load_ints(panel);
+        *left = (lanes)(both << 16);
+        *right = (lanes)(both & ~0xffff);
+    } else {
+        *left = load((const float *)panel);
+        *right = load((const float *)panel + LANES);
+    }
+}
+
+/* m rows times a panel; the sums stay in registers. */
+static inline __attribute__((always_inline)) void multiply(const struct tile *t, const int m,
+                                                           const int half) {
     lanes sum[ROWS][2];
 #pragma GCC unroll 12
     for (int i = 0; i < m; i++) {
@@ -57,9 +77,11 @@ static inline __attribute__((always_inline)) void multiply(const struct tile *t,
             if (t->first && t->add) sum[i][j] += load(t->add + i * t->to_stride + j * LANES);
         }
     }
-    const float *panel = t->panel, *from = t->from;
-    for (int64_t k = 0; k < t->depth; k++, panel += COLUMNS) {
-        const lanes left = load(panel), right = load(panel + LANES);
+    const float *from = t->from;
+    const char *panel = t->panel;
+    for (int64_t k = 0; k < t->depth; k++, panel += bytes_of(half)) {
+        lanes left, right;
+        weights(panel, half, &left, &right);
 #pragma GCC unroll 12
         for (int i = 0; i < m; i++) {
             const lanes x = from[i * t->from_stride + k] - (lanes){0};
@@ -74,9 +96,10 @@ static inline __attribute__((always_inline)) void multiply(const struct tile *t,
                   t->last ? activate(sum[i][j], t->activation) : sum[i][j]);
 }
 
-/* One row times SIDE panels at once, `apart` numbers from each other: sums that do not wait for one
+/* One row times SIDE panels at once, `apart` bytes from each other: sums that do not wait for one
  * another, each in the order of `multiply`, so that a row's numbers do not depend on its neighbours. */
-static void multiply_one(const struct tile *t, const int64_t apart) {
+static inline __attribute__((always_inline)) void multiply_one(const struct tile *t, const int64_t apart,
+                                                               const int half) {
     lanes sum[SIDE][2];
     for (int p = 0; p < SIDE; p++)
         for (int j = 0; j < 2; j++) {
@@ -84,13 +107,15 @@ static void multiply_one(const struct tile *t, const int64_t apart) {
             sum[p][j] = load((t->first ? t->bias : t->to) + at);
             if (t->first && t->add) sum[p][j] += load(t->add + at);
         }
-    const float *panel = t->panel;
-    for (int64_t k = 0; k < t->depth; k++, panel += COLUMNS) {
+    const char *panel = t->panel;
+    for (int64_t k = 0; k < t->depth; k++, panel += bytes_of(half)) {
         const lanes x = t->from[k] - (lanes){0};
 #pragma GCC unroll 4
         for (int p = 0; p < SIDE; p++) {
-            sum[p][0] += x * load(panel + p * apart);
-            sum[p][1] += x * load(panel + p * apart + LANES);
+            lanes left, right;
+            weights(panel + p * apart, half, &left, &right);
+            sum[p][0] += x * left;
+            sum[p][1] += x * right;
         }
     }
     for (int p = 0; p < SIDE; p++)
@@ -99,22 +124,23 @@ static void multiply_one(const struct tile *t, const int64_t apart) {
                   t->last ? activate(sum[p][j], t->activation) : sum[p][j]);
 }
 
-static void multiply_some(const struct tile *t, int64_t rows) {
+static inline __attribute__((always_inline)) void multiply_some(const struct tile *t, int64_t rows,
+                                                                const int half) {
     switch (rows) {
 #if ROWS > 6
-    case 12: multiply(t, 12); break;
-    case 11: multiply(t, 11); break;
-    case 10: multiply(t, 10); break;
-    case 9: multiply(t, 9); break;
-    case 8: multiply(t, 8); break;
-    case 7: multiply(t, 7); break;
+    case 12: multiply(t, 12, half); break;
+    case 11: multiply(t, 11, half); break;
+    case 10: multiply(t, 10, half); break;
+    case 9: multiply(t, 9, half); break;
+    case 8: multiply(t, 8, half); break;
+    case 7: multiply(t, 7, half); break;
 #endif
-    case 6: multiply(t, 6); break;
-    case 5: multiply(t, 5); break;
-    case 4: multiply(t, 4); break;
-    case 3: multiply(t, 3); break;
-    case 2: multiply(t, 2); break;
-    default: multiply(t, 1);
+    case 6: multiply(t, 6, half); break;
+    case 5: multiply(t, 5, half); break;
+    case 4: multiply(t, 4, half); break;
+    case 3: multiply(t, 3, half); break;
+    case 2: multiply(t, 2, half); break;
+    default: multiply(t, 1, half);
     }
 }
 
@@ -135,9 +161,11 @@ static inline int64_t panels(int64_t columns) { return (columns + COLUMNS - 1) /
 
 /* Rows [n, I] times a share of panels [O / COLUMNS, I, COLUMNS], biases, what is added, the activation.
  * Where the last panel is wider than what there is to write, it is computed beside. */
-static void linear(const struct operation *o, const float *from, int64_t from_stride, float *to,
-                   int64_t to_stride, const float *plus, int64_t n, int exact,
-                   const struct share *share) {
+static inline __attribute__((always_inline)) void
+linear(const struct operation *o, const float *from, int64_t from_stride, float *to,
+       int64_t to_stride, const float *plus, int64_t n, int exact, const struct share *share,
+       const int half) {
+    const char *weights = half ? o->narrow : (const void *)o->weight;
     float beside[ROWS * COLUMNS];
     const int64_t last = end(share, panels(o->out)), full = exact ? o->out / COLUMNS : last;
     for (int64_t p = begin(share, panels(o->out)), next; p < last; p = next) {
@@ -147,7 +175,7 @@ static void linear(const struct operation *o, const float *from, int64_t from_st
         const int narrow = exact && left < COLUMNS;
         for (int64_t k = 0; k < o->in; k += DEPTH) {
             const int64_t depth = o->in - k < DEPTH ? o->in - k : DEPTH;
-            struct tile t = {.panel = o->weight + (p * o->in + k) * COLUMNS,
+            struct tile t = {.panel = weights + (p * o->in + k) * bytes_of(half),
                              .bias = o->bias + p * COLUMNS, .from_stride = from_stride,
                              .to_stride = narrow ? COLUMNS : to_stride, .depth = depth,
                              .activation = o->activation, .first = !k, .last = k + depth == o->in};
@@ -160,8 +188,8 @@ static void linear(const struct operation *o, const float *from, int64_t from_st
                 if (narrow && k)
                     for (int64_t r = 0; r < rows; r++)
                         memcpy(beside + r * COLUMNS, own + r * to_stride, (size_t)left * 4);
-                if (some) multiply_one(&t, o->in * COLUMNS);
-                else multiply_some(&t, rows);
+                if (some) multiply_one(&t, o->in * bytes_of(half), half);
+                else multiply_some(&t, rows, half);
                 if (narrow)
                     for (int64_t r = 0; r < rows; r++)
                         memcpy(own + r * to_stride, beside + r * COLUMNS, (size_t)left * 4);
@@ -185,7 +213,7 @@ static void whole(const struct operation *o, const float *from, int64_t from_str
         for (int64_t i = 0; i < n; i += WHOLE_ROWS) {
             const int64_t m = n - i < WHOLE_ROWS ? n - i : WHOLE_ROWS;
             const struct whole_tile t = {
-                .from = rows + i * room, .panel = o->whole + first * room, .scales = o->weight + first,
+                .from = rows + i * room, .panel = (const int8_t *)o->narrow + first * room, .scales = o->weight + first,
                 .bias = o->bias + first, .add = plus ? plus + i * to_stride + first : 0,
                 .row_scales = beside + i, .sums = o->sums + first, .room = room, .stride = to_stride};
             lanes result[WHOLE_ROWS][2];

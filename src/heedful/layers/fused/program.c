@@ -121,7 +121,8 @@ static void operate(const struct operation *o, const struct call *c, const int64
     const int64_t i = begin(share, n), last = end(share, n);
     switch (o->kind) {
     case WHOLE: whole(o, from, p->width, to, stride, plus, n, beside, share); break;
-    case LINEAR: linear(o, from, p->width, to, stride, plus, n, out, share); break;
+    case LINEAR: linear(o, from, p->width, to, stride, plus, n, out, share, 0); break;
+    case HALF: linear(o, from, p->width, to, stride, plus, n, out, share, 1); break;
     case NORM:
         for (int64_t r = i; r < last; r++) norm(o, from + r * p->width, to + r * p->width);
         break;

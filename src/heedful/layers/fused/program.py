@@ -20,9 +20,10 @@ from heedful.attention.normalizers import Softmax
 from heedful.attention.scores import Dot, ScaledDot
 from heedful.basics.compiling import TEAM, compiled_library, raise_failed
 from heedful.layers.quantized import Int8Linear
+from heedful.layers.rounded import Bfloat16Linear
 from heedful.layers.transformer import Activation, DecoderLayer, EncoderLayer, Residual
 
-_LINEAR, _NORM, KEEP, READ, ATTEND, _WHOLE = range(6)
+_LINEAR, _NORM, KEEP, READ, ATTEND, _WHOLE, _HALF = range(7)
 _ACTIVATIONS: dict[Activation | None, int] = {None: 0, "relu": 1, "silu": 2, "gelu-tanh": 3}
 _BLOCK = 96  # rows: a multiple of 6 and of 12, which C takes at a time
 _APART = 16  # columns between rows beyond what is used, so that they do not meet in the cache
@@ -35,7 +36,7 @@ class _Operation(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in ("kind", "start", "to", "add", "inputs", "outputs")),
         *((name, ctypes.c_int64) for name in ("activation", "memory")),
-        *((name, ctypes.c_void_p) for name in ("weight", "bias", "whole", "sums")),
+        *((name, ctypes.c_void_p) for name in ("weight", "bias", "narrow", "sums")),
         ("epsilon", ctypes.c_double),
         ("heads", HeadsInC),
     ]
@@ -123,7 +124,7 @@ class Program:
 
     def __init__(self, layers: Sequence[Block], embedding: Embedding) -> None:
         found = library()
-        known = (nn.Linear, Int8Linear)
+        known = (nn.Linear, Int8Linear, Bfloat16Linear)
         if found is None or any(type(one.feed_forward.expand) not in known for one in layers):
             raise NotFusedError
         self._function = found.heedful_fused
@@ -237,7 +238,7 @@ class Program:
     ) -> None:
         """Linear maps of one input, their results side by side; ``add`` is added to them.
 
-        They are all ``nn.Linear``, or all int8.
+        They are all ``nn.Linear``, or all bfloat16, or all int8.
         """
         int8 = [part for part in parts if isinstance(part, Int8Linear)]
         if len(int8) == len(parts):
@@ -299,12 +300,17 @@ class Program:
         outputs, inputs = sum(len(part.weight) for part in parts), parts[0].weight.shape[1]
         padded = parts[0].weight.new_zeros(self._whole(outputs), inputs)
         torch.cat([part.weight.detach() for part in parts], out=padded[:outputs])
-        panels = padded.view(-1, self._columns, inputs).transpose(1, 2).contiguous()
-        bias = padded.new_zeros(len(padded))
+        panels = padded.view(-1, self._columns, inputs).transpose(1, 2)
+        half = padded.dtype == torch.bfloat16
+        if half:  # the panel's two halves, number by number
+            panels = panels.unflatten(2, (2, -1)).transpose(2, 3)
+        bias = torch.zeros(len(padded))
         bias[:outputs] = torch.cat([_bias_of(part.bias, part.weight[:, 0]) for part in parts])
-        self._kept += [panels, bias]
-        operation = self._add(_LINEAR, start, to, 0, inputs, outputs)
-        operation.weight, operation.bias = panels.data_ptr(), bias.data_ptr()
+        self._kept += [panels.contiguous(), bias]
+        operation = self._add(_HALF if half else _LINEAR, start, to, 0, inputs, outputs)
+        where = self._kept[-2].data_ptr()
+        operation.weight, operation.narrow = (None, where) if half else (where, None)
+        operation.bias = bias.data_ptr()
         return operation
 
     def _whole_product(self, parts: Sequence[Int8Linear], start: int, to: int) -> _Operation:
@@ -322,7 +328,7 @@ class Program:
         columns[1, :outputs] = torch.cat([_bias_of(p.bias, p.whole()[1]) for p in parts])
         self._kept += [*kept, columns]
         operation = self._add(_WHOLE, start, to, 0, inputs, outputs)
-        operation.whole, operation.sums = (part.data_ptr() for part in kept)
+        operation.narrow, operation.sums = (part.data_ptr() for part in kept)
         operation.weight, operation.bias = columns[0].data_ptr(), columns[1].data_ptr()
         return operation
 
@@ -349,9 +355,11 @@ def _scale(attention: MultiHeadAttention) -> float | None:
 
 
 def _plain(part: nn.Module | Map) -> Map:
-    """A linear map as it comes; else NotFusedError."""
+    """A linear map as it comes, or rounded to bfloat16; else NotFusedError."""
     if isinstance(part, Map):
         return part
+    if isinstance(part, Bfloat16Linear):
+        return Map(part.rounded, part.bias)
     if type(part) is not nn.Linear or part.weight.dtype != torch.float32:
         raise NotFusedError
     return Map(part.weight, part.bias)

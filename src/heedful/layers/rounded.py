@@ -1,0 +1,58 @@
+"""Linear maps with weights in bfloat16, for processors that do not multiply it themselves.
+
+Where each weight comes from memory for a few rows, half of the bytes are nearly half of the time.
+Inputs, products and sums are float32: only the weights are rounded, to 8 significant bits.
+"""
+
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from heedful.layers.search_copy import search_copy
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+class Bfloat16Linear(nn.Module):
+    """``W x + b`` with W rounded to bfloat16, in place of an ``nn.Linear``, in evaluation.
+
+    It has a gradient to its input, and none to its weights.
+
+    Args:
+        weight: ``[out, in]``.
+        bias: ``[out]``, which is not rounded; None for none.
+
+    Example:
+        >>> plain = nn.Linear(4, 3)
+        >>> Bfloat16Linear(plain.weight, plain.bias)(torch.ones(2, 4)).shape
+        torch.Size([2, 3])
+    """
+
+    bias: Tensor | None
+    rounded: Tensor
+
+    def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
+        super().__init__()
+        self.out_features, self.in_features = weight.shape
+        self.register_buffer("rounded", weight.detach().to(torch.bfloat16))
+        self.register_buffer("bias", None if bias is None else bias.detach())
+
+    @property
+    def weight(self) -> Tensor:
+        """The rounded weights in float32, made anew ``[out, in]``."""
+        return self.rounded.float()
+
+    def now(self) -> "Bfloat16Linear":
+        """The map with the weights as they are now, as a ``NormalisedLinear`` gives it."""
+        return self
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """``[.., in] -> [.., out]``, float32."""
+        return linear(inputs, self.weight, self.bias)
+
+
+def bfloat16_copy(model: Model) -> Model:
+    """A model that writes, its weights rounded: :func:`heedful.layers.search_copy.search_copy`."""
+    return search_copy(model, Bfloat16Linear)
