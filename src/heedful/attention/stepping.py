@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.attention.kernels.steps import Steps, library
+from heedful.attention.kernels.steps import Steps, StepsInC, library
 from heedful.attention.masks import padding
 
 
@@ -30,6 +30,10 @@ class StepMemory(NamedTuple):
     def read(self, query: Tensor, scale: float) -> Tensor:
         """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``."""
         return self.steps.read(query, self.rows, self.lengths, scale, self.firsts)
+
+    def in_c(self) -> StepsInC:
+        """What C is told, which this must outlive."""
+        return self.steps.in_c(self.rows, self.lengths, self.firsts)
 
     def gather(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys ``[N, G, T, D]``, values ``[N, G, T, E]``, and the mask ``[N, 1, 1, T]``, if any."""

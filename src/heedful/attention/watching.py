@@ -91,6 +91,11 @@ class Watchable(nn.Module):
         self._watchers: list[_Watcher] = []
 
     @property
+    def watched_at_all(self) -> bool:
+        """Whether somebody wants any of this module's weights now."""
+        return bool(self._watchers)
+
+    @property
     def watched(self) -> bool:
         """Whether somebody wants all of this module's weights now."""
         return any(watcher.wants_all for watcher in self._watchers)

@@ -3,7 +3,7 @@
 Shapes: B sources, N rows of search, M selected rows, V vocabulary.
 """
 
-from typing import Any, Protocol, Self, TypeGuard, TypeVar, runtime_checkable
+from typing import Any, Protocol, Self, TypeGuard, TypeVar
 
 from torch import Tensor
 
@@ -18,7 +18,6 @@ class State(Protocol):
         ...
 
 
-@runtime_checkable
 class Joinable(Protocol):
     """A state that others may join while it is under way, each row at its own step."""
 
@@ -37,7 +36,7 @@ class Joinable(Protocol):
 
 def can_join(state: object) -> TypeGuard[Joinable]:
     """Whether a state may be joined, and join, now."""
-    return isinstance(state, Joinable) and state.can_join
+    return bool(getattr(state, "can_join", False))
 
 
 SelectableT = TypeVar("SelectableT", bound=State)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention import Memory
-from heedful.attention.kernels.steps import JoinedSteps, PackedSteps, Steps
+from heedful.attention.kernels.steps import JoinedSteps, PackedSteps, Steps, StepsInC
 from heedful.attention.masks import padding
 from heedful.attention.stepping import StepMemory, can_step
 
@@ -32,6 +32,9 @@ class SourceMemories:
         memories: of each layer, ``[B, H, S, D]``.
         lengths: of the sources, integers ``[B]``.
     """
+
+    _told: tuple[list[StepMemory], list[StepsInC]] | None = None
+    """What C is told, and whose numbers it reads."""
 
     def __init__(self, memories: Sequence[Memory], lengths: Tensor) -> None:
         self._memories, self._lengths = list(memories), lengths.long().contiguous()
@@ -83,6 +86,17 @@ class SourceMemories:
             StepMemory(steps, index.expand(-1, steps.length), self._lengths, self._firsts)
             for steps in self._steps
         ]
+
+    def in_c(self) -> list[StepsInC]:
+        """What C is told of each layer's memory where it is; as long as these memories live.
+
+        Raises:
+            RuntimeError: it cannot be read there.
+        """
+        if self._told is None:
+            memories = self.in_place()
+            self._told = memories, [memory.in_c() for memory in memories]
+        return self._told[1]
 
     def select(self, rows: Tensor) -> Self:
         """What ``rows [M]`` read: nothing is copied while each still reads its own source, nor

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from heedful.attention.kernels.steps import StepsInC
-from heedful.attention.stepping import StepMemory
 from heedful.layers.caches import LayerCaches
 from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import (
@@ -72,9 +70,9 @@ class FusedDecoder:
         memories = (MemoryInC * (2 * self._layers))()
         for number, memory in enumerate(own):
             kept = (part.data_ptr() for part in steps[2 * number : 2 * number + 2])
-            memories[2 * number] = MemoryInC(_told(memory), *kept)
-        for number, memory in enumerate([] if sources is None else sources.in_place()):
-            memories[2 * number + 1] = MemoryInC(_told(memory), None, None)
+            memories[2 * number] = MemoryInC(memory.in_c(), *kept)
+        for number, told in enumerate([] if sources is None else sources.in_c()):
+            memories[2 * number + 1] = MemoryInC(told, None, None)
         return self._program.run(tokens, memories, None, position)
 
     def _layer(self, layer: Block, number: int) -> None:
@@ -92,10 +90,6 @@ class FusedDecoder:
                 lambda start: program.attend(READ, cross, start, 2 * number + 1),
             )
         program.feed_forward(layer)
-
-
-def _told(memory: StepMemory) -> StepsInC:
-    return memory.steps.in_c(memory.rows, memory.lengths, memory.firsts)
 
 
 _made: Made[FusedDecoder] = Made()

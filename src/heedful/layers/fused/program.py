@@ -151,7 +151,7 @@ class Program:
     @property
     def watched(self) -> bool:
         """Whether somebody watches an attention, which only its module can show."""
-        return any(part.watched or part.watched_in_part for part in self._watched)
+        return any(part.watched_at_all for part in self._watched)
 
     def sublayer(self, residual: Residual, write: Callable[[int], None]) -> None:
         """A sublayer and what is around it.
