@@ -390,6 +390,9 @@ def test_compiling_changes_nothing_and_is_done_once_for_all_shapes(
     """Traced by the compiler's front end; the code that its back end would make takes minutes."""
     # Attention in C is not traced: PyTorch's takes its place, whose rounding is another.
     monkeypatch.setattr(dot, "can_do", lambda *_: False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")  # and put back afterwards
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")
     run = open_run(whole)
     # Compiled dropout draws other numbers.
     model = run.recipe.model.model_copy(update={"dropout": 0.0})
@@ -401,6 +404,8 @@ def test_compiling_changes_nothing_and_is_done_once_for_all_shapes(
         model = build_run_model(run)
         if compiled:
             compile_method(model, "states", backend="eager")
+            made = os.environ["TORCHINDUCTOR_CACHE_DIR"]
+            assert made.startswith(str(tmp_path / "cache"))
         task = build_task(run, model, settings, torch.device("cpu"), "float32")
         options = {"seed": 3, "device": torch.device("cpu"), "precision": "float32"}
         folder = tmp_path / str(compiled)

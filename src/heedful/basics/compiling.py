@@ -97,7 +97,7 @@ def _built(compiler: str, source: Path, headers: Sequence[Path]) -> Path:
     texts = [file.read_text(encoding="utf-8") for file in (*headers, source)]
     made_of = "\n".join([*texts, version, native, *_FLAGS])
     name = f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.so"
-    folder = _cache()
+    folder = cache_folder()
     built = folder / name
     if not built.exists():
         with tempfile.TemporaryDirectory(dir=folder) as beside:
@@ -119,7 +119,7 @@ def _processor() -> str:
     return "\n".join([platform.machine(), *(kept if any(kept) else lines[:1])])
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     """A folder that only this user writes to."""
     root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(root).expanduser() / "heedful"

@@ -1,6 +1,7 @@
 """Training from a recipe to a run, or on from where a run stopped."""
 
 import contextlib
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ import torch
 import torch.fx.experimental._config as shapes
 from torch import nn
 
+from heedful.basics.compiling import cache_folder
 from heedful.basics.device import choose_device, choose_precision, keep_freed_memory
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_json, write_text
@@ -200,7 +202,12 @@ def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
 
 
 def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> None:
-    """Compile a method of a model, or of a part of it, once, for any batch shape from the start."""
+    """Compile a method of a model, or of a part of it, once, for any batch shape from the start.
+
+    What PyTorch's compiler makes is kept in the user's cache folder, unless PyTorch was told where.
+    """
+    with contextlib.suppress(OSError, AttributeError):  # else it is where PyTorch keeps it
+        os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
     # Else sides that happen to be equally long in the first batch are taken to be so always, and
     # which code a batch runs through would depend on where a run went on.
     shapes.use_duck_shape = False
