@@ -23,6 +23,8 @@ from heedful.basics.notices import notice
 _HEADER = Path(__file__).with_name("lanes.h")
 TEAM = _HEADER.with_name("team.h")
 """Threads that do one thing together."""
+PRODUCTS = _HEADER.with_name("products.h")
+"""Sums of products in registers."""
 _FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-march=native", "-pthread"]
 
 

@@ -12,12 +12,10 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from heedful.basics import compiling
-from heedful.basics.compiling import compiled_library, in_parallel, over_rows
+from heedful.basics.compiling import PRODUCTS, compiled_library, in_parallel, over_rows
 from heedful.basics.counting import count
 
 _SOURCE = Path(__file__).with_name("loss.c")
-_PRODUCTS = Path(compiling.__file__).with_name("products.h")
 _PADDING = 32  # columns that the widest panel may be wider than the table
 
 
@@ -31,7 +29,7 @@ class _Shape(ctypes.Structure):
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The compiled functions; None where they cannot be had, which is said once."""
-    found = compiled_library(_SOURCE, "the loss over the vocabulary runs", [_PRODUCTS])
+    found = compiled_library(_SOURCE, "the loss over the vocabulary runs", [PRODUCTS])
     if found is not None:
         for function in (found.heedful_loss_block, found.heedful_loss_slab):
             function.restype = ctypes.c_int64

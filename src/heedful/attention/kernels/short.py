@@ -16,12 +16,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from heedful.basics import compiling
-from heedful.basics.compiling import compiled_library, over_rows
+from heedful.basics.compiling import PRODUCTS, compiled_library, over_rows
 from heedful.basics.counting import count
 
 _SOURCE = Path(__file__).with_name("short.c")
-_PRODUCTS = Path(compiling.__file__).with_name("products.h")
 _FEWEST = 4
 """Queries from which it is worth to make them lie side by side."""
 _LONGEST = 128
@@ -57,7 +55,7 @@ class _Attention(ctypes.Structure):
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The compiled functions; None where they cannot be had, which is said once."""
-    found = compiled_library(_SOURCE, "attention of short sequences runs", [_PRODUCTS])
+    found = compiled_library(_SOURCE, "attention of short sequences runs", [PRODUCTS])
     if found is not None:
         found.heedful_attention_room.restype = ctypes.c_int64
     return found

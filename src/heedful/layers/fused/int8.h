@@ -4,9 +4,8 @@
  * Inputs are stored as q + OFFSET, so that they are not negative: of each column's sum OFFSET times
  * the sum of its weights is too much.
  */
-#include "lanes.h"
+#include "products.h"
 
-#define COLUMNS (2 * LANES) /* of a panel of weights */
 #define WHOLE_ROWS 4
 
 typedef uint8_t bytes __attribute__((vector_size(LANES)));
@@ -79,9 +78,7 @@ struct whole_tile {
 };
 
 /* Sums of m rows and a panel, turned back into numbers with the scales of rows and of columns. */
-static inline __attribute__((always_inline)) void multiply_whole(const struct whole_tile *t,
-                                                                 const int m,
-                                                                 lanes result[][2]) {
+INLINE void multiply_whole(const struct whole_tile *t, const int m, lanes result[][2]) {
     ints sum[WHOLE_ROWS][2];
 #pragma GCC unroll 4
     for (int i = 0; i < m; i++) sum[i][0] = sum[i][1] = (ints){0};

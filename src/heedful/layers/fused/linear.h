@@ -7,11 +7,6 @@
 #include "steps.h"
 #include "tangent.h"
 
-#if defined(__AVX512F__)
-#define ROWS 12
-#else
-#define ROWS 6
-#endif
 #define SIDE 4    /* panels at once for a single row */
 #define DEPTH 256 /* rows of a panel that stay in the nearest cache */
 
@@ -40,35 +35,17 @@ static inline lanes activate(lanes x, int64_t activation) {
     return x;
 }
 
-struct tile {
-    const void *panel; /* floats [depth, COLUMNS], or of HALF as `weights` reads them */
+struct product {
+    const char *panel; /* [depth, COLUMNS], its rows as `read_row` has them */
     const float *from, *bias, *add;
     float *to;
     int64_t from_stride, to_stride, depth, activation;
     int first, last; /* whether the sum begins here, ends here */
 };
 
-/* Bytes of a row of a panel. */
-static inline int64_t bytes_of(const int half) { return COLUMNS * (half ? 2 : 4); }
-
-/* The two halves of a panel's row. In bfloat16 a number of the right one stands above a number of the
- * left one in 32 bits: each is the upper half of the float that it is. */
-static inline __attribute__((always_inline)) void weights(const char *panel, const int half, lanes *left,
-                                                          lanes *right) {
-    if (half) {
-        const ints both = load_ints(panel);
-        *left = (lanes)(both << 16);
-        *right = (lanes)(both & ~0xffff);
-    } else {
-        *left = load((const float *)panel);
-        *right = load((const float *)panel + LANES);
-    }
-}
-
 /* m rows times a panel; the sums stay in registers. */
-static inline __attribute__((always_inline)) void multiply(const struct tile *t, const int m,
-                                                           const int half) {
-    lanes sum[ROWS][2];
+INLINE void multiply_panel(const struct product *t, const int m, const int half) {
+    tile sum;
 #pragma GCC unroll 12
     for (int i = 0; i < m; i++) {
         float *to = t->to + i * t->to_stride;
@@ -77,18 +54,7 @@ static inline __attribute__((always_inline)) void multiply(const struct tile *t,
             if (t->first && t->add) sum[i][j] += load(t->add + i * t->to_stride + j * LANES);
         }
     }
-    const float *from = t->from;
-    const char *panel = t->panel;
-    for (int64_t k = 0; k < t->depth; k++, panel += bytes_of(half)) {
-        lanes left, right;
-        weights(panel, half, &left, &right);
-#pragma GCC unroll 12
-        for (int i = 0; i < m; i++) {
-            const lanes x = from[i * t->from_stride + k] - (lanes){0};
-            sum[i][0] += x * left;
-            sum[i][1] += x * right;
-        }
-    }
+    multiply_rows(sum, m, t->from, t->from_stride, 1, t->panel, t->depth, half);
 #pragma GCC unroll 12
     for (int i = 0; i < m; i++)
         for (int j = 0; j < 2; j++)
@@ -97,9 +63,8 @@ static inline __attribute__((always_inline)) void multiply(const struct tile *t,
 }
 
 /* One row times SIDE panels at once, `apart` bytes from each other: sums that do not wait for one
- * another, each in the order of `multiply`, so that a row's numbers do not depend on its neighbours. */
-static inline __attribute__((always_inline)) void multiply_one(const struct tile *t, const int64_t apart,
-                                                               const int half) {
+ * another, each in the order of `multiply_rows`, so that a row's numbers do not depend on its neighbours. */
+INLINE void multiply_one(const struct product *t, const int64_t apart, const int half) {
     lanes sum[SIDE][2];
     for (int p = 0; p < SIDE; p++)
         for (int j = 0; j < 2; j++) {
@@ -113,7 +78,7 @@ static inline __attribute__((always_inline)) void multiply_one(const struct tile
 #pragma GCC unroll 4
         for (int p = 0; p < SIDE; p++) {
             lanes left, right;
-            weights(panel + p * apart, half, &left, &right);
+            read_row(panel + p * apart, half, &left, &right);
             sum[p][0] += x * left;
             sum[p][1] += x * right;
         }
@@ -124,23 +89,22 @@ static inline __attribute__((always_inline)) void multiply_one(const struct tile
                   t->last ? activate(sum[p][j], t->activation) : sum[p][j]);
 }
 
-static inline __attribute__((always_inline)) void multiply_some(const struct tile *t, int64_t rows,
-                                                                const int half) {
+INLINE void multiply_some(const struct product *t, int64_t rows, const int half) {
     switch (rows) {
 #if ROWS > 6
-    case 12: multiply(t, 12, half); break;
-    case 11: multiply(t, 11, half); break;
-    case 10: multiply(t, 10, half); break;
-    case 9: multiply(t, 9, half); break;
-    case 8: multiply(t, 8, half); break;
-    case 7: multiply(t, 7, half); break;
+    case 12: multiply_panel(t, 12, half); break;
+    case 11: multiply_panel(t, 11, half); break;
+    case 10: multiply_panel(t, 10, half); break;
+    case 9: multiply_panel(t, 9, half); break;
+    case 8: multiply_panel(t, 8, half); break;
+    case 7: multiply_panel(t, 7, half); break;
 #endif
-    case 6: multiply(t, 6, half); break;
-    case 5: multiply(t, 5, half); break;
-    case 4: multiply(t, 4, half); break;
-    case 3: multiply(t, 3, half); break;
-    case 2: multiply(t, 2, half); break;
-    default: multiply(t, 1, half);
+    case 6: multiply_panel(t, 6, half); break;
+    case 5: multiply_panel(t, 5, half); break;
+    case 4: multiply_panel(t, 4, half); break;
+    case 3: multiply_panel(t, 3, half); break;
+    case 2: multiply_panel(t, 2, half); break;
+    default: multiply_panel(t, 1, half);
     }
 }
 
@@ -161,7 +125,7 @@ static inline int64_t panels(int64_t columns) { return (columns + COLUMNS - 1) /
 
 /* Rows [n, I] times a share of panels [O / COLUMNS, I, COLUMNS], biases, what is added, the activation.
  * Where the last panel is wider than what there is to write, it is computed beside. */
-static inline __attribute__((always_inline)) void
+INLINE void
 linear(const struct operation *o, const float *from, int64_t from_stride, float *to,
        int64_t to_stride, const float *plus, int64_t n, int exact, const struct share *share,
        const int half) {
@@ -175,7 +139,7 @@ linear(const struct operation *o, const float *from, int64_t from_stride, float 
         const int narrow = exact && left < COLUMNS;
         for (int64_t k = 0; k < o->in; k += DEPTH) {
             const int64_t depth = o->in - k < DEPTH ? o->in - k : DEPTH;
-            struct tile t = {.panel = weights + (p * o->in + k) * bytes_of(half),
+            struct product t = {.panel = weights + (p * o->in + k) * bytes_of(half),
                              .bias = o->bias + p * COLUMNS, .from_stride = from_stride,
                              .to_stride = narrow ? COLUMNS : to_stride, .depth = depth,
                              .activation = o->activation, .first = !k, .last = k + depth == o->in};

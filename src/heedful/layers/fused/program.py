@@ -18,7 +18,7 @@ from heedful.attention import MultiHeadAttention
 from heedful.attention.kernels.steps import HEADER, HeadsInC, StepsInC
 from heedful.attention.normalizers import Softmax
 from heedful.attention.scores import Dot, ScaledDot
-from heedful.basics.compiling import TEAM, compiled_library, raise_failed
+from heedful.basics.compiling import PRODUCTS, TEAM, compiled_library, raise_failed
 from heedful.layers.quantized import Int8Linear
 from heedful.layers.rounded import Bfloat16Linear
 from heedful.layers.transformer import Activation, DecoderLayer, EncoderLayer, Residual
@@ -74,7 +74,7 @@ class NotFusedError(Exception):
 def library() -> ctypes.CDLL | None:
     """The compiled operations; None where they cannot be had, which is said once."""
     own = Path(__file__)
-    headers = [HEADER, HEADER.with_name("tangent.h"), TEAM]
+    headers = [HEADER, HEADER.with_name("tangent.h"), PRODUCTS, TEAM]
     headers += [own.with_name(name) for name in ("int8.h", "linear.h")]
     found = compiled_library(own.with_suffix(".c"), "search runs", headers)
     if found is not None:
