@@ -10,21 +10,19 @@ counts. The limit is the time in which the machine's memory gives the weights: t
 the decoder's at every step. Small models lie in the caches and can be faster.
 """
 
-import json
 import sys
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import limits
-from corpus import prepare_corpus
+from corpus import Corpus
 from heedful_worker import precisions
 from reporting import machine, said, table
 from sizes import SIZES
 from translate_speed import CTRANSLATE2, INT8, work_for
-from turns import SEARCHES, Starter, measure_each, parser_for, said_of
+from turns import SEARCHES, Starter, measure_each, parser_for, run, said_of
 
 BYTES = {"float32": 4, "bfloat16": 2}
 """Of a weight, by precision; 1 in others."""
@@ -43,8 +41,9 @@ def start(starter: Starter) -> None:
             starter.add(named + with_threads, Path(sys.executable), "heedful_worker.py", *own)
 
 
-def measure(options: Any, sentences: list[list[int]], folder: Path) -> dict[str, Any]:
+def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
     """Let the sides take turns, size by size."""
+    sentences = corpus.test
     known, sizes = limits.limits(options.threads), {}
     for size in options.sizes:
         work = work_for(size, folder, sentences, options)
@@ -107,15 +106,7 @@ def parse(arguments: list[str] | None = None) -> Any:
 
 def main() -> None:
     """Measure and print."""
-    options = parse()
-    with tempfile.TemporaryDirectory() as temporary:
-        data = None if options.made else options.data
-        folder = Path(temporary)
-        few = (options.pairs, options.sentences)
-        corpus = prepare_corpus(folder, data, options.vocabulary, *few)
-        options.vocabulary = corpus.vocabulary
-        found = {"corpus": corpus.what, **measure(options, corpus.test, folder)}
-    print(json.dumps(found) if options.json else report(found))
+    run(parse(), measure, report)
 
 
 if __name__ == "__main__":

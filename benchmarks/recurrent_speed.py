@@ -14,9 +14,7 @@ Each side takes the batches that it is fastest with. The ratios are to the first
 - ours: random weights, heedful's search.
 """
 
-import json
 import sys
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean
@@ -24,11 +22,21 @@ from typing import Any
 
 import limits
 import train_peers
-from corpus import Corpus, prepare_corpus
+from corpus import Corpus
 from install_peers import peer_python
 from reporting import machine, said
 from sizes import SIZES, recurrent_operations
-from turns import SEARCHES, Starter, measure_whole, parser_for, said_of, speeds_table, write_work
+from turns import (
+    SEARCHES,
+    Starter,
+    add_batches,
+    measure_whole,
+    parser_for,
+    run,
+    said_of,
+    speeds_table,
+    write_work,
+)
 
 BEAM = 5
 
@@ -94,7 +102,6 @@ def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
     return {
         "machine": machine(options.threads),
         "limits": limits.highest(known, limits.limits(options.threads)),
-        "corpus": corpus.what,
         "sentences": len(corpus.test),
         "length": options.length,
         "vocabulary": options.vocabulary,
@@ -128,27 +135,13 @@ def parse(arguments: list[str] | None = None) -> Any:
     """The command line."""
     parser = parser_for(__doc__, sizes=())
     parser.add_argument("--width", type=int, default=256, help="of everything (default 256)")
-    parser.add_argument(
-        "--batch-tokens",
-        nargs="+",
-        type=int,
-        default=[1024, 4096, 16384],
-        help="batches that each side tries, in source tokens times beam",
-    )
+    add_batches(parser)
     return parser.parse_args(arguments)
 
 
 def main() -> None:
     """Measure and print."""
-    options = parse()
-    with tempfile.TemporaryDirectory() as temporary:
-        data = None if options.made else options.data
-        folder = Path(temporary)
-        few = (options.pairs, options.sentences)
-        corpus = prepare_corpus(folder, data, options.vocabulary, *few)
-        options.vocabulary = corpus.vocabulary
-        found = measure(options, corpus, folder)
-    print(json.dumps(found) if options.json else report(found))
+    run(parse(), measure, report)
 
 
 if __name__ == "__main__":

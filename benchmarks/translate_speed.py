@@ -16,15 +16,13 @@ first). The ratios are to the first row.
 - ours, 2 workers: the same by workers of one thread each, ``--pool threads`` or ``processes``.
 """
 
-import json
-import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 import limits
-from corpus import prepare_corpus
+from corpus import Corpus
 from heedful_worker import random_model
 from install_peers import peer_python
 from reporting import machine, said
@@ -32,8 +30,10 @@ from sizes import SIZES
 from turns import (
     SEARCHES,
     Starter,
+    add_batches,
     measure_whole,
     parser_for,
+    run,
     said_of,
     speeds_table,
     transformer,
@@ -78,8 +78,9 @@ def start(starter: Starter) -> None:
     starter.ours()
 
 
-def measure(options: Any, sentences: list[list[int]], folder: Path) -> dict[str, Any]:
+def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
     """Let the sides take turns, size by size; speeds, ratios, versions, the machine's limits."""
+    sentences = corpus.test
     known, sizes = limits.limits(options.threads), {}
     source = mean(len(sentence) + 1 for sentence in sentences)
     for size in options.sizes:
@@ -131,27 +132,13 @@ def report(found: dict[str, Any]) -> str:
 def parse(arguments: list[str] | None = None) -> Any:
     """The command line."""
     parser = parser_for(__doc__)
-    parser.add_argument(
-        "--batch-tokens",
-        nargs="+",
-        type=int,
-        default=[1024, 4096, 16384],
-        help="batches that each side tries, in source tokens times beam",
-    )
+    add_batches(parser)
     return parser.parse_args(arguments)
 
 
 def main() -> None:
     """Measure and print."""
-    options = parse()
-    with tempfile.TemporaryDirectory() as temporary:
-        data = None if options.made else options.data
-        folder = Path(temporary)
-        few = (options.pairs, options.sentences)
-        corpus = prepare_corpus(folder, data, options.vocabulary, *few)
-        options.vocabulary = corpus.vocabulary
-        found = {"corpus": corpus.what, **measure(options, corpus.test, folder)}
-    print(json.dumps(found) if options.json else report(found))
+    run(parse(), measure, report)
 
 
 if __name__ == "__main__":

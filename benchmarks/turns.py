@@ -3,13 +3,14 @@
 import argparse
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import mean, median, quantiles
 from typing import Any
 
-from corpus import MULTI30K
+from corpus import MULTI30K, Corpus, prepare_corpus
 from heedful_worker import POOLS, precisions
 from install_peers import how_to_install, peer_python
 from limits import operations
@@ -43,6 +44,33 @@ def parser_for(description: str | None, sizes: Sequence[str] = ("tiny", "base"))
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
     return parser
+
+
+def add_batches(parser: Any) -> None:
+    """What a command line needs where sides choose their batches."""
+    parser.add_argument(
+        "--batch-tokens",
+        nargs="+",
+        type=int,
+        default=[1024, 4096, 16384],
+        help="batches that each side tries, in source tokens times beam",
+    )
+
+
+Found = dict[str, Any]
+
+
+def run(
+    options: Any, measure: Callable[[Any, Corpus, Path], Found], report: Callable[[Found], str]
+) -> None:
+    """Prepare the corpus, measure in a folder that is taken away afterwards, and print."""
+    with tempfile.TemporaryDirectory() as temporary:
+        data = None if options.made else options.data
+        few = (options.pairs, options.sentences)
+        corpus = prepare_corpus(Path(temporary), data, options.vocabulary, *few)
+        options.vocabulary = corpus.vocabulary
+        found = {"corpus": corpus.what, **measure(options, corpus, Path(temporary))}
+    print(json.dumps(found) if options.json else report(found))
 
 
 def write_work(

@@ -29,20 +29,25 @@ def benchmark() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def sentences(benchmark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+def corpus(benchmark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder = tmp_path_factory.mktemp("corpus")
-    return benchmark("corpus").prepare_corpus(folder, None, VOCABULARY, 60).test[:9]
+    return benchmark("corpus").prepare_corpus(folder, None, VOCABULARY, 60, 9)
+
+
+@pytest.fixture(scope="module")
+def sentences(corpus: Any) -> Any:
+    return corpus.test
 
 
 @pytest.fixture(scope="module")
 def translated(
-    benchmark: Any, sentences: Any, tmp_path_factory: pytest.TempPathFactory
+    benchmark: Any, corpus: Any, tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, Any]:
     """What measuring gives with all sides that are installed: it checks every output's length."""
     translate_speed = benchmark("translate_speed")
     options = translate_speed.parse([*SMALL, "--batch-tokens", "64", "256"])
     found: dict[str, Any] = translate_speed.measure(
-        options, sentences, tmp_path_factory.mktemp("work")
+        options, corpus, tmp_path_factory.mktemp("work")
     )
     found = json.loads(json.dumps(found))
     found["text"] = translate_speed.report(found)
@@ -91,10 +96,10 @@ def test_several_workers_write_what_one_writes(
     assert [one for (one,) in found] == expected
 
 
-def test_sentences_are_timed_one_by_one(benchmark: Any, sentences: Any, tmp_path: Path) -> None:
+def test_sentences_are_timed_one_by_one(benchmark: Any, corpus: Any, tmp_path: Path) -> None:
     one_sentence = benchmark("one_sentence")
     options = one_sentence.parse([*SMALL, "--every", "4", "--ours-only"])
-    found = json.loads(json.dumps(one_sentence.measure(options, sentences, tmp_path)))
+    found = json.loads(json.dumps(one_sentence.measure(options, corpus, tmp_path)))
     ours = found["sizes"]["smallest"]["rows"]["ours, 1 thread"]
     assert found["sentences"] == 3
     assert all(0 < p50 <= p90 for p50, p90 in zip(ours["p50"], ours["p90"], strict=True))

@@ -66,7 +66,7 @@ class Report:
 
     def _left(self, step: int, seconds: float, a_step: float) -> float:
         """Seconds until the last step, or until the time for training is over."""
-        return min((self.max_steps - step) * a_step, max(0.0, self.max_seconds - seconds))
+        return max(0.0, min((self.max_steps - step) * a_step, self.max_seconds - seconds))
 
     def logged(self, step: int, epoch: int, figures: dict[str, float | int]) -> None:
         """Show figures of training."""
