@@ -59,6 +59,21 @@ def token_weights(
     return rows_of(weights, where).mean(1)
 
 
+def ensemble_weights(
+    models: Sequence[PairModel],
+    rules: Sequence[AlignmentRule | None],
+    source: Source,
+    target_in: Tensor,
+) -> Tensor:
+    """The mean ``[B, T - 1, S]`` of the :func:`token_weights` of the models that have a rule."""
+    members = [
+        token_weights(model, rule.where, source, target_in)
+        for model, rule in zip(models, rules, strict=True)
+        if rule is not None
+    ]
+    return torch.stack(members).mean(0)
+
+
 def head_weights(
     model: PairModel, modules: Sequence[str], source: Source, target_in: Tensor
 ) -> dict[str, Tensor]:

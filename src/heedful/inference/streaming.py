@@ -4,8 +4,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from heedful.decoding import Hypothesis, SearchOptions, Supplied, search_stream
-from heedful.inference.assembling import Found
+from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import source_of
+from heedful.inference.splitting import Part
+from heedful.inference.translation import Translation
 from heedful.models.pairs import Source
 
 if TYPE_CHECKING:
@@ -128,7 +130,27 @@ class TextSupplier(Protocol):
         ...
 
 
-class Encoding:
+def translated_stream(
+    translator: "Translator",
+    texts: TextSupplier,
+    options: SearchOptions,
+    *,
+    alignments: bool = False,
+) -> Iterator[list[tuple[int, Translation]]]:
+    """The translations of texts, by their keys: :func:`find_stream` of their tokens."""
+    supplier = _Encoding(translator, texts)
+    own, exponent = translator.tokenisers.target, options.length_penalty
+    for found in find_stream(translator, supplier, options, alignments=alignments):
+        made = []
+        for key, one in found:
+            text = supplier.texts.pop(key)
+            parts = [Part("", text)]
+            threshold = translator.link_threshold
+            made.append((key, assemble(text, parts, [one], own, exponent, threshold)))
+        yield made
+
+
+class _Encoding:
     """Makes a supplier of a supplier of texts.
 
     Args:

@@ -19,17 +19,16 @@ from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
 from heedful.inference.alignment import (
     AlignmentRule,
-    token_weights,
+    ensemble_weights,
     usual_rule,
     word_weights,
 )
-from heedful.inference.assembling import Found, assemble
+from heedful.inference.assembling import Found
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
 from heedful.inference.continuing import Alternative, alternatives, continue_from
 from heedful.inference.engine import SearchEngine, found_by
 from heedful.inference.readiness import in_precision
-from heedful.inference.splitting import Part
-from heedful.inference.streaming import Encoding, TextSupplier, ended_by_limit, find_stream
+from heedful.inference.streaming import TextSupplier, ended_by_limit, translated_stream
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import make_trace
 from heedful.inference.translation import Translation
@@ -175,20 +174,14 @@ class Translator:
     def translate_running(
         self, texts: TextSupplier, *, options: SearchOptions, alignments: bool = False
     ) -> Iterator[list[tuple[int, Translation]]]:
-        """Translate texts that enter one search as others leave it; see :func:`find_stream`.
+        """Translate texts that enter one search as others leave it; see `translated_stream`.
 
         Each text is found as soon as its search ends; not for sampling, whose random numbers are
         made of a text's place, nor by another engine.
         """
-        supplier, counts = Encoding(self, texts), Counter[str]()
-        own, exponent = self.tokenisers.target, options.length_penalty
-        for found in find_stream(self, supplier, options, alignments=alignments):
-            made = []
-            for key, one in found:
-                text = supplier.texts.pop(key)
-                parts = [Part("", text)]
-                made.append((key, assemble(text, parts, [one], own, exponent, self.link_threshold)))
-                counts["at limit"] += one.at_limit
+        counts: Counter[str] = Counter()
+        for made in translated_stream(self, texts, options, alignments=alignments):
+            counts["at limit"] += sum(one.at_limit for _, one in made)
             yield made
         self._say(counts)
 
@@ -414,18 +407,13 @@ class Translator:
         An ensemble's are the mean of its members'.
         """
         target_in = target_in_of(targets, self.device)
-        members = [
-            token_weights(model, rule.where, source, target_in)  # [B, T, S]
-            for model, rule in zip(self.models, self.rules, strict=True)
-            if rule is not None
-        ]
-        mean = torch.stack(members).mean(0)
+        weights = ensemble_weights(self.models, self.rules, source, target_in)
         words_of = self.tokenisers
         return [
             word_weights(
-                weights, words_of.source.word_indices(own), words_of.target.word_indices(written)
+                one, words_of.source.word_indices(own), words_of.target.word_indices(written)
             )
-            for weights, own, written in zip(mean, sources, targets, strict=True)
+            for one, own, written in zip(weights, sources, targets, strict=True)
         ]
 
 
