@@ -4,7 +4,7 @@ import itertools
 import math
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import pytest
 import torch
@@ -21,6 +21,7 @@ from heedful.decoding import (
     length_penalty,
     running,
     search,
+    walk,
 )
 from heedful.decoding.beam import Beams
 from heedful.decoding.top import top_k
@@ -181,6 +182,24 @@ def test_forced_length_and_symbols_never_produced(options: dict[str, object]) ->
     for hypotheses in run(table, [0, 1, 2], **options):
         for one in hypotheses:
             assert all(token > END for token in one.tokens)
+
+
+@pytest.mark.parametrize("read_every", [2, 5, 100])
+@pytest.mark.parametrize(
+    "given", [{}, {"forced_length": 6}, {"sample": True, "seed": 4}, {"sample": True, "nbest": 3}]
+)
+def test_what_is_read_back_seldom_is_what_is_found(
+    given: dict[str, Any], read_every: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a device, where reading at each step would wait for it."""
+    table, limits = Table(5, 9, 8), torch.tensor([11, 4, 1, 9, 7, 11, 2, 11])
+    options = SearchOptions(beam=1, **given)
+    find = partial(search, source=torch.arange(8), rows=8, options=options, max_lengths=limits)
+    expected = find(table)
+    each = len(table.rows)
+    monkeypatch.setitem(walk.READ_EVERY, "cpu", read_every)
+    assert find(table) == expected
+    assert len(table.rows) - each <= 11  # no step after the longest output
 
 
 def test_finished_sources_leave_the_batch() -> None:
