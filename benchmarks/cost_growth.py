@@ -17,7 +17,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-import torch
 from matplotlib.ticker import LogLocator
 
 import limits
@@ -191,8 +190,7 @@ def main() -> None:
     """Measure, draw, print."""
     options = parse()
     axes = {axis: getattr(options, axis) for axis in AXES}
-    with torch.inference_mode():
-        found = measure(options, axes)
+    found = measure(options, axes)  # models made in inference mode would not be fused
     if options.figure:
         draw(found, options.figure)
     print(json.dumps(found) if options.json else report(found))
