@@ -174,6 +174,15 @@ def test_a_forked_process_computes_as_well() -> None:
     assert torch.equal(written(model, source, 2), expected)
 
 
+def last_logits(model: Transformer, source: Source, tokens: Tensor, fused: bool) -> Tensor:
+    """After a step a column of ``tokens [N, T]``, by the fused form or the modules."""
+    state = model.start(source)
+    assert (state.fused is not None) == fused
+    for place in range(tokens.shape[1]):
+        logits, state = model.step(tokens[:, place], state)
+    return logits
+
+
 @pytest.mark.parametrize(("rows", "threads"), [(1, 2), (39, 2), (230, 1)])
 @pytest.mark.parametrize("dim", [32, 36])
 def test_steps_in_int8_are_those_of_int8_modules(
@@ -186,16 +195,9 @@ def test_steps_in_int8_are_those_of_int8_modules(
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
 
-    def last(fused: bool) -> Tensor:
-        state = model.start(source)
-        assert (state.fused is not None) == fused
-        for place in range(6):
-            logits, state = model.step(tokens[:, place], state)
-        return logits
-
-    found = last(fused=True)
+    found = last_logits(model, source, tokens, fused=True)
     monkeypatch.setattr(made, "can_step", lambda like: False)
-    expected = last(fused=False)
+    expected = last_logits(model, source, tokens, fused=False)
     torch.set_num_threads(before)
     # A sum that is rounded otherwise may be the next whole number, which is a hundredth of a row.
     scale, error = expected.abs().amax(), (found - expected).abs()
@@ -212,16 +214,9 @@ def test_steps_with_weights_in_bfloat16_are_those_of_the_modules(
     source, tokens = source_of(rows), torch.randint(4, 301, (rows, 6))
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
 
-    def last(fused: bool) -> Tensor:
-        state = model.start(source)
-        assert (state.fused is not None) == fused
-        for place in range(6):
-            logits, state = model.step(tokens[:, place], state)
-        return logits
-
-    found = last(fused=True)
+    found = last_logits(model, source, tokens, fused=True)
     monkeypatch.setattr(made, "can_step", lambda like: False)
-    expected = last(fused=False)
+    expected = last_logits(model, source, tokens, fused=False)
     assert (found - expected).abs().amax() < 1e-5 * expected.abs().amax()
 
 

@@ -83,11 +83,8 @@ def searching_precision(name: str, device: torch.device, say: Callable[[str], No
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:
-    """A context in which matrix products run in ``precision``; weights stay float32.
-
-    In int8 nothing changes: there a model's own modules are others (`heedful.layers.quantized`).
-    """
-    if precision in ("float32", "int8"):
+    """A context in which matrix products run in ``precision``; weights stay float32."""
+    if precision == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=getattr(torch, precision))
 
