@@ -74,6 +74,10 @@ class CopyTask:
         )
         return Loss(total, {"loss": exact.sum()})
 
+    def divided(self, batch: Batch, count: int) -> list[Batch]:
+        """The batch itself: its target is not padded as a corpus's is."""
+        return [batch]
+
     def validate(self) -> Validation:
         """``loss`` a symbol over strings of ten lengths, as frequent as each other."""
         self.model.eval()

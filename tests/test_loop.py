@@ -41,6 +41,9 @@ class Line:
         total = (self.model(batch.x) - 2 * batch.x).square().sum()
         return Loss(total, {"loss": total.detach()})
 
+    def divided(self, batch: Points, count: int) -> list[Points]:
+        return [batch]
+
     def validate(self) -> Validation:
         return Validation({"loss": next(self.losses)}, [])
 

@@ -8,6 +8,7 @@ batch is reached by the work of one pool and memory does not grow with the corpu
 """
 
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -62,6 +63,49 @@ class Batch:
             self.weight,
             None if self.links is None else self.links.to(device, non_blocking=True),
         )
+
+    def divided(self, count: int) -> list["Batch"]:
+        """At most ``count`` batches of about as many tokens, each as wide as its own rows.
+
+        With links it is itself alone.
+        """
+        if self.links is not None:
+            return [self]
+        return [
+            self._some(rows) for rows in even_rows(self.source_lengths + self.target_lengths, count)
+        ]
+
+    def _some(self, rows: slice) -> "Batch":
+        of_source, of_target = self.source_lengths[rows], self.target_lengths[rows]
+        return Batch(
+            self.source[rows, : int(of_source.max())],
+            of_source,
+            self.target_in[rows, : int(of_target.max())],
+            self.target_out[rows, : int(of_target.max())],
+            of_target,
+            int(of_target.sum()),
+        )
+
+
+def even_rows(tokens: Tensor, count: int, fewest: int = 1024) -> list[slice]:
+    """At most ``count`` runs of rows with about as many tokens each, given those of every row.
+
+    Args:
+        tokens: of each row, ``[B]``.
+        count: of runs.
+        fewest: tokens that a run has, roughly; so there may be fewer runs. With less to compute at
+            once, Python's calls would be too much of the work.
+
+    Example:
+        >>> even_rows(torch.tensor([4, 2, 2, 1, 1, 2]), 2, fewest=1)
+        [slice(0, 2, None), slice(2, 6, None)]
+    """
+    sums = tokens.cumsum(0)
+    count = max(1, min(count, int(sums[-1]) // fewest))
+    wanted = sums[-1] * torch.arange(1, count) / count
+    inner = torch.searchsorted(sums.double(), wanted.double()) + 1
+    edges = sorted({0, *inner.tolist(), len(tokens)})
+    return [slice(first, end) for first, end in itertools.pairwise(edges)]
 
 
 class TokenBatches:

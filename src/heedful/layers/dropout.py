@@ -7,6 +7,9 @@ they are used in C (``dropout.c``), where there is a compiler, with the very sam
 
 import ctypes
 import functools
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,25 @@ class _Given(ctypes.Structure):
     ]
 
 
+class _Own(threading.local):
+    """A thread's own random numbers; None for PyTorch's, which all threads have in common."""
+
+    generator: torch.Generator | None = None
+
+
+_own = _Own()
+
+
+@contextmanager
+def drawing_from(generator: torch.Generator) -> Iterator[None]:
+    """Dropout on the CPU draws from ``generator`` while the block runs, in this thread."""
+    before, _own.generator = _own.generator, generator
+    try:
+        yield
+    finally:
+        _own.generator = before
+
+
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """Dropout in C; None where it cannot be had, which is said once."""
@@ -48,7 +70,8 @@ def dropout(hidden: Tensor, share: float) -> Tensor:
         return F.dropout(hidden, share)
     dropped = round(share * _STEPS)
     count = hidden.numel()
-    words = torch.empty((count + 3) // 4, dtype=torch.int64).random_(-(1 << 63), None)
+    words = torch.empty((count + 3) // 4, dtype=torch.int64)
+    words.random_(-(1 << 63), None, generator=_own.generator)
     first, scale = dropped - _STEPS // 2, _STEPS / (_STEPS - dropped)
     if hidden.dtype == torch.float32 and count and library() is not None:
         result: Tensor = _Dropout.apply(hidden, words, first, scale)  # type: ignore[no-untyped-call]

@@ -19,6 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
 from heedful.layers.cells import CompiledCell, library
+from heedful.layers.dropout import dropout
 
 _CELLS = {"RNN_TANH": "rnn", "GRU": "gru", "LSTM": "lstm"}
 
@@ -52,8 +53,8 @@ def packed_network(
     directions = ["", "_reverse"] if network.bidirectional else [""]
     finals = []
     for layer in range(network.num_layers):
-        if layer and network.dropout:
-            data = F.dropout(data, network.dropout, network.training)
+        if layer and network.dropout and network.training:
+            data = dropout(data, network.dropout)
         outputs = []
         for suffix in directions:
             names = ("weight_ih", "bias_ih", "weight_hh", "bias_hh")

@@ -69,6 +69,10 @@ class AlignmentTask:
             loss = Loss(total, {"loss": total.detach()})
             return with_terms(loss, self.terms, Forced(batch, seen, surprise))
 
+    def divided(self, batch: Batch, count: int) -> list[Batch]:
+        """Some rows in each; the batch itself where there are terms, which watch the model."""
+        return [batch] if self.terms else batch.divided(count)
+
     def validate(self) -> Validation:
         """``loss`` a token (nats) and ``perplexity``."""
         if not self.validation:

@@ -69,6 +69,10 @@ class LanguageTask:
             total, exact = next_token_loss(self.model, chosen, labels, self.label_smoothing)
         return Loss(total, {"loss": exact})
 
+    def divided(self, batch: WindowBatch, count: int) -> list[WindowBatch]:
+        """Some windows in each."""
+        return batch.divided(count)
+
     def validate(self) -> Validation:
         """Over all validation text, window by window: ``loss`` a token (nats), perplexity, bits.
 

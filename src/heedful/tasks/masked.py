@@ -76,6 +76,10 @@ class MaskedTask:
             parts["next_sentence"] = found.following.detach()
         return Loss(total, parts, {"masked": hidden})
 
+    def divided(self, batch: MaskedBatch, count: int) -> list[MaskedBatch]:
+        """The batch itself: its loss is a mean over its hidden tokens, not a sum over rows."""
+        return [batch]
+
     @property
     def _follows(self) -> bool:
         return f"{self.name}_next" in self.model.heads

@@ -1,6 +1,6 @@
 """What the training loop knows of a task: batches, a loss, a validation. Never a model's kind."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
@@ -63,6 +63,13 @@ class Task(Protocol):
 
     def loss(self, batch: Any) -> Loss:
         """The loss of a batch, with the model as it is."""
+        ...
+
+    def divided(self, batch: Any, count: int) -> Sequence[Any]:
+        """The batch as at most ``count``, whose losses add up to its own; or itself alone.
+
+        They may be learnt at once, so a loss of theirs changes nothing in the task or the model.
+        """
         ...
 
     def validate(self) -> Validation:

@@ -106,6 +106,10 @@ class ReadingTask(Generic[ExampleT, ReaderT]):
         # A batch's weight is its rows, as is that of the penalty: hops are pooling's.
         return Loss(total + self.penalty * overlap, {"loss": exact, "overlap": overlap.detach()})
 
+    def divided(self, batch: RowBatch, count: int) -> list[RowBatch]:
+        """Some rows in each; the batch itself where hops are watched."""
+        return [batch] if self._hops else batch.divided(count)
+
     def tensors(self) -> dict[str, Tensor]:
         """Nothing is remembered from batch to batch."""
         return {}

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
-from heedful.data.batching import Batch, TokenBatches
+from heedful.data.batching import Batch, TokenBatches, even_rows
 from heedful.data.examples import Tagged
 from heedful.data.positions import Position
 from heedful.data.vocabularies import encode_words
@@ -38,6 +38,19 @@ class RowBatch:
         """The same batch on ``device``."""
         rows = Sequences(*(part.to(device, non_blocking=True) for part in self.rows))
         return RowBatch(rows, self.labels.to(device, non_blocking=True), self.weight)
+
+    def divided(self, count: int) -> list["RowBatch"]:
+        """At most ``count`` batches of about as many tokens, each as wide as its own rows."""
+        return [self._some(rows) for rows in even_rows(self.rows.lengths, count)]
+
+    def _some(self, rows: slice) -> "RowBatch":
+        tokens, lengths, segments = (part[rows] for part in self.rows)
+        width, labels = int(lengths.max()), self.labels[rows]
+        weight = len(labels)
+        if labels.dim() > 1:
+            labels = labels[:, :width]
+            weight = int((labels > 0).sum())
+        return RowBatch(Sequences(tokens[:, :width], lengths, segments[:, :width]), labels, weight)
 
 
 class RowBatches:

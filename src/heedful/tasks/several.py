@@ -102,6 +102,10 @@ class SeveralTasks:
         by_name = {f"{batch.name}.{name}": weights.get(name, own) for name in parts}
         return Loss(scaled, {"loss": scaled.detach(), **named}, {"loss": 1, **by_name})
 
+    def divided(self, batch: PartBatch, count: int) -> list[PartBatch]:
+        """The batch itself: its loss moves the place in its own task."""
+        return [batch]
+
     def validate(self) -> Validation:
         """Each task's figures under its name; ``mean`` is that of their accuracies."""
         figures: dict[str, float] = {}

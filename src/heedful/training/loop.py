@@ -38,6 +38,7 @@ from heedful.training.optimisers import (
 from heedful.training.pace import groups_of
 from heedful.training.record import Record
 from heedful.training.report import Report
+from heedful.training.shares import Learnt, Shares
 
 Stop = Callable[[int, dict[str, float]], str | None]
 """Asked after each validation, with its step and figures: why training should end now, or None."""
@@ -110,6 +111,8 @@ class Loop:
         self.parameters = [p for group in self.groups for p in group.parameters]
         self.optimiser = build_optimiser(self.groups, settings)
         self.scaler = torch.amp.GradScaler(device.type, enabled=precision == "float16")
+        possible = device.type == "cpu" and not self.scaler.is_enabled() and not settings.compile
+        self.shares = Shares(task, self.parameters, possible=possible)
         self.progress = Progress(0, Position(seed, 0, 0))
         self.ranks: dict[int, list[float]] = {}
         """Checkpoint step → its validation's rank."""
@@ -209,11 +212,10 @@ class Loop:
             batch = batch.to(self.device)
             if not progress.operations_per_weight:
                 progress.operations_per_weight = self._count_operations(batch)
-            loss = self.task.loss(batch)
-            torch.autograd.backward(self.scaler.scale(loss.total / weight))
-            for name, part in loss.parts.items():
-                sums[name] = sums.get(name, torch.zeros((), device=self.device)) + part
-                weights[name] += loss.weights.get(name, batch.weight)
+            for learnt, loss in self._learn(batch, weight):
+                for name, part in loss.parts.items():
+                    sums[name] = sums.get(name, torch.zeros((), device=self.device)) + part
+                    weights[name] += loss.weights.get(name, learnt.weight)
         rate = learning_rate(progress.step + 1, self.settings)
         for own, pace in zip(self.optimiser.param_groups, self.groups, strict=True):
             own["lr"] = rate * pace.scale
@@ -237,6 +239,15 @@ class Loop:
         progress.weight += weight
         progress.total_weight += weight
         progress.seconds += time.perf_counter() - began
+
+    def _learn(self, batch: Any, weight: float) -> list[Learnt]:
+        """Add a batch's gradients; what was learnt at once, with its losses."""
+        shares = self.shares.of(batch)
+        if len(shares) > 1:
+            return self.shares.learn(shares, weight)
+        loss = self.task.loss(batch)
+        torch.autograd.backward(self.scaler.scale(loss.total / weight))
+        return [(batch, loss)]
 
     def _require_finite(self, values: dict[str, float]) -> None:
         for name, value in values.items():

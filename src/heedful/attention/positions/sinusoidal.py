@@ -46,10 +46,11 @@ class Sinusoidal(nn.Module):
         """
         length = embedded.shape[-2]
         last = (first if isinstance(first, int) else int(first.max())) + length
-        if last > len(self.table):
-            positions = torch.arange(max(last, 2 * len(self.table)), device=self.table.device)
-            self.table = sinusoids(positions, self.dim)
+        table = self.table
+        if last > len(table):
+            positions = torch.arange(max(last, 2 * len(table)), device=table.device)
+            self.table = table = sinusoids(positions, self.dim)
         if isinstance(first, Tensor):
             places = first.unsqueeze(1) + torch.arange(length, device=first.device)
-            return embedded + self.table[places].to(embedded.dtype)
-        return embedded + self.table[first:last].to(embedded.dtype)
+            return embedded + table[places].to(embedded.dtype)
+        return embedded + table[first:last].to(embedded.dtype)

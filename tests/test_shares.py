@@ -1,0 +1,218 @@
+"""Learning a batch in shares, a thread each: the same gradients, exactly repeatable."""
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.test_batching import encoded
+from torch import Tensor, nn
+
+from heedful.data.batching import TokenBatches, even_rows
+from heedful.data.positions import Position
+from heedful.data.streams import WindowBatch
+from heedful.decoding import SearchOptions
+from heedful.models import build_model
+from heedful.models.encoders import Sequences
+from heedful.models.recurrent_settings import RecurrentSettings
+from heedful.models.transformer import TransformerSettings
+from heedful.runs.checkpoints import model_tensors
+from heedful.runs.recipe import TrainingSettings
+from heedful.tasks.rows import RowBatch
+from heedful.tasks.translation import TranslationTask
+from heedful.training.loop import Loop
+from heedful.training.report import Report
+from heedful.training.shares import Shares
+
+SMALL = {"layers": 1, "dim": 16, "inner": 32, "heads": 2}
+TRANSFORMER = TransformerSettings.model_validate({**SMALL, "dropout": 0.2, "max_length": 64})
+DROPPING_WEIGHTS = TRANSFORMER.model_copy(update={"attention_dropout": 0.2})
+RECURRENT = RecurrentSettings(embedding=16, hidden=16, dropout=0.2, max_length=64)
+
+
+@pytest.fixture(autouse=True)
+def two_threads() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def task(folder: Path, settings: Any, batch_tokens: int = 2500) -> TranslationTask:
+    torch.manual_seed(3)
+    lengths = np.random.default_rng(1).integers(2, 20, (400, 2))
+    corpus = encoded(folder / "corpus", lengths)
+    return TranslationTask(
+        build_model(settings, 2000, 2000),
+        TokenBatches(corpus, batch_tokens),
+        [],
+        None,  # type: ignore[arg-type]  # nothing is validated
+        options=SearchOptions(),
+        device=torch.device("cpu"),
+        label_smoothing=0.1,
+        precision="float32",
+        tokenise="13a",
+        validation_pairs=1,
+        samples=0,
+    )
+
+
+def shares_of(one: TranslationTask) -> Shares:
+    return Shares(one, list(one.model.parameters()), possible=True)
+
+
+def gradients(model: nn.Module) -> list[Tensor]:
+    found = [parameter.grad for parameter in model.parameters()]
+    model.zero_grad()
+    assert all(gradient is not None for gradient in found)
+    return [gradient for gradient in found if gradient is not None]
+
+
+@pytest.mark.parametrize("settings", [TRANSFORMER, RECURRENT], ids=["transformer", "recurrent"])
+def test_gradients_and_losses_are_those_of_the_whole_batch(tmp_path: Path, settings: Any) -> None:
+    one = task(tmp_path, settings.model_copy(update={"dropout": 0.0}))
+    _, batch = next(one.batches(Position(1)))
+    whole = one.loss(batch)
+    torch.autograd.backward(whole.total / batch.weight)
+    expected = gradients(one.model)
+    shares = shares_of(one)
+    parts = shares.of(batch)
+    assert len(parts) == 2
+    learnt = shares.learn(parts, batch.weight)
+    assert sum(share.weight for share, _ in learnt) == batch.weight
+    total = sum(loss.total.item() for _, loss in learnt)
+    assert total == pytest.approx(whole.total.item(), rel=1e-5)
+    for ours, theirs in zip(gradients(one.model), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_gradients_are_added_to_those_that_are_there(tmp_path: Path) -> None:
+    one = task(tmp_path, TRANSFORMER.model_copy(update={"dropout": 0.0}))
+    shares = shares_of(one)
+    (_, first), (_, second) = islice(one.batches(Position(1)), 2)
+    for batch in (first, second):
+        torch.autograd.backward(one.loss(batch).total / 1000)
+    expected = gradients(one.model)
+    for batch in (first, second):
+        shares.learn(shares.of(batch), 1000)
+    for ours, theirs in zip(gradients(one.model), expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("settings", [TRANSFORMER, RECURRENT], ids=["transformer", "recurrent"])
+def test_dropout_is_drawn_anew_and_the_same_for_the_same_seed(
+    tmp_path: Path, settings: Any
+) -> None:
+    one = task(tmp_path, settings)
+    _, batch = next(one.batches(Position(1)))
+    shares = shares_of(one)
+    found = []
+    for seed in (5, 5, 6):
+        torch.manual_seed(seed)
+        shares.learn(shares.of(batch), batch.weight)
+        found.append(gradients(one.model))
+    assert all(map(torch.equal, found[0], found[1]))
+    assert not any(map(torch.equal, found[0][:1], found[2][:1]))
+    # Two shares of one batch do not drop the same places.
+    halves = shares.of(batch)
+    torch.manual_seed(5)
+    one_loss, other_loss = (loss.total for _, loss in shares.learn([halves[0]] * 2, 1))
+    assert one_loss.item() != other_loss.item()
+
+
+def trained(folder: Path, one: TranslationTask, steps: int) -> dict[str, Tensor]:
+    settings = TrainingSettings(max_steps=steps, validate_every=100, warmup_steps=2, log_every=2)
+    with Report(steps) as report:
+        given = {"seed": 1, "device": torch.device("cpu"), "precision": "float32", "report": report}
+        loop = Loop(one, settings, folder, **given)  # type: ignore[arg-type]
+        assert loop.run()
+    assert loop.shares._workers  # it was shared out
+    return model_tensors(one.model)
+
+
+def test_a_run_that_went_on_ends_with_the_very_weights(tmp_path: Path) -> None:
+    results = []
+    for name, stops in {"whole": [6], "again": [6], "in two": [3, 6]}.items():
+        torch.manual_seed(7)
+        for stop in stops:
+            (tmp_path / name / str(stop)).mkdir(parents=True)
+            one = task(tmp_path / name / str(stop), TRANSFORMER)
+            weights = trained(tmp_path / name, one, stop)
+        results.append(weights)
+    for other in results[1:]:
+        assert all(torch.equal(results[0][key], other[key]) for key in results[0])
+
+
+def test_what_draws_from_the_common_generator_is_learnt_whole(tmp_path: Path) -> None:
+    one = task(tmp_path, DROPPING_WEIGHTS)
+    one.model.train()
+    _, batch = next(one.batches(Position(1)))
+    before = torch.get_rng_state()
+    assert shares_of(one).of(batch) == [batch]
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_few_tokens_and_one_thread_are_learnt_whole(tmp_path: Path) -> None:
+    one = task(tmp_path, TRANSFORMER, batch_tokens=400)
+    _, batch = next(one.batches(Position(1)))
+    assert shares_of(one).of(batch) == [batch]
+    (tmp_path / "more").mkdir()
+    one = task(tmp_path / "more", TRANSFORMER)
+    _, batch = next(one.batches(Position(1)))
+    assert len(shares_of(one).of(batch)) == 2
+    torch.set_num_threads(1)
+    assert shares_of(one).of(batch) == [batch]
+
+
+def test_divided_batches_hold_every_row_once_and_no_more_padding(tmp_path: Path) -> None:
+    one = task(tmp_path, TRANSFORMER)
+    _, batch = next(one.batches(Position(1)))
+    parts = batch.divided(2)
+    assert len(parts) == 2
+    tokens = [int((part.source_lengths + part.target_lengths).sum()) for part in parts]
+    assert max(tokens) - min(tokens) < 2 * 40  # no row has more
+    first = 0
+    for part in parts:
+        rows = slice(first, first + len(part.source))
+        first = rows.stop
+        for name in ("source", "target_in", "target_out"):
+            whole, some = getattr(batch, name)[rows], getattr(part, name)
+            assert torch.equal(whole[:, : some.shape[1]], some)
+            assert not whole[:, some.shape[1] :].any()
+        assert part.source.shape[1] == int(part.source_lengths.max())
+        assert part.target_in.shape[1] == int(part.target_lengths.max())
+    assert first == len(batch.source)
+    assert sum(part.weight for part in parts) == batch.weight
+
+
+def test_windows_and_labelled_rows_are_divided_too() -> None:
+    tokens = torch.arange(80 * 64).view(80, 64) + 5
+    targets = tokens + 1
+    targets[-1, 10:] = 0
+    windows = WindowBatch(tokens, targets, int((targets != 0).sum()))
+    parts = windows.divided(2)
+    assert torch.equal(torch.cat([part.tokens for part in parts]), tokens)
+    assert torch.equal(torch.cat([part.targets for part in parts]), targets)
+    assert [part.weight for part in parts] == [int((part.targets != 0).sum()) for part in parts]
+    lengths = torch.arange(25, 65).repeat_interleave(2)
+    labels = (tokens % 3) * (torch.arange(64) < lengths[:, None])
+    rows = RowBatch(Sequences(tokens, lengths, tokens % 2), labels, int((labels > 0).sum()))
+    first, second = rows.divided(2)
+    assert first.rows.tokens.shape[1] == int(first.rows.lengths.max()) < 64
+    assert first.weight + second.weight == rows.weight
+    assert torch.equal(second.rows.tokens, tokens[len(first.labels) :])
+    classes = RowBatch(rows.rows, labels[:, 0], 80)
+    assert [part.weight for part in classes.divided(2)] == [len(first.labels), len(second.labels)]
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 8])
+def test_runs_of_rows_are_whole_and_none_is_empty(count: int) -> None:
+    for tokens in ([5], [1, 1, 98], [98, 1, 1], [7] * 30):
+        runs = even_rows(torch.tensor(tokens), count, fewest=1)
+        places = [place for run in runs for place in range(run.start, run.stop)]
+        assert places == list(range(len(tokens)))
+        assert len(runs) <= count
+        assert all(run.stop > run.start for run in runs)
