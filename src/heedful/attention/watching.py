@@ -175,6 +175,19 @@ class Seen(Mapping[str, list[Tensor]]):
         return {name: watcher.entropy for name, watcher in self._watchers.items()}
 
 
+def seen_from_outside(model: nn.Module) -> bool:
+    """Whether somebody watches an attention of ``model``, or hears of a module's calls by a hook.
+
+    Then calls must come one after another, as they would without threads.
+    """
+    return any(
+        part._forward_hooks
+        or part._forward_pre_hooks
+        or (isinstance(part, Watchable) and part.watched_at_all)
+        for part in model.modules()
+    )
+
+
 @contextmanager
 def watch(
     model: nn.Module,

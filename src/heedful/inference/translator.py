@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.attention.watching import seen_from_outside
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
@@ -259,11 +260,25 @@ class Translator:
         for model in self.models:
             model.eval()
         try:
-            with torch.inference_mode(), autocast(self.device, self._products):
+            with self.computing_here():
                 yield
         finally:
             for part in training:
                 part.training = True
+
+    @contextmanager
+    def computing_here(self) -> Iterator[None]:
+        """No gradients and the precision asked for, in this thread, inside `ready`."""
+        with torch.inference_mode(), autocast(self.device, self._products):
+            yield
+
+    def may_share(self) -> bool:
+        """Whether several threads may search at once: on the CPU, and nobody watches the models."""
+        return (
+            self.engine is None
+            and self.device.type == "cpu"
+            and not any(seen_from_outside(model) for model in self.models)
+        )
 
     def encoded_batches(
         self, pairs: Sequence[Pair], use: str = "the loss"

@@ -1,11 +1,13 @@
 """A window of texts through a translator: cut where too long, sorted, batched, put together."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import wait
 from typing import TYPE_CHECKING
 
 import torch
 
+from heedful.basics.workers import workers
 from heedful.decoding import SearchOptions
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import Item, token_batches
@@ -14,6 +16,14 @@ from heedful.inference.translation import Translation, WordAlignment
 
 if TYPE_CHECKING:
     from heedful.inference.translator import Translator
+
+_FEWEST = 1024
+"""Source tokens of a batch, times beam, that are worth a worker's call."""
+_EACH = 3
+"""Batches of each worker at least, so that they end at about the same time."""
+_SMALL = 16_000_000
+"""Parameters of models that stay in the processor's caches, so that each worker may read them for
+itself; of larger ones all threads do a step together."""
 
 Advance = Callable[[int], None]
 """Called with the number of texts that were finished since the last call."""
@@ -44,9 +54,11 @@ class Window:
         missing = Counter(item.line for item in items)
         self.advance(len(self.texts) - len(missing))
         width, size = self.options.width, self.translator.batch_tokens
+        count = self._workers(items)
+        if count > 1:
+            size = min(size, _tokens(items) * width // (_EACH * count))
         with self.translator.ready():
-            for batch in token_batches(items, width, size):
-                self._batch(batch)
+            for batch in self._searched(list(token_batches(items, width, size)), count):
                 missing.subtract(item.line for item in batch)
                 self.advance(sum(not missing[line] for line in {item.line for item in batch}))
         return [self._assembled(line) for line in range(len(self.texts))]
@@ -72,6 +84,35 @@ class Window:
             items += [Item(line, part, tokens) for part, tokens in enumerate(again)]
         return items
 
+    def _workers(self, items: Sequence[Item]) -> int:
+        """How many threads take batches each for themselves; 1 where one batch follows another."""
+        large = self.translator.parameters > _SMALL
+        if large or self.alignments or not self.translator.may_share():
+            return 1
+        most = _tokens(items) * self.options.width // (2 * _FEWEST)
+        return max(1, min(torch.get_num_threads(), most))
+
+    def _searched(self, batches: list[list[Item]], count: int) -> Iterator[list[Item]]:
+        """The batches in their order, each when it was searched."""
+        if count == 1:
+            for batch in batches:
+                self._batch(batch)
+                yield batch
+            return
+        calls = [workers(count).submit(self._batch_of_worker, batch) for batch in batches]
+        try:
+            for batch, call in zip(batches, calls, strict=True):
+                call.result()
+                yield batch
+        finally:  # after an error or Ctrl-C, nobody goes on with models that are as before again
+            for call in calls:
+                call.cancel()
+            wait(calls)
+
+    def _batch_of_worker(self, batch: list[Item]) -> None:
+        with self.translator.computing_here():
+            self._batch(batch)
+
     def _batch(self, batch: list[Item]) -> None:
         sources = [item.tokens for item in batch]
         # A text's number and a part's make every part's random numbers its own.
@@ -92,3 +133,7 @@ class Window:
         tokeniser, exponent = self.translator.tokenisers.target, self.options.length_penalty
         threshold = self.translator.link_threshold
         return assemble(text, parts, found, tokeniser, exponent, threshold)
+
+
+def _tokens(items: Sequence[Item]) -> int:
+    return sum(len(item.tokens) + 1 for item in items)

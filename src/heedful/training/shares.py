@@ -6,14 +6,15 @@ has its own gradients, which are summed in the shares' order, so that a result d
 which thread was faster. It does depend on how many there are.
 """
 
-import threading
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from heedful.attention.watching import seen_from_outside
+from heedful.basics.workers import workers
 from heedful.layers.dropout import drawing_from
 from heedful.tasks.protocol import Loss, Task
 
@@ -34,12 +35,11 @@ class Shares:
     def __init__(self, task: Task, parameters: Sequence[Tensor], *, possible: bool) -> None:
         self.task, self.parameters = task, parameters
         self._possible: bool | None = None if possible else False  # None: not known yet
-        self._workers: dict[tuple[int, int], ThreadPoolExecutor] = {}
 
     def of(self, batch: Any) -> Sequence[Any]:
         """The batch's shares; itself alone where it is better learnt whole."""
         count = torch.get_num_threads()
-        if count < 2 or self._possible is False:
+        if count < 2 or self._possible is False or seen_from_outside(self.task.model):
             return [batch]
         shares = self.task.divided(batch, count)
         if len(shares) > 1 and self._possible is None:
@@ -48,10 +48,10 @@ class Shares:
 
     def learn(self, shares: Sequence[Any], weight: float) -> list[Learnt]:
         """Add the gradients of the shares' losses, divided by ``weight``; the losses."""
-        workers = self._started(len(shares))
+        pool = workers(len(shares))
         seeds = torch.randint(1 << 62, (len(shares),)).tolist()
         calls: list[Future[tuple[Loss, tuple[Tensor | None, ...]]]] = [
-            workers.submit(self._gradients, share, weight, seed)
+            pool.submit(self._gradients, share, weight, seed)
             for share, seed in zip(shares, seeds, strict=True)
         ]
         found = [call.result() for call in calls]
@@ -70,25 +70,6 @@ class Shares:
             loss = self.task.loss(share)
         # Not into `grad`, which belongs to all.
         return loss, torch.autograd.grad(loss.total / weight, self.parameters, allow_unused=True)
-
-    def _started(self, count: int) -> ThreadPoolExecutor:
-        """The workers, which have the threads of this one between them."""
-        threads = torch.get_num_threads()
-        if (threads, count) not in self._workers:
-            all_there = threading.Barrier(count)
-
-            def begin() -> None:
-                # Asked first, since a thread takes what was set last, anywhere, at its first use.
-                torch.get_num_threads()
-                torch.set_num_threads(max(1, threads // count))
-                all_there.wait()
-
-            workers = self._workers[threads, count] = ThreadPoolExecutor(count)
-            for call in [workers.submit(begin) for _ in range(count)]:
-                call.result()
-            # PyTorch gives what was set last to threads that begin later.
-            torch.set_num_threads(threads)
-        return self._workers[threads, count]
 
     def _draws_by_dropout_alone(self, batch: Any) -> bool:
         """Whether a loss leaves PyTorch's own generator as it is, which all threads draw from.
