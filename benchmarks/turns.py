@@ -38,7 +38,7 @@ def parser_for(description: str | None, sizes: Sequence[str] = ("tiny", "base"))
         known = list(SIZES)
         parser.add_argument("--sizes", nargs="+", choices=known, default=list(sizes))
     parser.add_argument(
-        "--pool", choices=POOLS, default="processes", help="what our rows of two workers are"
+        "--pool", choices=POOLS, default="threads", help="what our rows of two workers are"
     )
     for name, value in {"repetitions": 5, "threads": 2, "length": 16, "vocabulary": 8000}.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")

@@ -2,6 +2,8 @@
 
 import json
 import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -213,3 +215,22 @@ def test_training_has_no_int8(folder: Path, tmp_path: Path) -> None:
     recipe = {"data": {"train": ["train.tsv"]}, "training": {"precision": "int8"}}
     with pytest.raises(UserError, match="precision"):
         train(recipe, tmp_path / "run", data=folder)
+
+
+def test_the_benchmark_of_outputs_compares_all_ways(folder: Path) -> None:
+    texts = {"source": NEW[:8], "reference": [translated(line) for line in NEW[:8]]}
+    for name, own in texts.items():
+        (folder / name).write_text("".join(f"{line}\n" for line in own))
+    script = Path(__file__).parents[1] / "benchmarks" / "same_output.py"
+    given = ["--source", str(folder / "source"), "--reference", str(folder / "reference")]
+    command = [sys.executable, str(script), str(folder / "transformer"), *given, "--json"]
+    made = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    found = json.loads(made.stdout)
+    assert set(found) == {"greedy", "beam 5"}
+    for rows in found.values():
+        assert len(rows) == 5
+        assert all(row["of"] == 8 for row in rows.values())
+        in_c = [row for name, row in rows.items() if name.startswith("C")]
+        assert [row["same"] for row in in_c] == [8, 8]
+        assert {row["bleu"] for row in in_c} == {rows["modules"]["bleu"]}
+        assert all(row["of_same"] < 1e-4 for row in in_c)

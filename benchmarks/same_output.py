@@ -1,0 +1,128 @@
+"""Whether a trained translator writes the same however it is computed, and what fewer bits cost it.
+
+    python benchmarks/same_output.py RUN --source test.en --reference test.de [--threads 2]
+
+Translates the texts greedily and with beam 5: by the modules alone, without a compiler, on one
+thread; in C on one thread and on all; with bfloat16 and with int8. For each, BLEU, how many outputs
+have the very tokens of the first, the largest difference of the scores of those, and the smallest
+of the others', which is how near a tie they were.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import sacrebleu
+import torch
+
+import heedful
+from heedful.decoding import SearchOptions
+from reporting import table
+
+BEAMS = {"greedy": 1, "beam 5": 5}
+Output = tuple[list[str], float, str]
+"""Tokens, score and text."""
+
+
+def ways(threads: int) -> dict[str, tuple[int, str, dict[str, str]]]:
+    """Name → threads, precision, and the environment that it takes."""
+    return {
+        "modules": (1, "float32", {"CC": "no-compiler"}),
+        "C, 1 thread": (1, "float32", {}),
+        f"C, {threads} threads": (threads, "float32", {}),
+        "bfloat16": (threads, "bfloat16", {}),
+        "int8": (threads, "int8", {}),
+    }
+
+
+def translated(run: Path, texts: list[str], threads: int, precision: str) -> dict[str, Any]:
+    """The outputs by search."""
+    torch.set_num_threads(threads)
+    translator = heedful.load(run, device="cpu", precision=precision)
+    found = {}
+    for name, beam in BEAMS.items():
+        outputs = translator.translate(texts, options=SearchOptions(beam=beam))
+        found[name] = [(one.tokens, one.score, one.text) for one in outputs]
+    return found
+
+
+def compared(outputs: list[Output], first: list[Output], references: list[str]) -> dict[str, Any]:
+    """Outputs beside those of the first way."""
+    both = list(zip(outputs, first, strict=True))
+    differences = [(own[0] == other[0], abs(own[1] - other[1])) for own, other in both]
+    return {
+        "bleu": sacrebleu.corpus_bleu([text for *_, text in outputs], [references]).score,
+        "same": sum(same for same, _ in differences),
+        "of": len(outputs),
+        "of_same": max((by for same, by in differences if same), default=None),
+        "of_others": min((by for same, by in differences if not same), default=None),
+    }
+
+
+def report(found: dict[str, dict[str, dict[str, Any]]]) -> str:
+    """A table a search."""
+    parts = []
+    for search, rows in found.items():
+        cells = [
+            [
+                name,
+                f"{row['bleu']:.2f}",
+                f"{row['same']:,} of {row['of']:,}",
+                *(
+                    "–" if row[key] is None else f"{row[key]:.1e}"
+                    for key in ("of_same", "of_others")
+                ),
+            ]
+            for name, row in rows.items()
+        ]
+        head = [search, "BLEU", "same tokens", "scores differ by at most", "others by at least"]
+        parts += [table(head, cells), ""]
+    return "\n".join(parts)
+
+
+def main() -> None:
+    """Each way in a process of its own."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--source", type=Path, required=True, help="a text a line")
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--precision", default="float32", help=argparse.SUPPRESS)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    options = parser.parse_args()
+    sources = options.source.read_text(encoding="utf-8").splitlines()
+    if options.worker:
+        print(json.dumps(translated(options.run, sources, options.threads, options.precision)))
+        return
+    references = options.reference.read_text(encoding="utf-8").splitlines()
+    outputs: dict[str, Any] = {}
+    for name, (threads, precision, environment) in ways(options.threads).items():
+        print(name, file=sys.stderr, flush=True)
+        given = [*sys.argv, "--worker", "--threads", str(threads), "--precision", precision]
+        made = subprocess.run(
+            [sys.executable, *given],
+            env=os.environ | environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        outputs[name] = json.loads(made.stdout)
+    found = {
+        search: {
+            name: compared(own[search], outputs["modules"][search], references)
+            for name, own in outputs.items()
+        }
+        for search in BEAMS
+    }
+    print(json.dumps(found) if options.json else report(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
