@@ -126,8 +126,15 @@ def test_dropout_is_drawn_anew_and_the_same_for_the_same_seed(
 def trained(folder: Path, one: TranslationTask, steps: int) -> dict[str, Tensor]:
     settings = TrainingSettings(max_steps=steps, validate_every=100, warmup_steps=2, log_every=2)
     with Report(steps) as report:
-        given = {"seed": 1, "device": torch.device("cpu"), "precision": "float32", "report": report}
-        loop = Loop(one, settings, folder, **given)  # type: ignore[arg-type]
+        loop = Loop(
+            one,
+            settings,
+            folder,
+            seed=1,
+            device=torch.device("cpu"),
+            precision="float32",
+            report=report,
+        )
         assert loop.run()
     assert loop.shares._possible  # it was shared out
     return model_tensors(one.model)

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.attention.watching import seen_from_outside
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
@@ -271,14 +270,6 @@ class Translator:
         """No gradients and the precision asked for, in this thread, inside `ready`."""
         with torch.inference_mode(), autocast(self.device, self._products):
             yield
-
-    def may_share(self) -> bool:
-        """Whether several threads may search at once: on the CPU, and nobody watches the models."""
-        return (
-            self.engine is None
-            and self.device.type == "cpu"
-            and not any(seen_from_outside(model) for model in self.models)
-        )
 
     def encoded_batches(
         self, pairs: Sequence[Pair], use: str = "the loss"

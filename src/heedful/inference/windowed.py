@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from heedful.attention.watching import seen_from_outside
 from heedful.basics.workers import workers
 from heedful.decoding import SearchOptions
 from heedful.inference.assembling import Found, assemble
@@ -86,8 +87,9 @@ class Window:
 
     def _workers(self, items: Sequence[Item]) -> int:
         """How many threads take batches each for themselves; 1 where one batch follows another."""
-        large = self.translator.parameters > _SMALL
-        if large or self.alignments or not self.translator.may_share():
+        one = self.translator
+        apart = one.engine is not None or one.device.type != "cpu" or one.parameters > _SMALL
+        if apart or self.alignments or any(map(seen_from_outside, one.models)):
             return 1
         most = _tokens(items) * self.options.width // (2 * _FEWEST)
         return max(1, min(torch.get_num_threads(), most))
