@@ -74,7 +74,7 @@ class CopyTask:
         )
         return Loss(total, {"loss": exact.sum()})
 
-    def divided(self, batch: Batch, count: int) -> list[Batch]:
+    def divided(self, batch: Batch, count: int, fewest: int = 1024) -> list[Batch]:
         """The batch itself: its target is not padded as a corpus's is."""
         return [batch]
 

@@ -41,7 +41,7 @@ class Line:
         total = (self.model(batch.x) - 2 * batch.x).square().sum()
         return Loss(total, {"loss": total.detach()})
 
-    def divided(self, batch: Points, count: int) -> list[Points]:
+    def divided(self, batch: Points, count: int, fewest: int = 1024) -> list[Points]:
         return [batch]
 
     def validate(self) -> Validation:

@@ -95,7 +95,7 @@ def _built(compiler: str, source: Path, headers: Sequence[Path]) -> Path:
     version = subprocess.run(
         [compiler, "--version"], capture_output=True, text=True, check=True, timeout=60
     ).stdout
-    native = _processor()
+    native = processor()
     texts = [file.read_text(encoding="utf-8") for file in (*headers, source)]
     made_of = "\n".join([*texts, version, native, *_FLAGS])
     name = f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.so"
@@ -112,7 +112,7 @@ def _built(compiler: str, source: Path, headers: Sequence[Path]) -> Path:
     return built
 
 
-def _processor() -> str:
+def processor() -> str:
     """What ``-march=native`` depends on, so that a home shared by machines is no trap."""
     told = Path("/proc/cpuinfo")
     lines = told.read_text().splitlines() if told.exists() else [platform.processor()]

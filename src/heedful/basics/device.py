@@ -2,8 +2,9 @@
 
 import contextlib
 import ctypes
+import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
@@ -40,46 +41,44 @@ def has_fast_bfloat16(device: torch.device) -> bool:
     """Whether the device multiplies bfloat16 matrices in hardware; else float32 is faster."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    if device.type == "cpu":
-        return bool(torch.cpu._is_avx512_bf16_supported())
-    return False
+    return device.type == "cpu" and _multiplies_bfloat16()
 
 
-def choose_precision(name: str, device: torch.device, *, int8: bool = False) -> str:
-    """``auto`` is bfloat16 where the device multiplies it fast, else float32.
+@functools.cache
+def _multiplies_bfloat16() -> bool:
+    return bool(torch.cpu._is_avx512_bf16_supported())
+
+
+def check_precision(name: str, device: torch.device, *, int8: bool = False) -> str:
+    """The precision, where the device can compute in it.
+
+    ``auto`` is bfloat16 on a card that multiplies it in hardware, else float32; for the CPU it
+    stays ``auto``: which is faster there depends on the model and is measured
+    (:func:`heedful.inference.fastest_precision.settle_precision`).
 
     Args:
         name: ``auto``, ``float32``, ``bfloat16``, ``float16`` or ``int8``.
-        device: where products are made.
-        int8: whether int8 is among what there is, as it is for models that write.
+        device: where products are computed.
+        int8: whether int8 is available, as it is for models that search.
 
     Raises:
-        UserError: the device does not compute in this precision, or it is not for this.
+        UserError: the precision is unknown, or not available for this device or this use.
     """
     known = ("float32", "bfloat16", "float16", *(["int8"] if int8 else []), "auto")
     if name == "int8" and not int8:
         raise UserError(
-            "int8 is for translating and for writing a text on, not for this; "
+            "int8 is available for translation and text generation only; "
             f"use {', '.join(known[:-1])} or auto"
         )
     if name not in known:
         raise UserError(f"unknown precision '{name}'; use {', '.join(known[:-1])} or {known[-1]}")
-    if name == "auto":
+    if name == "auto" and device.type != "cpu":
         return "bfloat16" if has_fast_bfloat16(device) else "float32"
     if name == "float16" and device.type != "cuda":
         raise UserError(f"float16 is for CUDA cards; on {device.type} use float32 or bfloat16")
     if name == "int8" and device.type != "cpu":
         raise UserError(f"int8 is for processors; on {device.type} use bfloat16, or --device cpu")
     return name
-
-
-def searching_precision(name: str, device: torch.device, say: Callable[[str], None]) -> str:
-    """As `choose_precision`, for models that write; says what ``auto`` has chosen."""
-    chosen = choose_precision(name, device, int8=True)
-    if name == "auto":
-        fast = "multiplies" if chosen == "bfloat16" else "does not multiply"
-        say(f"--precision auto: {chosen}; this {device.type} {fast} bfloat16 in hardware")
-    return chosen
 
 
 def autocast(device: torch.device, precision: str) -> contextlib.AbstractContextManager[object]:

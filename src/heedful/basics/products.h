@@ -18,13 +18,24 @@
 
 typedef lanes tile[ROWS][2];
 
-/* Bytes of a row of a panel, whose numbers may be `half` as long: bfloat16. */
-INLINE int64_t bytes_of(const int half) { return COLUMNS * (half ? 2 : 4); }
+/* How the numbers of a panel are stored. SINGLE: float32. WIDENED: bfloat16, made float32 in registers.
+ * PAIRED: bfloat16, two numbers of a column in 32 bits, multiplied by two numbers of a row in bfloat16;
+ * the depth then counts pairs. */
+enum { SINGLE, WIDENED, PAIRED };
 
-/* The two halves of a panel's row. In bfloat16 a number of the right one stands above a number of the
- * left one in 32 bits: each is the upper half of the float that it is. */
-INLINE void read_row(const char *panel, const int half, lanes *left, lanes *right) {
-    if (half) {
+#if defined(__AVX512BF16__) && defined(__AVX512F__)
+#define BFLOAT16 PAIRED /* the processor multiplies bfloat16 */
+#else
+#define BFLOAT16 WIDENED
+#endif
+
+/* Bytes of a row of a panel. */
+INLINE int64_t bytes_of(const int numbers) { return COLUMNS * (numbers == WIDENED ? 2 : 4); }
+
+/* The two halves of a panel's row. WIDENED: a number of the right half is stored above a number of the
+ * left half in 32 bits, and each is the upper half of a float. */
+INLINE void read_row(const char *panel, const int numbers, lanes *left, lanes *right) {
+    if (numbers == WIDENED) {
         ints both;
         memcpy(&both, panel, BYTES);
         *left = (lanes)(both << 16);
@@ -35,19 +46,36 @@ INLINE void read_row(const char *panel, const int half, lanes *left, lanes *righ
     }
 }
 
-/* sum += rows · panel, of m rows. A row's number k stands at rows[i · row + k · step]. */
+/* A number of a row, or a pair of them, in every lane. */
+INLINE lanes spread(const float *number, const int numbers) {
+    if (numbers != PAIRED) return *number - (lanes){0};
+    int32_t pair;
+    memcpy(&pair, number, sizeof pair);
+    return (lanes)(pair - (ints){0});
+}
+
+/* sum + x · y, or the sum of both products where they are pairs. */
+INLINE lanes add_product(lanes sum, lanes x, lanes y, const int numbers) {
+#if BFLOAT16 == PAIRED
+    if (numbers == PAIRED) return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)y);
+#endif
+    (void)numbers;
+    return sum + x * y;
+}
+
+/* sum += rows · panel, of m rows. A row's number k is at rows[i · row + k · step]. */
 INLINE void multiply_rows(tile sum, const int m, const float *rows, const int64_t row,
                           const int64_t step, const char *panel, const int64_t depth,
-                          const int half) {
+                          const int numbers) {
 #pragma GCC unroll 4
     for (int64_t k = 0; k < depth; k++) {
         lanes left, right;
-        read_row(panel + k * bytes_of(half), half, &left, &right);
+        read_row(panel + k * bytes_of(numbers), numbers, &left, &right);
 #pragma GCC unroll 12
         for (int i = 0; i < m; i++) {
-            const lanes x = rows[i * row + k * step] - (lanes){0};
-            sum[i][0] += x * left;
-            sum[i][1] += x * right;
+            const lanes x = spread(rows + i * row + k * step, numbers);
+            sum[i][0] = add_product(sum[i][0], x, left, numbers);
+            sum[i][1] = add_product(sum[i][1], x, right, numbers);
         }
     }
 }
@@ -55,7 +83,7 @@ INLINE void multiply_rows(tile sum, const int m, const float *rows, const int64_
 /* The same of all rows of a tile. */
 INLINE void multiply(tile sum, const float *rows, const int64_t row, const int64_t step,
                      const float *panel, const int64_t depth) {
-    multiply_rows(sum, ROWS, rows, row, step, (const char *)panel, depth, 0);
+    multiply_rows(sum, ROWS, rows, row, step, (const char *)panel, depth, SINGLE);
 }
 
 static inline int64_t rounded(int64_t count, int64_t to) { return (count + to - 1) / to * to; }

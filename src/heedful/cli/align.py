@@ -13,7 +13,6 @@ from heedful.cli.options import (
     Device,
     Precision,
     Threads,
-    settle_precision,
     use_threads,
 )
 
@@ -109,7 +108,7 @@ def align(
         runs,
         languages=(source, target),
         device=device,
-        precision=settle_precision(precision, device),
+        precision=precision,
         checkpoint=checkpoint,
     )
     corpus = _Corpus(files, directions, (source, target), encoding)

@@ -22,7 +22,6 @@ from heedful.cli.options import (
     Quantization,
     SearchPrecision,
     Threads,
-    settle_precision,
     use_threads,
 )
 
@@ -135,8 +134,6 @@ def evaluate(
         "--links": links,
     }
     _check_choice(run, files, gold)
-    if engine == "torch" and run is not None:
-        precision = settle_precision(precision, device)
     if run is not None and (texts_run := _text_run(run)) is not None:
         refused: dict[str, Any] = {
             "--against": against,

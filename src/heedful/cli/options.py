@@ -46,20 +46,6 @@ def use_threads(threads: int | None) -> None:
     torch.set_num_threads(threads)
 
 
-def settle_precision(precision: str, device: str) -> str:
-    """What ``auto`` is on a device, said once however many runs are opened; others as they are.
-
-    Raises:
-        UserError: the device or the precision is not there.
-    """
-    if precision != "auto":
-        return precision
-    from heedful.basics.device import choose_device, searching_precision
-    from heedful.basics.notices import notice
-
-    return searching_precision(precision, choose_device(device), notice)
-
-
 def search_of(run: Path, beam: int | None, where: str) -> "SearchOptions":
     """The search of a run's recipe, with another beam where one is given.
 

@@ -13,7 +13,6 @@ from heedful.cli.options import (
     Quantization,
     SearchPrecision,
     Threads,
-    settle_precision,
     use_threads,
 )
 
@@ -163,8 +162,6 @@ def serve(
     # Before the models are loaded, which takes longer than to say that the port is taken.
     listening = open_port(host, port)
     with listening:
-        if engine == "torch":
-            precision = settle_precision(precision, device)
         chosen: dict[str, Any] = {"device": device, "precision": precision}
         asked = {"engine": engine, "quantization": quantization}
         models, readers = load_all(runs, languages or [], asked, **chosen)

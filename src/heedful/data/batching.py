@@ -25,6 +25,8 @@ from heedful.data.positions import Position
 from heedful.data.shards import EncodedCorpus, Tokens
 
 POOL = 1 << 16
+FEWEST = 1024
+"""Tokens of a part of a batch, roughly, that are worth computing by themselves."""
 _ROUNDS = 6
 
 Words = NDArray[np.uint64]
@@ -64,7 +66,7 @@ class Batch:
             None if self.links is None else self.links.to(device, non_blocking=True),
         )
 
-    def divided(self, count: int) -> list["Batch"]:
+    def divided(self, count: int, fewest: int = FEWEST) -> list["Batch"]:
         """At most ``count`` batches of about as many tokens, each as wide as its own rows.
 
         With links it is itself alone.
@@ -72,7 +74,8 @@ class Batch:
         if self.links is not None:
             return [self]
         return [
-            self._some(rows) for rows in even_rows(self.source_lengths + self.target_lengths, count)
+            self._some(rows)
+            for rows in even_rows(self.source_lengths + self.target_lengths, count, fewest)
         ]
 
     def _some(self, rows: slice) -> "Batch":
@@ -87,7 +90,7 @@ class Batch:
         )
 
 
-def even_rows(tokens: Tensor, count: int, fewest: int = 1024) -> list[slice]:
+def even_rows(tokens: Tensor, count: int, fewest: int = FEWEST) -> list[slice]:
     """At most ``count`` runs of rows with about as many tokens each, given those of every row.
 
     Args:

@@ -16,7 +16,7 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder, read_json, write_json
 from heedful.basics.symbols import END, PAD
-from heedful.data.batching import even_rows, mix, permute
+from heedful.data.batching import FEWEST, even_rows, mix, permute
 from heedful.data.mapped import Mapped, damaged
 from heedful.data.positions import Position
 
@@ -102,12 +102,12 @@ class WindowBatch:
             self.weight,
         )
 
-    def divided(self, count: int) -> list["WindowBatch"]:
+    def divided(self, count: int, fewest: int = FEWEST) -> list["WindowBatch"]:
         """At most ``count`` batches of about as many windows."""
         real = (self.targets != PAD).sum(1)
         return [
             WindowBatch(self.tokens[rows], self.targets[rows], int(real[rows].sum()))
-            for rows in even_rows(real, count)
+            for rows in even_rows(real, count, fewest)
         ]
 
 

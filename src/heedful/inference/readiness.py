@@ -7,10 +7,12 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from heedful.basics.device import autocast, has_fast_bfloat16
+from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.layers.quantized import int8_copy
 from heedful.layers.rounded import bfloat16_copy
+from heedful.models.language import LanguageModel
+from heedful.models.pairs import PairModel
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -18,23 +20,27 @@ Model = TypeVar("Model", bound=nn.Module)
 def in_precision(
     models: Sequence[Model], precision: str, device: torch.device
 ) -> tuple[tuple[Model, ...], str]:
-    """Models that write, as they search, and the precision of the products around them.
+    """Models as they search, and the precision of autocast around them.
 
-    They are themselves, or copies: in int8, and in bfloat16 on a processor that does not multiply
-    it in hardware, where the products are float32.
+    On the CPU, models that search in int8 or bfloat16 are copies; products outside their linear
+    maps are float32 then.
 
     Raises:
-        UserError: int8 is asked for and a model only aligns, or the processor has no such products.
+        UserError: int8 is asked for and a model only aligns, or PyTorch has no int8 products here.
     """
-    writing = all(getattr(model, "translates", True) for model in models)
+    writing = all(map(searches, models))
     if precision == "int8":
         if not writing:
             raise UserError("a word aligner has no int8; use float32 or bfloat16")
         return tuple(int8_copy(model) for model in models), "float32"
-    slow = device.type == "cpu" and not has_fast_bfloat16(device)
-    if precision == "bfloat16" and slow and writing:
+    if precision == "bfloat16" and device.type == "cpu" and writing:
         return tuple(bfloat16_copy(model) for model in models), "float32"
     return tuple(models), precision
+
+
+def searches(model: nn.Module) -> bool:
+    """Whether a model writes outputs, and not only reads or aligns texts."""
+    return isinstance(model, LanguageModel) or (isinstance(model, PairModel) and model.translates)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Linear maps with weights in bfloat16, for processors that do not multiply it themselves.
+"""Linear maps with weights in bfloat16, for models that search on the CPU.
 
-Where each weight comes from memory for a few rows, half of the bytes are nearly half of the time.
-Inputs, products and sums are float32: only the weights are rounded, to 8 significant bits.
+For a few rows the weights' bytes decide the time, and half of them take nearly half of it. A
+processor that multiplies bfloat16 also computes the products of many rows faster. Sums are float32.
 """
 
 from typing import TypeVar
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from heedful.basics.device import has_fast_bfloat16
 from heedful.layers.search_copy import search_copy
 
 Model = TypeVar("Model", bound=nn.Module)
@@ -18,7 +19,10 @@ Model = TypeVar("Model", bound=nn.Module)
 class Bfloat16Linear(nn.Module):
     """``W x + b`` with W rounded to bfloat16, in place of an ``nn.Linear``, in evaluation.
 
-    It has a gradient to its input, and none to its weights.
+    Where the processor multiplies bfloat16, inputs are rounded as well, and so are the results of
+    this module; the fused step (:mod:`heedful.layers.fused`) keeps its results in float32.
+    Elsewhere only the weights are rounded. The map has a gradient to its input, and none to its
+    weights.
 
     Args:
         weight: ``[out, in]``.
@@ -50,7 +54,10 @@ class Bfloat16Linear(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         """``[.., in] -> [.., out]``, float32."""
-        return linear(inputs, self.weight, self.bias)
+        if not has_fast_bfloat16(inputs.device):
+            return linear(inputs, self.weight, self.bias)
+        result = linear(inputs.to(torch.bfloat16), self.rounded).float()
+        return result if self.bias is None else result + self.bias
 
 
 def bfloat16_copy(model: Model) -> Model:

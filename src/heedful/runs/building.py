@@ -7,12 +7,13 @@ from typing import cast
 import torch
 from torch import nn
 
-from heedful.basics.device import choose_device, searching_precision
+from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice, once
+from heedful.basics.notices import once
 from heedful.data.batching import TokenBatches
 from heedful.data.shards import EncodedCorpus
 from heedful.decoding import SearchOptions
+from heedful.inference.fastest_precision import settle_precision
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
 from heedful.models.aligner import WordAligner
@@ -136,14 +137,14 @@ def load_translator(
         paths: folders of runs.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         precision: ``float32`` unless ``bfloat16``, ``float16`` or ``int8`` is asked for; ``auto``
-            takes the faster of float32 and bfloat16, and says which.
+            measures which of float32 and bfloat16 is faster, and says so.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
 
     Raises:
         UserError: a folder is no run of a translator, or the vocabularies differ.
     """
     chosen_device = choose_device(device)
-    chosen_precision = searching_precision(precision, chosen_device, notice)
+    chosen_precision = check_precision(precision, chosen_device, int8=True)
     runs = [open_pair_run(path) for path in paths]
     tokenisers = runs[0].tokenisers()
     for run in runs[1:]:
@@ -160,7 +161,7 @@ def load_translator(
         models,
         tokenisers,
         device=chosen_device,
-        precision=chosen_precision,
+        precision=settle_precision(models[0], chosen_precision, chosen_device),
         options=search_options(runs[0].recipe.evaluation),
         source_language=runs[0].recipe.data.source,
         target_language=runs[0].recipe.data.target,

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import torch
 
-from heedful.basics.device import choose_device, searching_precision
+from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
-from heedful.basics.notices import notice
 from heedful.inference.classifier import Classifier
+from heedful.inference.fastest_precision import settle_precision
 from heedful.inference.filler import Filler
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
@@ -165,12 +165,12 @@ def _open(
             "text on; use float32 or bfloat16"
         )
     chosen = choose_device(device)
-    products = searching_precision(precision, chosen, notice)
+    products = check_precision(precision, chosen, int8=True)
     model = build_text_model(run)
     point = run.chosen(checkpoint)
     load_model_tensors(model, point.weights(), point.path)
     model.to(chosen).eval()
-    return _Opened(run, model, chosen, products, name)
+    return _Opened(run, model, chosen, settle_precision(model, products, chosen), name)
 
 
 def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:

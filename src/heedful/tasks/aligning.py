@@ -10,7 +10,7 @@ from torch import Tensor
 
 from heedful.attention import watch
 from heedful.basics.device import autocast
-from heedful.data.batching import Batch, TokenBatches
+from heedful.data.batching import FEWEST, Batch, TokenBatches
 from heedful.data.examples import Pair
 from heedful.data.positions import Position
 from heedful.evaluation.metrics import perplexity
@@ -69,9 +69,9 @@ class AlignmentTask:
             loss = Loss(total, {"loss": total.detach()})
             return with_terms(loss, self.terms, Forced(batch, seen, surprise))
 
-    def divided(self, batch: Batch, count: int) -> list[Batch]:
+    def divided(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
         """Some rows in each; the batch itself where there are terms, which watch the model."""
-        return [batch] if self.terms else batch.divided(count)
+        return [batch] if self.terms else batch.divided(count, fewest)
 
     def validate(self) -> Validation:
         """``loss`` a token (nats) and ``perplexity``."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
+from heedful.data.batching import FEWEST
 from heedful.data.positions import Position
 from heedful.data.streams import WindowBatch, WindowBatches
 from heedful.decoding import SearchOptions
@@ -69,9 +70,9 @@ class LanguageTask:
             total, exact = next_token_loss(self.model, chosen, labels, self.label_smoothing)
         return Loss(total, {"loss": exact})
 
-    def divided(self, batch: WindowBatch, count: int) -> list[WindowBatch]:
+    def divided(self, batch: WindowBatch, count: int, fewest: int = FEWEST) -> list[WindowBatch]:
         """Some windows in each."""
-        return batch.divided(count)
+        return batch.divided(count, fewest)
 
     def validate(self) -> Validation:
         """Over all validation text, window by window: ``loss`` a token (nats), perplexity, bits.

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.basics.device import autocast
+from heedful.data.batching import FEWEST
 from heedful.data.masking import MaskedBatch, SentencePairs
 from heedful.data.positions import Position
 from heedful.inference.readiness import ready
@@ -76,7 +77,7 @@ class MaskedTask:
             parts["next_sentence"] = found.following.detach()
         return Loss(total, parts, {"masked": hidden})
 
-    def divided(self, batch: MaskedBatch, count: int) -> list[MaskedBatch]:
+    def divided(self, batch: MaskedBatch, count: int, fewest: int = FEWEST) -> list[MaskedBatch]:
         """The batch itself: its loss is a mean over its hidden tokens, not a sum over rows."""
         return [batch]
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
+from heedful.data.batching import FEWEST
 from heedful.data.positions import Position
 
 
@@ -65,8 +66,10 @@ class Task(Protocol):
         """The loss of a batch, with the model as it is."""
         ...
 
-    def divided(self, batch: Any, count: int) -> Sequence[Any]:
+    def divided(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
         """The batch as at most ``count``, whose losses add up to its own; or itself alone.
+
+        Each has about ``fewest`` tokens at least.
 
         They may be learnt at once, so a loss of theirs changes nothing in the task or the model.
         """

@@ -14,6 +14,7 @@ from torch import Tensor
 from heedful.attention import watch
 from heedful.attention.disagreement import disagreement
 from heedful.basics.device import autocast
+from heedful.data.batching import FEWEST
 from heedful.data.examples import Labelled, Tagged
 from heedful.data.positions import Position
 from heedful.evaluation.classification import score_classification, score_tagging
@@ -106,9 +107,9 @@ class ReadingTask(Generic[ExampleT, ReaderT]):
         # A batch's weight is its rows, as is that of the penalty: hops are pooling's.
         return Loss(total + self.penalty * overlap, {"loss": exact, "overlap": overlap.detach()})
 
-    def divided(self, batch: RowBatch, count: int) -> list[RowBatch]:
+    def divided(self, batch: RowBatch, count: int, fewest: int = FEWEST) -> list[RowBatch]:
         """Some rows in each; the batch itself where hops are watched."""
-        return [batch] if self._hops else batch.divided(count)
+        return [batch] if self._hops else batch.divided(count, fewest)
 
     def tensors(self) -> dict[str, Tensor]:
         """Nothing is remembered from batch to batch."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
-from heedful.data.batching import Batch, TokenBatches, even_rows
+from heedful.data.batching import FEWEST, Batch, TokenBatches, even_rows
 from heedful.data.examples import Tagged
 from heedful.data.positions import Position
 from heedful.data.vocabularies import encode_words
@@ -39,9 +39,9 @@ class RowBatch:
         rows = Sequences(*(part.to(device, non_blocking=True) for part in self.rows))
         return RowBatch(rows, self.labels.to(device, non_blocking=True), self.weight)
 
-    def divided(self, count: int) -> list["RowBatch"]:
+    def divided(self, count: int, fewest: int = FEWEST) -> list["RowBatch"]:
         """At most ``count`` batches of about as many tokens, each as wide as its own rows."""
-        return [self._some(rows) for rows in even_rows(self.rows.lengths, count)]
+        return [self._some(rows) for rows in even_rows(self.rows.lengths, count, fewest)]
 
     def _some(self, rows: slice) -> "RowBatch":
         tokens, lengths, segments = (part[rows] for part in self.rows)

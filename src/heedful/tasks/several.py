@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from heedful.data.batching import mix
+from heedful.data.batching import FEWEST, mix
 from heedful.data.positions import Position
 from heedful.tasks.protocol import Loss, Task, Validation, is_gain
 
@@ -102,7 +102,7 @@ class SeveralTasks:
         by_name = {f"{batch.name}.{name}": weights.get(name, own) for name in parts}
         return Loss(scaled, {"loss": scaled.detach(), **named}, {"loss": 1, **by_name})
 
-    def divided(self, batch: PartBatch, count: int) -> list[PartBatch]:
+    def divided(self, batch: PartBatch, count: int, fewest: int = FEWEST) -> list[PartBatch]:
         """The batch itself: its loss moves the place in its own task."""
         return [batch]
 

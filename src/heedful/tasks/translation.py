@@ -12,7 +12,7 @@ from torch import Tensor
 from heedful.attention import watch
 from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
-from heedful.data.batching import Batch, TokenBatches
+from heedful.data.batching import FEWEST, Batch, TokenBatches
 from heedful.data.examples import Pair
 from heedful.data.positions import Position
 from heedful.decoding import SearchOptions
@@ -94,9 +94,9 @@ class TranslationTask:
             surprise[batch.target_out != PAD] = exact
             return with_terms(loss, self.terms, Forced(batch, seen, surprise))
 
-    def divided(self, batch: Batch, count: int) -> list[Batch]:
+    def divided(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
         """Some rows in each; the batch itself where there are terms, which watch the model."""
-        return [batch] if self.terms else batch.divided(count)
+        return [batch] if self.terms else batch.divided(count, fewest)
 
     def _cross_entropy(
         self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float

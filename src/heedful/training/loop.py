@@ -87,7 +87,7 @@ class Loop:
         folder: the run's folder; checkpoints and the record go there.
         seed: of the data's order.
         device: where the model is.
-        precision: ``float16`` scales the loss.
+        precision: kept in checkpoints; ``float16`` scales the loss.
         report: what people see.
         stop: may end the training after any validation.
     """
@@ -106,6 +106,7 @@ class Loop:
     ) -> None:
         self.task, self.settings, self.folder = task, settings, folder
         self.device, self.report, self.stop = device, report, stop
+        self.precision = precision
         self.checkpoints = folder / "checkpoints"
         self.groups = groups_of(task.model, settings)
         self.parameters = [p for group in self.groups for p in group.parameters]
@@ -341,6 +342,7 @@ class Loop:
             "validation": validation,
             "progress": asdict(progress) | {"position": list(progress.position)},
             "scaler": self.scaler.state_dict(),
+            "precision": self.precision,
         }
         folder = self.checkpoints / folder_of(progress.step)
         save_checkpoint(folder, model_tensors(self.task.model), training, state)

@@ -1,6 +1,7 @@
 """Training from a recipe to a run, or on from where a run stopped."""
 
 import contextlib
+import functools
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,11 @@ import torch.fx.experimental._config as shapes
 from torch import nn
 
 from heedful.basics.compiling import cache_folder
-from heedful.basics.device import choose_device, choose_precision, keep_freed_memory
+from heedful.basics.device import check_precision, choose_device, keep_freed_memory
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_json, write_text
 from heedful.basics.locking import locked
+from heedful.data.positions import Position
 from heedful.runs.checkpoints import (
     folder_of,
     load_model_tensors,
@@ -35,6 +37,8 @@ from heedful.runs.recipe import (
     write_toml,
 )
 from heedful.runs.run import Run, open_run
+from heedful.tasks.protocol import Task
+from heedful.training.fastest_precision import training_precision
 from heedful.training.going_on import require_same
 from heedful.training.loop import Loop, Stop
 from heedful.training.report import Report
@@ -69,7 +73,7 @@ def train(
     folder = Path(out)
     recipe = _checked(recipe, find_start(folder, start_from)).model_copy(update={"tune": {}})
     device = choose_device(recipe.training.device)
-    precision = choose_precision(recipe.training.precision, device)
+    precision = check_precision(recipe.training.precision, device)
     kind_of(recipe).require_usable(recipe)
     keep_freed_memory()
     if recipe.training.threads:
@@ -139,9 +143,9 @@ def _train(
     model.to(device)
     if settings.compile:
         compile_method(model, kind.compile_name(run))
-    task = kind.build_task(run, model, settings, device, precision)
     parameters = sum(p.numel() for p in model.parameters())
     with Report(settings.max_steps, kind.weight_name(run), settings.max_minutes) as report:
+        task, precision = _task(run, model, recipe, device, precision, report)
         loop = Loop(
             task,
             settings,
@@ -176,6 +180,25 @@ def _train(
         write_json(run.path / "result.json", result)
         report.say(f"trained: {_said(result)}")
     return True
+
+
+def _task(
+    run: Run,
+    model: nn.Module,
+    recipe: Recipe,
+    device: torch.device,
+    precision: str,
+    report: Report,
+) -> tuple[Task, str]:
+    """The run's task, and the precision that it is trained in, which is never ``auto``."""
+    build = functools.partial(kind_of(recipe).build_task, run, model, recipe.training, device)
+    if precision != "auto":
+        return build(precision), precision
+    saved = whole_checkpoints(run.path / "checkpoints")
+    state = saved[-1].state if saved else None
+    task, begin = build("float32"), Position(recipe.seed, 0, 0)
+    settled = training_precision(task, begin, device, state, report.say)
+    return (task if settled == "float32" else build(settled)), settled
 
 
 def _with_files_of(run: Run, recipe: Recipe) -> Recipe:

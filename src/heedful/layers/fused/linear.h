@@ -1,5 +1,5 @@
-/* Rows times a matrix whose columns lie in panels, in single precision, with weights of
- * half its bits, and in whole numbers.
+/* Rows times a matrix whose columns are stored in panels: in float32, with weights in bfloat16, and in
+ * whole numbers.
  *
  * Shapes: n rows; I, O columns into and out of a product.
  */
@@ -44,7 +44,7 @@ struct product {
 };
 
 /* m rows times a panel; the sums stay in registers. */
-INLINE void multiply_panel(const struct product *t, const int m, const int half) {
+INLINE void multiply_panel(const struct product *t, const int m, const int numbers) {
     tile sum;
 #pragma GCC unroll 12
     for (int i = 0; i < m; i++) {
@@ -54,7 +54,7 @@ INLINE void multiply_panel(const struct product *t, const int m, const int half)
             if (t->first && t->add) sum[i][j] += load(t->add + i * t->to_stride + j * LANES);
         }
     }
-    multiply_rows(sum, m, t->from, t->from_stride, 1, t->panel, t->depth, half);
+    multiply_rows(sum, m, t->from, t->from_stride, 1, t->panel, t->depth, numbers);
 #pragma GCC unroll 12
     for (int i = 0; i < m; i++)
         for (int j = 0; j < 2; j++)
@@ -64,7 +64,7 @@ INLINE void multiply_panel(const struct product *t, const int m, const int half)
 
 /* One row times SIDE panels at once, `apart` bytes from each other: sums that do not wait for one
  * another, each in the order of `multiply_rows`, so that a row's numbers do not depend on its neighbours. */
-INLINE void multiply_one(const struct product *t, const int64_t apart, const int half) {
+INLINE void multiply_one(const struct product *t, const int64_t apart, const int numbers) {
     lanes sum[SIDE][2];
     for (int p = 0; p < SIDE; p++)
         for (int j = 0; j < 2; j++) {
@@ -73,14 +73,14 @@ INLINE void multiply_one(const struct product *t, const int64_t apart, const int
             if (t->first && t->add) sum[p][j] += load(t->add + at);
         }
     const char *panel = t->panel;
-    for (int64_t k = 0; k < t->depth; k++, panel += bytes_of(half)) {
-        const lanes x = t->from[k] - (lanes){0};
+    for (int64_t k = 0; k < t->depth; k++, panel += bytes_of(numbers)) {
+        const lanes x = spread(t->from + k, numbers);
 #pragma GCC unroll 4
         for (int p = 0; p < SIDE; p++) {
             lanes left, right;
-            read_row(panel + p * apart, half, &left, &right);
-            sum[p][0] += x * left;
-            sum[p][1] += x * right;
+            read_row(panel + p * apart, numbers, &left, &right);
+            sum[p][0] = add_product(sum[p][0], x, left, numbers);
+            sum[p][1] = add_product(sum[p][1], x, right, numbers);
         }
     }
     for (int p = 0; p < SIDE; p++)
@@ -89,22 +89,22 @@ INLINE void multiply_one(const struct product *t, const int64_t apart, const int
                   t->last ? activate(sum[p][j], t->activation) : sum[p][j]);
 }
 
-INLINE void multiply_some(const struct product *t, int64_t rows, const int half) {
+INLINE void multiply_some(const struct product *t, int64_t rows, const int numbers) {
     switch (rows) {
 #if ROWS > 6
-    case 12: multiply_panel(t, 12, half); break;
-    case 11: multiply_panel(t, 11, half); break;
-    case 10: multiply_panel(t, 10, half); break;
-    case 9: multiply_panel(t, 9, half); break;
-    case 8: multiply_panel(t, 8, half); break;
-    case 7: multiply_panel(t, 7, half); break;
+    case 12: multiply_panel(t, 12, numbers); break;
+    case 11: multiply_panel(t, 11, numbers); break;
+    case 10: multiply_panel(t, 10, numbers); break;
+    case 9: multiply_panel(t, 9, numbers); break;
+    case 8: multiply_panel(t, 8, numbers); break;
+    case 7: multiply_panel(t, 7, numbers); break;
 #endif
-    case 6: multiply_panel(t, 6, half); break;
-    case 5: multiply_panel(t, 5, half); break;
-    case 4: multiply_panel(t, 4, half); break;
-    case 3: multiply_panel(t, 3, half); break;
-    case 2: multiply_panel(t, 2, half); break;
-    default: multiply_panel(t, 1, half);
+    case 6: multiply_panel(t, 6, numbers); break;
+    case 5: multiply_panel(t, 5, numbers); break;
+    case 4: multiply_panel(t, 4, numbers); break;
+    case 3: multiply_panel(t, 3, numbers); break;
+    case 2: multiply_panel(t, 2, numbers); break;
+    default: multiply_panel(t, 1, numbers);
     }
 }
 
@@ -121,6 +121,23 @@ static inline int64_t end(const struct share *s, int64_t things) {
     return things * (s->number + 1) / s->parts;
 }
 
+static inline int64_t pairs(int64_t width) { return (width + 1) / 2; }
+
+#if BFLOAT16 == PAIRED
+/* A row in bfloat16, rounded to nearest even: pairs of neighbours in 32 bits, the first one below. */
+static inline void pair(const float *from, float *to, int64_t width) {
+    for (int64_t i = 0; i < width; i += 2 * LANES) {
+        float last[2 * LANES] = {0};
+        const int64_t left = width - i < 2 * LANES ? width - i : 2 * LANES;
+        const int whole = left == 2 * LANES;
+        if (!whole) memcpy(last, from + i, (size_t)left * 4);
+        const float *own = whole ? from + i : last;
+        const __m512bh both = _mm512_cvtne2ps_pbh((__m512)load(own + LANES), (__m512)load(own));
+        memcpy(to + i / 2, &both, (size_t)pairs(left) * 4);
+    }
+}
+#endif
+
 static inline int64_t panels(int64_t columns) { return (columns + COLUMNS - 1) / COLUMNS; }
 
 /* Rows [n, I] times a share of panels [O / COLUMNS, I, COLUMNS], biases, what is added, the activation.
@@ -128,8 +145,9 @@ static inline int64_t panels(int64_t columns) { return (columns + COLUMNS - 1) /
 INLINE void
 linear(const struct operation *o, const float *from, int64_t from_stride, float *to,
        int64_t to_stride, const float *plus, int64_t n, int exact, const struct share *share,
-       const int half) {
-    const char *weights = half ? o->narrow : (const void *)o->weight;
+       const int numbers) {
+    const char *weights = numbers == SINGLE ? (const void *)o->weight : o->narrow;
+    const int64_t inputs = numbers == PAIRED ? pairs(o->in) : o->in;
     float beside[ROWS * COLUMNS];
     const int64_t last = end(share, panels(o->out)), full = exact ? o->out / COLUMNS : last;
     for (int64_t p = begin(share, panels(o->out)), next; p < last; p = next) {
@@ -137,12 +155,12 @@ linear(const struct operation *o, const float *from, int64_t from_stride, float 
         next = p + (some ? SIDE : 1);
         const int64_t left = o->out - p * COLUMNS;
         const int narrow = exact && left < COLUMNS;
-        for (int64_t k = 0; k < o->in; k += DEPTH) {
-            const int64_t depth = o->in - k < DEPTH ? o->in - k : DEPTH;
-            struct product t = {.panel = weights + (p * o->in + k) * bytes_of(half),
+        for (int64_t k = 0; k < inputs; k += DEPTH) {
+            const int64_t depth = inputs - k < DEPTH ? inputs - k : DEPTH;
+            struct product t = {.panel = weights + (p * inputs + k) * bytes_of(numbers),
                              .bias = o->bias + p * COLUMNS, .from_stride = from_stride,
                              .to_stride = narrow ? COLUMNS : to_stride, .depth = depth,
-                             .activation = o->activation, .first = !k, .last = k + depth == o->in};
+                             .activation = o->activation, .first = !k, .last = k + depth == inputs};
             for (int64_t i = 0; i < n; i += ROWS) {
                 const int64_t rows = n - i < ROWS ? n - i : ROWS;
                 float *own = to + i * to_stride + p * COLUMNS;
@@ -152,14 +170,28 @@ linear(const struct operation *o, const float *from, int64_t from_stride, float 
                 if (narrow && k)
                     for (int64_t r = 0; r < rows; r++)
                         memcpy(beside + r * COLUMNS, own + r * to_stride, (size_t)left * 4);
-                if (some) multiply_one(&t, o->in * bytes_of(half), half);
-                else multiply_some(&t, rows, half);
+                if (some) multiply_one(&t, inputs * bytes_of(numbers), numbers);
+                else multiply_some(&t, rows, numbers);
                 if (narrow)
                     for (int64_t r = 0; r < rows; r++)
                         memcpy(own + r * to_stride, beside + r * COLUMNS, (size_t)left * 4);
             }
         }
     }
+}
+
+/* As `linear`, with weights in bfloat16; `beside` has room for n rows of pairs. */
+static void half(const struct operation *o, const float *from, int64_t from_stride, float *to,
+                 int64_t to_stride, const float *plus, int64_t n, int exact, float *beside,
+                 const struct share *share) {
+#if BFLOAT16 == PAIRED
+    const int64_t room = pairs(o->in);
+    for (int64_t i = 0; i < n; i++) pair(from + i * from_stride, beside + i * room, o->in);
+    linear(o, beside, room, to, to_stride, plus, n, exact, share, PAIRED);
+#else
+    (void)beside;
+    linear(o, from, from_stride, to, to_stride, plus, n, exact, share, WIDENED);
+#endif
 }
 
 static inline int64_t fours(int64_t width) { return (width + 3) / 4 * 4; }

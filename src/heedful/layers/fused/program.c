@@ -53,6 +53,9 @@ static inline int64_t rows_before(const struct call *c, int64_t unit) {
 
 int64_t heedful_columns(void) { return COLUMNS; }
 
+/* Whether weights in bfloat16 are stored in pairs. */
+int64_t heedful_paired(void) { return BFLOAT16 == PAIRED; }
+
 /* The largest whole number of an input; 0 where there are no products of whole numbers. */
 int64_t heedful_largest(void) { return LARGEST; }
 
@@ -121,8 +124,8 @@ static void operate(const struct operation *o, const struct call *c, const int64
     const int64_t i = begin(share, n), last = end(share, n);
     switch (o->kind) {
     case WHOLE: whole(o, from, p->width, to, stride, plus, n, beside, share); break;
-    case LINEAR: linear(o, from, p->width, to, stride, plus, n, out, share, 0); break;
-    case HALF: linear(o, from, p->width, to, stride, plus, n, out, share, 1); break;
+    case LINEAR: linear(o, from, p->width, to, stride, plus, n, out, share, SINGLE); break;
+    case HALF: half(o, from, p->width, to, stride, plus, n, out, beside, share); break;
     case NORM:
         for (int64_t r = i; r < last; r++) norm(o, from + r * p->width, to + r * p->width);
         break;
@@ -164,6 +167,7 @@ static int64_t room_beside(const struct call *c, int64_t most, int64_t longest) 
         if (o->kind == READ) own = o->heads.heads * padded(c->memories[o->memory].steps.positions);
         if (o->kind == ATTEND) own = (1 + o->heads.key_width) * padded(longest);
         if (o->kind == WHOLE) own = most * (1 + fours(o->in) / 4);
+        if (o->kind == HALF) own = most * pairs(o->in);
         room = own > room ? own : room;
     }
     return padded(room);

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention import MultiHeadAttention
@@ -78,7 +79,8 @@ def library() -> ctypes.CDLL | None:
     headers += [own.with_name(name) for name in ("int8.h", "linear.h")]
     found = compiled_library(own.with_suffix(".c"), "search runs", headers)
     if found is not None:
-        found.heedful_columns.restype = found.heedful_largest.restype = ctypes.c_int64
+        for told in (found.heedful_columns, found.heedful_largest, found.heedful_paired):
+            told.restype = ctypes.c_int64
     return found
 
 
@@ -135,6 +137,7 @@ class Program:
         self.longest = len(embedding.positions)
         self._columns = int(found.heedful_columns())
         self._largest = int(found.heedful_largest())
+        self._paired = bool(found.heedful_paired())
         self._operations: list[_Operation] = []
         self._kept: list[Tensor] = [*tables]  # what C reads
         self._watched = [part for layer in layers for part in attentions(layer)]
@@ -300,10 +303,14 @@ class Program:
         outputs, inputs = sum(len(part.weight) for part in parts), parts[0].weight.shape[1]
         padded = parts[0].weight.new_zeros(self._whole(outputs), inputs)
         torch.cat([part.weight.detach() for part in parts], out=padded[:outputs])
-        panels = padded.view(-1, self._columns, inputs).transpose(1, 2)
         half = padded.dtype == torch.bfloat16
-        if half:  # the panel's two halves, number by number
-            panels = panels.unflatten(2, (2, -1)).transpose(2, 3)
+        if half and self._paired:  # two inputs of a column, then of the next column
+            padded = F.pad(padded, (0, inputs % 2))
+            panels = padded.view(-1, self._columns, padded.shape[1] // 2, 2).transpose(1, 2)
+        else:
+            panels = padded.view(-1, self._columns, inputs).transpose(1, 2)
+            if half:  # the panel's two halves, number by number
+                panels = panels.unflatten(2, (2, -1)).transpose(2, 3)
         bias = torch.zeros(len(padded))
         bias[:outputs] = torch.cat([_bias_of(part.bias, part.weight[:, 0]) for part in parts])
         self._kept += [panels.contiguous(), bias]

@@ -1,0 +1,132 @@
+"""What ``--precision auto`` is on the CPU: the faster of float32 and bfloat16, measured.
+
+A processor that multiplies bfloat16 may still compute a small model faster in float32, and one that
+does not may be faster with half of the weights' bytes. So a loaded model computes a few rows in
+both.
+"""
+
+import functools
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from heedful.basics.device import autocast, has_fast_bfloat16, one_thread
+from heedful.basics.measuring import Measured, fastest
+from heedful.basics.notices import notice
+from heedful.basics.symbols import BEGIN, END, UNKNOWN
+from heedful.inference.readiness import in_precision, searches
+from heedful.models.aligner import WordAligner
+from heedful.models.encoders import HeadedEncoder, Sequences
+from heedful.models.language import LanguageModel
+from heedful.models.pairs import PairModel, Source
+
+_ROWS, _LENGTH, _STEPS = 32, 8, 4
+
+
+def settle_precision(
+    model: nn.Module, precision: str, device: torch.device, say: Callable[[str], None] | None = None
+) -> str:
+    """What ``auto`` is for a loaded model; any other precision as it is.
+
+    The measurement takes a fraction of a second and is kept for each processor and model size
+    (:mod:`heedful.basics.measuring`).
+
+    Args:
+        model: in evaluation mode, on ``device``.
+        precision: checked by :func:`heedful.basics.device.check_precision`.
+        device: where it computes.
+        say: is told what was chosen; by default a notice, each choice once in a process.
+    """
+    if precision != "auto":
+        return precision
+    found = _measured(model, device)
+    (say or _say_once)(f"--precision auto: {said_of(found)}")
+    return "float32" if found is None else found.chosen
+
+
+def said_of(found: Measured | None) -> str:
+    """What was chosen and why, for people."""
+    if found is None:
+        return "float32; this processor does not multiply bfloat16 in hardware"
+    ratio = found.ratio("bfloat16", "float32")
+    return f"{found.chosen}; bfloat16 has {ratio:.2g}× the speed of float32 for this model"
+
+
+def sizes_of(model: nn.Module) -> str:
+    """The shapes of a model's parameters, as a hash: models that compute alike have the same."""
+    shapes = "\n".join(str(tuple(one.shape)) for one in model.parameters())
+    return f"{type(model).__name__} {hashlib.sha256(shapes.encode()).hexdigest()[:16]}"
+
+
+def _measured(model: nn.Module, device: torch.device) -> Measured | None:
+    if not searches(model) and not has_fast_bfloat16(device):
+        return None
+    work: Callable[[Any], None] = _search if searches(model) else _read
+    ways = {name: _way(model, name, device, work) for name in ("float32", "bfloat16")}
+    with one_thread():
+        return fastest(ways, f"{work.__name__} {sizes_of(model)}")
+
+
+def _way(
+    model: nn.Module, precision: str, device: torch.device, work: Callable[[Any], None]
+) -> Callable[[], None]:
+    """Does ``work`` in a precision; the model's form in it is made at the first call."""
+
+    @functools.cache
+    def prepared() -> tuple[nn.Module, str]:
+        (own,), products = in_precision([model], precision, device)
+        return own, products
+
+    def way() -> None:
+        own, products = prepared()
+        with torch.inference_mode(), autocast(device, products):
+            work(own)
+
+    return way
+
+
+def _search(model: PairModel | LanguageModel) -> None:
+    """Some steps of a search."""
+    tokens = _rows(min(_LENGTH, max(1, model.max_length - _STEPS)))
+    state: Any
+    if isinstance(model, LanguageModel):
+        state = model.start(tokens)
+    else:
+        state = model.start(Source(tokens, _lengths(tokens)))
+    for _ in range(min(_STEPS, model.max_length - 1)):
+        _, state = model.step(torch.full((_ROWS,), UNKNOWN), state)
+
+
+def _read(model: HeadedEncoder | WordAligner) -> None:
+    """One reading of rows."""
+    if isinstance(model, WordAligner):
+        tokens = _rows(min(_LENGTH, model.max_length))
+        model.log_likelihood(Source(tokens, _lengths(tokens)), tokens)
+        return
+    tokens = torch.cat([_rows(_LENGTH), _rows(_LENGTH)], dim=1)
+    tokens[:, 0] = BEGIN
+    segments = torch.zeros_like(tokens)
+    segments[:, _LENGTH:] = 1
+    longest = min(model.encoder.max_length, tokens.shape[1])
+    if not model.encoder.needs_pairs:
+        longest = min(longest, _LENGTH)
+    tokens = tokens[:, :longest]
+    model.encoder(Sequences(tokens, _lengths(tokens), segments[:, :longest]))
+
+
+def _rows(length: int) -> Tensor:
+    tokens = torch.full((_ROWS, length), UNKNOWN)
+    tokens[:, -1] = END
+    return tokens
+
+
+def _lengths(tokens: Tensor) -> Tensor:
+    return torch.full((len(tokens),), tokens.shape[1])
+
+
+@functools.cache
+def _say_once(text: str) -> None:
+    notice(text)

@@ -1,0 +1,73 @@
+"""What ``training.precision = "auto"`` is on the CPU: measured on a batch, and kept by the run."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+from heedful.basics.device import autocast, has_fast_bfloat16, one_thread
+from heedful.basics.measuring import Measured, fastest
+from heedful.data.positions import Position
+from heedful.inference.fastest_precision import said_of, sizes_of
+from heedful.tasks.protocol import Task
+
+_TOKENS = 256
+"""Of the part of a batch that is measured, roughly."""
+
+
+def training_precision(
+    task: Task,
+    position: Position,
+    device: torch.device,
+    saved: Mapping[str, Any] | None,
+    say: Callable[[str], None],
+) -> str:
+    """The precision to train in: that of the run's last checkpoint, or the faster one.
+
+    An interrupted run must end with the weights of an uninterrupted one, so a run keeps its
+    precision on the processor that it began on.
+
+    Args:
+        task: as built for float32.
+        position: of the batch that is learnt from to measure; weights stay as they are.
+        device: where it is trained.
+        saved: the state of the run's last checkpoint; None if there is none.
+        say: is told what was measured.
+    """
+    if saved is not None:
+        # Before 0.2 the processor alone decided.
+        usual = "bfloat16" if has_fast_bfloat16(device) else "float32"
+        kept = str(saved.get("precision", usual))
+        if kept == "float32" or has_fast_bfloat16(device):
+            return kept
+    found = _measured(task, position, device) if has_fast_bfloat16(device) else None
+    say(f"training.precision = 'auto': {said_of(found)}")
+    return "float32" if found is None else found.chosen
+
+
+def _measured(task: Task, position: Position, device: torch.device) -> Measured:
+    """Gradients of some rows of the first batch, in both precisions, on one thread."""
+    _, whole = next(iter(task.batches(position)))
+    batch = task.divided(whole, int(whole.weight), _TOKENS)[0]
+    learnt = [one for one in task.model.parameters() if one.requires_grad]
+    kept = {name: tensor.clone() for name, tensor in task.tensors().items()}
+    training = task.model.training
+
+    def way(precision: str) -> Callable[[], None]:
+        def work() -> None:
+            with autocast(device, precision):
+                total = task.loss(batch).total
+            torch.autograd.grad(total, learnt, allow_unused=True)
+
+        return work
+
+    ways = {name: way(name) for name in ("float32", "bfloat16")}
+    task.model.train()
+    try:
+        eager = torch.compiler.set_stance("force_eager")
+        with eager, torch.random.fork_rng([]), one_thread():
+            size = int(batch.weight).bit_length()
+            return fastest(ways, f"train {type(task).__name__} {sizes_of(task.model)} 2^{size}")
+    finally:
+        task.model.train(training)
+        task.load(kept)
