@@ -14,10 +14,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from heedful.basics.crowding import meetings
 from heedful.basics.notices import notice
 
 _HEADER = Path(__file__).with_name("lanes.h")
@@ -53,13 +55,25 @@ def compiled_library(source: Path, what: str, headers: Sequence[Path] = ()) -> c
 def in_parallel(function: Callable[..., int], calls: Sequence[tuple[object, ...]]) -> None:
     """Call a function of a library, a thread a call: ctypes lets go of the interpreter in C.
 
+    Where other programs use the cores, one thread makes all calls (:mod:`.crowding`).
+
     Raises:
         MemoryError: a call has returned 1, as functions of ours do without memory.
         IndexError: a call has returned 2, as they do for an index that is out of range.
     """
-    futures = [_workers(len(calls)).submit(function, *call) for call in calls[1:]]
-    failed = [function(*call) for call in calls[:1]] + [future.result() for future in futures]
-    raise_failed(max(failed))
+    if len(calls) < 2 or meetings.alone:
+        raise_failed(max(function(*call) for call in calls))
+        return
+
+    def timed(call: tuple[object, ...]) -> tuple[int, float]:
+        began = time.perf_counter()
+        return function(*call), time.perf_counter() - began
+
+    began = time.perf_counter()
+    futures = [_workers(len(calls)).submit(timed, call) for call in calls[1:]]
+    found = [timed(calls[0]), *(future.result() for future in futures)]
+    meetings.record(time.perf_counter() - began, min(seconds for _, seconds in found))
+    raise_failed(max(failed for failed, _ in found))
 
 
 def raise_failed(code: int) -> None:

@@ -32,7 +32,7 @@ Quantization = Annotated[
 
 
 def use_threads(threads: int | None) -> None:
-    """Compute on so many threads; on PyTorch's choice if None.
+    """Compute on so many threads, to the end of the process; on PyTorch's choice if None.
 
     Raises:
         UserError: there are to be none.
@@ -41,9 +41,9 @@ def use_threads(threads: int | None) -> None:
         return
     if threads < 1:
         raise UserError(f"--threads {threads}: at least 1 is needed")
-    import torch
+    from heedful.basics.crowding import set_threads
 
-    torch.set_num_threads(threads)
+    set_threads(threads)
 
 
 def search_of(run: Path, beam: int | None, where: str) -> "SearchOptions":

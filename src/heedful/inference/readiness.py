@@ -7,6 +7,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from heedful.basics.crowding import uncrowded
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.layers.quantized import int8_copy
@@ -49,7 +50,7 @@ def ready(model: nn.Module, device: torch.device, precision: str = "float32") ->
     training = [part for part in model.modules() if part.training]
     model.eval()
     try:
-        with torch.inference_mode(), autocast(device, precision):
+        with torch.inference_mode(), autocast(device, precision), uncrowded():
             yield
     finally:
         for part in training:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.basics.crowding import uncrowded
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
@@ -342,14 +343,15 @@ class Translator:
         """
         source = source_of(sequences, self.device)
         limits = self.output_limits(source)
-        found = search(
-            self.decodable,
-            source,
-            rows=len(sequences),
-            options=options,
-            max_lengths=limits,
-            keys=keys,
-        )
+        with uncrowded():
+            found = search(
+                self.decodable,
+                source,
+                rows=len(sequences),
+                options=options,
+                max_lengths=limits,
+                keys=keys,
+            )
         at_limit = [
             ended_by_limit(one, limit, options)
             for one, limit in zip(found, limits.tolist(), strict=True)

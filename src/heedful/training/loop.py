@@ -1,5 +1,6 @@
 """The loop: any task, step by step, so that an interrupted run goes on exactly."""
 
+import contextlib
 import math
 import signal
 import threading
@@ -15,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.basics.crowding import keep_threads, uncrowded
 from heedful.basics.errors import UserError
 from heedful.data.positions import Position
 from heedful.runs.checkpoints import (
@@ -165,7 +167,9 @@ class Loop:
         validation: dict[str, float] = {}
         saved = progress.step
         batches = self.task.batches(progress.position)
-        with self._interruptible():
+        # Results depend on the number of threads in the last digits.
+        threads = keep_threads() if self.settings.threads else contextlib.nullcontext()
+        with self._interruptible(), threads:
             while not self.finished and not self.interrupted:
                 self._step(batches)
                 self.report.step(progress.step, self._seconds)
@@ -246,8 +250,9 @@ class Loop:
         shares = self.shares.of(batch)
         if len(shares) > 1:
             return self.shares.learn(shares, weight)
-        loss = self.task.loss(batch)
-        torch.autograd.backward(self.scaler.scale(loss.total / weight))
+        with uncrowded():
+            loss = self.task.loss(batch)
+            torch.autograd.backward(self.scaler.scale(loss.total / weight))
         return [(batch, loss)]
 
     def _require_finite(self, values: dict[str, float]) -> None:

@@ -65,13 +65,17 @@ def compiled_wanted() -> bool:
     return _chosen in (None, "compiled")
 
 
-def tiles_for(a: Tensor, b: Tensor, v: Tensor) -> Tiles:
-    """The fastest tiles for these tensors, or those of the kernel that is asked for."""
+def tiles_for(a: Tensor, b: Tensor, v: Tensor, threads: int | None = None) -> Tiles:
+    """The fastest tiles for these tensors, or those of the kernel that is asked for.
+
+    ``threads`` is how many shares work in C is divided into, PyTorch's number of threads unless
+    given: gradients depend on it in the last digits.
+    """
     single, kernel = a.dtype == torch.float32, _chosen
     if kernel in (None, "compiled") and single and a.device.type == "cpu":
         library = compiled.library()
         if library is not None:
-            return compiled.CompiledTiles(library, a, b, v)
+            return compiled.CompiledTiles(library, a, b, v, threads)
     if kernel in (None, "triton") and single and a.device.type == "cuda":
         from heedful.attention.kernels import triton_tiles
 

@@ -31,11 +31,13 @@ def library() -> ctypes.CDLL | None:
 
 
 class CompiledTiles(Tiles):
-    """In C, on as many threads as PyTorch uses: each takes a share of the keys."""
+    """In C, on some threads: each takes a share of the keys."""
 
-    def __init__(self, library: ctypes.CDLL, a: Tensor, b: Tensor, v: Tensor) -> None:
+    def __init__(
+        self, library: ctypes.CDLL, a: Tensor, b: Tensor, v: Tensor, threads: int | None = None
+    ) -> None:
         super().__init__(a, b, v)
-        self.library = library
+        self.library, self.threads = library, threads or torch.get_num_threads()
         self.units = v.numel()
         self.a2, self.b2 = _padded(2.0 * a), _padded(2.0 * b)
         self.padded_v = _padded(v)
@@ -51,7 +53,7 @@ class CompiledTiles(Tiles):
     def _shares(self, rows: slice, keys: slice) -> list[_Shape]:
         n, _, d = self.a2.shape
         queries, count = rows.stop - rows.start, keys.stop - keys.start
-        threads = max(1, min(torch.get_num_threads(), count // 8))
+        threads = max(1, min(self.threads, count // 8))
         edges = [keys.start + count * i // threads for i in range(threads + 1)]
         return [
             _Shape(n, queries, self.b.shape[1], d, first, last)

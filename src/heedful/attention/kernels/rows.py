@@ -14,7 +14,9 @@ from torch import Tensor
 
 from heedful.attention.kernels.choosing import tiles_for
 from heedful.attention.kernels.dot import span
+from heedful.attention.kernels.tiles import Tiles
 from heedful.attention.masks import Grid, Mask, split_mask
+from heedful.basics.crowding import meetings
 
 _BLOCK = 1 << 20  # scores of a block of rows
 
@@ -115,7 +117,11 @@ class AdditiveRows:
 
     def context(self) -> Tensor:
         """``[n, Q, E]``."""
-        tiles = tiles_for(self.a, self.b, self.v)
+        threads = torch.get_num_threads()
+        with meetings.kernel():
+            return self._context(tiles_for(self.a, self.b, self.v, threads))
+
+    def _context(self, tiles: Tiles) -> Tensor:
         context = self.value.new_zeros(*self.a.shape[:2], self.value.shape[2])
         for block in self._blocks():
             weights = block.weights(self.scale * tiles.scores(block.rows, block.keys))
@@ -126,7 +132,11 @@ class AdditiveRows:
 
     def gradients(self, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """For ``grad = ∂L/∂context [n, Q, E]``, those in a, b, value and v."""
-        tiles = tiles_for(self.a, self.b, self.v)
+        threads = torch.get_num_threads()
+        with meetings.kernel():
+            return self._gradients(tiles_for(self.a, self.b, self.v, threads), grad)
+
+    def _gradients(self, tiles: Tiles, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         tiles.start_gradients()
         by_value = torch.zeros_like(self.value)
         for block in self._blocks():

@@ -1,0 +1,190 @@
+"""Fewer threads where other programs use the processor's cores.
+
+Threads that share one operation wait for each other at its end. If another program has one of the
+cores, the thread that should run there is not running for milliseconds, and all others wait for it:
+two threads are then slower than one. There are two ways to detect that:
+
+- :data:`meetings` measures the time that threads of our own C lose while they wait for each other
+  (:func:`heedful.basics.compiling.in_parallel`).
+- :func:`uncrowded` compares the speed of PyTorch with all threads and with fewer, by some
+  milliseconds of work every few seconds.
+
+Results of our C do not change: the shares of its work stay the same, whichever thread computes
+them. PyTorch's own sums may differ in the last digits with another number of threads; where a
+number was asked for (:func:`keep_threads`), or deterministic algorithms were
+(``torch.use_deterministic_algorithms``), PyTorch keeps its number.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+
+from heedful.basics.notices import notice
+
+_WATCH = 0.05
+"""Seconds of shared work after which it is judged."""
+_LOST = 0.4
+"""The share of them that must be lost for the work to be done by one thread for a while."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 16.0
+"""Seconds of that while; it doubles as long as threads still wait."""
+
+_WARM_UP, _OPERATIONS = 4, 60
+"""Of a trial, which takes some 10 to 30 milliseconds where nothing else runs."""
+_OFTEN, _SELDOM = 4.0, 10.0
+"""Seconds between two trials; seldom where all threads are clearly faster than one."""
+_GAIN, _CLEAR = 1.2, 1.5
+"""How many times as fast all threads must be to be used, and to be clearly faster."""
+
+_told = threading.Event()
+
+
+def _tell(text: str) -> None:
+    """Say once in a process that fewer threads are used."""
+    if not _told.is_set():
+        _told.set()
+        notice(text)
+
+
+_keeping = 0
+
+
+@contextmanager
+def keep_threads() -> Iterator[None]:
+    """Let PyTorch keep its number of threads in this process while the block runs."""
+    global _keeping
+    _keeping += 1
+    try:
+        yield
+    finally:
+        _keeping -= 1
+
+
+def set_threads(count: int) -> None:
+    """Let PyTorch compute on ``count`` threads, and keep that number to the end of the process."""
+    global _keeping
+    torch.set_num_threads(count)
+    _keeping += 1
+
+
+def _fixed() -> bool:
+    return _keeping > 0 or torch.are_deterministic_algorithms_enabled()
+
+
+class Meetings:
+    """The time that threads lose where they meet, and whether one thread alone is better now."""
+
+    def __init__(self) -> None:
+        self._passed = self._lost = 0.0
+        self._pause, self._until = 0.0, 0.0
+
+    @property
+    def alone(self) -> bool:
+        """Whether work should be done by one thread."""
+        return time.monotonic() < self._until
+
+    def record(self, seconds: float, shortest: float) -> None:
+        """Say how long shared work took, and its shortest share: the rest of the time was lost."""
+        self._passed += seconds
+        self._lost += seconds - shortest
+        if self._passed < _WATCH:
+            return
+        crowded = self._lost > _LOST * self._passed
+        self._passed = self._lost = 0.0
+        if not crowded:
+            self._pause = 0.0
+            return
+        self._pause = min(max(_FIRST_PAUSE, 2 * self._pause), _LONGEST_PAUSE)
+        self._until = time.monotonic() + self._pause
+        _tell("another program uses the processor: some work is done by fewer threads")
+
+    @contextmanager
+    def kernel(self) -> Iterator[None]:
+        """PyTorch's operations between shared work: by one thread as long as that is."""
+        with _threads(1 if self.alone and not _fixed() else torch.get_num_threads()):
+            yield
+
+
+meetings = Meetings()
+"""Of all of our C that Python's threads share."""
+
+
+class Trials:
+    """The time that PyTorch takes with each number of threads, tried now and then."""
+
+    def __init__(self) -> None:
+        self._next = -math.inf
+        self._seconds: dict[int, float] = {}
+        """Number of threads → seconds of a trial, a running mean: waiting comes in bursts."""
+        self._lock = threading.Lock()
+
+    def threads(self, usual: int) -> int:
+        """How many of ``usual`` threads to use now."""
+        counts = sorted({1, usual // 2, usual - 1, usual} - {0})
+        with self._lock:
+            if counts != list(self._seconds):
+                self._seconds, self._next = dict.fromkeys(counts, 0.0), -math.inf
+            if time.monotonic() >= self._next:
+                self._try()
+            # The fewest that are about as fast as the fastest.
+            most = _GAIN * min(self._seconds.values())
+            chosen = next(count for count in counts if self._seconds[count] <= most)
+        if chosen < usual:
+            _tell(
+                "another program uses the processor, so more threads are not faster now: "
+                f"computing with {chosen} of {usual}"
+            )
+        return chosen
+
+    def _try(self) -> None:
+        for count, before in self._seconds.items():
+            seconds = trial(count)
+            self._seconds[count] = (before + seconds) / 2 if before else seconds
+        most = max(self._seconds)
+        quiet = self._seconds[1] > _CLEAR * self._seconds[most]
+        self._next = time.monotonic() + (_SELDOM if quiet else _OFTEN)
+
+
+def trial(threads: int) -> float:
+    """Seconds of some of PyTorch's operations with a number of threads."""
+    rows, weight = torch.full((192, 256), 0.5), torch.full((256, 256), 0.001)
+    with _threads(threads), torch.inference_mode(), torch.autocast("cpu", enabled=False):
+        for _ in range(_WARM_UP):
+            rows = torch.tanh(rows @ weight)
+        began = time.perf_counter()
+        for _ in range(_OPERATIONS):
+            rows = torch.tanh(rows @ weight)
+        return time.perf_counter() - began
+
+
+_trials = Trials()
+
+
+@contextmanager
+def uncrowded(threads: Callable[[int], int] = _trials.threads) -> Iterator[None]:
+    """Compute with fewer threads while the block runs, if that is faster now; says so once.
+
+    For blocks of some milliseconds or more, on the CPU. With one thread it does nothing.
+
+    Args:
+        threads: the usual number → the number to use.
+    """
+    usual = torch.get_num_threads()
+    with _threads(usual if usual == 1 or _fixed() else threads(usual)):
+        yield
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    if count == before:
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
