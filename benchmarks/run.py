@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import attention
+import beside_busy
 import cost_growth
 import goals
 import one_sentence
@@ -34,6 +35,7 @@ REPORTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "train_speed": train_speed.report,
     "cost_growth": cost_growth.report,
     "profile_step": profile_step.report,
+    "beside_busy": beside_busy.report,
     "attention": attention.report,
 }
 """Benchmarks that give figures as JSON, and what makes a report of them."""
@@ -49,6 +51,7 @@ QUICK = {
     "train_speed": [*_SMALL, *_SMALLEST, *_SHORT],
     "cost_growth": [*_SMALLEST, "--repetitions", "1", *_FEW],
     "profile_step": [*_SMALL, *_SMALLEST, "--batch-tokens", "512"],
+    "beside_busy": ["--rows", "translating tiny, beam 5", "--rounds", "1"],
     "attention": ["--sizes", "16,64", "--rounds", "2", "--width", "64"],
     MEMORY: ["--pairs", "20000", "50000", "--batches", "50"],
 }

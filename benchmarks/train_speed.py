@@ -35,7 +35,7 @@ import torch
 import limits
 import train_peers
 from corpus import MULTI30K, Corpus, prepare_corpus
-from heedful.basics.device import has_fast_bfloat16, keep_freed_memory
+from heedful.basics.device import keep_freed_memory
 from heedful.data.batching import TokenBatches
 from heedful.data.positions import Position
 from heedful.data.shards import EncodedCorpus
@@ -46,6 +46,7 @@ from heedful.models import build_model
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.recipe import TrainingSettings
 from heedful.tasks.translation import TranslationTask
+from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop
 from heedful.training.report import Report
 from install_peers import how_to_install, peer_python
@@ -186,7 +187,9 @@ def work(options: argparse.Namespace) -> None:
             keep_freed_memory()
         precision = options.precision
         if precision == "auto":
-            precision = "bfloat16" if has_fast_bfloat16(torch.device("cpu")) else "float32"
+            first = Ours(options.corpus, settings, options.batch_tokens, "float32").loop.task
+            start, cpu = Position(1, 0, 0), torch.device("cpu")
+            precision = training_precision(first, start, cpu, None, lambda text: None)
         training = Ours(options.corpus, settings, options.batch_tokens, precision)
 
     def answer(request: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,6 +24,14 @@ def benchmark() -> Iterator[Any]:
     sys.path.remove(str(BENCHMARKS))
 
 
+@pytest.fixture(scope="module")
+def corpus_folder(benchmark: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
+    corpus = benchmark("corpus").prepare_corpus(folder, None, 600, 300)
+    (corpus.folder / "test.json").write_text(json.dumps(corpus.test), encoding="utf-8")
+    return Path(corpus.folder)
+
+
 def row(*speeds: float) -> dict[str, Any]:
     return {"median": sorted(speeds)[len(speeds) // 2], "all": list(speeds)}
 
@@ -100,3 +108,28 @@ def test_every_benchmark_has_a_quick_form_that_it_understands(benchmark: Any) ->
     assert set(run.QUICK) == {*run.REPORTS, run.MEMORY}
     for name in run.REPORTS:
         benchmark(name).parse([*run.QUICK[name], "--json", "--threads", "1"])
+
+
+def test_what_is_slower_beside_a_busy_process_is_marked(benchmark: Any) -> None:
+    machine = benchmark("reporting").machine(2)
+    rows = {
+        "fine": {"1": [0.2, 0.1, 0.3], "2": [0.25, 0.1, 0.26]},
+        "slow": {"1": [0.2, 0.1, 0.3], "2": [0.25, 0.9, 0.27]},
+    }
+    found = json.loads(json.dumps({"machine": machine, "busy": True, "rows": rows}))
+    text = benchmark("beside_busy").report(found)
+    fine, slow = (line for line in text.splitlines() if line.startswith(("| fine", "| slow")))
+    assert [cell.strip() for cell in fine.split("|")[2:6]] == ["200", "250", "1.25×", "yes"]
+    assert [cell.strip() for cell in slow.split("|")[2:6]] == ["200", "270", "1.35×", "**no**"]
+
+
+def test_rows_beside_a_busy_process_do_their_work(benchmark: Any, corpus_folder: Path) -> None:
+    beside_busy = benchmark("beside_busy")
+    small = {"kind": "transformer", "layers": 1, "dim": 16, "inner": 32, "heads": 2}
+    for work in (
+        beside_busy.additive(70, backward=True),
+        beside_busy.translating(corpus_folder, small, 2, 3),
+        beside_busy.translating(corpus_folder, small, 1, 2, each=True),
+        beside_busy.serving(corpus_folder, small, 1, 2),
+    ):
+        work()

@@ -41,8 +41,9 @@ def test_one_thread_works_alone_where_most_of_the_time_is_lost(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock, meetings = Clock(monkeypatch), Meetings()
-    for _ in range(100):
+    for _ in range(1000):
         meetings.record(0.01, 0.009)
+        meetings.record(0.0002, 0.00001)
     assert not meetings.alone
     meetings.record(0.04, 0.01)
     assert not meetings.alone, "it is too early to judge"

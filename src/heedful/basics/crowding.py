@@ -27,6 +27,8 @@ from heedful.basics.notices import notice
 
 _WATCH = 0.05
 """Seconds of shared work after which it is judged."""
+_START = 2e-4
+"""Seconds that it may take to begin and to end shared work: these are not lost to others."""
 _LOST = 0.4
 """The share of them that must be lost for the work to be done by one thread for a while."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 16.0
@@ -89,7 +91,7 @@ class Meetings:
     def record(self, seconds: float, shortest: float) -> None:
         """Say how long shared work took, and its shortest share: the rest of the time was lost."""
         self._passed += seconds
-        self._lost += seconds - shortest
+        self._lost += max(0.0, seconds - shortest - _START)
         if self._passed < _WATCH:
             return
         crowded = self._lost > _LOST * self._passed
