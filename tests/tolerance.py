@@ -10,8 +10,8 @@ of its terms, whatever the order. A tolerance here is
 with eps the machine epsilon of the type that computes, n the length of the longest sum, and the
 size measured in float64:
 
-- :func:`assert_near` compares one operation, such as a product or a softmax. The size is the largest
-  number of the expected tensor.
+- :func:`assert_near` compares one operation, such as a product or a softmax. The size is the
+  largest number of the expected tensor.
 - :func:`assert_rounded` compares a model, or a gradient. Its errors are those of every operation,
   magnified by the operations after it, and cancellation may leave more error than result. How far a
   small relative change of every number moves each result is measured in float64
@@ -52,8 +52,8 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 def quantised(products: int, largest_input: int | None = None) -> float:
     """The tolerated error of a model in few bits, relative to the norm of its results.
 
-    A number rounded to a step s is off by s / √12 (a uniform error's standard deviation). In int8 the
-    step is a row's largest number, about three standard deviations, divided by 127 for weights and
+    A number rounded to a step s is off by s / √12 (a uniform error's standard deviation). In int8
+    the step is a row's largest number, about three standard deviations, divided by 127 for weights and
     by ``largest_input`` for inputs; in bfloat16 the step of a weight is 2⁻⁸ to 2⁻⁷ of it. Errors of
     products add as independent ones do. The margin is 3: few errors are averaged.
 
