@@ -53,7 +53,7 @@ def quantised(products: int, largest_input: int | None = None) -> float:
     """The tolerated error of a model in few bits, relative to the norm of its results.
 
     A number rounded to a step s is off by s / √12 (a uniform error's standard deviation). In int8
-    the step is a row's largest number, about three standard deviations, divided by 127 for weights and
+    the step is a row's largest number, about three standard deviations, over 127 for weights and
     by ``largest_input`` for inputs; in bfloat16 the step of a weight is 2⁻⁸ to 2⁻⁷ of it. Errors of
     products add as independent ones do. The margin is 3: few errors are averaged.
 
