@@ -4,7 +4,7 @@ Each setting selects other instructions, libraries' code paths, compilers, numbe
 random numbers, and runs the tests of NUMERICAL with them. Settings that this processor does not
 have are listed as skipped. The exit code is 1 if a test has failed.
 
-    python tests/portability.py                      all settings, an hour on two cores
+    python tests/portability.py                      all settings, an hour or more on two cores
     python tests/portability.py --short              those of CI, three minutes
     python tests/portability.py --only seed=7 CC     settings whose names contain "seed=7" or "CC"
     python tests/portability.py --list               the settings
