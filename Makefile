@@ -1,10 +1,10 @@
-# Targets: demo, test, lint, bench, results, clean. The environment is made in .venv and used by all of them.
+# Targets: demo, test, portability, portability-short, lint, bench, results, clean. The environment is made in .venv and used by all of them.
 PYTHON ?= python3
 BIN := .venv/bin
 # CI and these targets install exactly what constraints.txt pins.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint bench results clean
+.PHONY: demo test portability portability-short lint bench results clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/installed
@@ -12,6 +12,14 @@ demo: .venv/installed
 
 test: .venv/installed-test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist loadfile
+
+# The numerical tests under other instruction sets, libraries' paths, threads and seeds (CONTRIBUTING.md).
+# make portability [ONLY="SETTING …"]
+portability: .venv/installed-test
+	$(BIN)/python tests/portability.py $(if $(ONLY),--only $(ONLY))
+
+portability-short: .venv/installed-test
+	$(BIN)/python tests/portability.py --short
 
 lint: .venv/installed-lint
 	$(BIN)/ruff check .

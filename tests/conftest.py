@@ -1,6 +1,41 @@
-"""What holds for every test."""
+"""What holds for every test, and other random numbers on request.
+
+With HEEDFUL_TEST_SEED set to a whole number, that number is added to every seed that a test gives
+to ``torch.manual_seed`` or to a ``torch.Generator``. Seeds set by the library, such as that of a
+recipe, stay as they are.
+"""
 
 from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+OFFSET = int(os.environ.get("HEEDFUL_TEST_SEED") or 0)
+_seed_all = torch.manual_seed
+
+
+def shifted(seed: int) -> int:
+    """The seed, with the offset added where the caller's caller is a test."""
+    caller = Path(sys._getframe(2).f_code.co_filename)
+    return seed + OFFSET if caller.parent == Path(__file__).parent else seed
+
+
+def manual_seed(seed: int) -> torch.Generator:
+    return _seed_all(shifted(seed))
+
+
+class ShiftedGenerator(torch.Generator):
+    def manual_seed(self, seed: int) -> Any:
+        return super().manual_seed(shifted(seed))
+
+
+if OFFSET:
+    torch.manual_seed = manual_seed
+    torch.Generator = ShiftedGenerator  # type: ignore[misc]
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

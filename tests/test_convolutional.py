@@ -18,9 +18,12 @@ from heedful.decoding import SearchOptions, search
 from heedful.layers.convolutional import NormalisedLinear, scale_gradient
 from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
 from heedful.models.pairs import Source
+from tolerance import assert_rounded, reference
 
 LENGTHS = torch.tensor([6, 1, 4])
 ROOT_HALF = 0.5**0.5
+TERMS = 3 * 7 * 15
+"""The longest sum: a gradient over all logits."""
 
 torch.set_num_threads(1)
 app = typer.Typer()
@@ -73,6 +76,13 @@ def gradients_of(model: ConvolutionalEncoderDecoder, total: Tensor) -> dict[str,
     return {name: part.grad.clone() for name, part in model.named_parameters()}
 
 
+def with_gradients(
+    model: ConvolutionalEncoderDecoder, logits: Tensor, weights: Tensor
+) -> list[Tensor]:
+    """Logits, and the gradients of a weighted sum of them."""
+    return [logits, *gradients_of(model, (logits * weights).sum()).values()]
+
+
 def normed(map_: NormalisedLinear) -> Tensor:
     if map_.gain is None:
         return map_.weight
@@ -89,7 +99,7 @@ def linear(map_: NormalisedLinear, vectors: Tensor) -> Tensor:
     return vectors @ normed(map_).T + map_.bias
 
 
-def reference(model: ConvolutionalEncoderDecoder, source: list[int], target: list[int]) -> Tensor:
+def by_loops(model: ConvolutionalEncoderDecoder, source: list[int], target: list[int]) -> Tensor:
     """Logits ``[T, V]`` of one pair without padding: PyTorch's convolution, loops over positions.
 
     The encoder pads by (k − 1) // 2 before and the rest behind; the decoder pads k − 1 positions
@@ -129,18 +139,19 @@ def reference(model: ConvolutionalEncoderDecoder, source: list[int], target: lis
 def test_outputs_and_gradients_are_the_papers(kernel: int, weight_norm: bool, tied: str) -> None:
     model = build(kernel=kernel, weight_norm=weight_norm, tied=tied)
     source, target = some_source(), some_target(3, 5)
-    found = model.teacher_force(source, target)
-    expected = torch.stack(
-        [
-            reference(model, row[:length].tolist(), line.tolist())
-            for row, length, line in zip(source.tokens, source.lengths, target, strict=True)
-        ]
-    )
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
-    weights = torch.randn_like(found)
-    by_model = gradients_of(model, (found * weights).sum())
-    by_reference = gradients_of(model, (expected * weights).sum())
-    torch.testing.assert_close(by_model, by_reference, rtol=1e-8, atol=1e-11)
+    weights = torch.randn(3, 5, 15, dtype=torch.float64)
+
+    def defined(model: ConvolutionalEncoderDecoder) -> list[Tensor]:
+        logits = torch.stack(
+            [
+                by_loops(model, row[:length].tolist(), line.tolist())
+                for row, length, line in zip(source.tokens, source.lengths, target, strict=True)
+            ]
+        )
+        return with_gradients(model, logits, weights)
+
+    found = with_gradients(model, model.teacher_force(source, target), weights)
+    assert_rounded(found, reference(defined, model, terms=TERMS, dtype=torch.float64))
 
 
 def test_weights_are_normed_as_pytorch_does_it() -> None:
@@ -190,30 +201,31 @@ def test_steps_give_the_logits_and_gradients_of_teacher_forcing(
         some_source(),
         some_target(3, 7),
     )
-    forced, stepped = model.teacher_force(source, target), run_steps(model, source, target)
-    assert forced.shape == (3, 7, 15)
-    torch.testing.assert_close(stepped, forced, rtol=1e-10, atol=1e-12)
-    weights = torch.randn_like(forced)
-    by_force = gradients_of(model, (forced * weights).sum())
-    by_steps = gradients_of(model, (stepped * weights).sum())
-    torch.testing.assert_close(by_steps, by_force, rtol=1e-9, atol=1e-12)
+    weights = torch.randn(3, 7, 15, dtype=torch.float64)
+
+    def forced(model: ConvolutionalEncoderDecoder) -> list[Tensor]:
+        return with_gradients(model, model.teacher_force(source, target), weights)
+
+    found = with_gradients(model, run_steps(model, source, target), weights)
+    assert_rounded(found, reference(forced, model, terms=TERMS, dtype=torch.float64))
 
 
 @pytest.mark.parametrize("kernel", [2, 3, 5])
 def test_padding_has_no_influence(kernel: int) -> None:
     model, source, target = build(kernel=kernel), some_source(), some_target(3, 5)
-    expected = model.teacher_force(source, target)
-    weights = torch.randn_like(expected)
-    gradients = gradients_of(model, (expected * weights).sum())
+    weights = torch.randn(3, 5, 15, dtype=torch.float64)
+
+    def unpadded(model: ConvolutionalEncoderDecoder) -> list[Tensor]:
+        return with_gradients(model, model.teacher_force(source, target), weights)
+
+    expected = reference(unpadded, model, terms=TERMS, dtype=torch.float64)
     more = F.pad(source.tokens, (0, 3), value=PAD)
     beyond = torch.arange(more.shape[1]) >= source.lengths.unsqueeze(1)
     other = Source(torch.where(beyond, torch.randint(4, 15, more.shape), more), source.lengths)
-    found = model.teacher_force(other, target)
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-13)
-    again = gradients_of(model, (found * weights).sum())
-    torch.testing.assert_close(again, gradients, rtol=1e-9, atol=1e-12)
+    found = with_gradients(model, model.teacher_force(other, target), weights)
+    assert_rounded(found, expected)
     longer = model.teacher_force(source, F.pad(target, (0, 2), value=PAD))[:, :5]
-    torch.testing.assert_close(longer, expected, rtol=1e-12, atol=1e-13)
+    assert_rounded(with_gradients(model, longer, weights), expected)
 
 
 def test_a_later_target_token_changes_no_earlier_logits() -> None:

@@ -32,7 +32,7 @@ def test_norms_are_those_of_one_string_and_one_symbol_at_a_time(script: Any) -> 
         model = build_model(settings, script.VOCABULARY, script.VOCABULARY)
         found = script.measure(model)
         assert next(model.parameters()).dtype == torch.float32
-        source, fed, goal = script.strings(2, 3, torch.Generator().manual_seed(0))
+        source, fed, goal = script.measured_strings()
         assert all(len(row.unique()) == 4 for row in source.tokens)
         model.double()
         table = model.source_embedding.weight

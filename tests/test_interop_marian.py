@@ -242,12 +242,12 @@ def search_as_generate(
 @torch.inference_mode()
 def test_beams_of_any_length_are_those_of_generate_by_its_rule(name: str) -> None:
     theirs, ours, places = made(name)
-    theirs.final_logits_bias[0, 0] += 1.3  # so that outputs do end
     assert ours.bias is not None
-    ours.bias[END] += 1.3
     beam, limit = 4, 10
     lengths: set[int] = set()
     for length in (3, 5, 9, 14):
+        theirs.final_logits_bias[0, 0] += 1.0  # so that outputs end, and sooner each time
+        ours.bias[END] += 1.0
         source, ids, mask = source_batch([length], places, theirs.config.pad_token_id)
         generated = theirs.generate(
             input_ids=ids,

@@ -29,6 +29,7 @@ from heedful.models.recurrent import RecurrentEncoderDecoder
 from heedful.models.recurrent_language import RecurrentLanguageModel, RecurrentLanguageSettings
 from heedful.models.recurrent_settings import RecurrentSettings
 from heedful.models.transformer import Transformer, TransformerSettings
+from tolerance import quantised
 
 CPU = torch.device("cpu")
 SOURCE = Source(torch.tensor([[7, 9, 3, 0], [5, 6, 8, 3]]), torch.tensor([3, 4]))
@@ -171,25 +172,36 @@ WRITERS: dict[str, Callable[[], LanguageModel]] = {
 
 def close(found: Tensor, exact: Tensor, share: float) -> None:
     """The difference is at most a share of the logits' own size, and there is one."""
-    error = float((found - exact).norm() / exact.norm())
-    assert 0 < error < share
+    similar(found, exact, share)
+    assert not torch.equal(found, exact)
 
 
-COPIES = pytest.mark.parametrize(
-    ("copy_of", "share"), [(int8_copy, 0.08), (bfloat16_copy, 0.01)], ids=["int8", "bfloat16"]
-)
+def similar(found: Tensor, expected: Tensor, share: float) -> None:
+    """Two computations in few bits: a sum that is rounded otherwise in float32 may become another
+    whole number, which is an error as large as those of the copy itself."""
+    assert float((found - expected).norm() / expected.norm()) < share
+
+
+def share_of(copied: nn.Module) -> float:
+    """The error that the rounding of a copy may leave in its logits, relative to their size."""
+    products = [one for one in copied.modules() if isinstance(one, Int8Linear | Bfloat16Linear)]
+    return quantised(len(products), largest_input() if type(products[0]) is Int8Linear else None)
+
+
+COPIES = pytest.mark.parametrize("copy_of", [int8_copy, bfloat16_copy], ids=["int8", "bfloat16"])
 
 
 @torch.inference_mode()
 @COPIES
 @pytest.mark.parametrize("name", PAIRS)
-def test_models_of_pairs(name: str, copy_of: Callable[[nn.Module], Any], share: float) -> None:
+def test_models_of_pairs(name: str, copy_of: Callable[[nn.Module], Any]) -> None:
     model = PAIRS[name]().eval()
     for bias in [one for key, one in model.named_buffers() if key == "bias"]:
         bias.normal_()
     exact = model.teacher_force(SOURCE, TARGET)
     copied = copy_of(model)
     whole = copied.teacher_force(SOURCE, TARGET)
+    share = share_of(copied)
     close(whole, exact, share)
     assert torch.equal(model.teacher_force(SOURCE, TARGET), exact), "the model itself is changed"
     states = copied.states(SOURCE, TARGET)
@@ -198,26 +210,27 @@ def test_models_of_pairs(name: str, copy_of: Callable[[nn.Module], Any], share: 
     state = copied.start(SOURCE)
     for place in range(TARGET.shape[1]):
         logits, state = copied.step(TARGET[:, place], state)
-        torch.testing.assert_close(logits, whole[:, place], rtol=0, atol=0.02)
+        similar(logits, whole[:, place], share)
     # One source alone: no row has to do with another.
     alone = copied.teacher_force(Source(SOURCE.tokens[1:], SOURCE.lengths[1:]), TARGET[1:])
-    torch.testing.assert_close(alone[0], whole[1], rtol=0, atol=0.02)
+    similar(alone[0], whole[1], share)
 
 
 @torch.inference_mode()
 @COPIES
 @pytest.mark.parametrize("name", WRITERS)
-def test_models_that_write(name: str, copy_of: Callable[[nn.Module], Any], share: float) -> None:
+def test_models_that_write(name: str, copy_of: Callable[[nn.Module], Any]) -> None:
     model = WRITERS[name]().eval()
     for bias in [one for key, one in model.named_buffers() if key == "bias"]:
         bias.normal_()
     copied = copy_of(model)
     whole = copied.logits(copied.states(TARGET))
+    share = share_of(copied)
     close(whole, model.logits(model.states(TARGET)), share)
     assert copied.projection is not None
     assert torch.equal(whole, copied.projection(copied.states(TARGET)))
     logits, _ = copied.step(TARGET[:, 2], copied.start(TARGET[:, :3]))
-    torch.testing.assert_close(logits, whole[:, 2], rtol=0, atol=0.02)
+    similar(logits, whole[:, 2], share)
 
 
 @torch.inference_mode()
@@ -226,13 +239,13 @@ def test_bfloat16(name: str) -> None:
     model = PAIRS[name]().eval()
     with autocast(CPU, "bfloat16"):
         found = model.teacher_force(SOURCE, TARGET).float()
-    close(found, model.teacher_force(SOURCE, TARGET), 0.02)
+    exact = model.teacher_force(SOURCE, TARGET)
+    products = sum(part.ndim > 1 for part in model.parameters())
+    close(found, exact, quantised(3 * products))  # of weights, inputs and results
 
 
 @COPIES
-def test_what_is_copied_and_what_is_shared(
-    copy_of: Callable[[nn.Module], Any], share: float
-) -> None:
+def test_what_is_copied_and_what_is_shared(copy_of: Callable[[nn.Module], Any]) -> None:
     model = PAIRS["untied"]()
     copied = copy_of(model)
     assert not copied.training

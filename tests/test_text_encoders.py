@@ -311,7 +311,7 @@ ENCODERS = {
         f"apart, {kind}": lambda kind=kind: encoder_of(pooling=kind, pairs="apart")
         for kind in POOLINGS
     },
-    "two layers": lambda: encoder_of(layers=2, cell="gru", hidden_layer=3),
+    "two layers": lambda: encoder_of(layers=2, cell="gru", hidden_layer=12),
     "decomposable": decomposable_of,
     "decomposable, within": lambda: decomposable_of(intra=True),
     "hierarchical": hierarchical_of,

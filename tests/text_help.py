@@ -13,6 +13,7 @@ TAGS = {
 }
 
 LOOP = {
+    "precision": "float32",  # by default it depends on the processor
     "max_steps": 8,
     "batch_tokens": 120,
     "learning_rate": 0.01,

@@ -85,6 +85,11 @@ def strings(rows: int, length: int, random: torch.Generator) -> tuple[Source, Te
     return Source(ended, torch.full((rows,), length + 1)), fed, ended
 
 
+def measured_strings() -> tuple[Source, Tensor, Tensor]:
+    """The strings that every model is measured on."""
+    return strings(MEASURED, LENGTH, torch.Generator().manual_seed(0))
+
+
 def train(model: PairModel, updates: int, seed: int) -> None:
     """Learn to copy strings of 1 to LENGTH symbols, by Adam."""
     random = torch.Generator().manual_seed(1000 + seed)
@@ -110,7 +115,7 @@ def measure(model: PairModel) -> Flow:
     over that of the loss's gradient by the logits, so that a model which is hardly ever wrong can
     be compared with one that mostly is.
     """
-    source, fed, goal = strings(MEASURED, LENGTH, torch.Generator().manual_seed(0))
+    source, fed, goal = measured_strings()
     model.double()
     kept: list[Tensor] = []
     handle = model.get_submodule("source_embedding").register_forward_hook(

@@ -2,6 +2,11 @@
 
 A file is compiled once and kept in the user's cache folder. Beside everything that is done in C
 stands a plain form that needs no compiler and gives the same results.
+
+Environment variables:
+    CC: the compiler, ``cc`` by default. A name that does not exist turns compiled code off.
+    HEEDFUL_MARCH: the instruction set, as the compiler's ``-march`` takes it (``x86-64-v3``,
+        ``armv8-a``). By default the code is compiled for the processor at hand.
 """
 
 import ctypes
@@ -27,7 +32,9 @@ TEAM = _HEADER.with_name("team.h")
 """Threads that do one thing together."""
 PRODUCTS = _HEADER.with_name("products.h")
 """Sums of products in registers."""
-_FLAGS = ["-O3", "-std=gnu11", "-shared", "-fPIC", "-march=native", "-pthread"]
+FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-pthread")
+_NATIVE = ("-march=native", "-mcpu=native")
+"""Options for the processor at hand; compilers for ARM know one, the other or both."""
 
 
 def compiled_library(source: Path, what: str, headers: Sequence[Path] = ()) -> ctypes.CDLL | None:
@@ -109,9 +116,9 @@ def _built(compiler: str, source: Path, headers: Sequence[Path]) -> Path:
     version = subprocess.run(
         [compiler, "--version"], capture_output=True, text=True, check=True, timeout=60
     ).stdout
-    native = processor()
+    target = os.environ.get("HEEDFUL_MARCH") or processor()
     texts = [file.read_text(encoding="utf-8") for file in (*headers, source)]
-    made_of = "\n".join([*texts, version, native, *_FLAGS])
+    made_of = "\n".join([*texts, version, target, *FLAGS])
     name = f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}.so"
     folder = cache_folder()
     built = folder / name
@@ -120,10 +127,23 @@ def _built(compiler: str, source: Path, headers: Sequence[Path]) -> Path:
             made = Path(beside) / name
             folders = [f"-I{header.parent}" for header in headers]
             files = [*folders, str(source), "-o", str(made)]
-            command = [compiler, *_FLAGS, *files, "-lm"]
+            command = [compiler, *FLAGS, *_target(compiler), *files, "-lm"]
             subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
             made.replace(built)
     return built
+
+
+def _target(compiler: str) -> list[str]:
+    """The option for the instruction set; none where the compiler knows no option for it."""
+    chosen = os.environ.get("HEEDFUL_MARCH")
+    if chosen:
+        return [f"-march={chosen}"]
+    empty = ["-x", "c", "-fsyntax-only", os.devnull]
+    for option in _NATIVE:
+        tried = subprocess.run([compiler, option, *empty], capture_output=True, timeout=60)
+        if tried.returncode == 0:
+            return [option]
+    return []
 
 
 def processor() -> str:

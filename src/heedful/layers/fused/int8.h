@@ -56,7 +56,7 @@ static inline float quantise(const float *from, uint8_t *to, int64_t width, int6
         top = fabsf(from[k]) > top ? fabsf(from[k]) : top;
         bad += from[k] != from[k];
     }
-    const float scale = (top > 1e-30f ? top : 1e-30f) / LARGEST, magic = 12582912.0f;
+    const float scale = (top > 1e-30f ? top : 1e-30f) / (LARGEST ? LARGEST : 1), magic = 12582912.0f;
     const float share = 1.0f / scale;
     for (i = 0; i + LANES <= width; i += LANES) {
         const ints q = (ints)(load(from + i) * share + magic) - (ints)((lanes){0} + magic) + OFFSET;
