@@ -111,6 +111,15 @@ def serve(
     timeout: Annotated[
         float, typer.Option(min=0.001, help="Seconds until a request is given up.")
     ] = 60.0,
+    job_time: Annotated[
+        float,
+        typer.Option(
+            "--job-time",
+            min=0.001,
+            help="Seconds that a trace, other words, a given beginning or a text that is written "
+            "may take while other requests wait.",
+        ),
+    ] = 10.0,
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that requests in hand have when it is stopped.")
     ] = 30.0,
@@ -150,6 +159,7 @@ def serve(
         characters=max_characters,
         texts=max_texts,
         timeout=timeout,
+        job_time=job_time,
         grace=grace,
     )
     hosts = {*LOOPBACK, *(allow_host or [])} if host in LOOPBACK else set[str]()

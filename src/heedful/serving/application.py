@@ -56,7 +56,12 @@ def make_application(
     """
     limits = limits or Limits()
     metrics, state = Metrics(), State()
-    engine = Engine(queue=limits.queue, gather=limits.gather_ms / 1000, observe=metrics.slice)
+    engine = Engine(
+        queue=limits.queue,
+        gather=limits.gather_ms / 1000,
+        job_time=limits.job_time,
+        observe=metrics.slice,
+    )
     metrics.show_waiting(lambda: engine.waiting)
     desk = Desk(ServedModels(models), engine, limits, metrics, keys, log_texts, split_sentences)
 

@@ -21,7 +21,7 @@ from heedful.serving.metrics import Metrics
 from heedful.serving.reading import read_fields, require_unicode
 from heedful.serving.saying import RefusedError, log, said
 from heedful.serving.served import Served, ServedModels
-from heedful.serving.work import OnPart
+from heedful.serving.work import EngineFailedError, OnPart, TooLongError
 
 T = TypeVar("T")
 
@@ -139,20 +139,22 @@ class Desk:
                 language=model.language if split else None,
             )
 
-    def run(self, job: Callable[[], T]) -> "Future[T]":
-        """Hand the engine other model work.
+    def run(self, request: Request, job: Callable[[], T]) -> "Future[T]":
+        """Hand the engine other model work, which is cancelled when its future is.
 
         Raises:
             RefusedError: 429, the queue is full.
         """
+        client = request.client.host if request.client else ""
         with _room():
-            return self.engine.run(job)
+            return self.engine.run(job, client)
 
     async def wait(self, request: Request, future: "Future[T]") -> T:
         """The engine's answer; what nobody waits for any more is dropped from the queue.
 
         Raises:
-            RefusedError: 400, the work cannot be done as it was asked for; 504, it took too long.
+            RefusedError: 400, the work cannot be done as it was asked for; 503, the engine failed
+                meanwhile; 504, it took too long.
             ClientDisconnect: the client has left.
         """
         [answer] = await self.wait_all(request, [future])
@@ -180,8 +182,8 @@ class Desk:
             if any(answer.cancelled() for answer in answers):
                 raise RefusedError(503, "the server is stopping", retry_after=5)
             return [answer.result() for answer in answers]
-        except UserError as error:
-            raise RefusedError(400, str(error)) from None
+        except (UserError, EngineFailedError, TooLongError) as error:
+            raise refusal(error) from None
         finally:
             left.cancel()
             for answer in answers:
@@ -202,6 +204,15 @@ class Desk:
             served = ", ".join(map(said, self.models.codes)) or "none"
             raise RefusedError(400, f"no language can be detected among those served ({served})")
         return found
+
+
+def refusal(error: UserError | EngineFailedError | TooLongError) -> RefusedError:
+    """What a request is told whose work the engine did not finish."""
+    if isinstance(error, UserError):
+        return RefusedError(400, str(error))
+    if isinstance(error, TooLongError):
+        return RefusedError(504, str(error))
+    return RefusedError(503, "the engine failed and was started anew; try again", retry_after=1)
 
 
 @contextmanager

@@ -24,6 +24,9 @@ class Limits(Settings):
     """Texts of a request."""
     timeout: float = Field(default=60.0, gt=0.0)
     """Seconds after which a request is given up (504)."""
+    job_time: float = Field(default=10.0, gt=0.0)
+    """Seconds that work which goes alone (a trace, other words, a text that is written) may take
+    while other requests wait."""
     hypotheses: int = Field(default=16, ge=1)
     """The widest beam, and the most translations of one text."""
     tokens: int = Field(default=1_024, ge=1)

@@ -13,7 +13,7 @@ from heedful.basics.errors import UserError
 from heedful.evaluation.faithfulness import faithfulness
 from heedful.inference import Trace, Translation
 from heedful.inference.texts import Cut, one_line
-from heedful.serving.asking import Desk
+from heedful.serving.asking import Desk, refusal
 from heedful.serving.packing import LINES, json_bytes, packed
 from heedful.serving.readers import ServedReaders
 from heedful.serving.reading import check_fields, require_one_line
@@ -21,6 +21,7 @@ from heedful.serving.saying import RefusedError, log_failure, said
 from heedful.serving.served import Served
 from heedful.serving.spec import answers, body_of
 from heedful.serving.traces import KeptTraces, WhichTrace
+from heedful.serving.work import EngineFailedError
 
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
@@ -133,7 +134,10 @@ def routes(
             raise RefusedError(400, f"{asked.count:,} words; the most is {desk.limits.hypotheses}")
         found = await desk.wait(
             request,
-            desk.run(lambda: model.translator.alternatives(asked.text, asked.prefix, asked.count)),
+            desk.run(
+                request,
+                lambda: model.translator.alternatives(asked.text, asked.prefix, asked.count),
+            ),
         )
         return JSONResponse({"alternatives": [dict(vars(one)) for one in found]})
 
@@ -165,7 +169,7 @@ def routes(
         desk.check_texts([asked.source, asked.target or ""])
         found = await desk.wait(
             request,
-            desk.run(lambda: faithfulness(model.translator, asked.source, asked.target)),
+            desk.run(request, lambda: faithfulness(model.translator, asked.source, asked.target)),
         )
         return JSONResponse(found.to_json())
 
@@ -191,9 +195,10 @@ async def _translate(desk: Desk, request: Request, asked: TranslateRequest) -> R
         one = await desk.wait(
             request,
             desk.run(
+                request,
                 lambda: model.translator.continue_from(
                     texts[0], prefix, options=options, alignments=alignments
-                )
+                ),
             ),
         )
         found = [one]
@@ -243,8 +248,8 @@ def _stream(desk: Desk, asked: StreamRequest) -> Response:
             yield json_bytes({"done": True, "after": after, "score": whole.score}) + b"\n"
         except TimeoutError:
             yield json_bytes({"error": desk.too_late().message}) + b"\n"
-        except UserError as error:
-            yield json_bytes({"error": str(error)}) + b"\n"
+        except (UserError, EngineFailedError) as error:
+            yield json_bytes({"error": refusal(error).message}) + b"\n"
         except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
             log_failure("a stream", error)
             yield json_bytes({"error": "an error of the server"}) + b"\n"
