@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from heedful.data.sentences import SentenceFailures, cut_into_sentences
 from heedful.data.tokeniser import Tokeniser
 from heedful.decoding import length_penalty
-from heedful.inference.alignment import join
 from heedful.inference.assembling import word_starts
 from heedful.inference.splitting import Part, split_text
-from heedful.inference.translation import Translation, WordAlignment
+from heedful.inference.translation import Translation
+from heedful.inference.word_alignment import WordAlignment
 
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _NEEDS_SPACE = re.compile(r"[.!?…؟।][\"'”’»)\]]*$")
@@ -179,10 +179,10 @@ def _gaps(cut: Cut, texts: Sequence[str]) -> list[str]:
 def _alignment(
     cut: Cut, translations: Sequence[Translation], threshold: float | None
 ) -> WordAlignment | None:
-    soft = [one.alignment.soft for one in translations if one.alignment is not None]
-    if len(soft) < len(cut.parts):
+    own = [one.alignment for one in translations if one.alignment is not None]
+    if len(own) < len(cut.parts):
         return None
     sources = word_starts([part.before for part in cut.parts], [part.text for part in cut.parts])
     texts = [one_line(one.text) for one in translations]
     targets = word_starts(_gaps(cut, texts), texts)
-    return WordAlignment(join(soft, sources, targets), threshold)
+    return WordAlignment.joined(own, sources, targets, threshold)

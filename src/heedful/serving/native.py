@@ -23,6 +23,8 @@ from heedful.serving.spec import answers, body_of
 from heedful.serving.traces import KeptTraces, WhichTrace
 from heedful.serving.work import EngineFailedError
 
+# As JSON: a digit or two less where a weight is 0, or 1.
+_BYTES_A_WEIGHT = 7
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
@@ -43,7 +45,7 @@ class TranslateRequest(ModelRequest):
     nbest: Annotated[int, Field(ge=1)] = 1
     beam: Annotated[int, Field(ge=1)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
-    alignments: StrictBool = True
+    alignments: StrictBool = False
     sentences: StrictBool | None = None
     prefix: StrictStr | None = None
 
@@ -202,10 +204,24 @@ async def _translate(desk: Desk, request: Request, asked: TranslateRequest) -> R
             ),
         )
         found = [one]
+    most = desk.limits.answer
+    weights = sum(one.alignment.size for one in found if one.alignment is not None)
+    if weights * _BYTES_A_WEIGHT > most:
+        raise _too_large(most)
     content = await asyncio.to_thread(
         lambda: json_bytes({"model": model.name, "translations": [_shown(one) for one in found]})
     )
+    if len(content) > most:
+        raise _too_large(most)
     return await packed(request, content, "application/json")
+
+
+def _too_large(most: int) -> RefusedError:
+    return RefusedError(
+        400,
+        f"the answer would have more than {most:,} bytes; send less text, or ask for fewer "
+        "translations, or without alignments",
+    )
 
 
 def _stream(desk: Desk, asked: StreamRequest) -> Response:
@@ -282,7 +298,8 @@ def _shown(one: Translation) -> dict[str, Any]:
     shown["source_words"], shown["target_words"] = one.source.split(), one.text.split()
     if one.alignment is not None:
         shown["soft"] = [
-            [round(weight, 4) for weight in row] for row in one.alignment.soft.tolist()
+            {"first": row.first, "weights": [round(weight, 4) for weight in row.weights.tolist()]}
+            for row in one.alignment.rows()
         ]
     shown["parts"], shown["at_limit"] = one.parts, one.at_limit
     return shown
