@@ -13,7 +13,7 @@ _FREE = 64 << 10
 # So much of a refused body is still read, for so many seconds, so that its sender, who may read
 # nothing before all is sent, hears why. None of it is kept.
 _DRAINED = 16 << 20
-_DRAIN_SECONDS = 5.0
+_DRAIN_SECONDS = 2.0
 
 
 class Room:
@@ -38,7 +38,6 @@ class Body:
     ) -> None:
         self.receive, self.limits, self.room = receive, limits, room
         self.size = self._taken = 0
-        self._late = False
         self.done = False
         """Whether all of it has been read."""
         length = headers.get("content-length", "")
@@ -62,7 +61,6 @@ class Body:
             async with asyncio.timeout_at(self._until):
                 message = await self._next()
         except TimeoutError:
-            self._late = True
             raise RefusedError(408, "the request's body did not come in time") from None
         if self.size > self.limits.body:
             raise self._too_long()
@@ -72,7 +70,7 @@ class Body:
     async def drain(self) -> None:
         """Read on for a while, and keep nothing; a body that the client holds back is not asked
         for."""
-        if (self._not_sent and not self.size) or self._late:
+        if self._not_sent and not self.size:
             return
         most = self.size + _DRAINED
         try:
