@@ -1,6 +1,7 @@
 """Other sites' pages, slow and numerous connections, bodies without a key, hostile shapes."""
 
 import contextlib
+import gc
 import json
 import os
 import socket
@@ -17,7 +18,7 @@ from heedful.serving import Limits, Served, make_application
 from heedful.serving.admission import host_names, is_loopback
 from heedful.serving.keys import Keys, new_key
 from heedful.serving.libre import TranslateRequest
-from heedful.serving.reading import check_fields, checked_lists
+from heedful.serving.reading import _json, check_fields, checked_lists
 from heedful.serving.saying import RefusedError
 from serving_help import running, serving, translator
 from test_serving_limits import error_of, later, until
@@ -303,6 +304,27 @@ def test_a_million_wrong_values_are_seen_at_once() -> None:
     with pytest.raises(RefusedError, match="200 fields; the most is 100"):
         checked_lists({str(i): "a" for i in range(200)}, 1_000)
     assert checked_lists({"q": ["a", "b"], "n": 5}, 2) == {"q": ["a", "b"], "n": 5}
+
+
+def test_a_body_of_many_lists_starts_no_garbage_collection() -> None:
+    """Each would go through all objects of the process, and there would be hundreds."""
+    body = f'{{"q": [{"[]," * 100_000} 1]}}'.encode()
+    begun: list[str] = []
+
+    def noted(phase: str, _: dict[str, int]) -> None:
+        begun.append(phase)
+
+    gc.callbacks.append(noted)
+    try:
+        fields = _json(body)
+    finally:
+        gc.callbacks.remove(noted)
+    assert len(fields["q"]) == 100_001
+    assert begun.count("start") <= 1  # the one that was put off
+    assert gc.isenabled()
+    with pytest.raises(RefusedError):
+        _json(b"{")
+    assert gc.isenabled()
 
 
 @pytest.mark.parametrize("value", ["1", "[1]", '"a"', "{}", "null"])
