@@ -11,7 +11,6 @@ from typing import Any
 
 import httpx
 import torch
-import uvicorn
 
 import heedful
 from heedful.data.tokeniser import Tokeniser, Tokenisers, TokeniserSettings
@@ -19,7 +18,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference import Translator
 from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.serving import Limits, Served, make_application
-from heedful.serving.server import _Server, open_port
+from heedful.serving.server import Server, open_port
 
 torch.set_num_threads(1)
 WORDS = ["the", "a", "cat", "dog", "sat", "on", "mat", "red", "house", "with", "small", "tree"]
@@ -81,10 +80,7 @@ def serving(*models: Served, limits: Limits | None = None, **given: Any) -> Iter
 def running(application: Any) -> Iterator[str]:
     """The address of an application that is served from a thread."""
     one = open_port("127.0.0.1", 0)
-    config = uvicorn.Config(
-        application, log_config=None, access_log=False, h11_max_incomplete_event_size=256 << 10
-    )
-    server = _Server(config, application)
+    server = Server(application)
     thread = threading.Thread(target=server.run, args=([one],))
     thread.start()
     try:

@@ -201,3 +201,41 @@ def _until_busy(client: httpx.Client) -> None:
             return
         time.sleep(0.01)
     raise AssertionError("the server has nothing in hand")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "warns"),
+    [
+        (["--host", "0.0.0.0"], True),
+        (["--host", "0.0.0.0", "--allow-host", "a.example"], True),
+        (["--host", "0.0.0.0", "--keys", "keys"], False),
+        (["--host", "127.0.0.1"], False),
+        (["--host", "127.0.0.1", "--allow-host", "*"], False),
+    ],
+)
+def test_a_server_for_all_without_keys_says_so(
+    arguments: list[str], warns: bool, tmp_path: Path
+) -> None:
+    with contextlib.chdir(tmp_path):
+        CliRunner().invoke(app, ["serve", "--new-key", "keys"])
+        result = CliRunner().invoke(app, ["serve", "no-run", "--port", "0", *arguments])
+    told = [line for line in result.stderr.splitlines() if "without --keys" in line]
+    assert told == warns * [
+        "heedful: --host 0.0.0.0 without --keys: whoever reaches port 0 may use the server; "
+        "heedful serve --new-key FILE makes a key"
+    ]
+
+
+def test_a_server_for_all_takes_its_names_only(folder: Path) -> None:
+    key = CliRunner().invoke(app, ["serve", "--new-key", str(folder / "keys")]).stdout.strip()
+    options = ("--host", "0.0.0.0", "--keys", "keys", "--allow-host", "translate.example")
+    with served(folder, "run", *options) as (_, address):
+        bearer = {"Authorization": f"Bearer {key}"}
+        for name, status in (
+            ("translate.example", 200),
+            ("10.1.2.3:5000", 200),
+            ("localhost", 200),
+            ("evil.example", 400),
+        ):
+            headers = {**bearer, "Host": name}
+            assert httpx.get(f"{address}api/models", headers=headers).status_code == status

@@ -42,7 +42,9 @@ def test_models(client: httpx.Client) -> None:
 
 def test_translations_with_all_there_is_to_know(client: httpx.Client) -> None:
     given = {"model": "two", "text": TEXTS, "nbest": 2, "beam": 3, "length_penalty": 0.5}
-    answer = client.post("/api/translate", json=given).json()
+    plain = client.post("/api/translate", json=given).json()
+    assert all("soft" not in one and "alignment" not in one for one in plain["translations"])
+    answer = client.post("/api/translate", json={**given, "alignments": True}).json()
     assert answer["model"] == "two"
     options = SearchOptions(beam=3, nbest=2, length_penalty=0.5)
     found = OTHER.translate(TEXTS, options=options, alignments=True)
@@ -58,7 +60,8 @@ def test_translations_with_all_there_is_to_know(client: httpx.Client) -> None:
         assert shown["source_words"] == right.source.split()
         assert right.alignment is not None
         for row, own in zip(shown["soft"], right.alignment.soft.tolist(), strict=True):
-            assert row == pytest.approx(own, abs=1e-4)
+            assert row["first"] == 0
+            assert row["weights"] == pytest.approx(own, abs=1e-4)
 
 
 def test_a_model_is_chosen_by_languages_or_has_to_be_named(client: httpx.Client) -> None:

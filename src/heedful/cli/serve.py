@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
 from heedful.cli.options import (
     Device,
     Engine,
@@ -56,9 +57,7 @@ def serve(
             help="A run's languages, if it does not know them, or under other codes; repeatable.",
         ),
     ] = None,
-    keys: Annotated[
-        Path | None, typer.Option(help="Only who has a key of this file may ask.")
-    ] = None,
+    keys: Annotated[Path | None, typer.Option(help="Require an API key from this file.")] = None,
     new_key: Annotated[
         Path | None,
         typer.Option(
@@ -72,7 +71,7 @@ def serve(
     cors: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ORIGIN", help="A web site whose pages may ask; * is all; repeatable."
+            metavar="ORIGIN", help="A web site whose pages may send requests; * is all; repeatable."
         ),
     ] = None,
     allow_host: Annotated[
@@ -80,8 +79,8 @@ def serve(
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="A name that clients know this server by, if it listens on this machine only and "
-            "a proxy passes the name on; * is any; repeatable.",
+            help="A name that clients know this server by, in DNS or behind a proxy that passes it "
+            "on; * is any; repeatable.",
         ),
     ] = None,
     split_sentences: Annotated[
@@ -98,6 +97,18 @@ def serve(
         float,
         typer.Option(min=0, max=1000, help="Milliseconds to wait for requests to go together."),
     ] = 5.0,
+    max_connections: Annotated[
+        int,
+        typer.Option(
+            "--max-connections", min=1, help="Connections at a time; further ones are answered 503."
+        ),
+    ] = 512,
+    head_timeout: Annotated[
+        float,
+        typer.Option(
+            "--head-timeout", min=0.001, help="Seconds within which a request's head has to come."
+        ),
+    ] = 10.0,
     max_body: Annotated[
         int, typer.Option("--max-body", min=1, help="Bytes of a request's body.")
     ] = 2 << 20,
@@ -110,6 +121,15 @@ def serve(
     timeout: Annotated[
         float, typer.Option(min=0.001, help="Seconds until a request is given up.")
     ] = 60.0,
+    job_time: Annotated[
+        float,
+        typer.Option(
+            "--job-time",
+            min=0.001,
+            help="Seconds that a trace, other words, a given beginning or a text that is written "
+            "may take while other requests wait.",
+        ),
+    ] = 10.0,
     grace: Annotated[
         float, typer.Option(min=0, help="Seconds that requests in hand have when it is stopped.")
     ] = 30.0,
@@ -138,23 +158,30 @@ def serve(
 
         heedful serve --new-key keys.txt
     """
+    from heedful.serving.admission import host_names, is_loopback
     from heedful.serving.keys import Keys
     from heedful.serving.limits import Limits
-    from heedful.serving.server import LOOPBACK, end_command, open_port, run_server
+    from heedful.serving.server import end_command, open_port, run_server
 
     limits = Limits(
         queue=queue,
         gather_ms=gather,
+        connections=max_connections,
+        head_timeout=head_timeout,
         body=max_body,
         characters=max_characters,
         texts=max_texts,
         timeout=timeout,
+        job_time=job_time,
         grace=grace,
     )
-    hosts = {*LOOPBACK, *(allow_host or [])} if host in LOOPBACK else set[str]()
-    if "*" in hosts:
-        hosts = set()
+    hosts, addresses = host_names(host, allow_host or [])
     known_keys = None if keys is None else Keys.read(keys)
+    if known_keys is None and not is_loopback(host):
+        notice(
+            f"--host {host} without --keys: whoever reaches port {port} may use the server; "
+            "heedful serve --new-key FILE makes a key"
+        )
     for origin in cors or []:
         if origin != "*" and not origin.startswith(("http://", "https://")):
             raise UserError(f"--cors {origin}: an origin is like https://example.org, or *")
@@ -174,6 +201,7 @@ def serve(
             keys=known_keys,
             origins=cors or (),
             hosts=hosts,
+            addresses=addresses,
             log_requests=log_requests or log_texts,
             log_texts=log_texts,
             split_sentences=split_sentences,

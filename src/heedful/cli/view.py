@@ -167,8 +167,8 @@ def _measured(translator: "Translator", text: str, target: str | None) -> "Trace
 
 
 def _serve(opened: _Opened, text: str | None, target: str | None, port: int, browser: bool) -> None:
-    from heedful.serving import make_application, run_server
-    from heedful.serving.server import LOOPBACK, address_of, end_command, open_port
+    from heedful.serving import LOOPBACK, make_application, run_server
+    from heedful.serving.server import address_of, end_command, open_port
 
     models, readers, traces = opened
     for model in models:

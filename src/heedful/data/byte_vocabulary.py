@@ -16,9 +16,11 @@ from tokenizers.trainers import BpeTrainer
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import read_json, write_json
+from heedful.basics.native import call_native
 from heedful.basics.notices import notice
 from heedful.basics.settings import Settings, check
 from heedful.basics.symbols import END, UNKNOWN
+from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
 from heedful.data.subwords import SAMPLE_TEXTS, refuse_surrogates, reservoir
 from heedful.data.tokeniser import words_of_spans
@@ -128,7 +130,8 @@ class ByteVocabulary:
         )
         learner = Tokenizer(BPE())
         learner.pre_tokenizer = _cutter()
-        learner.train_from_iterator((_ready(text, settings) for text in chosen), trainer)
+        prepared = (_ready(text, settings) for text in chosen)
+        call_native(learner.train_from_iterator, prepared, trainer)
         model = json.loads(learner.to_str())["model"]
         if len(model["vocab"]) < vocabulary:
             notice(f"{where}: the texts support {len(model['vocab']):,} of {vocabulary:,} symbols")
@@ -142,7 +145,7 @@ class ByteVocabulary:
             UserError: the text holds a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
-        tokens: list[int] = self._tokenizer.encode(_ready(text, self.settings)).ids
+        tokens: list[int] = encode_one(self._tokenizer.encode, _ready(text, self.settings)).ids
         return tokens
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
@@ -156,7 +159,8 @@ class ByteVocabulary:
         for number, text in enumerate(texts, start=1):
             refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
         ready = [_ready(text, self.settings) for text in texts]
-        return [found.ids for found in self._tokenizer.encode_batch_fast(ready)]
+        encoded = encode_all(self._tokenizer.encode_batch_fast, self._tokenizer.encode, ready)
+        return [found.ids for found in encoded]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of ``tokens``; PAD, BEGIN, END and the mask have none.

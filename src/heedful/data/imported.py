@@ -6,6 +6,7 @@ given back. Merging is done by `tokenizers`.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.byte_vocabulary import bytes_of_letters, readable
+from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
 from heedful.data.imported_files import FILES, family_of, hash_of, read_kept, read_tokenizer
 from heedful.data.subwords import refuse_surrogates
@@ -72,6 +74,8 @@ class ImportedVocabulary:
         self.size = len(self.places)
         self.mask: int | None = END + 1 if len(special) > END + 1 else None
         self._tokenizer = read_tokenizer(files, where)
+        self._encode_one = partial(self._tokenizer.encode, add_special_tokens=False)
+        self._encode_all = partial(self._tokenizer.encode_batch_fast, add_special_tokens=False)
         self.family = family_of(self._tokenizer, where)
         largest = max(self._tokenizer.get_vocab().values(), default=-1)
         if largest >= rows:
@@ -97,7 +101,7 @@ class ImportedVocabulary:
             UserError: the text holds a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
-        found = self._tokenizer.encode(text, add_special_tokens=False)
+        found = encode_one(self._encode_one, text)
         return [self._ours[token] for token in found.ids]
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
@@ -111,7 +115,7 @@ class ImportedVocabulary:
         for number, text in enumerate(texts, start=1):
             refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
         ours = self._ours
-        encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        encoded = encode_all(self._encode_all, self._encode_one, texts)
         return [[ours[token] for token in found.ids] for found in encoded]
 
     def decode(self, tokens: Sequence[int]) -> str:

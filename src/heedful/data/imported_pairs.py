@@ -7,6 +7,7 @@ lacks is unknown. The symbols are put into our order, and the files kept byte fo
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import sentencepiece
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
 from heedful.data.imported import count_rows, places_of
 from heedful.data.imported_files import hash_of, read_kept, read_said
@@ -71,6 +73,7 @@ class MarianSide(Tokeniser):
             raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
         if not self._processor.get_piece_size():
             raise UserError(f"{where}: a sentencepiece model without pieces; the file is damaged")
+        self._pieces_of = partial(self._processor.encode, out_type=str)
         largest = max(rows.values(), default=-1)
         if largest >= count:
             raise UserError(
@@ -104,7 +107,7 @@ class MarianSide(Tokeniser):
         refuse_surrogates(text, "the text")
         code, rest = _language_code(text)
         # By itself: sentencepiece starts threads for a batch, of however few.
-        return self._numbers([*code, *self._processor.encode(rest, out_type=str)])
+        return self._numbers([*code, *encode_one(self._pieces_of, rest)])
 
     def _numbers(self, pieces: Sequence[str]) -> list[int]:
         return [self._ours.get(piece, UNKNOWN) for piece in pieces]
@@ -120,11 +123,8 @@ class MarianSide(Tokeniser):
         for number, text in enumerate(texts, start=1):
             refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
         parts = [_language_code(text) for text in texts]
-        pieces: list[list[str]] = self._processor.encode(
-            [text for _, text in parts],
-            out_type=str,
-            num_threads=1 if len(texts) < _FEW else (threads or -1),
-        )
+        together = partial(self._pieces_of, num_threads=1 if len(texts) < _FEW else (threads or -1))
+        pieces: list[list[str]] = encode_all(together, self._pieces_of, [text for _, text in parts])
         return [
             self._numbers([*code, *found]) for (code, _), found in zip(parts, pieces, strict=True)
         ]

@@ -20,6 +20,7 @@ import sentencepiece
 from pydantic import Field
 
 from heedful.basics.errors import UserError
+from heedful.basics.native import call_native
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 
@@ -139,7 +140,8 @@ def train_model(
     )
     model = io.BytesIO()
     try:
-        sentencepiece.SentencePieceTrainer.train(
+        call_native(
+            sentencepiece.SentencePieceTrainer.train,
             sentence_iterator=prepared,
             model_writer=model,
             model_type=settings.kind,

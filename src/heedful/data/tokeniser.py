@@ -7,6 +7,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -15,9 +16,11 @@ import sentencepiece
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, read_bytes, read_json, write_json
+from heedful.basics.native import call_native
 from heedful.basics.notices import notice
 from heedful.basics.settings import check
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+from heedful.data.encoding import encode_all, encode_one
 from heedful.data.examples import Pair
 from heedful.data.subwords import (
     MARKER,
@@ -140,7 +143,9 @@ class Tokeniser:
         """
         refuse_surrogates(text, "the text")
         # By itself: sentencepiece starts threads for a batch, of however few.
-        tokens: list[int] = self._processor.encode(prepare(text, self.settings.normalise))
+        tokens: list[int] = encode_one(
+            self._processor.encode, prepare(text, self.settings.normalise)
+        )
         return tokens
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
@@ -151,10 +156,9 @@ class Tokeniser:
         """
         prepared = [prepare(text, self.settings.normalise) for text in texts]
         few = len(texts) < _TEXTS_A_THREAD
+        together = partial(self._processor.encode, num_threads=1 if few else (threads or -1))
         try:
-            encoded: list[list[int]] = self._processor.encode(
-                prepared, num_threads=1 if few else (threads or -1)
-            )
+            encoded: list[list[int]] = encode_all(together, self._processor.encode, prepared)
         except (TypeError, UnicodeError):
             for number, text in enumerate(texts, start=1):
                 refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
@@ -168,13 +172,14 @@ class Tokeniser:
         """
         silent = self._silent
         kept = [int(token) for token in tokens if int(token) not in silent]
-        return restore(self._processor.decode(kept))
+        return restore(call_native(self._processor.decode, kept))
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
         """The text of each sequence of tokens."""
         silent = self._silent
         kept = [[int(token) for token in tokens if int(token) not in silent] for tokens in batch]
-        return [restore(text) for text in self._processor.decode(kept, num_threads=1)]
+        found = call_native(self._processor.decode, kept, num_threads=1)
+        return [restore(text) for text in found]
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
         """Each token as a person reads it: ``▁`` starts a word, ``<0x0A>`` is a byte."""

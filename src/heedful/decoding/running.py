@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
+from heedful.basics.cancelling import check_cancelled
 from heedful.decoding.decodable import Decodable, can_join
 from heedful.decoding.hypothesis import Hypothesis
 
@@ -90,6 +91,7 @@ def run(
     keys: dict[int, int] = {}  # of the sources under way, by their numbers
     count = 0
     while True:
+        check_cancelled()
         if waiting is None and (state is None or can_join(state)):
             given = supply()
             waiting = None if given is None else (decodable.start(given.source), given.checked())

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from heedful.basics.cancelling import check_cancelled
 from heedful.decoding.decodable import Decodable, SelectableT
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
@@ -42,6 +43,7 @@ def sample(
     walk = Walk(options, choose, repeats.device)
     walk.add(given.max_lengths[repeats])
     while len(walk.tokens):
+        check_cancelled()
         logits, state = decodable.step(walk.tokens, state)
         selected, finished = walk.advance(logits.float())
         for row, hypotheses in finished:

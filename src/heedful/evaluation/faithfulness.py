@@ -19,6 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.basics.cancelling import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.inference import Translator
@@ -134,8 +135,14 @@ def _falls(
     ]
     encoded = translator.tokenisers.source.encode_batch([" ".join(words), *versions])
     # Words are joined by single spaces in all versions, so that only words make the difference.
+    # Logits of all versions at once would be versions × tokens × vocabulary numbers.
+    count = max(1, translator.batch_tokens // (max(len(written), *map(len, encoded)) + 1))
+    found = []
     with translator.ready():
-        total = _log_probabilities(translator, encoded, written)
+        for start in range(0, len(encoded), count):
+            check_cancelled()
+            found.append(_log_probabilities(translator, encoded[start : start + count], written))
+    total = torch.cat(found)
     return (total[0] - total[1:]).tolist()
 
 

@@ -7,9 +7,9 @@ from torch import Tensor
 
 from heedful.data.tokeniser import Tokeniser
 from heedful.decoding import Hypothesis, length_penalty
-from heedful.inference.alignment import join
 from heedful.inference.splitting import Part
-from heedful.inference.translation import Translation, WordAlignment
+from heedful.inference.translation import Translation
+from heedful.inference.word_alignment import WordAlignment
 
 
 @dataclass
@@ -39,11 +39,11 @@ def assemble(
     ranked = [_joined(source, parts, found, rank, tokeniser, exponent) for rank in ranks]
     best, texts = ranked[0]
     alignment = None
-    soft = [one.soft for one in found if one.soft is not None]
+    soft = [WordAlignment(one.soft) for one in found if one.soft is not None]
     if len(soft) == len(found):
         source_starts = word_starts([part.before for part in parts], [part.text for part in parts])
         target_starts = word_starts([part.before for part in parts], texts)
-        alignment = WordAlignment(join(soft, source_starts, target_starts), threshold)
+        alignment = WordAlignment.joined(soft, source_starts, target_starts, threshold)
     return replace(
         best,
         alignment=alignment,

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.basics.cancelling import check_cancelled
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.models.pairs import Source
 
@@ -30,10 +31,12 @@ def token_batches(items: Sequence[Item], width: int, batch_tokens: int) -> Itera
     for item in sorted(items, key=lambda item: -len(item.tokens)):
         longest = len(batch[0].tokens) + 1 if batch else 0
         if batch and (len(batch) + 1) * longest * width > batch_tokens:
+            check_cancelled()
             yield batch
             batch = []
         batch.append(item)
     if batch:
+        check_cancelled()
         yield batch
 
 

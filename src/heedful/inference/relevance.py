@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.attention import watch
+from heedful.basics.cancelling import check_cancelled
 from heedful.basics.symbols import END
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.trace import AttentionMap, Trace
@@ -60,6 +61,7 @@ def _products(layers: Sequence[Tensor]) -> Tensor:
     product = torch.eye(len(layers[0]))
     products = []
     for layer in layers:
+        check_cancelled()
         mixed = layer + torch.eye(len(layer))
         product = mixed / mixed.sum(1, keepdim=True) @ product
         products.append(product)
@@ -106,8 +108,10 @@ def weights_times_gradient(
     axes_of = model.attention_axes()
     if not axes_of:
         return []
+    check_cancelled()
     with _differentiable(model), watch(model, axes_of, keep_gradients=True) as seen:
         total = log_probability()
+        check_cancelled()
         calls = [weights for name in axes_of for weights in seen[name]]
         gradients = iter(torch.autograd.grad(total, calls, allow_unused=True))
         maps = []

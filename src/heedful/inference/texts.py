@@ -4,19 +4,18 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sentencex import segment
-
+from heedful.data.sentences import SentenceFailures, cut_into_sentences
 from heedful.data.tokeniser import Tokeniser
 from heedful.decoding import length_penalty
-from heedful.inference.alignment import join
 from heedful.inference.assembling import word_starts
 from heedful.inference.splitting import Part, split_text
-from heedful.inference.translation import Translation, WordAlignment
+from heedful.inference.translation import Translation
+from heedful.inference.word_alignment import WordAlignment
 
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _NEEDS_SPACE = re.compile(r"[.!?…؟।][\"'”’»)\]]*$")
 # Where a script without spaces lets one sentence end and another begin.
-_UNSPACED_END = re.compile(r"[。！？｡]+[」』”’）]*$")
+_UNSPACED_END = re.compile(r"(?<![。！？｡])[。！？｡]+[」』”’）]*$")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
@@ -33,7 +32,13 @@ class Cut:
     """The white space after the last part."""
 
 
-def cut_text(text: str, tokeniser: Tokeniser, limit: int, language: str | None = None) -> Cut:
+def cut_text(
+    text: str,
+    tokeniser: Tokeniser,
+    limit: int,
+    language: str | None = None,
+    failures: SentenceFailures | None = None,
+) -> Cut:
     """Cut a text at its line breaks, and lines of more than ``limit`` tokens into parts.
 
     The parts joined, with what stands before each and after the last, are the text itself.
@@ -44,6 +49,7 @@ def cut_text(text: str, tokeniser: Tokeniser, limit: int, language: str | None =
         limit: the most tokens of a part.
         language: cut lines into sentences, too, as they end in this language (ISO 639); rules of
             another one are used for those that are not known.
+        failures: counts the lines whose sentences could not be found.
 
     Raises:
         UserError: the text is not valid Unicode.
@@ -54,7 +60,7 @@ def cut_text(text: str, tokeniser: Tokeniser, limit: int, language: str | None =
 
     lines, after = _lines(text)
     if language is not None:
-        lines = [sentence for line in lines for sentence in _sentences(line, language)]
+        lines = [sentence for line in lines for sentence in _sentences(line, language, failures)]
     parts: list[Part] = []
     lengths: list[int] = []
     for line, length in zip(lines, count([line.text for line in lines]), strict=True):
@@ -125,14 +131,11 @@ def _lines(text: str) -> tuple[list[Part], str]:
     return lines, before
 
 
-def _sentences(line: Part, language: str) -> list[Part]:
+def _sentences(line: Part, language: str, failures: SentenceFailures | None) -> list[Part]:
     """A line's sentences; the white space around the whole line stays with its first and last."""
-    pieces = segment(language, line.text)
-    if "".join(pieces) != line.text:  # nothing may be lost, whatever the library does
-        return [line]
     found: list[Part] = []
     before, text = line.before, ""
-    for piece in pieces:
+    for piece in cut_into_sentences(line.text, language, failures):
         if text.strip() and piece.strip():
             found.append(Part(before, text.rstrip()))
             own = piece.lstrip()
@@ -176,10 +179,10 @@ def _gaps(cut: Cut, texts: Sequence[str]) -> list[str]:
 def _alignment(
     cut: Cut, translations: Sequence[Translation], threshold: float | None
 ) -> WordAlignment | None:
-    soft = [one.alignment.soft for one in translations if one.alignment is not None]
-    if len(soft) < len(cut.parts):
+    own = [one.alignment for one in translations if one.alignment is not None]
+    if len(own) < len(cut.parts):
         return None
     sources = word_starts([part.before for part in cut.parts], [part.text for part in cut.parts])
     texts = [one_line(one.text) for one in translations]
     targets = word_starts(_gaps(cut, texts), texts)
-    return WordAlignment(join(soft, sources, targets), threshold)
+    return WordAlignment.joined(own, sources, targets, threshold)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from heedful.attention import watch
+from heedful.basics.cancelling import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.decoding import SearchOptions
@@ -63,6 +64,7 @@ def make_trace(
         source = source_of([source_tokens], translator.device)
         target_in = target_in_of([target_tokens], translator.device)  # [1, T]
         axes_of = model.attention_axes()
+        check_cancelled()
         with watch(model, axes_of) as seen:
             logits = model.teacher_force(source, target_in)[0]  # [T, V]
         decided = torch.tensor([*target_tokens, END], device=logits.device)

@@ -4,36 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.inference.trace import Trace
-
-
-@dataclass(frozen=True)
-class WordAlignment:
-    """Which source words each target word came from; words are what ``str.split`` gives."""
-
-    soft: Tensor
-    """Weights ``[target words, source words]``, float32 on the CPU; a row sums to at most 1."""
-    threshold: float | None = None
-    """What a weight must reach to make a link; the heaviest source word is linked if None."""
-
-    @property
-    def links(self) -> list[tuple[int, int]]:
-        """``(source word, target word)``, by target word: the heaviest, or all heavy enough."""
-        if not self.soft.numel():
-            return []
-        if self.threshold is not None:
-            heavy = (self.soft >= self.threshold) & (self.soft > 0)
-            return [(source, target) for target, source in heavy.nonzero().tolist()]
-        best = self.soft.max(dim=1)
-        found = zip(best.indices.tolist(), best.values.tolist(), strict=True)
-        return [(source, target) for target, (source, weight) in enumerate(found) if weight > 0]
-
-    def pharaoh(self) -> str:
-        """The links as ``source-target`` pairs, by target word: ``0-0 2-1``."""
-        return " ".join(f"{source}-{target}" for source, target in self.links)
+from heedful.inference.word_alignment import WordAlignment
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from heedful.decoding import SearchOptions
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.splitting import Part, split_text
-from heedful.inference.translation import Translation, WordAlignment
+from heedful.inference.translation import Translation
+from heedful.inference.word_alignment import WordAlignment
 
 if TYPE_CHECKING:
     from heedful.inference.translator import Translator

@@ -18,6 +18,7 @@ from heedful.data.document_shards import EncodedDocuments, write_documents
 from heedful.data.examples import Labelled, Tagged
 from heedful.data.overlap import count_overlap
 from heedful.data.readers.plain import cut_sentences
+from heedful.data.sentences import SentenceFailures
 from heedful.data.shards import EncodedCorpus, ShardWriter
 from heedful.data.streams import write_stream
 from heedful.data.vocabularies import (
@@ -232,11 +233,15 @@ def write_sentences(
         raise TypeError("documents are for hidden tokens")
     pairs, language = head.masking.next_sentence, head.data.sentences
     longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
+    failures = SentenceFailures()
     lines = (
-        document.split("\n") if language is None else cut_sentences(document.split("\n"), language)
+        document.split("\n")
+        if language is None
+        else cut_sentences(document.split("\n"), language, failures)
         for document in _seen(documents, "documents")
     )
     write_documents(lines, vocabulary, folder, longest=longest)
+    failures.tell()
     if pairs and len(EncodedDocuments.open(folder)) < 2:
         raise UserError(
             f"the {folder.name} text is one document, and whether a sentence follows needs others "

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 from heedful import __version__
 from heedful.inference import Trace
 from heedful.serving import libre, native, reading_api
+from heedful.serving.admission import Admission
 from heedful.serving.asking import Desk
 from heedful.serving.engine import Engine
 from heedful.serving.gate import Gate, State
@@ -35,6 +36,7 @@ def make_application(
     keys: Keys | None = None,
     origins: Collection[str] = (),
     hosts: Collection[str] = (),
+    addresses: bool = False,
     log_requests: bool = False,
     log_texts: bool = False,
     split_sentences: bool = True,
@@ -47,8 +49,9 @@ def make_application(
         traces: opened traces by name.
         limits: what is taken on.
         keys: who may ask; everybody if None.
-        origins: of pages elsewhere that may ask (CORS); ``*`` is all. None of them if empty.
+        origins: other sites whose pages may ask (CORS); ``*`` is all. None of them if empty.
         hosts: names that requests may be meant for; any if empty.
+        addresses: whether they may also be meant for any IP address.
         log_requests: whether to log a line a request, without its texts.
         log_texts: whether to log texts.
         split_sentences: whether to translate a line's sentences one by one; a request of our own
@@ -56,7 +59,12 @@ def make_application(
     """
     limits = limits or Limits()
     metrics, state = Metrics(), State()
-    engine = Engine(queue=limits.queue, gather=limits.gather_ms / 1000, observe=metrics.slice)
+    engine = Engine(
+        queue=limits.queue,
+        gather=limits.gather_ms / 1000,
+        job_time=limits.job_time,
+        observe=metrics.slice,
+    )
     metrics.show_waiting(lambda: engine.waiting)
     desk = Desk(ServedModels(models), engine, limits, metrics, keys, log_texts, split_sentences)
 
@@ -100,7 +108,13 @@ def make_application(
         return error_answer(error.status_code, error.detail, dict(error.headers or {}))
 
     app.add_middleware(
-        Gate, state=state, limits=limits, metrics=metrics, hosts=hosts, log_requests=log_requests
+        Gate,
+        state=state,
+        limits=limits,
+        metrics=metrics,
+        admission=Admission(hosts, addresses, origins),
+        keys=keys,
+        log_requests=log_requests,
     )
     if origins:
         app.add_middleware(

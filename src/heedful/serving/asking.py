@@ -15,13 +15,13 @@ from heedful.decoding import SearchOptions
 from heedful.inference import Translation
 from heedful.serving.detection import Detector
 from heedful.serving.engine import Engine, QueueFullError
-from heedful.serving.keys import Keys
+from heedful.serving.keys import Keys, key_in_head
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
-from heedful.serving.reading import read_fields, require_unicode
+from heedful.serving.reading import checked_lists, read_fields, require_unicode
 from heedful.serving.saying import RefusedError, log, said
 from heedful.serving.served import Served, ServedModels
-from heedful.serving.work import OnPart
+from heedful.serving.work import EngineFailedError, OnPart, TooLongError
 
 T = TypeVar("T")
 
@@ -57,17 +57,24 @@ class Desk:
     async def fields(self, request: Request) -> dict[str, Any]:
         """The fields of a request whose key is good.
 
+        A key in the head is checked before the body is read.
+
         Raises:
-            RefusedError: 400, they cannot be read; 403, the key is missing or wrong.
+            RefusedError: 400, they cannot be read, or a list has too many values; 403, the key is
+                missing or wrong.
         """
+        key = key_in_head(request.scope)
+        if key is not None:
+            self._check_key(key)
         fields = await read_fields(request)
         given = fields.pop("api_key", None)
-        if self.keys is not None:
-            scheme, _, token = request.headers.get("authorization", "").partition(" ")
-            key = token.strip() if scheme.lower() == "bearer" else given
-            if not self.keys.holds(key):
-                raise RefusedError(403, "a valid API key is needed: api_key, or a bearer token")
-        return fields
+        if key is None:
+            self._check_key(given)
+        return checked_lists(fields, self.limits.texts)
+
+    def _check_key(self, key: object) -> None:
+        if self.keys is not None and not self.keys.holds(key):
+            raise RefusedError(403, "a valid API key is needed: api_key, or a bearer token")
 
     def check_texts(self, texts: Sequence[str]) -> None:
         """See that texts are not too many, not too long, and text.
@@ -126,8 +133,9 @@ class Desk:
         """Hand texts to the engine.
 
         Raises:
-            RefusedError: 429, the queue is full.
+            RefusedError: 400, it is too much work; 429, the queue is full.
         """
+        self._check_work(model, texts, options, alignments)
         split = self.split_sentences if sentences is None else sentences
         with _room():
             return self.engine.translate(
@@ -139,20 +147,40 @@ class Desk:
                 language=model.language if split else None,
             )
 
-    def run(self, job: Callable[[], T]) -> "Future[T]":
-        """Hand the engine other model work.
+    def _check_work(
+        self, model: Served, texts: Sequence[str], options: SearchOptions, alignments: bool
+    ) -> None:
+        """See that a request is no more work than the most characters are by the model's own search
+        and with alignments.
+
+        Work grows with the hypotheses of search; an alignment takes as much as one of them.
+        """
+        usual, work = model.translator.options.width + 1, options.width + alignments
+        most = self.limits.characters * usual // work
+        size = sum(map(len, texts))
+        if size > most and work > usual:
+            links = " and alignments" if alignments else ""
+            raise RefusedError(
+                400,
+                f"{size:,} characters; the most with a beam of {options.width}{links} is {most:,}",
+            )
+
+    def run(self, request: Request, job: Callable[[], T]) -> "Future[T]":
+        """Hand the engine other model work, which is cancelled when its future is.
 
         Raises:
             RefusedError: 429, the queue is full.
         """
+        client = request.client.host if request.client else ""
         with _room():
-            return self.engine.run(job)
+            return self.engine.run(job, client)
 
     async def wait(self, request: Request, future: "Future[T]") -> T:
         """The engine's answer; what nobody waits for any more is dropped from the queue.
 
         Raises:
-            RefusedError: 400, the work cannot be done as it was asked for; 504, it took too long.
+            RefusedError: 400, the work cannot be done as it was asked for; 503, the engine failed
+                meanwhile; 504, it took too long.
             ClientDisconnect: the client has left.
         """
         [answer] = await self.wait_all(request, [future])
@@ -180,8 +208,8 @@ class Desk:
             if any(answer.cancelled() for answer in answers):
                 raise RefusedError(503, "the server is stopping", retry_after=5)
             return [answer.result() for answer in answers]
-        except UserError as error:
-            raise RefusedError(400, str(error)) from None
+        except (UserError, EngineFailedError, TooLongError) as error:
+            raise refusal(error) from None
         finally:
             left.cancel()
             for answer in answers:
@@ -202,6 +230,15 @@ class Desk:
             served = ", ".join(map(said, self.models.codes)) or "none"
             raise RefusedError(400, f"no language can be detected among those served ({served})")
         return found
+
+
+def refusal(error: UserError | EngineFailedError | TooLongError) -> RefusedError:
+    """What a request is told whose work the engine did not finish."""
+    if isinstance(error, UserError):
+        return RefusedError(400, str(error))
+    if isinstance(error, TooLongError):
+        return RefusedError(504, str(error))
+    return RefusedError(503, "the engine failed and was started anew; try again", retry_after=1)
 
 
 @contextmanager

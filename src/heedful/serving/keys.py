@@ -4,7 +4,12 @@ import hashlib
 import hmac
 import os
 import secrets
+import stat
 from pathlib import Path
+from urllib.parse import parse_qsl
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from heedful.basics.errors import UserError
 
@@ -25,8 +30,10 @@ class Keys:
         """The keys of a file.
 
         Raises:
-            UserError: it cannot be read, has a line that is no key, or has none at all.
+            UserError: it cannot be read, others may write to it, it has a line that is no key, or
+                none at all.
         """
+        _check_file(path)
         entries = []
         for number, line in enumerate(_text(path).splitlines(), start=1):
             if not line.strip() or line.startswith("#"):
@@ -67,12 +74,38 @@ def new_key(path: Path, name: str = "key") -> str:
     salt = secrets.token_bytes(16)
     line = f"{name}:{salt.hex()}:{_digest(salt, key.encode()).hex()}\n"
     try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        with os.fdopen(file, "wb") as lines:
+        file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        with os.fdopen(file, "r+b", buffering=0) as lines:
+            end = lines.seek(0, os.SEEK_END)
+            if end:
+                lines.seek(end - 1)
+                if lines.read(1) != b"\n":  # written by an editor that leaves it out
+                    line = f"\n{line}"
             lines.write(line.encode())
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
     return key
+
+
+def key_in_head(scope: Scope) -> str | None:
+    """The key that a request has in its head: a bearer token, or ``api_key`` in the query."""
+    kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+    if kind.lower() == "bearer":
+        return token.strip()
+    query = scope["query_string"].decode("latin-1")
+    return next((value for name, value in parse_qsl(query) if name == "api_key"), None)
+
+
+def _check_file(path: Path) -> None:
+    """See that a file is one, and that not everybody may add a key to it."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if not stat.S_ISREG(mode):
+        raise UserError(f"{path} is not a file; --keys takes one that --new-key has made")
+    if os.name == "posix" and mode & stat.S_IWOTH:
+        raise UserError(f"{path}: anybody may write to it, and so add a key; run chmod o-w {path}")
 
 
 def _digest(salt: bytes, key: bytes) -> bytes:

@@ -13,7 +13,7 @@ from heedful.basics.errors import UserError
 from heedful.evaluation.faithfulness import faithfulness
 from heedful.inference import Trace, Translation
 from heedful.inference.texts import Cut, one_line
-from heedful.serving.asking import Desk
+from heedful.serving.asking import Desk, refusal
 from heedful.serving.packing import LINES, json_bytes, packed
 from heedful.serving.readers import ServedReaders
 from heedful.serving.reading import check_fields, require_one_line
@@ -21,7 +21,10 @@ from heedful.serving.saying import RefusedError, log_failure, said
 from heedful.serving.served import Served
 from heedful.serving.spec import answers, body_of
 from heedful.serving.traces import KeptTraces, WhichTrace
+from heedful.serving.work import EngineFailedError
 
+# As JSON: a digit or two less where a weight is 0, or 1.
+_BYTES_A_WEIGHT = 7
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
 
 
@@ -42,7 +45,7 @@ class TranslateRequest(ModelRequest):
     nbest: Annotated[int, Field(ge=1)] = 1
     beam: Annotated[int, Field(ge=1)] | None = None
     length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
-    alignments: StrictBool = True
+    alignments: StrictBool = False
     sentences: StrictBool | None = None
     prefix: StrictStr | None = None
 
@@ -133,7 +136,10 @@ def routes(
             raise RefusedError(400, f"{asked.count:,} words; the most is {desk.limits.hypotheses}")
         found = await desk.wait(
             request,
-            desk.run(lambda: model.translator.alternatives(asked.text, asked.prefix, asked.count)),
+            desk.run(
+                request,
+                lambda: model.translator.alternatives(asked.text, asked.prefix, asked.count),
+            ),
         )
         return JSONResponse({"alternatives": [dict(vars(one)) for one in found]})
 
@@ -165,7 +171,7 @@ def routes(
         desk.check_texts([asked.source, asked.target or ""])
         found = await desk.wait(
             request,
-            desk.run(lambda: faithfulness(model.translator, asked.source, asked.target)),
+            desk.run(request, lambda: faithfulness(model.translator, asked.source, asked.target)),
         )
         return JSONResponse(found.to_json())
 
@@ -191,16 +197,31 @@ async def _translate(desk: Desk, request: Request, asked: TranslateRequest) -> R
         one = await desk.wait(
             request,
             desk.run(
+                request,
                 lambda: model.translator.continue_from(
                     texts[0], prefix, options=options, alignments=alignments
-                )
+                ),
             ),
         )
         found = [one]
+    most = desk.limits.answer
+    weights = sum(one.alignment.size for one in found if one.alignment is not None)
+    if weights * _BYTES_A_WEIGHT > most:
+        raise _too_large(most)
     content = await asyncio.to_thread(
         lambda: json_bytes({"model": model.name, "translations": [_shown(one) for one in found]})
     )
+    if len(content) > most:
+        raise _too_large(most)
     return await packed(request, content, "application/json")
+
+
+def _too_large(most: int) -> RefusedError:
+    return RefusedError(
+        400,
+        f"the answer would have more than {most:,} bytes; send less text, or ask for fewer "
+        "translations, or without alignments",
+    )
 
 
 def _stream(desk: Desk, asked: StreamRequest) -> Response:
@@ -243,8 +264,8 @@ def _stream(desk: Desk, asked: StreamRequest) -> Response:
             yield json_bytes({"done": True, "after": after, "score": whole.score}) + b"\n"
         except TimeoutError:
             yield json_bytes({"error": desk.too_late().message}) + b"\n"
-        except UserError as error:
-            yield json_bytes({"error": str(error)}) + b"\n"
+        except (UserError, EngineFailedError) as error:
+            yield json_bytes({"error": refusal(error).message}) + b"\n"
         except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
             log_failure("a stream", error)
             yield json_bytes({"error": "an error of the server"}) + b"\n"
@@ -277,7 +298,8 @@ def _shown(one: Translation) -> dict[str, Any]:
     shown["source_words"], shown["target_words"] = one.source.split(), one.text.split()
     if one.alignment is not None:
         shown["soft"] = [
-            [round(weight, 4) for weight in row] for row in one.alignment.soft.tolist()
+            {"first": row.first, "weights": [round(weight, 4) for weight in row.weights.tolist()]}
+            for row in one.alignment.rows()
         ]
     shown["parts"], shown["at_limit"] = one.parts, one.at_limit
     return shown

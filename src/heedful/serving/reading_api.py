@@ -1,7 +1,6 @@
 """Our own contract for single texts: ``/api/classify``, ``tag``, ``fill`` and ``generate``."""
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from typing import Annotated, Any
@@ -11,6 +10,7 @@ from pydantic import Field, StrictBool, StrictInt, StrictStr, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from heedful.basics.cancelling import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.settings import explain as explain_settings
 from heedful.decoding import SearchOptions
@@ -19,13 +19,14 @@ from heedful.inference.explaining import explain
 from heedful.inference.filler import Filler
 from heedful.inference.generator import Generated, Generator
 from heedful.inference.tagger import Tagger
-from heedful.serving.asking import Desk
+from heedful.serving.asking import Desk, refusal
 from heedful.serving.native import ModelRequest
 from heedful.serving.packing import LINES, json_bytes, packed
 from heedful.serving.readers import ServedReaders
 from heedful.serving.reading import check_fields
 from heedful.serving.saying import RefusedError, log_failure
 from heedful.serving.spec import answers, body_of
+from heedful.serving.work import EngineFailedError, TooLongError
 
 _MOST_STOPS = 16
 _MOST_CANDIDATES = 100
@@ -91,7 +92,11 @@ def routes(desk: Desk, readers: ServedReaders) -> APIRouter:
         def answer() -> list[dict[str, Any]]:
             if not asked.explain:
                 return [one.to_json() for one in classifier.classify(texts)]
-            return [_explained(classifier, text, asked.label) for text in texts]
+            explained = []
+            for text in texts:
+                check_cancelled()
+                explained.append(_explained(classifier, text, asked.label))
+            return explained
 
         return await _answer(desk, request, name, "results", answer)
 
@@ -125,11 +130,8 @@ def routes(desk: Desk, readers: ServedReaders) -> APIRouter:
         """What follows a prompt: one text, or several."""
         asked = check_fields(GenerateRequest, await desk.fields(request))
         name, generator = readers.choose(Generator, asked.model)
-        writing = _Writing(desk, generator, asked, asked.nbest)
-        try:
-            found = await desk.wait(request, writing.begin(lambda piece: None))
-        finally:
-            writing.left.set()
+        writing = _writing(desk, request, generator, asked, asked.nbest)
+        found = await desk.wait(request, writing)
         texts = [one.to_json() for one in found]
         return await packed(request, json_bytes({"model": name, "texts": texts}))
 
@@ -142,7 +144,7 @@ def routes(desk: Desk, readers: ServedReaders) -> APIRouter:
         """A text in pieces, a line of JSON as each is written."""
         asked = check_fields(GenerateStreamRequest, await desk.fields(request))
         _, generator = readers.choose(Generator, asked.model)
-        return _stream(desk, _Writing(desk, generator, asked, 1))
+        return _stream(desk, request, generator, asked)
 
     return router
 
@@ -150,7 +152,7 @@ def routes(desk: Desk, readers: ServedReaders) -> APIRouter:
 async def _answer(
     desk: Desk, request: Request, name: str, field: str, work: Callable[[], Any]
 ) -> Response:
-    found = await desk.wait(request, desk.run(work))
+    found = await desk.wait(request, desk.run(request, work))
     content = await asyncio.to_thread(json_bytes, {"model": name, field: found})
     return await packed(request, content)
 
@@ -188,45 +190,37 @@ def _explained(classifier: Classifier, text: Text, label: str | None) -> dict[st
     return {**found, "first_words": first}
 
 
-class _Writing:
-    """What one request wants written, and whether anybody still waits for it."""
+def _writing(
+    desk: Desk,
+    request: Request,
+    generator: Generator,
+    asked: GenerateStreamRequest,
+    nbest: int,
+    on_piece: Callable[[str], None] | None = None,
+) -> "Future[list[Generated]]":
+    """Hand the engine what a request wants written; ``on_piece`` takes it as it is written.
 
-    def __init__(
-        self, desk: Desk, generator: Generator, asked: GenerateStreamRequest, nbest: int
-    ) -> None:
-        desk.check_texts([asked.prompt, *asked.stop])
-        limits = desk.limits
-        if asked.max_tokens > limits.tokens:
-            raise RefusedError(400, f"{asked.max_tokens:,} tokens; the most is {limits.tokens:,}")
-        if max(asked.beam or 1, nbest) > limits.hypotheses:
-            raise RefusedError(400, f"too wide a beam, or texts; the most is {limits.hypotheses}")
-        self.desk, self.generator, self.asked = desk, generator, asked
-        self.options = _options(asked, nbest)
-        self.left = threading.Event()
-
-    def begin(self, on_piece: Callable[[str], None]) -> "Future[list[Generated]]":
-        """Hand it to the engine; who has left is not written for any more.
-
-        Raises:
-            RefusedError: 429, the queue is full.
-        """
-
-        def show(piece: str) -> None:
-            if self.left.is_set():
-                raise UserError("the client has left")
-            on_piece(piece)
-
-        asked = self.asked
-        return self.desk.run(
-            lambda: self.generator.generate(
-                asked.prompt,
-                options=self.options,
-                max_tokens=asked.max_tokens,
-                stop=asked.stop,
-                begins=asked.begins,
-                stream=show if self.options.nbest == 1 else None,
-            )
-        )
+    Raises:
+        RefusedError: 400, it is more than is allowed; 429, the queue is full.
+    """
+    desk.check_texts([asked.prompt, *asked.stop])
+    limits = desk.limits
+    if asked.max_tokens > limits.tokens:
+        raise RefusedError(400, f"{asked.max_tokens:,} tokens; the most is {limits.tokens:,}")
+    if max(asked.beam or 1, nbest) > limits.hypotheses:
+        raise RefusedError(400, f"too wide a beam, or texts; the most is {limits.hypotheses}")
+    options = _options(asked, nbest)
+    return desk.run(
+        request,
+        lambda: generator.generate(
+            asked.prompt,
+            options=options,
+            max_tokens=asked.max_tokens,
+            stop=asked.stop,
+            begins=asked.begins,
+            stream=on_piece,
+        ),
+    )
 
 
 def _options(asked: GenerateStreamRequest, nbest: int) -> SearchOptions:
@@ -251,11 +245,13 @@ def _options(asked: GenerateStreamRequest, nbest: int) -> SearchOptions:
         raise RefusedError(400, explain_settings(error, SearchOptions)) from None
 
 
-def _stream(desk: Desk, writing: _Writing) -> Response:
+def _stream(
+    desk: Desk, request: Request, generator: Generator, asked: GenerateStreamRequest
+) -> Response:
     """Pieces as they are written; from the first line on an error is a line, too."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[str | None] = asyncio.Queue()
-    future = writing.begin(lambda piece: _put(loop, lines, piece))
+    future = _writing(desk, request, generator, asked, 1, lambda one: _put(loop, lines, one))
     future.add_done_callback(lambda _: _put(loop, lines, None))
     until = loop.time() + desk.limits.timeout
 
@@ -267,13 +263,12 @@ def _stream(desk: Desk, writing: _Writing) -> Response:
             yield json_bytes({"done": True, **whole.to_json()}) + b"\n"
         except TimeoutError:
             yield json_bytes({"error": desk.too_late().message}) + b"\n"
-        except UserError as error:
-            yield json_bytes({"error": str(error)}) + b"\n"
+        except (UserError, EngineFailedError, TooLongError) as error:
+            yield json_bytes({"error": refusal(error).message}) + b"\n"
         except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
             log_failure("a stream", error)
             yield json_bytes({"error": "an error of the server"}) + b"\n"
         finally:
-            writing.left.set()
             future.cancel()
 
     return StreamingResponse(written(), media_type="application/x-ndjson")

@@ -16,9 +16,8 @@ from fastapi import FastAPI
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.serving.connections import connections_of
 
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""Names of this machine for itself."""
 # Where requests have everything in the query string, their head is long.
 _LONGEST_HEAD = 256 << 10
 
@@ -86,20 +85,11 @@ def run_server(
     one = listening or open_port(host, port)
     _log_to_standard_error()
     address = address_of(one)
-    config = uvicorn.Config(
-        application,
-        log_config=None,
-        access_log=False,  # it would log query strings, which may hold texts
-        server_header=False,
-        h11_max_incomplete_event_size=_LONGEST_HEAD,
-        timeout_keep_alive=5,
-        lifespan="on",
-    )
     notice(f"serving {what + ' ' if what else ''}at {address} (Ctrl+C stops)")
     if open_page:
         place = "" if text is None else "#text=" + quote(text)
         threading.Timer(0.5, webbrowser.open, [address + place]).start()
-    _Server(config, application).run([one])
+    Server(application).run([one])
 
 
 def end_command(application: FastAPI) -> None:
@@ -114,10 +104,25 @@ def end_command(application: FastAPI) -> None:
         os._exit(0)
 
 
-class _Server(uvicorn.Server):
-    """Goes on answering (503 to the new) until what is in hand is finished."""
+class Server(uvicorn.Server):
+    """Goes on answering (503 to the new) until what is in hand is finished.
 
-    def __init__(self, config: uvicorn.Config, application: FastAPI) -> None:
+    Args:
+        application: of `heedful.serving.make_application`.
+    """
+
+    def __init__(self, application: FastAPI) -> None:
+        config = uvicorn.Config(
+            application,
+            log_config=None,
+            access_log=False,  # it would log query strings, which may hold texts
+            server_header=False,
+            http=connections_of(application.state.limits),
+            ws="none",
+            h11_max_incomplete_event_size=_LONGEST_HEAD,
+            timeout_keep_alive=5,
+            lifespan="on",
+        )
         super().__init__(config)
         self._state = application.state.serving
         self._grace: float = application.state.limits.grace

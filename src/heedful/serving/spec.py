@@ -35,13 +35,14 @@ def answers(model: Any, content: dict[str, Any] | None = None) -> dict[int | str
         first["content"] = content
     refused = {
         400: "The request is wrong",
-        403: "The API key is missing or wrong",
+        403: "The API key is missing or wrong, or a page of another site asks",
         404: "There is no such thing",
         408: "The body did not come in time",
         413: "The body is too long",
-        429: "Too many requests wait; Retry-After says when to come again",
+        429: "Too many requests wait, or too many long bodies come; Retry-After says when to come "
+        "again",
         500: "The server has failed",
-        503: "The server is stopping",
+        503: "The server is stopping, its engine has failed, or there are too many connections",
         504: "It took too long",
     }
     errors: dict[int | str, dict[str, Any]] = {

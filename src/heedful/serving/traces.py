@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
+from heedful.basics.cancelling import check_cancelled
 from heedful.basics.device import one_thread
 from heedful.inference import Trace
 from heedful.serving.asking import Desk
@@ -47,7 +48,11 @@ class ShownTrace:
         facts = json.dumps(
             summary(trace), ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )
-        return cls(facts.encode(), tuple(map_bytes(trace, i) for i in range(len(trace.maps))))
+        maps = []
+        for number in range(len(trace.maps)):
+            check_cancelled()
+            maps.append(map_bytes(trace, number))
+        return cls(facts.encode(), tuple(maps))
 
     @property
     def size(self) -> int:
@@ -88,7 +93,7 @@ class KeptTraces:
         def make() -> ShownTrace:
             return ShownTrace.of(trace(which.source, which.target, relevance=which.gradients))
 
-        return await self._desk.wait(request, self._desk.run(make))
+        return await self._desk.wait(request, self._desk.run(request, make))
 
     def _tracing(self, which: WhichTrace) -> Tracing:
         if which.model is not None and which.model in self._readers:

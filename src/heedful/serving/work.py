@@ -7,6 +7,8 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
+from heedful.basics.native import NativeError
+from heedful.data.sentences import SentenceFailures
 from heedful.decoding import SearchOptions
 from heedful.inference import Translation, Translator
 from heedful.inference.splitting import Part
@@ -16,18 +18,39 @@ OnPart = Callable[[int, int, Cut, Translation], None]
 """Called with a text's index, its part's index, the text as it was cut, and the translation."""
 
 
-class Job:
-    """Model work that goes alone: a trace, alternatives, a faithfulness figure."""
+class EngineFailedError(Exception):
+    """The engine's thread failed while it worked for this request, among others."""
 
-    def __init__(self, call: Callable[[], Any]) -> None:
-        self.call = call
+
+class TooLongError(Exception):
+    """Work that goes alone took so long that others would have had to wait."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"ended after {seconds:g} seconds because other requests wait")
+
+
+class Job:
+    """Model work that goes alone: a trace, alternatives, a faithfulness figure.
+
+    Its future stays pending until it is answered, so that it can be cancelled while it is done.
+    """
+
+    def __init__(self, call: Callable[[], Any], client: str = "") -> None:
+        self.call, self.client = call, client
         self.future: Future[Any] = Future()
         self.arrived = time.monotonic()
+        self.begun = False
+        """Whether the engine has begun with it."""
 
-    def fail(self, error: Exception) -> None:
-        """Answer with an error, unless it is answered."""
+    def succeed(self, result: Any) -> None:
+        """Answer, unless nobody waits any more."""
         with suppress(InvalidStateError):
-            self.future.set_exception(error)
+            self.future.set_result(result)
+
+    def fail(self, error: BaseException) -> None:
+        """Answer with an error, unless nobody waits any more."""
+        with suppress(InvalidStateError):
+            self.future.set_exception(ordinary(error))
 
 
 class Texts:
@@ -78,11 +101,29 @@ class Texts:
         """Source tokens of the next item times the rows that search needs for it."""
         return self._costs[self._next]
 
+    @property
+    def begun(self) -> bool:
+        """Whether an item has been taken."""
+        return self._next > 0
+
+    def prepare_or_fail(self) -> bool:
+        """Cut the texts, if that has not been done; whether there is something to translate."""
+        if not self.prepared and not self.future.done():
+            try:
+                self.prepare()
+            except BaseException as error:  # noqa: BLE001 - it belongs to this request alone
+                self.fail(error)
+        return self.has_more
+
     def prepare(self) -> None:
         """Cut the texts; where nothing in them is to be translated, they are the result."""
         tokeniser = self.translator.tokenisers.source
         limit = self.translator.max_length - 1  # END takes one
-        self.cuts = [cut_text(text, tokeniser, limit, self.language) for text in self.texts]
+        failures = SentenceFailures()
+        self.cuts = [
+            cut_text(text, tokeniser, limit, self.language, failures) for text in self.texts
+        ]
+        failures.tell(self.translator.say)
         width = self.options.width
         for text, cut in enumerate(self.cuts):
             self._places += [(text, part) for part in range(len(cut.parts))]
@@ -116,10 +157,10 @@ class Texts:
         if not self._left:
             self._deliver()
 
-    def fail(self, error: Exception) -> None:
+    def fail(self, error: BaseException) -> None:
         """Answer with an error, unless nobody waits any more."""
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
-            self.future.set_exception(error)
+        with suppress(InvalidStateError):
+            self.future.set_exception(ordinary(error))
 
     def _deliver(self) -> None:
         assert self.cuts is not None
@@ -134,5 +175,10 @@ class Texts:
             )
             for cut in self.cuts
         ]
-        if not self.future.done() and self.future.set_running_or_notify_cancel():
+        with suppress(InvalidStateError):
             self.future.set_result(results)
+
+
+def ordinary(error: BaseException) -> Exception:
+    """An error as one that a future may carry into an event loop, which others would end."""
+    return error if isinstance(error, Exception) else NativeError(type(error).__name__)

@@ -5,11 +5,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, get_args
 
-from sentencex import segment
-
 from heedful.basics.errors import UserError
 from heedful.data.readers.opening import Input, open_input
 from heedful.data.readers.text import codec_name, lines_of
+from heedful.data.sentences import SentenceFailures, cut_into_sentences
 
 _POINT, _HELD = "@.@", "@\ufdd1@"
 
@@ -48,19 +47,30 @@ def read_documents(
         known = ", ".join(get_args(DocumentRule))
         raise UserError(f"unknown rule for documents '{document}'; known are {known}")
     codec_name(encoding)
+    failures = SentenceFailures()
     for path in [paths] if isinstance(paths, str | Path) else paths:
         with open_input(path) as file:
             found = False
             for lines in _documents(file, document, blank_lines, encoding):
                 if any(map(str.strip, lines)):
                     found = True
-                    yield lines if sentences is None else cut_sentences(lines, sentences)
+                    if sentences is not None:
+                        lines = cut_sentences(lines, sentences, failures)
+                    yield lines
             if not found:
                 raise UserError(f"{file.name}: no text in the file; there is nothing to learn from")
+    failures.tell()
 
 
-def cut_sentences(lines: Sequence[str], language: str) -> list[str]:
+def cut_sentences(
+    lines: Sequence[str], language: str, failures: SentenceFailures | None = None
+) -> list[str]:
     """The sentences of lines, by a language's rules; a line of white space only, as it is.
+
+    Args:
+        lines: of any text.
+        language: see `heedful.data.sentences.cut_into_sentences`.
+        failures: likewise.
 
     Example:
         >>> cut_sentences(["It is 0 @.@ 7 cm . Mr. Smith sat ."], "en")
@@ -69,7 +79,7 @@ def cut_sentences(lines: Sequence[str], language: str) -> list[str]:
     cut: list[str] = []
     for line in lines:
         # WikiText writes 1.5 as "1 @.@ 5": no sentence ends there.
-        parts = segment(language, line.replace(_POINT, _HELD))
+        parts = cut_into_sentences(line.replace(_POINT, _HELD), language, failures)
         found = [part.strip().replace(_HELD, _POINT) for part in parts if part.strip()]
         cut.extend(found or [line])
     return cut

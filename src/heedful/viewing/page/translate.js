@@ -12,6 +12,8 @@ import { LinkedTexts, wordsIn } from "./words.js";
 
 const PAUSE = 350;
 export const BEST = 5;
+// Characters. Weights between the words of longer texts would be megabytes.
+const LINKED = 5000;
 
 class Translate {
   /** @param {Page} page @param {Models} models */
@@ -114,11 +116,13 @@ class Translate {
     this.asking = asking;
     this.setBusy(true);
     try {
-      const body = { model: this.model, text, nbest: BEST, alignments: this.known?.aligns !== false, ...(this.prefix ? { prefix: this.prefix } : {}) };
+      const aligns = this.known?.aligns !== false;
+      const alignments = aligns && text.length <= LINKED;
+      const body = { model: this.model, text, nbest: BEST, alignments, ...(this.prefix ? { prefix: this.prefix } : {}) };
       const { translations } = await this.page.provider.translate(body, asking.signal);
       // Only the last question's answer counts.
       if (asking !== this.asking) return;
-      this.notice.textContent = "";
+      this.notice.textContent = aligns && !alignments ? `Words are linked in texts of up to ${LINKED} characters.` : "";
       this.show(translations[0]);
     } catch (error) {
       if (wasAborted(error) || asking !== this.asking) return;
@@ -210,9 +214,11 @@ class Translate {
     try {
       const { matrix } = await (await this.page.session.current()).wordAlignment();
       if (button.getAttribute("aria-pressed") !== "true") return;
-      const soft = Array.from({ length: matrix.rows }, (_, row) => [...matrix.values.subarray(row * matrix.columns, (row + 1) * matrix.columns)]);
+      const soft = Array.from({ length: matrix.rows }, (_, row) => ({
+        first: 0, weights: [...matrix.values.subarray(row * matrix.columns, (row + 1) * matrix.columns)],
+      }));
       /** @type {[number, number][]} */
-      const hard = soft.map((row, target) => [row.indexOf(Math.max(...row)), target]);
+      const hard = soft.map(({ weights }, target) => [weights.indexOf(Math.max(...weights)), target]);
       this.showTexts(result.source, one.text, { soft, hard });
     } catch {
       // Without a trace the text stands there all the same, without links.

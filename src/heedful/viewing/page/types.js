@@ -67,6 +67,8 @@
  * @property {number} log_probability
  */
 
+/** @typedef {{first: number, weights: number[]}} SoftRow weights of the source words from the first on */
+
 /**
  * @typedef {object} Translated
  * @property {string} source
@@ -77,7 +79,7 @@
  * @property {[number, number][]} [alignment] pairs of source word and target word
  * @property {string[]} [source_words]
  * @property {string[]} [target_words]
- * @property {number[][]} [soft] target words × source words
+ * @property {SoftRow[]} [soft] one a target word
  * @property {number} [parts]
  */
 

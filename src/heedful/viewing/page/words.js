@@ -20,7 +20,7 @@ export function wordsIn(text) {
 
 /**
  * @typedef {object} Links
- * @property {number[][] | null} soft target words × source words
+ * @property {import("./types.js").SoftRow[] | null} soft one a target word
  * @property {[number, number][]} hard pairs of source word and target word
  */
 
@@ -91,7 +91,10 @@ export class LinkedTexts {
     const other = this.buttons[side === "source" ? "target" : "source"];
     return other.map((_, i) => {
       const [source, target] = side === "source" ? [word, i] : [i, word];
-      if (soft?.length) return soft[target]?.[source] ?? 0;
+      if (soft?.length) {
+        const row = soft[target];
+        return row?.weights[source - row.first] ?? 0;
+      }
       return hard.some(([s, t]) => s === source && t === target) ? 1 : 0;
     });
   }

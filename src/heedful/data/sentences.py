@@ -1,0 +1,94 @@
+"""Where the sentences of a line end: sentencex, guarded, and in time linear in the line.
+
+Two faults of sentencex (1.0.32 and before) are worked around here:
+
+- ``segment("en", "Plan B\\u00a0.")`` panics: of a single capital letter, white space of several
+  bytes and a full stop, it counts the letter's bytes back from the end of the white space
+  (``is_name_initial_for``, ``head[..head.len() - last_word.len()]``) and slices within a character.
+  White space before a full stop is therefore shown to it as spaces.
+- ``segment("en", "“" * n)`` takes time in n², as do other opening quotation marks without their
+  closing ones, and holds the interpreter's lock. A line is therefore shown to it in windows.
+"""
+
+import re
+from collections.abc import Callable
+
+from sentencex import segment
+
+from heedful.basics.native import NativeError, call_native
+from heedful.basics.notices import notice
+
+_WINDOW = 4_000
+"""Characters. Sentences are far shorter, so that a window's end changes none of them."""
+# A run of white space is looked at from its beginning only.
+_BEFORE_FULL_STOP = re.compile(r"(?<!\s)\s+(?=\.)")
+
+
+class SentenceFailures:
+    """Counts the lines (windows of long ones) whose sentences could not be found, for a notice."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def tell(self, say: Callable[[str], None] = notice) -> None:
+        """Give the notice, if there is anything to tell."""
+        if self.count:
+            lines = f"{self.count:,} line{'s' * (self.count > 1)}"
+            say(f"the sentences of {lines} could not be found (sentencex failed): not cut there")
+
+
+def cut_into_sentences(
+    line: str, language: str, failures: SentenceFailures | None = None
+) -> list[str]:
+    """The sentences of a line; joined they are the line, white space included.
+
+    Args:
+        line: any text.
+        language: code of the language whose rules are used (ISO 639); English rules for those
+            that are not known.
+        failures: counts those of the library; what it fails at is not cut.
+
+    Example:
+        >>> cut_into_sentences("Mr. Smith sat.  He slept.", "en")
+        ['Mr. Smith sat.  ', 'He slept.']
+    """
+    sentences: list[str] = []
+    begun = start = 0  # where the sentence under way begins, and the window
+    while len(line) - start > _WINDOW:
+        end = _window_end(line, start)
+        pieces = _segment(line[start:end], language, failures)
+        if len(pieces) == 1:  # the sentence goes on beyond the window
+            start = end
+            continue
+        first, *others, last = pieces
+        sentences += [line[begun:start] + first, *others]
+        begun = start = end - len(last)
+    pieces = _segment(line[start:], language, failures)
+    return [*sentences, line[begun:start] + pieces[0], *pieces[1:]]
+
+
+def _window_end(line: str, start: int) -> int:
+    """The end of a window: after white space in its second half, if there is any."""
+    for end in range(start + _WINDOW, start + _WINDOW // 2, -1):
+        if line[end - 1].isspace():
+            return end
+    return start + _WINDOW
+
+
+def _segment(text: str, language: str, failures: SentenceFailures | None) -> list[str]:
+    """The text's sentences, as the library finds them; the whole text where it fails."""
+    shown = _BEFORE_FULL_STOP.sub(lambda spaces: " " * len(spaces[0]), text)
+    try:
+        found = call_native(segment, language, shown)
+    except (NativeError, UnicodeError):  # half of a surrogate pair cannot be handed over
+        found = []
+    lengths = [len(piece) for piece in found if piece]
+    if not lengths or "".join(found) != shown:
+        if text and failures is not None:
+            failures.count += 1
+        return [text]
+    pieces, start = [], 0
+    for length in lengths:
+        pieces.append(text[start : start + length])
+        start += length
+    return pieces

@@ -1,0 +1,99 @@
+"""Connections: how many there may be, and how long a client may take to send a head or to read."""
+
+import asyncio
+from typing import Any, Literal
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from heedful.serving.limits import Limits
+
+_FULL = (503, "Service Unavailable", "too many connections; come again later", "Retry-After: 1\r\n")
+_LATE = (408, "Request Timeout", "the request's head did not come in time", "")
+
+
+class Connection(H11Protocol):
+    """A connection of HTTP/1.1.
+
+    uvicorn closes connections that are idle between requests. This one also refuses connections
+    beyond a number, and closes those whose request's head takes too long, counted from the
+    connection or from the answer before, and those whose client does not read the answer.
+    """
+
+    limits = Limits()
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self._head: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin, or refuse."""
+        super().connection_made(transport)
+        if len(self.connections) > self.limits.connections:
+            self._end(*_FULL)
+        else:
+            self._watch_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came."""
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        self._watch_head()
+
+    def on_response_complete(self) -> None:
+        """Go on with the next request, if there is to be one."""
+        super().on_response_complete()
+        self._watch_head()
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it is written to."""
+        super().pause_writing()
+        if self._unread is None:
+            self._unread = self.loop.call_later(self.limits.timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """The client has read."""
+        super().resume_writing()
+        self._cancel("_unread")
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End."""
+        self._cancel("_head")
+        self._cancel("_unread")
+        super().connection_lost(exc)
+
+    def _watch_head(self) -> None:
+        waits = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
+        if not waits:
+            self._cancel("_head")
+        elif self._head is None:
+            self._head = self.loop.call_later(self.limits.head_timeout, self._too_late)
+
+    def _too_late(self) -> None:
+        if self.conn.trailing_data[0]:
+            self._end(*_LATE)
+        else:
+            self.transport.close()
+
+    def _cancel(self, name: Literal["_head", "_unread"]) -> None:
+        timer: asyncio.TimerHandle | None = getattr(self, name)
+        if timer is not None:
+            timer.cancel()
+            setattr(self, name, None)
+
+    def _end(self, status: int, reason: str, error: str, more: str) -> None:
+        """Answer without looking at a request, and close."""
+        body = f'{{"error":"{error}"}}'
+        head = (
+            f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\n"
+            f"Content-Length: {len(body)}\r\n{more}Connection: close\r\n\r\n"
+        )
+        self.transport.write(f"{head}{body}".encode("ascii"))
+        self.transport.close()
+
+
+def connections_of(limits: Limits) -> type[Connection]:
+    """The connections of a server with these limits."""
+    return type("Connection", (Connection,), {"limits": limits})

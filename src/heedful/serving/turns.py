@@ -1,0 +1,119 @@
+"""The works that wait for the engine, and whose turn it is.
+
+Texts are translated in turns, item by item; work that goes alone (a job) takes turns with them, so
+that neither holds up the other for longer than one turn. Of several jobs that of the client who was
+served longest ago is next.
+"""
+
+import threading
+from collections import deque
+
+from heedful.serving.work import Job, Texts
+
+_MOST_CLIENTS = 10_000
+
+
+class Turns:
+    """Takes works from any thread; the engine's thread takes items and jobs."""
+
+    def __init__(self) -> None:
+        self.closed = False
+        self._more = threading.Condition()
+        self._texts: deque[Texts] = deque()
+        self._jobs: list[Job] = []
+        self._after_job = False
+        self._served: dict[str, int] = {}  # the number of each client's last turn
+        self._count = 0
+
+    def add(self, work: Texts | Job) -> None:
+        """Let a work wait; one that comes when the engine is closed is cancelled."""
+        with self._more:
+            if self.closed:
+                work.future.cancel()
+            elif isinstance(work, Job):
+                self._jobs.append(work)
+            else:
+                self._texts.append(work)
+            self._more.notify()
+
+    def close(self) -> None:
+        """Hand out no more work."""
+        with self._more:
+            self.closed = True
+            self._more.notify()
+
+    def wait(self) -> Texts | Job | None:
+        """Wait for work; whose turn it is, or None if no more is handed out."""
+        with self._more:
+            while (found := self._first()) is None and not self.closed:
+                self._more.wait()
+            return None if self.closed else found
+
+    def first(self) -> Texts | Job | None:
+        """Whose turn it is; None also if no more is handed out."""
+        with self._more:
+            return None if self.closed else self._first()
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing waits."""
+        with self._more:
+            return self._first() is None
+
+    def take_job(self, job: Job) -> None:
+        """Take a job."""
+        with self._more:
+            self._jobs.remove(job)
+            self._after_job = True
+            self._count += 1
+            if len(self._served) > _MOST_CLIENTS:
+                self._served.clear()
+            self._served[job.client] = self._count
+
+    def take_items(
+        self, head: Texts, room: int, first: bool = True
+    ) -> list[tuple[Texts, int, int]]:
+        """Items of all texts that go with ``head``, in turns.
+
+        Args:
+            head: whose model and search the items have.
+            room: the most tokens of all items.
+            first: whether the first item is taken however long it is.
+
+        Returns:
+            The works, their items' numbers, and the items' tokens.
+        """
+        with self._more:
+            self._after_job = False
+            turns = deque(work for work in self._texts if work.key == head.key)
+        taken: list[tuple[Texts, int, int]] = []
+        tokens = 0
+        touched: dict[Texts, None] = {}
+        while turns:
+            work = turns[0]
+            if not work.prepare_or_fail():
+                turns.popleft()
+                continue
+            cost = work.next_cost
+            if (taken or not first) and tokens + cost > room:
+                break
+            turns.popleft()
+            touched[work] = None
+            taken.append((work, work.take(), cost))
+            tokens += cost
+            if work.has_more:
+                turns.append(work)
+        with self._more:
+            # Those that had a turn go behind those that had none.
+            untouched = [work for work in self._texts if work not in touched]
+            again = [work for work in touched if work.has_more]
+            self._texts = deque([*untouched, *again])
+        return taken
+
+    def _first(self) -> Texts | Job | None:
+        while self._texts and self._texts[0].future.done():
+            self._texts.popleft()
+        self._jobs = [job for job in self._jobs if not job.future.done()]
+        if self._texts and (self._after_job or not self._jobs):
+            return self._texts[0]
+        return min(self._jobs, key=lambda job: self._served.get(job.client, 0), default=None)
