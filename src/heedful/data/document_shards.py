@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, read_json
+from heedful.basics.files import atomic_folder
 from heedful.basics.notices import notice
 from heedful.basics.progress import progress
+from heedful.basics.reading import read_json
 from heedful.data.mapped import OFFSET, Integers, Mapped, damaged
 from heedful.data.shards import INDEX, EncodedCorpus, ShardWriter
 from heedful.data.vocabulary import Vocabulary

@@ -10,7 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokeniz
 from tokenizers.models import BPE, WordPiece
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import read_bytes
+from heedful.basics.reading import parse_json, read_bytes
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 
 FILES = (
@@ -146,10 +146,7 @@ def read_said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if name in files:
-            try:
-                given = json.loads(files[name])
-            except ValueError as error:
-                raise UserError(f"{where}: {name} is not valid JSON; it is damaged") from error
+            given = parse_json(files[name], f"{where}/{name}")
             said |= given if isinstance(given, dict) else {}
     plain = {
         key: value["content"] if isinstance(value, dict) and "content" in value else value

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, read_json
+from heedful.basics.files import atomic_folder
 from heedful.basics.progress import progress
+from heedful.basics.reading import read_json
 from heedful.data.examples import Pair
 from heedful.data.link_files import Links, LinkWriter, StoredLinks, link_type
 from heedful.data.links import LinkedPair, token_links

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, read_json, write_json
+from heedful.basics.files import atomic_folder, write_json
+from heedful.basics.reading import read_json
 from heedful.basics.symbols import END, PAD
 from heedful.data.batching import even_rows, mix, permute
 from heedful.data.mapped import Mapped, damaged

@@ -14,8 +14,9 @@ from typing import Any
 import sentencepiece
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, read_bytes, read_json, write_json
+from heedful.basics.files import atomic_file, write_json
 from heedful.basics.notices import notice
+from heedful.basics.reading import read_bytes, read_json
 from heedful.basics.settings import check
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.examples import Pair

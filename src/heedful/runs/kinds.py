@@ -27,6 +27,8 @@ class Kind(NamedTuple):
     """Content hashes of a recipe's files, by the dotted key that names them."""
     build_model: Callable[[Any], nn.Module]
     """The run's model with fresh weights."""
+    outline_model: Callable[[Any], nn.Module]
+    """The same on the device ``meta``, which takes no memory."""
     build_task: Callable[[Any, Any, Any, torch.device, str], Task]
     """The task of a run and its model, by settings of training, device and precision."""
     load_start: Callable[[Any, Any], None]
@@ -57,6 +59,7 @@ PAIRS = Kind(
     prepare=preparation.prepare_run,
     data_hashes=preparation.data_hashes,
     build_model=building.build_run_model,
+    outline_model=building.outline_run_model,
     build_task=building.build_task,
     load_start=building.load_run_start,
     amount=lambda run: f"{run.facts['data']['train_pairs']:,} pairs",
@@ -85,6 +88,7 @@ TEXTS = Kind(
     prepare=text_preparation.prepare_text_run,
     data_hashes=text_preparation.text_data_hashes,
     build_model=text_building.build_text_model,
+    outline_model=text_building.outline_text_model,
     build_task=text_building.build_text_task,
     load_start=text_building.load_text_start,
     amount=_amount,

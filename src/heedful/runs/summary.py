@@ -8,6 +8,7 @@ from typing import Any
 from heedful.basics.files import write_text
 from heedful.evaluation.metrics import Score
 from heedful.runs.kinds import kind_of
+from heedful.runs.model_size import count_parameters
 from heedful.runs.run import Run, open_run
 from heedful.runs.text_evaluation import TextScore
 
@@ -32,7 +33,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
         "source": facts.get("source"),
         "target": facts.get("target"),
         "model": recipe.model_dump(mode="json", exclude_none=True)["model"],
-        "parameters": sum(p.numel() for p in kind_of(recipe).build_model(run).parameters()),
+        "parameters": count_parameters(kind_of(recipe).outline_model(run)),
         "vocabulary": facts["vocabulary"],
         "data": facts["data"],
         "sets": facts.get("sets", {}),
@@ -126,13 +127,8 @@ def _started(start: dict[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def _last_training(run: Run) -> dict[str, Any]:
-    last: dict[str, Any] = {}
-    if run.metrics_file.exists():
-        for line in run.metrics_file.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            if record["kind"] == "train":
-                last = record
-    return last
+    training = [record for record in run.metrics() if record["kind"] == "train"]
+    return training[-1] if training else {}
 
 
 def record_scores(path: Path, scores: Sequence[Score], how: dict[str, Any]) -> None:

@@ -1,16 +1,35 @@
 """What a person sees of a training: a live bar on a terminal, lines elsewhere."""
 
+import contextlib
 import math
 import sys
 import time
 import unicodedata
 from types import TracebackType
-from typing import Self
+from typing import IO, Any, Self, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from heedful.tasks.protocol import Sample
+
+
+class _StandardError:
+    """Standard error; what cannot be written, because its terminal was closed, is dropped."""
+
+    def write(self, text: str) -> int:
+        """Write, or drop, ``text``."""
+        with contextlib.suppress(OSError):
+            sys.stderr.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        with contextlib.suppress(OSError):
+            sys.stderr.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr, name)
 
 
 class Report:
@@ -22,7 +41,9 @@ class Report:
         self.max_steps = max_steps
         self.max_seconds = math.inf if max_minutes is None else 60 * max_minutes
         self.weight_name = weight_name
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = Console(
+            file=cast(IO[str], _StandardError()), highlight=False, soft_wrap=True
+        )
         self.live = sys.stderr.isatty()
         self._first: tuple[float, int] | None = None
         self._bar = Progress(
