@@ -29,7 +29,7 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(mode=0o777 & ~_withheld(path.parent), parents=True, exist_ok=True)
+        _make_folders(path.parent)
         with _create(beside) as file:
             yield file
             file.flush()
@@ -57,7 +57,7 @@ def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         shutil.rmtree(beside, ignore_errors=True)
-        beside.parent.mkdir(parents=True, exist_ok=True)
+        _make_folders(path.parent)
         beside.mkdir(mode=0o777 & ~(_OTHERS if private else _withheld(path.parent)))
         yield beside
         _settle(beside)
@@ -85,12 +85,17 @@ def _settle(folder: Path) -> None:
     _sync_folder(folder)
 
 
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those above it, as private as the one that they are made in."""
+    if not folder.is_dir():
+        _make_folders(folder.parent)
+        folder.mkdir(mode=0o777 & ~_withheld(folder.parent), exist_ok=True)
+        _sync_folder(folder.parent)
+
+
 def _withheld(folder: Path) -> int:
-    """The rights that others do not get in ``folder``, or in the folder that it will be made in."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    private = folder.exists() and not folder.stat().st_mode & _OTHERS
-    return _OTHERS if private else 0
+    """The rights that others do not get in ``folder``."""
+    return 0 if folder.stat().st_mode & _OTHERS else _OTHERS
 
 
 def _create(path: Path) -> IO[bytes]:

@@ -5,12 +5,15 @@ they were. The files that say how text becomes tokens are kept byte for byte, so
 given back. Merging is done by `tokenizers`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
+from heedful.basics.limits import MOST_SYMBOLS
+from heedful.basics.native import NativeLibraryError, guarded
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.byte_vocabulary import bytes_of_letters, readable
 from heedful.data.fixed_symbols import digest, fixed_names
@@ -36,6 +39,19 @@ def places_of(special: Sequence[int | None], rows: int) -> list[int | None]:
     """
     taken = set(special)
     return [*special, *(row for row in range(rows) if row not in taken)]
+
+
+def check_places(special: Sequence[Any], rows: Any, where: str) -> None:
+    """Raise UserError unless special symbols have rows of a table that is not too large."""
+    if type(rows) is not int or not 0 < rows <= MOST_SYMBOLS:
+        raise UserError(f"{where}: {rows!r:.40} rows; a table has 1 to {MOST_SYMBOLS:,}")
+    given = [row for row in special if row is not None]
+    if not END < len(special) <= END + 2 or not all(
+        type(row) is int and 0 <= row < rows for row in given
+    ):
+        raise UserError(f"{where}: the special symbols have no rows of the table's {rows:,}")
+    if len(set(given)) < len(given) or special[END] is None:
+        raise UserError(f"{where}: the special symbols do not have rows of their own")
 
 
 def count_rows(places: Sequence[int | None]) -> int:
@@ -66,11 +82,6 @@ class ImportedVocabulary:
         rows: int,
         where: str = "tokeniser",
     ) -> None:
-        self.files = dict(files)
-        self.special, self.rows = tuple(special), rows
-        self.places = places_of(special, rows)
-        self.size = len(self.places)
-        self.mask: int | None = END + 1 if len(special) > END + 1 else None
         self._tokenizer = read_tokenizer(files, where)
         self.family = family_of(self._tokenizer, where)
         largest = max(self._tokenizer.get_vocab().values(), default=-1)
@@ -79,6 +90,13 @@ class ImportedVocabulary:
                 f"{where}: the tokeniser has a token {largest}, but the model's table only {rows} "
                 "rows; the two are not of the same model"
             )
+        check_places(special, rows, where)
+        self.files = dict(files)
+        self.special, self.rows = tuple(special), rows
+        self._where = where
+        self.places = places_of(special, rows)
+        self.size = len(self.places)
+        self.mask: int | None = END + 1 if len(special) > END + 1 else None
         self._ours: list[int] = [UNKNOWN] * rows
         for symbol, place in enumerate(self.places):
             if place is not None:
@@ -97,7 +115,8 @@ class ImportedVocabulary:
             UserError: the text holds a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
-        found = self._tokenizer.encode(text, add_special_tokens=False)
+        with self._guarded():
+            found = self._tokenizer.encode(text, add_special_tokens=False)
         return [self._ours[token] for token in found.ids]
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
@@ -111,8 +130,17 @@ class ImportedVocabulary:
         for number, text in enumerate(texts, start=1):
             refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
         ours = self._ours
-        encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
+        with self._guarded():
+            encoded = self._tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
         return [[ours[token] for token in found.ids] for found in encoded]
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            with guarded("the tokeniser's library"):
+                yield
+        except NativeLibraryError as error:
+            raise UserError(f"{self._where}: the tokeniser fails on a text ({error})") from error
 
     def decode(self, tokens: Sequence[int]) -> str:
         """The text of ``tokens``; PAD, BEGIN, END and the mask have none.
@@ -172,7 +200,7 @@ class ImportedVocabulary:
             UserError: a file is missing, damaged, or not the one that was saved.
         """
         special, rows = index.get("special"), index.get("rows")
-        if not isinstance(special, list) or not isinstance(rows, int):
+        if not isinstance(special, list) or type(rows) is not int:
             raise UserError(f"{folder / INDEX}: not an imported vocabulary; the file is damaged")
         return cls(read_kept(folder, index, INDEX, FILES), special, rows, str(folder))
 

@@ -65,7 +65,7 @@ class Tokeniser:
         self.settings = settings
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except (RuntimeError, UnicodeDecodeError) as error:
+        except Exception as error:  # of several kinds, by what is damaged
             raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
         processor = self._processor
         found = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()

@@ -3,6 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, atomic_folder, content_hash
 from heedful.basics.reading import read_bytes
@@ -36,7 +38,15 @@ def import_hf(folder: str | Path, out: str | Path, *, pairs: bool = False) -> Ru
         UserError: the model is of a kind, or has a field, that is not supported; a file is missing,
             damaged or a pickle; or files do not agree.
     """
-    folder, out = Path(folder), Path(out)
+    try:
+        return _import(Path(folder), Path(out), pairs)
+    except ValidationError as error:  # of a recipe that the fields would make
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise UserError(f"{Path(folder) / CONFIG}: {place}: {problem['msg']}") from error
+
+
+def _import(folder: Path, out: Path, pairs: bool) -> Run:
     if out.exists():
         raise UserError(f"{out} exists; choose another place for the run")
     config = read_config(folder)

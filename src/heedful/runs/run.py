@@ -8,7 +8,8 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
-from heedful.basics.reading import parse_toml, read_json_lines
+from heedful.basics.locking import locked
+from heedful.basics.reading import parse_toml, read_json, read_json_lines
 from heedful.data.examples import Labelled, Pair, Tagged
 from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabularies import SavedVocabulary, load_vocabulary
@@ -23,6 +24,7 @@ from heedful.runs.sealing import (
     read_recipe_text,
     read_sealed,
     require_unchanged,
+    seal_files,
 )
 
 FORMAT = 1
@@ -256,14 +258,22 @@ def open_run(path: str | Path) -> Run:
             damaged, or was changed since heedful wrote it.
     """
     folder = Path(path)
+    _require_run(folder)
+    manifest = read_manifest(folder)
+    return _opened(folder, read_facts(folder, manifest), manifest)
+
+
+def _require_run(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is no run: it is a file, a run is a folder")
     if not folder.is_dir():
         raise UserError(f"no run at {folder}: there is no such folder")
-    if not (folder / "run.json").exists():
+    if not (folder / FACTS).exists():
         raise UserError(f"{folder} is no run: it has no run.json (heedful train makes one)")
-    manifest = read_manifest(folder)
-    facts = read_facts(folder, manifest)
+
+
+def _opened(folder: Path, facts: dict[str, Any], manifest: dict[str, str] | None) -> Run:
+    """The run, its facts and recipe checked."""
     if facts.get("format") != FORMAT:
         raise UserError(
             f"{folder} is a run of format {facts.get('format')}, this version reads {FORMAT}; "
@@ -284,6 +294,22 @@ def open_run(path: str | Path) -> Run:
             )
         return TextRun(folder, recipe, facts, manifest)
     raise TypeError(f"no runs for {recipe.task}")
+
+
+def accept_changes(path: str | Path) -> None:
+    """Record the hashes of a run's files as they are now, after an edit on purpose.
+
+    Also gives hashes to a run of a version that kept none. Checkpoints keep their own.
+
+    Raises:
+        UserError: the folder is no run, its recipe or ``run.json`` cannot be used, or it is being
+            trained.
+    """
+    folder = Path(path)
+    _require_run(folder)
+    with locked(folder, doing="trained"):
+        _opened(folder, read_json(folder / FACTS), None)
+        seal_files(folder)
 
 
 def open_pair_run(path: str | Path) -> PairRun:

@@ -185,7 +185,7 @@ def write_sealed(folder: Path, name: str, values: Mapping[str, Any]) -> None:
     write_json(folder / name, seal(values))
 
 
-def accept_changes(folder: Path) -> None:
+def seal_files(folder: Path) -> None:
     """Record the hashes of a run's files as they are now; checkpoints keep theirs.
 
     Raises:
