@@ -42,7 +42,7 @@ class EncodedDocuments:
             count = int(index["documents"])
             self.longest = int(index["longest"])
             self.fingerprint = str(index["vocabulary"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise UserError(
                 f"{folder / INDEX}: not a corpus of documents; encode the corpus again"
             ) from error

@@ -262,7 +262,7 @@ class EncodedCorpus:
         try:
             corpus = cls(folder, index)
             complete = len(corpus) == index["pairs"]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise UserError(f"{path}: the file is damaged; encode the corpus again") from error
         if not complete:
             raise UserError(f"{path}: the file is damaged; encode the corpus again")

@@ -65,7 +65,7 @@ class Stream:
         try:
             self.tokens, self.documents = int(index["tokens"]), int(index["documents"])
             kind = np.dtype(index["token_type"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise damaged(path) from error
         self.folder = folder
         self._mapped = Mapped(folder / TOKENS, kind, self.tokens + 1)

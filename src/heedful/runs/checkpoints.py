@@ -203,7 +203,12 @@ def open_checkpoint(path: Path) -> Checkpoint:
     sealed = is_sealed(state) if SEAL in state else state.keys() <= _WITHOUT_SEAL
     if not sealed or not isinstance(hashes, dict) or set(hashes) != {MODEL, TRAINING}:
         raise UserError(f"checkpoint {path} is damaged ({STATE} has changed)")
-    if type(state.get("step")) is not int or not isinstance(state.get("validation"), dict):
+    figures = state.get("validation")
+    if (
+        type(state.get("step")) is not int
+        or not isinstance(figures, dict)
+        or not all(isinstance(figure, int | float) for figure in figures.values())
+    ):
         raise UserError(f"checkpoint {path} is damaged ({STATE} lacks step or validation)")
     for name, value in hashes.items():
         if _hash(path / name) != value:

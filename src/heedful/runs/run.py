@@ -97,10 +97,16 @@ class Run:
         if not (self.path / RESULT).exists():
             return None
         values = read_sealed(self.path, RESULT, sealed=self.manifest is not None)
-        if not isinstance(values.get("chosen"), str) or type(values.get("step")) is not int:
+        figures = values.get("validation", {})
+        if (
+            not isinstance(values.get("chosen"), str)
+            or type(values.get("step")) is not int
+            or not isinstance(figures, dict)
+            or not all(isinstance(figure, int | float) for figure in figures.values())
+        ):
             raise UserError(
-                f"{self.path / RESULT}: 'chosen' and 'step' are missing or of a wrong type; the "
-                "file is damaged: delete it to use the best checkpoint"
+                f"{self.path / RESULT}: 'chosen', 'step' or 'validation' is missing or of a wrong "
+                "type; the file is damaged: delete it to use the best checkpoint"
             )
         return values
 
