@@ -68,14 +68,19 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     return content
 
 
-def parse_json(content: bytes, where: str) -> Any:
+def parse_json(content: bytes, where: str, most: int = _MOST_VALUES) -> Any:
     """The value of a JSON text.
+
+    Args:
+        content: the text.
+        where: what it is, for messages.
+        most: the largest number of values, estimated from the marks between them.
 
     Raises:
         UserError: it is not valid, is nested too deeply, or has too many values.
     """
-    if sum(map(content.count, (b",", b"[", b"{"))) > _MOST_VALUES:
-        raise UserError(f"{where}: more than {_MOST_VALUES:,} values, the most that is read")
+    if sum(map(content.count, (b",", b"[", b"{"))) > most:
+        raise UserError(f"{where}: more than {most:,} values, the most that is read")
     try:
         return json.loads(content)
     except ValueError as error:

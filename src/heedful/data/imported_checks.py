@@ -119,7 +119,7 @@ def _check_steps(
     kinds = [step.get("type") if isinstance(step, dict) else None for step in steps]
     for kind, step in zip(kinds, steps, strict=True):
         split = name == "pre_tokenizer" and kind == "Split" and _is_known_split(step)
-        if kind not in known and not split:
+        if not split and not (isinstance(kind, str) and kind in known):
             shown = json.dumps(step, ensure_ascii=False)[:100]
             raise UserError(f"{where}: {name} {shown} is not supported")
     _check_repeated(kinds, name, where)

@@ -10,6 +10,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokeniz
 from tokenizers.models import BPE, WordPiece
 
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.native import guarded
 from heedful.basics.reading import parse_json, read_bytes
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
@@ -172,6 +173,12 @@ def read_said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
 
 def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
     said = read_said(files, where)
+    count = files["vocab.txt"].count(b"\n")
+    if count > MOST_SYMBOLS:
+        raise UserError(
+            f"{where}/vocab.txt: {count:,} tokens, more than the {MOST_SYMBOLS:,} that are "
+            "supported"
+        )
     lines = files["vocab.txt"].decode("utf-8").split("\n")
     names = [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
     rows = {name: row for row, name in enumerate(names)}
@@ -197,7 +204,7 @@ def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
 
 def _byte_merges(files: Mapping[str, bytes], where: str) -> Tokenizer:
     said = read_said(files, where)
-    vocabulary = parse_json(files["vocab.json"], f"{where}/vocab.json")
+    vocabulary = parse_json(files["vocab.json"], f"{where}/vocab.json", 2 * MOST_SYMBOLS)
     check_vocabulary(vocabulary, f"{where}/vocab.json")
     lines = files["merges.txt"].decode("utf-8").split("\n")
     pairs = [line.partition(" ") for line in lines if line and not line.startswith("#version")]

@@ -14,6 +14,7 @@ import sentencepiece
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
+from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.reading import parse_json
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.fixed_symbols import digest, fixed_names
@@ -295,7 +296,7 @@ def find_marian_special(
 
 
 def _rows(files: Mapping[str, bytes], name: str, where: str) -> dict[str, int]:
-    rows = parse_json(_content(files, name, where), f"{where}/{name}")
+    rows = parse_json(_content(files, name, where), f"{where}/{name}", 2 * MOST_SYMBOLS)
     good = isinstance(rows, dict) and all(type(row) is int and row >= 0 for row in rows.values())
     if not good or len(set(rows.values())) < len(rows):
         raise UserError(f"{where}/{name}: it does not give each piece a row of its own")

@@ -6,7 +6,7 @@ import sys
 import time
 import unicodedata
 from types import TracebackType
-from typing import IO, Any, Self, cast
+from typing import IO, Self, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -17,19 +17,34 @@ from heedful.tasks.protocol import Sample
 class _StandardError:
     """Standard error; what cannot be written, because its terminal was closed, is dropped."""
 
+    @property
+    def _file(self) -> TextIO:
+        # A live bar puts itself in the place of standard error.
+        return cast(TextIO, getattr(sys.stderr, "rich_proxied_file", sys.stderr))
+
+    @property
+    def encoding(self) -> str:
+        """How texts are written."""
+        return self._file.encoding
+
     def write(self, text: str) -> int:
         """Write, or drop, ``text``."""
         with contextlib.suppress(OSError):
-            sys.stderr.write(text)
+            self._file.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Write what is held back."""
         with contextlib.suppress(OSError):
-            sys.stderr.flush()
+            self._file.flush()
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(sys.stderr, name)
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._file.isatty()
+
+    def fileno(self) -> int:
+        """Its number, by which a terminal's width is found."""
+        return self._file.fileno()
 
 
 class Report:
