@@ -30,7 +30,8 @@ import torch
 
 from copying_task import LONGEST, VOCABULARY, CopyTask, Kind, score
 from heedful.basics.device import keep_freed_memory
-from heedful.basics.files import read_json, remove_leftovers, write_json
+from heedful.basics.files import remove_leftovers, write_json
+from heedful.basics.reading import read_json
 from heedful.evaluation.statistics import draw_with_replacement, percentile_interval
 from heedful.models import ModelSettings, build_model
 from heedful.models.convolutional import ConvolutionalSettings

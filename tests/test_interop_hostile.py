@@ -2,6 +2,7 @@
 
 import functools
 import json
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -10,8 +11,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.torch import load, save
 
 from heedful.basics.errors import UserError
+from heedful.data.imported_checks import check_vocabulary
 from heedful.interop.importing import import_hf
 from interop_help import bert_folder, gpt_folder, marian_folder
 
@@ -91,3 +94,116 @@ def test_missing_files(kind: str) -> None:
         folder = changed(kind, {})
         (folder / path.name).unlink()
         imported_or_refused(folder)
+
+
+def refused(folder: Path, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        import_hf(folder, folder / "run")
+    assert "\n" not in str(caught.value)
+    assert not (folder / "run").exists()
+    shutil.rmtree(folder)
+
+
+def config_with(kind: str, **fields: Any) -> dict[str, bytes]:
+    values = json.loads((folder_of(kind) / "config.json").read_text())
+    return {"config.json": json.dumps({**values, **fields}).encode()}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "message"),
+    [
+        ("bert", {"num_hidden_layers": 10**9}, "from 1 to 1,000"),
+        ("gpt", {"n_layer": 10**9}, "from 1 to 1,000"),
+        ("marian", {"encoder_layers": 10**9}, "from 1 to 1,000"),
+        ("bert", {"hidden_size": 3 * 10**9}, "from 1 to 262,144"),
+        ("gpt", {"n_embd": 262_143, "n_inner": None}, "model.inner|inner: .*262144"),
+        ("marian", {"d_model": 10**9}, "from 1 to 262,144"),
+        ("bert", {"vocab_size": 3_000_000}, "from 1 to 999,995"),
+        ("gpt", {"vocab_size": 3_000_000}, "from 1 to 999,995"),
+        ("marian", {"vocab_size": 3_000_000}, "from 1 to 999,995"),
+        ("bert", {"max_position_embeddings": 10**9}, "from 2 to 1,048,576"),
+    ],
+)
+def test_sizes_have_a_ceiling(kind: str, fields: dict[str, Any], message: str) -> None:
+    refused(changed(kind, config_with(kind, **fields)), message)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deeply_nested_configuration_is_one_line(kind: str) -> None:
+    refused(changed(kind, {"config.json": b"[" * 2_000_000}), "nested too deeply")
+
+
+def tokenizer_with(kind: str, **parts: Any) -> dict[str, bytes]:
+    values = json.loads((folder_of(kind) / "tokenizer.json").read_text())
+    model = values["model"] | parts.pop("model", {})
+    return {"tokenizer.json": json.dumps({**values, **parts, "model": model}).encode()}
+
+
+REGEX = {"type": "Replace", "pattern": {"Regex": "(a+)+$"}, "content": "b"}
+DOUBLE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+SPLIT = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+BYTES = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+PRECOMPILED = {"type": "Precompiled", "precompiled_charsmap": "AAAA"}
+BOMBS: list[tuple[dict[str, Any], str]] = [
+    ({"normalizer": REGEX}, "normalizer .* is not supported"),
+    ({"normalizer": {"type": "Sequence", "normalizers": [DOUBLE] * 40}}, "at most 16 steps"),
+    ({"normalizer": {"type": "Sequence", "normalizers": [DOUBLE] * 9}}, "is not supported"),
+    ({"normalizer": PRECOMPILED}, "normalizer .* is not supported"),
+    ({"normalizer": {"type": "Sequence", "normalizers": 3}}, "no list of at most 16"),
+    ({"normalizer": {"type": ["NFC"]}}, "is not supported"),
+    ({"pre_tokenizer": SPLIT}, "pre_tokenizer .* is not supported"),
+    ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTES] * 9}}, "9 times, not once"),
+    ({"model": {"max_input_chars_per_word": 10**9}}, "at most 1,000 are supported"),
+    ({"model": {"dropout": 0.5}}, "tokens would be random"),
+    ({"model": {"vocab": {"a": 10**40}}}, "damaged|no .*_token"),
+    ({"model": {"merges": [["a", "b"]] * 4_000_000}}, "more than 8,000,000 values"),
+    ({"added_tokens": [{"id": 5, "content": ""}]}, "no text of 1 to 1,000"),
+    ({"added_tokens": [{"id": 1, "content": "x"}] * 10_001}, "no list of at most 10,000"),
+]
+
+
+@pytest.mark.parametrize(("parts", "message"), BOMBS, ids=range(len(BOMBS)))
+def test_bombs_in_a_tokeniser_are_refused(parts: dict[str, Any], message: str) -> None:
+    kind = "gpt" if "pre_tokenizer" in parts or "merges" in parts.get("model", {}) else "bert"
+    refused(changed(kind, tokenizer_with(kind, **dict(parts))), message)
+
+
+def test_a_panic_of_the_library_is_one_line() -> None:
+    """What the check lets through may make the library panic all the same: here, a number."""
+    wrong = tokenizer_with("bert", model={"vocab": {"[UNK]": 2**32 + 1}})
+    folder = changed("bert", wrong)
+    imported_or_refused(folder)
+
+
+def test_a_vocabulary_of_millions_of_pieces_is_refused() -> None:
+    rows = b'{"x": 1' + b"".join(b',"%x":%d' % (n, n) for n in range(2_000_001)) + b"}"
+    refused(changed("marian", {"vocab.json": rows}), "more than 2,000,000 values")
+
+
+def test_a_vocabulary_has_a_ceiling() -> None:
+    with pytest.raises(UserError, match="here: a vocabulary of 1,000,001 tokens, more than"):
+        check_vocabulary(dict.fromkeys(map(str, range(1_000_001)), 0), "here")
+
+
+def test_a_list_of_millions_of_words_is_refused() -> None:
+    folder = changed("bert", {"vocab.txt": b"word\n" * 3_000_000})
+    (folder / "tokenizer.json").unlink()
+    refused(folder, "3,000,000 tokens, more than the 1,000,000")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_that_are_not_finite_are_refused(kind: str) -> None:
+    tensors = load(folder_of(kind).joinpath("model.safetensors").read_bytes())
+    name = sorted(tensors)[-1]
+    tensors[name].view(-1)[0] = float("nan")
+    content = save(tensors, metadata={"format": "pt"})
+    refused(changed(kind, {"model.safetensors": content}), f"'{name}' has numbers that are not")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX files")
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
+def test_pipes_are_not_read(name: str) -> None:
+    folder = changed("gpt", {})
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    refused(folder, "not a file")

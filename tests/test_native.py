@@ -10,6 +10,8 @@ import pytest
 import sentencex
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Regex, Tokenizer, normalizers
+from tokenizers.models import BPE
 
 from heedful.basics.errors import UserError
 from heedful.basics.native import NativeError, call_native
@@ -54,6 +56,13 @@ def test_a_panic_is_an_ordinary_error_without_the_text() -> None:
         call_native(panics, PANIC)
     assert "Plan" not in str(caught.value)
     assert call_native(panics, "a. B") == panics("a. B")
+
+
+def test_an_expression_of_too_many_steps_is_an_ordinary_error() -> None:
+    tokenizer = Tokenizer(BPE())
+    tokenizer.normalizer = normalizers.Replace(Regex("(a+)+$"), "b")
+    with pytest.raises(NativeError):
+        call_native(tokenizer.encode, "a" * 30 + "b")
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit, GeneratorExit, ValueError])

@@ -125,7 +125,9 @@ def test_a_run_holds_what_it_promises(whole: Path) -> None:
     assert first["operations"] > 0
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda how: how.name
+)
 def test_an_interrupted_run_ends_with_identical_weights(
     folder: Path, whole: Path, how: signal.Signals
 ) -> None:
@@ -138,6 +140,7 @@ def test_an_interrupted_run_ends_with_identical_weights(
     text = finish(process, -9 if how == signal.SIGKILL else 130)
     if how != signal.SIGKILL:
         assert "the same command goes on from there" in text
+        assert "interrupted: saving after this step" in text
     finish(start(folder, out))
     expected, found = weights(whole), weights(folder / out)
     assert expected.keys() == found.keys()
@@ -238,6 +241,9 @@ def test_a_loss_that_is_not_finite_stops_with_what_to_try(folder: Path) -> None:
     ]
     text = finish(start(folder, "wild", *options), 2)
     assert "try a lower training.learning_rate" in text
+    saved = any((folder / "wild" / "checkpoints").glob("step-*"))
+    assert ("there is no checkpoint yet" in text) != saved
+    assert "sound" not in text
     for file in (folder / "wild" / "checkpoints").rglob("model.safetensors"):
         assert all(tensor.isfinite().all() for tensor in load_file(file).values())
 

@@ -1,4 +1,8 @@
-"""Files that are whole or absent: everything is written beside its place, then renamed."""
+"""Files that are whole or absent: everything is written beside its place, then renamed.
+
+In a folder that only its owner may enter (mode 0700, as run folders are made) new files and folders
+are the owner's only, too; elsewhere they have the modes that the user's umask gives.
+"""
 
 import contextlib
 import hashlib
@@ -10,6 +14,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from heedful.basics.errors import UserError
+from heedful.basics.reading import open_regular
+
+_OTHERS = 0o077
+"""The rights of all but the owner."""
 
 
 @contextlib.contextmanager
@@ -21,12 +29,13 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with beside.open("wb") as file:
+        _make_folders(path.parent)
+        with _create(beside) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)
+        _sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
@@ -35,8 +44,12 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
     """Yield a new folder beside ``path``; it replaces ``path`` when the block succeeds.
+
+    Args:
+        path: the folder.
+        private: only its owner may enter it.
 
     Raises:
         UserError: the folder cannot be written or the disk is full; nothing is left behind.
@@ -44,25 +57,79 @@ def atomic_folder(path: Path) -> Iterator[Path]:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         shutil.rmtree(beside, ignore_errors=True)
-        beside.mkdir(parents=True)
+        _make_folders(path.parent)
+        beside.mkdir(mode=0o777 & ~(_OTHERS if private else _withheld(path.parent)))
         yield beside
-        for file in beside.rglob("*"):
-            if file.is_file():
-                with file.open("rb") as opened:
-                    os.fsync(opened.fileno())
+        _settle(beside)
         if path.exists():
             shutil.rmtree(path)
         os.replace(beside, path)
+        _sync_folder(path.parent)
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
+def _settle(folder: Path) -> None:
+    """Give all that is in a folder the folder's rights, and wait until it is on the disk."""
+    mode = folder.stat().st_mode & 0o777
+    for path in folder.rglob("*"):
+        if path.is_dir():
+            path.chmod(mode)
+            _sync_folder(path)
+        elif path.is_file():
+            path.chmod(mode & 0o666)
+            with path.open("rb") as opened:
+                os.fsync(opened.fileno())
+    _sync_folder(folder)
+
+
+def _make_folders(folder: Path) -> None:
+    """Make a folder and those above it, as private as the one that they are made in."""
+    if not folder.is_dir():
+        _make_folders(folder.parent)
+        folder.mkdir(mode=0o777 & ~_withheld(folder.parent), exist_ok=True)
+        _sync_folder(folder.parent)
+
+
+def _withheld(folder: Path) -> int:
+    """The rights that others do not get in ``folder``."""
+    return 0 if folder.stat().st_mode & _OTHERS else _OTHERS
+
+
+def _create(path: Path) -> IO[bytes]:
+    """A new file; what a process of the same number has left is replaced, a link not followed."""
+    path.unlink(missing_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    return os.fdopen(os.open(path, flags, 0o666 & ~_withheld(path.parent)), "wb")
+
+
+def open_to_append(path: Path) -> IO[bytes]:
+    """Open a file to append to, made if it is not there; a symbolic link is not followed.
+
+    Raises:
+        OSError: it cannot be written, or is a link.
+    """
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
+    flags |= getattr(os, "O_NOFOLLOW", 0)
+    return os.fdopen(os.open(path, flags, 0o666 & ~_withheld(path.parent)), "ab")
+
+
+def _sync_folder(folder: Path) -> None:
+    """Wait until a folder's names are on the disk: without this a rename may be lost with power."""
+    with contextlib.suppress(OSError):  # Windows, and file systems without it
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
 def remove_leftovers(folder: Path) -> None:
     """Delete what a process that was killed in the middle of a write has left in ``folder``."""
     for path in folder.glob(".*.part"):
-        if path.is_dir():
+        if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:
             path.unlink(missing_ok=True)
@@ -76,34 +143,12 @@ def write_text(path: Path, text: str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     """Write a JSON file, whole or not at all."""
-    write_text(path, json.dumps(value, indent=1, ensure_ascii=False) + "\n")
+    write_text(path, as_json(value))
 
 
-def read_bytes(path: Path) -> bytes:
-    """A file's bytes.
-
-    Raises:
-        UserError: the file is missing or cannot be read.
-    """
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """The object of a JSON file.
-
-    Raises:
-        UserError: the file is missing, damaged, or holds something else.
-    """
-    try:
-        values = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise UserError(f"{path}: not valid JSON; the file is damaged") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{path}: expected a JSON object; the file is damaged")
-    return values
+def as_json(value: Any) -> str:
+    """The text of a JSON file."""
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
 def cannot_write(path: Path, error: OSError) -> UserError:
@@ -113,6 +158,11 @@ def cannot_write(path: Path, error: OSError) -> UserError:
 
 
 def content_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes, as hexadecimal digits."""
-    with path.open("rb") as file:
+    """SHA-256 of a file's bytes, as hexadecimal digits.
+
+    Raises:
+        OSError: it cannot be read.
+        UserError: it is no regular file.
+    """
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

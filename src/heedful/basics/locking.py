@@ -9,6 +9,7 @@ from pathlib import Path
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write
 from heedful.basics.notices import notice
+from heedful.basics.reading import open_regular
 
 try:
     import fcntl
@@ -53,7 +54,9 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
 def _acquire(path: Path) -> int | None:
     while True:
         try:
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            # A link is not followed: what it leads to would be overwritten.
+            flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
+            file = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
         except OSError as error:
             raise cannot_write(path, error) from error
         try:
@@ -87,6 +90,6 @@ def _lock(file: int) -> None:
 
 
 def _holder(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return path.read_text(encoding="utf-8").strip() or "another process"
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        return file.read(200).decode("utf-8", "replace").strip() or "another process"
     return "another process"

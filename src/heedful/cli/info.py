@@ -10,6 +10,13 @@ import typer
 def info(
     run: Annotated[Path, typer.Argument(help="A run's folder.")],
     as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False,
+    accept_changes: Annotated[
+        bool,
+        typer.Option(
+            "--accept-changes",
+            help="Take the run's files as they are now: record their hashes anew.",
+        ),
+    ] = False,
 ) -> None:
     """Say what a run is, what it was trained on, and how it scored.
 
@@ -17,8 +24,11 @@ def info(
 
         heedful info runs/en-de
     """
+    from heedful.runs.run import accept_changes as accept
     from heedful.runs.summary import describe_run, summarise_run
 
+    if accept_changes:
+        accept(run)
     summary = summarise_run(run)
     print(json.dumps(summary, ensure_ascii=False, indent=1) if as_json else describe_run(summary))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_THREADS
 
 if TYPE_CHECKING:
     from heedful.decoding import SearchOptions
@@ -41,6 +42,8 @@ def use_threads(threads: int | None) -> None:
         return
     if threads < 1:
         raise UserError(f"--threads {threads}: at least 1 is needed")
+    if threads > MOST_THREADS:
+        raise UserError(f"--threads {threads}: at most {MOST_THREADS:,} are possible")
     from heedful.basics.crowding import set_threads
 
     set_threads(threads)

@@ -15,9 +15,10 @@ from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import read_json, write_json
+from heedful.basics.files import write_json
 from heedful.basics.native import call_native
 from heedful.basics.notices import notice
+from heedful.basics.reading import read_json
 from heedful.basics.settings import Settings, check
 from heedful.basics.symbols import END, UNKNOWN
 from heedful.data.encoding import encode_all, encode_one

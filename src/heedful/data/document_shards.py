@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, read_json
+from heedful.basics.files import atomic_folder
 from heedful.basics.notices import notice
 from heedful.basics.progress import progress
+from heedful.basics.reading import read_json
 from heedful.data.mapped import OFFSET, Integers, Mapped, damaged
 from heedful.data.shards import INDEX, EncodedCorpus, ShardWriter
 from heedful.data.vocabulary import Vocabulary
@@ -41,7 +42,7 @@ class EncodedDocuments:
             count = int(index["documents"])
             self.longest = int(index["longest"])
             self.fingerprint = str(index["vocabulary"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise UserError(
                 f"{folder / INDEX}: not a corpus of documents; encode the corpus again"
             ) from error

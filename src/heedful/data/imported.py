@@ -12,6 +12,7 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
+from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.byte_vocabulary import bytes_of_letters, readable
 from heedful.data.encoding import encode_all, encode_one
@@ -38,6 +39,19 @@ def places_of(special: Sequence[int | None], rows: int) -> list[int | None]:
     """
     taken = set(special)
     return [*special, *(row for row in range(rows) if row not in taken)]
+
+
+def check_places(special: Sequence[Any], rows: Any, where: str) -> None:
+    """Raise UserError unless special symbols have rows of a table that is not too large."""
+    if type(rows) is not int or not 0 < rows <= MOST_SYMBOLS:
+        raise UserError(f"{where}: {rows!r:.40} rows; a table has 1 to {MOST_SYMBOLS:,}")
+    given = [row for row in special if row is not None]
+    if not END < len(special) <= END + 2 or not all(
+        type(row) is int and 0 <= row < rows for row in given
+    ):
+        raise UserError(f"{where}: the special symbols have no rows of the table's {rows:,}")
+    if len(set(given)) < len(given) or special[END] is None:
+        raise UserError(f"{where}: the special symbols do not have rows of their own")
 
 
 def count_rows(places: Sequence[int | None]) -> int:
@@ -68,11 +82,6 @@ class ImportedVocabulary:
         rows: int,
         where: str = "tokeniser",
     ) -> None:
-        self.files = dict(files)
-        self.special, self.rows = tuple(special), rows
-        self.places = places_of(special, rows)
-        self.size = len(self.places)
-        self.mask: int | None = END + 1 if len(special) > END + 1 else None
         self._tokenizer = read_tokenizer(files, where)
         self._encode_one = partial(self._tokenizer.encode, add_special_tokens=False)
         self._encode_all = partial(self._tokenizer.encode_batch_fast, add_special_tokens=False)
@@ -83,6 +92,12 @@ class ImportedVocabulary:
                 f"{where}: the tokeniser has a token {largest}, but the model's table only {rows} "
                 "rows; the two are not of the same model"
             )
+        check_places(special, rows, where)
+        self.files = dict(files)
+        self.special, self.rows = tuple(special), rows
+        self.places = places_of(special, rows)
+        self.size = len(self.places)
+        self.mask: int | None = END + 1 if len(special) > END + 1 else None
         self._ours: list[int] = [UNKNOWN] * rows
         for symbol, place in enumerate(self.places):
             if place is not None:
@@ -176,7 +191,7 @@ class ImportedVocabulary:
             UserError: a file is missing, damaged, or not the one that was saved.
         """
         special, rows = index.get("special"), index.get("rows")
-        if not isinstance(special, list) or not isinstance(rows, int):
+        if not isinstance(special, list) or type(rows) is not int:
             raise UserError(f"{folder / INDEX}: not an imported vocabulary; the file is damaged")
         return cls(read_kept(folder, index, INDEX, FILES), special, rows, str(folder))
 

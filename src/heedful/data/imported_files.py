@@ -10,8 +10,11 @@ from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokeniz
 from tokenizers.models import BPE, WordPiece
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import read_bytes
+from heedful.basics.limits import MOST_SYMBOLS
+from heedful.basics.native import call_native
+from heedful.basics.reading import parse_json, read_bytes
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
+from heedful.data.imported_checks import check_vocabulary, checked_tokenizer
 
 FILES = (
     "tokenizer.json",
@@ -71,17 +74,7 @@ def read_tokenizer(files: Mapping[str, bytes], where: str) -> Tokenizer:
         UserError: there are no such files, or they are damaged.
     """
     try:
-        if "tokenizer.json" in files:
-            tokenizer = Tokenizer.from_str(files["tokenizer.json"].decode("utf-8"))
-        elif "vocab.txt" in files:
-            tokenizer = _wordpiece(files, where)
-        elif "vocab.json" in files and "merges.txt" in files:
-            tokenizer = _byte_merges(files, where)
-        else:
-            raise UserError(
-                f"{where}: no tokeniser: there is no tokenizer.json, no vocab.txt, and no "
-                "vocab.json with merges.txt"
-            )
+        tokenizer: Tokenizer = call_native(_read, files, where)
     except UserError:
         raise
     except Exception as error:  # tokenizers raises bare Exception
@@ -89,6 +82,20 @@ def read_tokenizer(files: Mapping[str, bytes], where: str) -> Tokenizer:
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
+
+
+def _read(files: Mapping[str, bytes], where: str) -> Tokenizer:
+    if "tokenizer.json" in files:
+        checked = checked_tokenizer(files["tokenizer.json"], f"{where}/tokenizer.json")
+        return Tokenizer.from_str(checked)
+    if "vocab.txt" in files:
+        return _wordpiece(files, where)
+    if "vocab.json" in files and "merges.txt" in files:
+        return _byte_merges(files, where)
+    raise UserError(
+        f"{where}: no tokeniser: there is no tokenizer.json, no vocab.txt, and no vocab.json with "
+        "merges.txt"
+    )
 
 
 def family_of(tokenizer: Tokenizer, where: str) -> str:
@@ -146,10 +153,7 @@ def read_said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
     said: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if name in files:
-            try:
-                given = json.loads(files[name])
-            except ValueError as error:
-                raise UserError(f"{where}: {name} is not valid JSON; it is damaged") from error
+            given = parse_json(files[name], f"{where}/{name}")
             said |= given if isinstance(given, dict) else {}
     plain = {
         key: value["content"] if isinstance(value, dict) and "content" in value else value
@@ -168,12 +172,18 @@ def read_said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
 
 def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
     said = read_said(files, where)
+    count = files["vocab.txt"].count(b"\n")
+    if count > MOST_SYMBOLS:
+        raise UserError(
+            f"{where}/vocab.txt: {count:,} tokens, more than the {MOST_SYMBOLS:,} that are "
+            "supported"
+        )
     lines = files["vocab.txt"].decode("utf-8").split("\n")
     names = [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
+    rows = {name: row for row, name in enumerate(names)}
+    check_vocabulary(rows, f"{where}/vocab.txt")
     unknown = said.get("unk_token", "[UNK]")
-    tokenizer = Tokenizer(
-        WordPiece({name: row for row, name in enumerate(names)}, unk_token=unknown)
-    )
+    tokenizer = Tokenizer(WordPiece(rows, unk_token=unknown))
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
         handle_chinese_chars=said.get("tokenize_chinese_chars", True),
@@ -193,7 +203,8 @@ def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
 
 def _byte_merges(files: Mapping[str, bytes], where: str) -> Tokenizer:
     said = read_said(files, where)
-    vocabulary = json.loads(files["vocab.json"])
+    vocabulary = parse_json(files["vocab.json"], f"{where}/vocab.json", 2 * MOST_SYMBOLS)
+    check_vocabulary(vocabulary, f"{where}/vocab.json")
     lines = files["merges.txt"].decode("utf-8").split("\n")
     pairs = [line.partition(" ") for line in lines if line and not line.startswith("#version")]
     merges = [(left, right) for left, _, right in pairs]

@@ -15,10 +15,13 @@ import sentencepiece
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
+from heedful.basics.limits import MOST_SYMBOLS
+from heedful.basics.reading import parse_json
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
-from heedful.data.imported import count_rows, places_of
+from heedful.data.imported import check_places, count_rows, places_of
+from heedful.data.imported_checks import check_vocabulary
 from heedful.data.imported_files import hash_of, read_kept, read_said
 from heedful.data.subwords import MARKER, TokeniserSettings, refuse_surrogates
 from heedful.data.tokeniser import INDEX, Tokeniser, Tokenisers
@@ -35,8 +38,6 @@ FILES = (
 """What a folder may hold of its tokenisers, and what is kept of it."""
 
 _FEW = 256
-_LEAST = 325
-"""Recipes know no smaller vocabularies."""
 _LEAST = 325
 """Recipes know no smaller vocabularies."""
 
@@ -69,7 +70,7 @@ class MarianSide(Tokeniser):
         self.model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except (RuntimeError, UnicodeDecodeError) as error:
+        except Exception as error:  # of several kinds, by what is damaged
             raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
         if not self._processor.get_piece_size():
             raise UserError(f"{where}: a sentencepiece model without pieces; the file is damaged")
@@ -80,6 +81,7 @@ class MarianSide(Tokeniser):
                 f"{where}: the vocabulary has a piece {largest}, but the model's table only "
                 f"{count} rows; the two are not of the same model"
             )
+        check_places(special, count, where)
         self.special, self.rows = tuple(special), dict(rows)
         self.places = places_of(special, count)
         self.size = len(self.places)
@@ -233,10 +235,12 @@ def load_marian(folder: Path, index: dict[str, Any]) -> MarianTokenisers:
         UserError: a file is missing, damaged, or not the one that was saved.
     """
     special, rows = index.get("special"), index.get("rows")
-    if not (isinstance(special, list) and isinstance(rows, list) and len(special + rows) == 4):
+    two = all(isinstance(side, list) and len(side) == 2 for side in (special, rows))
+    if not two or not all(isinstance(side, list) for side in special or ()):
         raise UserError(f"{folder / INDEX}: not an index of tokenisers; the file is damaged")
     files = read_kept(folder, index, INDEX, FILES)
-    return MarianTokenisers.read(files, (special[0], special[1]), (rows[0], rows[1]), str(folder))
+    (source, target), counts = special or ((), ()), rows or (0, 0)
+    return MarianTokenisers.read(files, (source, target), (counts[0], counts[1]), str(folder))
 
 
 def read_rows(
@@ -292,14 +296,12 @@ def find_marian_special(
 
 
 def _rows(files: Mapping[str, bytes], name: str, where: str) -> dict[str, int]:
-    try:
-        rows = json.loads(_content(files, name, where))
-    except ValueError as error:
-        raise UserError(f"{where}/{name}: not valid JSON; the file is damaged") from error
+    rows = parse_json(_content(files, name, where), f"{where}/{name}", 2 * MOST_SYMBOLS)
     good = isinstance(rows, dict) and all(type(row) is int and row >= 0 for row in rows.values())
     if not good or len(set(rows.values())) < len(rows):
         raise UserError(f"{where}/{name}: it does not give each piece a row of its own")
     own: dict[str, int] = rows
+    check_vocabulary(own, f"{where}/{name}")
     return own
 
 

@@ -1,6 +1,7 @@
 """Flat arrays on disk, mapped into memory."""
 
 import mmap
+import os
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
+from heedful.basics.reading import open_regular
 
 OFFSET = np.dtype("<i8")
 
@@ -39,12 +41,12 @@ class Mapped:
         self._map: mmap.mmap | None = None
         self.array: NDArray[Any] = np.empty(0, kind)
         try:
-            size = path.stat().st_size
-            if size != count * kind.itemsize:
-                raise damaged(path, f": {size:,} bytes instead of {count * kind.itemsize:,}")
-            if not count:  # an empty file cannot be mapped
-                return
-            with path.open("rb") as file:
+            with open_regular(path) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size != count * kind.itemsize:
+                    raise damaged(path, f": {size:,} bytes instead of {count * kind.itemsize:,}")
+                if not count:  # an empty file cannot be mapped
+                    return
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror or error}") from error

@@ -22,8 +22,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, read_json
+from heedful.basics.files import atomic_folder
 from heedful.basics.progress import progress
+from heedful.basics.reading import read_json
 from heedful.data.examples import Pair
 from heedful.data.link_files import Links, LinkWriter, StoredLinks, link_type
 from heedful.data.links import LinkedPair, token_links
@@ -261,7 +262,7 @@ class EncodedCorpus:
         try:
             corpus = cls(folder, index)
             complete = len(corpus) == index["pairs"]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise UserError(f"{path}: the file is damaged; encode the corpus again") from error
         if not complete:
             raise UserError(f"{path}: the file is damaged; encode the corpus again")

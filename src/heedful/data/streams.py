@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, read_json, write_json
+from heedful.basics.files import atomic_folder, write_json
+from heedful.basics.reading import read_json
 from heedful.basics.symbols import END, PAD
 from heedful.data.batching import FEWEST, even_rows, mix, permute
 from heedful.data.mapped import Mapped, damaged
@@ -64,7 +65,7 @@ class Stream:
         try:
             self.tokens, self.documents = int(index["tokens"]), int(index["documents"])
             kind = np.dtype(index["token_type"])
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise damaged(path) from error
         self.folder = folder
         self._mapped = Mapped(folder / TOKENS, kind, self.tokens + 1)

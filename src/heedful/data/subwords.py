@@ -20,6 +20,7 @@ import sentencepiece
 from pydantic import Field
 
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.native import call_native
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
@@ -60,7 +61,7 @@ class TokeniserSettings(Settings):
     """
 
     kind: Literal["bpe", "unigram", "imported"] = "bpe"
-    vocabulary: int = Field(default=8000, ge=325, le=1_000_000)
+    vocabulary: int = Field(default=8000, ge=325, le=MOST_SYMBOLS)
     joint: bool = True
     normalise: Literal["none", "nfc"] = "none"
 

@@ -15,9 +15,10 @@ from typing import Any
 import sentencepiece
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, read_bytes, read_json, write_json
+from heedful.basics.files import atomic_file, write_json
 from heedful.basics.native import call_native
 from heedful.basics.notices import notice
+from heedful.basics.reading import read_bytes, read_json
 from heedful.basics.settings import check
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.encoding import encode_all, encode_one
@@ -67,7 +68,7 @@ class Tokeniser:
         self.settings = settings
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except (RuntimeError, UnicodeDecodeError) as error:
+        except Exception as error:  # of several kinds, by what is damaged
             raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
         processor = self._processor
         found = processor.pad_id(), processor.unk_id(), processor.bos_id(), processor.eos_id()

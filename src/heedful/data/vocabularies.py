@@ -10,7 +10,9 @@ from typing import Any, Literal, Protocol
 from pydantic import Field, model_validator
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, read_bytes, read_json, write_json
+from heedful.basics.files import atomic_file, write_json
+from heedful.basics.limits import MOST_SYMBOLS
+from heedful.basics.reading import read_bytes, read_json
 from heedful.basics.settings import Settings, check
 from heedful.basics.symbols import UNKNOWN
 from heedful.data.byte_vocabulary import ByteSettings, ByteVocabulary
@@ -60,7 +62,7 @@ class VocabularySettings(Settings):
     """
 
     kind: Literal["bpe", "unigram", "characters", "bytes", "words", "imported"] = "bpe"
-    vocabulary: int = Field(default=8000, ge=5, le=1_000_000)
+    vocabulary: int = Field(default=8000, ge=5, le=MOST_SYMBOLS)
     lower_case: bool = False
     minimum_count: int = Field(default=1, ge=1)
     normalise: Literal["none", "nfc"] = "none"

@@ -4,6 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
+from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
 from heedful.basics.settings import Settings
 
 
@@ -14,9 +15,9 @@ class SearchOptions(Settings):
         ValueError: a setting is out of range, or two exclude each other.
     """
 
-    beam: int = Field(default=5, ge=1)
+    beam: int = Field(default=5, ge=1, le=MOST_BEAM)
     """Hypotheses kept at each step."""
-    nbest: int = Field(default=1, ge=1)
+    nbest: int = Field(default=1, ge=1, le=MOST_BEAM)
     """Hypotheses returned for each source, best first; at most ``beam``."""
     length_penalty: float = Field(default=1.0, ge=0.0)
     """Exponent A of the penalty ((5 + |Y|) / 6)^A; see ``heedful.decoding.length_penalty``."""
@@ -30,7 +31,7 @@ class SearchOptions(Settings):
     """Sampling: only from the smallest set of tokens with at least this much probability."""
     seed: int = Field(default=1, ge=0)
     """Sampling: the same seed, line number and model give the same sample in any batch."""
-    forced_length: int | None = Field(default=None, ge=1)
+    forced_length: int | None = Field(default=None, ge=1, le=MOST_POSITIONS)
     """Exactly this many tokens (for measuring speed); the end is then given, and not scored."""
 
     @model_validator(mode="after")

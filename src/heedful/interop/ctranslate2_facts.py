@@ -1,6 +1,5 @@
 """What stands beside a model of CTranslate2's, so that its folder alone translates text."""
 
-import json
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
@@ -8,7 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import read_bytes, read_json, write_json
+from heedful.basics.files import write_json
+from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
+from heedful.basics.reading import parse_json, read_bytes, read_json
 from heedful.basics.settings import Settings, check
 from heedful.data.tokeniser import Tokenisers
 from heedful.inference.alignment import AlignmentRule
@@ -36,9 +37,9 @@ class Facts(Settings):
     source: str | None
     """The language that is translated from."""
     target: str | None
-    max_length: int = Field(ge=2)
+    max_length: int = Field(ge=2, le=MOST_POSITIONS)
     """Tokens of the longest text, END included."""
-    beam: int = Field(ge=1)
+    beam: int = Field(ge=1, le=MOST_BEAM)
     length_penalty: float = Field(ge=0)
     alignment: KeptRule
     quantization: str
@@ -111,10 +112,7 @@ def read_symbols(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _names(path: Path) -> list[str]:
-    try:
-        names = json.loads(read_bytes(path))
-    except ValueError as error:
-        raise UserError(f"{path}: not valid JSON; the file is damaged") from error
+    names = parse_json(read_bytes(path), str(path))
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UserError(f"{path}: no list of symbols; the file is damaged")
     return names

@@ -22,8 +22,8 @@ from heedful.interop.ctranslate2_facts import (
 )
 from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_names
 from heedful.models.transformer import TransformerSettings
-from heedful.runs.building import build_run_model, search_options
-from heedful.runs.checkpoints import MODEL, Checkpoint
+from heedful.runs.building import outline_run_model, search_options
+from heedful.runs.checkpoints import MODEL, Checkpoint, require_shapes
 from heedful.runs.rules import describe_rule, rule_of
 from heedful.runs.run import PairRun, Run, open_run
 
@@ -46,7 +46,8 @@ class _Exportable(NamedTuple):
         Raises:
             UserError: the run's alignment rule is damaged.
         """
-        model = build_run_model(self.run)
+        model = outline_run_model(self.run)
+        require_shapes(model, self.checkpoint.shapes(), self.checkpoint.path)
         known = rule_of(self.run, model)
         assert known is not None  # a Transformer attends to its source
         data = self.run.recipe.data

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, read_bytes, read_json, write_json
+from heedful.basics.files import atomic_folder, write_json
+from heedful.basics.reading import read_bytes, read_json
 from heedful.interop.exported import GENERATION, Exported
 from heedful.interop.folder import CONFIG, write_weights
 from heedful.interop.importing import KEPT

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, get_args
 
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_SYMBOLS, MOST_WIDTH
 from heedful.layers.transformer import Activation
 
 _BOOKKEEPING = """
@@ -20,9 +21,8 @@ return_dict_in_generate _attn_implementation_autoset
 _NO_EFFECT = frozenset(_BOOKKEEPING.split())
 """What is for bookkeeping, for the first random weights, or for generation."""
 
-MOST_LAYERS = 10_000
-_MOST = 100_000_000
-"""No real model has as much of anything; what is asked for beyond it would fill the memory."""
+MOST_ROWS = MOST_SYMBOLS - 5
+"""Of a table of symbols: ours has up to five symbols besides."""
 
 _ACTIVATIONS = {
     "relu": "relu",
@@ -63,7 +63,7 @@ class Fields:
         return self.values.get(name, default)
 
     def count(
-        self, name: str, default: int | None = None, least: int = 1, most: int = _MOST
+        self, name: str, default: int | None = None, least: int = 1, most: int = MOST_WIDTH
     ) -> int:
         """A whole number from ``least`` to ``most``."""
         value = self._get(name, default)
@@ -78,7 +78,7 @@ class Fields:
         if self.values.get(name) is None:
             self._read.add(name)
             return None
-        return self.count(name, least=0)
+        return self.count(name, least=0, most=MOST_SYMBOLS)
 
     def share(self, name: str, default: float = 0.0) -> float:
         """A number from 0 to less than 1."""

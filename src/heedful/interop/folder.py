@@ -11,7 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import read_json
+from heedful.basics.reading import read_json, require_regular
+from heedful.runs.checkpoints import require_finite
 
 CONFIG = "config.json"
 WEIGHTS = "model.safetensors"
@@ -57,10 +58,13 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def _load(path: Path) -> dict[str, Tensor]:
+    require_regular(path)
     try:
-        return load_file(path)
+        tensors = load_file(path)
     except (SafetensorError, OSError) as error:
         raise UserError(f"{path} is missing, damaged or no safetensors file: {error}") from error
+    require_finite(tensors, path)
+    return tensors
 
 
 def _no_weights(folder: Path) -> UserError:

@@ -3,15 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from heedful.basics.errors import UserError
-from heedful.basics.files import (
-    atomic_file,
-    atomic_folder,
-    content_hash,
-    read_bytes,
-    write_json,
-    write_text,
-)
+from heedful.basics.files import atomic_file, atomic_folder, content_hash
+from heedful.basics.reading import read_bytes
 from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabularies import save_vocabulary
 from heedful.interop.exported import GENERATION
@@ -22,6 +18,7 @@ from heedful.runs.checkpoints import folder_of, save_checkpoint
 from heedful.runs.preparation import made_with
 from heedful.runs.recipe import PairRecipe, write_toml
 from heedful.runs.run import FORMAT, PairRun, Run, TextRun, open_run, write_pairs
+from heedful.runs.sealing import write_facts, write_recipe
 
 KEPT = "imported"
 """The folder of a run that keeps the configuration as it was."""
@@ -41,7 +38,15 @@ def import_hf(folder: str | Path, out: str | Path, *, pairs: bool = False) -> Ru
         UserError: the model is of a kind, or has a field, that is not supported; a file is missing,
             damaged or a pickle; or files do not agree.
     """
-    folder, out = Path(folder), Path(out)
+    try:
+        return _import(Path(folder), Path(out), pairs)
+    except ValidationError as error:  # of a recipe that the fields would make
+        problem = error.errors()[0]
+        place = ".".join(map(str, problem["loc"]))
+        raise UserError(f"{Path(folder) / CONFIG}: {place}: {problem['msg']}") from error
+
+
+def _import(folder: Path, out: Path, pairs: bool) -> Run:
     if out.exists():
         raise UserError(f"{out} exists; choose another place for the run")
     config = read_config(folder)
@@ -70,15 +75,15 @@ def import_hf(folder: str | Path, out: str | Path, *, pairs: bool = False) -> Ru
 def _import_marian(folder: Path, out: Path, config: dict[str, Any], facts: dict[str, Any]) -> Run:
     found = read_marian(folder, config)
     facts |= _pair_facts(found.recipe, found.tokenisers)
-    with atomic_folder(out) as made:
+    with atomic_folder(out, private=True) as made:
         found.tokenisers.save(made / "tokeniser")
         for part in ("validation", "test"):
             write_pairs(made / "data" / f"{part}.jsonl", [])
-        write_text(made / "recipe.toml", write_toml(found.recipe))
+        write_recipe(made, write_toml(found.recipe))
         _keep_config(folder, made)
         run = PairRun(made, found.recipe, facts)
         _save_weights(run, found.weights)
-        write_json(made / "run.json", facts)
+        write_facts(made, facts)
     return open_run(out)
 
 
@@ -97,12 +102,12 @@ def _import_text(folder: Path, out: Path, found: ImportedText, facts: dict[str, 
         },
         "vectors": None,
     }
-    with atomic_folder(out) as made:
+    with atomic_folder(out, private=True) as made:
         save_vocabulary(found.vocabulary, made / "tokeniser")
-        write_text(made / "recipe.toml", write_toml(found.recipe))
+        write_recipe(made, write_toml(found.recipe))
         _keep_config(folder, made)
         _save_weights(TextRun(made, found.recipe, facts), found.weights)
-        write_json(made / "run.json", facts)
+        write_facts(made, facts)
     return open_run(out)
 
 

@@ -15,7 +15,7 @@ from heedful.data.imported import ImportedVocabulary, count_rows
 from heedful.data.imported_files import find_special, read_files
 from heedful.data.vocabularies import SavedVocabulary, VocabularySettings
 from heedful.interop.exported import GENERATION, Exported, as_json
-from heedful.interop.fields import Fields
+from heedful.interop.fields import MOST_ROWS, Fields
 from heedful.interop.folder import CONFIG, read_weights
 from heedful.interop.layouts import bert, gpt
 from heedful.interop.layouts.bert import BertShape
@@ -135,7 +135,7 @@ def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
 
 def _vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
     where = str(folder)
-    rows = Fields(config, f"{where}/{CONFIG}").count("vocab_size")
+    rows = Fields(config, f"{where}/{CONFIG}").count("vocab_size", most=MOST_ROWS)
     files = read_files(folder)
     return ImportedVocabulary(files, find_special(files, where), rows, where)
 

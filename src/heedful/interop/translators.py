@@ -7,8 +7,9 @@ import sentencepiece
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import read_json
+from heedful.basics.limits import MOST_BEAM
 from heedful.basics.notices import notice
+from heedful.basics.reading import read_json
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.imported import count_rows
 from heedful.data.imported_files import read_files, read_said
@@ -19,7 +20,7 @@ from heedful.data.imported_pairs import (
 )
 from heedful.data.tokeniser import Tokeniser, Tokenisers
 from heedful.interop.exported import GENERATION, Exported, as_json
-from heedful.interop.fields import Fields
+from heedful.interop.fields import MOST_ROWS, Fields
 from heedful.interop.folder import CONFIG, read_weights
 from heedful.interop.layouts import marian
 from heedful.interop.layouts.marian import MarianSymbols
@@ -27,7 +28,6 @@ from heedful.models.transformer import TransformerSettings
 from heedful.runs.recipe import DataSettings, EvaluationSettings, PairRecipe
 from heedful.runs.run import PairRun
 
-_BEAMS = 1000
 _WITH_FIRST_SPACE = b"\x1a\x02\x18\x01"
 """A further part of a sentencepiece model, merged with those before it (protobuf's rule for fields
 that come twice): ``normalizer_spec { add_dummy_prefix: true }``."""
@@ -63,7 +63,7 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
     said = read_said(files, where)
     beam = read_generation(folder).get("num_beams", config.get("num_beams"))
     evaluation = EvaluationSettings()
-    if type(beam) is int and 1 <= beam <= _BEAMS:
+    if type(beam) is int and 1 <= beam <= MOST_BEAM:
         evaluation = EvaluationSettings(beam=beam)
     languages = {
         side: said[f"{side}_lang"]
@@ -93,10 +93,10 @@ def read_generation(folder: Path) -> dict[str, Any]:
 def _rows(config: dict[str, Any], settings: TransformerSettings, where: str) -> tuple[int, int]:
     """The numbers of rows of the source's and the target's table."""
     fields = Fields(config, f"{where}/{CONFIG}")
-    source = fields.count("vocab_size")
+    source = fields.count("vocab_size", most=MOST_ROWS)
     if settings.tied == "all" or config.get("decoder_vocab_size") is None:
         return source, source
-    return source, fields.count("decoder_vocab_size")
+    return source, fields.count("decoder_vocab_size", most=MOST_ROWS)
 
 
 def write_marian(run: PairRun, weights: dict[str, Tensor]) -> Exported:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from heedful.attention.hidden_markov import HiddenMarkovAttention, key_normaliser
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.models.pairs import AlignmentSource, PairModel, Source, State
@@ -31,13 +32,13 @@ class AlignerSettings(Settings):
     """The recipe's table ``[model]`` with ``kind = "aligner"``."""
 
     kind: Literal["aligner"] = "aligner"
-    dim: int = Field(64, ge=1)
+    dim: int = Field(64, ge=1, le=MOST_WIDTH)
     """Width of the vectors of words."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """On source vectors."""
-    reach: int = Field(20, ge=1)
+    reach: int = Field(20, ge=1, le=MOST_POSITIONS)
     """The farthest jump, in tokens, that has a probability of its own."""
-    max_length: int = Field(512, ge=2)
+    max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     tied: ClassVar[str] = "none"
 
 

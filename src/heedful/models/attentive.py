@@ -14,6 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from heedful.attention import StructuredSelfAttention
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
@@ -29,26 +30,26 @@ class RecurrentEncoderSettings(Settings):
 
     kind: Literal["recurrent-encoder"] = "recurrent-encoder"
     cell: Literal["lstm", "gru"] = "lstm"
-    layers: int = Field(1, ge=1)
-    dim: int = Field(150, ge=1)
+    layers: int = Field(1, ge=1, le=MOST_LAYERS)
+    dim: int = Field(150, ge=1, le=MOST_WIDTH)
     """Width of a layer's state in each direction."""
-    embedding_dim: int = Field(100, ge=1)
+    embedding_dim: int = Field(100, ge=1, le=MOST_WIDTH)
     bidirectional: bool = True
     pooling: Pooling = "structured"
     """How a text's states become one vector: by attention, their mean, the largest of each number,
     or the states after the last token of each direction."""
-    hops: int = Field(10, ge=1)
+    hops: int = Field(10, ge=1, le=MOST_WIDTH)
     """Of structured pooling: r."""
-    hidden_dim: int = Field(150, ge=1)
+    hidden_dim: int = Field(150, ge=1, le=MOST_WIDTH)
     """Of structured pooling: d_a."""
-    hidden_layer: int = Field(0, ge=0)
+    hidden_layer: int = Field(0, ge=0, le=MOST_WIDTH)
     """Width of a ReLU layer over the pooled vector; none if 0."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """On embeddings, between layers, on the last layer's states, and before the hidden layer."""
     pairs: Literal["joined", "apart"] = "joined"
     """Whether the texts of a pair are read as one row, or each by itself, u and v, which become
     (u, v, |u − v|, u ∘ v); then only pairs are read."""
-    max_length: int = Field(512, ge=2)
+    max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from heedful.attention.masks import padding
 from heedful.attention.positions import Learned
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.layers.dropout import Dropout
@@ -37,20 +38,20 @@ class BertSettings(Settings):
 
     kind: Literal["bert"] = "bert"
     size: Literal["tiny", "mini", "base", "large"] | None = None
-    layers: int = Field(ge=1)
-    dim: int = Field(ge=1)
-    inner: int = Field(ge=1)
+    layers: int = Field(ge=1, le=MOST_LAYERS)
+    dim: int = Field(ge=1, le=MOST_WIDTH)
+    inner: int = Field(ge=1, le=MOST_WIDTH)
     """4 · dim unless given."""
-    heads: int = Field(ge=1)
+    heads: int = Field(ge=1, le=MOST_WIDTH)
     """Heads 64 wide unless given."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """On the embeddings' sum and on each sublayer's output."""
     attention_dropout: float = Field(0.1, ge=0, lt=1)
     activation: Activation = "gelu"
     norm_epsilon: float = Field(1e-12, gt=0)
-    segments: int = Field(2, ge=1)
+    segments: int = Field(2, ge=1, le=MOST_WIDTH)
     """Vectors that tell the texts of a pair apart; with 1 they are told apart by END alone."""
-    max_length: int = Field(512, ge=2)
+    max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
 
     @model_validator(mode="before")

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from heedful.attention import Memory
 from heedful.attention.masks import padding
 from heedful.attention.positions import Learned
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.layers.convolutional import (
@@ -40,13 +41,13 @@ class ConvolutionalSettings(Settings):
     """The shape of a convolutional encoder–decoder."""
 
     kind: Literal["convolutional"] = "convolutional"
-    embedding: int = Field(256, ge=1)
+    embedding: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of tokens and positions, of what is attended to, and of what is predicted from."""
-    hidden: int = Field(256, ge=1)
+    hidden: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of the convolutions' inputs and outputs."""
-    encoder_layers: int = Field(4, ge=1)
-    decoder_layers: int = Field(3, ge=1)
-    kernel: int = Field(3, ge=1)
+    encoder_layers: int = Field(4, ge=1, le=MOST_LAYERS)
+    decoder_layers: int = Field(3, ge=1, le=MOST_LAYERS)
+    kernel: int = Field(3, ge=1, le=MOST_POSITIONS)
     """Positions that a convolution reads: in the decoder, this one and those before."""
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
     """On the embeddings, the input of each convolution, and the decoder's output."""
@@ -55,7 +56,7 @@ class ConvolutionalSettings(Settings):
     tied: Literal["all", "output", "none"] = "none"
     """Which matrices are one: source embedding, target embedding and output ("all"), the last two
     ("output"), or none."""
-    max_length: int = Field(512, ge=2)
+    max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest sequence in tokens, END included, on either side."""
 
 

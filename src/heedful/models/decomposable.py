@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from heedful.attention import Attention
 from heedful.attention.masks import padding
 from heedful.attention.scores import Dot
+from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
@@ -33,16 +34,16 @@ class DecomposableSettings(Settings):
     """Sizes and options of decomposable attention."""
 
     kind: Literal["decomposable"] = "decomposable"
-    embedding_dim: int = Field(300, ge=1)
-    dim: int = Field(200, ge=1)
+    embedding_dim: int = Field(300, ge=1, le=MOST_WIDTH)
+    dim: int = Field(200, ge=1, le=MOST_WIDTH)
     """Width that embeddings are projected to."""
-    hidden: int = Field(200, ge=1)
+    hidden: int = Field(200, ge=1, le=MOST_WIDTH)
     """Width of the layers of F, G and H, and of the vector of a pair."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """On what goes into each layer of F, G and H."""
     intra: bool = False
     """Whether each text is first attended to by itself (section 3.4)."""
-    max_length: int = Field(512, ge=4)
+    max_length: int = Field(512, ge=4, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
 
 

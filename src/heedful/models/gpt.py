@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from heedful.attention.masks import causal
 from heedful.attention.positions import Learned
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.layers.caches import LayerCaches
@@ -50,16 +51,16 @@ class GptSettings(Settings):
 
     kind: Literal["gpt"] = "gpt"
     size: Literal["tiny", "gpt-1", "small", "medium", "large", "xl"] | None = None
-    layers: int = Field(ge=1)
-    dim: int = Field(ge=1)
-    inner: int = Field(ge=1)
+    layers: int = Field(ge=1, le=MOST_LAYERS)
+    dim: int = Field(ge=1, le=MOST_WIDTH)
+    inner: int = Field(ge=1, le=MOST_WIDTH)
     """4 · dim unless given."""
-    heads: int = Field(ge=1)
+    heads: int = Field(ge=1, le=MOST_WIDTH)
     """Heads 64 wide unless given."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """On the embeddings' sum and on each sublayer's output."""
     attention_dropout: float = Field(0.1, ge=0, lt=1)
-    max_length: int = Field(1024, ge=2)
+    max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
     """Longest context in tokens, the first END included."""
     positions: Literal["learned", "rotary"] = "learned"
     pre_norm: bool = True

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from heedful.attention.normalizers import Softmax
 from heedful.attention.watching import Watchable
+from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import END, PAD
 from heedful.layers.dropout import Dropout
@@ -31,16 +32,16 @@ class HierarchicalSettings(Settings):
 
     kind: Literal["hierarchical"] = "hierarchical"
     cell: Literal["gru", "lstm"] = "gru"
-    embedding_dim: int = Field(200, ge=1)
-    word_dim: int = Field(50, ge=1)
+    embedding_dim: int = Field(200, ge=1, le=MOST_WIDTH)
+    word_dim: int = Field(50, ge=1, le=MOST_WIDTH)
     """Width of a word's state in each direction."""
-    sentence_dim: int = Field(50, ge=1)
+    sentence_dim: int = Field(50, ge=1, le=MOST_WIDTH)
     """Width of a sentence's state in each direction."""
-    hidden_dim: int = Field(100, ge=1)
+    hidden_dim: int = Field(100, ge=1, le=MOST_WIDTH)
     """Units of each attention: of u_t."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """On embeddings, on words' states and on sentences' states."""
-    max_length: int = Field(1024, ge=2)
+    max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
@@ -24,16 +25,16 @@ class RecurrentLanguageSettings(Settings):
 
     kind: Literal["recurrent-language-model"] = "recurrent-language-model"
     cell: Literal["lstm", "gru"] = "lstm"
-    layers: int = Field(2, ge=1)
-    dim: int = Field(256, ge=1)
+    layers: int = Field(2, ge=1, le=MOST_LAYERS)
+    dim: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of a layer's state."""
-    embedding_dim: int = Field(ge=1)
+    embedding_dim: int = Field(ge=1, le=MOST_WIDTH)
     """``dim`` unless given."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """On embeddings, between layers and on the last layer's states."""
     tied: bool = True
     """Whether the table of token vectors is the output's matrix too."""
-    max_length: int = Field(1024, ge=2)
+    max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
     """Tokens of a text that are read at once; a state may be carried on beyond them."""
 
     @model_validator(mode="before")

@@ -4,6 +4,7 @@ from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 
 AttentionName = Literal[
@@ -23,19 +24,19 @@ class RecurrentSettings(Settings):
 
     kind: Literal["recurrent"] = "recurrent"
     cell: Literal["rnn", "gru", "lstm"] = "gru"
-    embedding: int = Field(256, ge=1)
+    embedding: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of the embeddings, on both sides."""
-    hidden: int = Field(256, ge=1)
+    hidden: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of a layer's state, in each direction, of encoder and decoder."""
-    encoder_layers: int = Field(1, ge=1)
-    decoder_layers: int = Field(1, ge=1)
+    encoder_layers: int = Field(1, ge=1, le=MOST_LAYERS)
+    decoder_layers: int = Field(1, ge=1, le=MOST_LAYERS)
     bidirectional: bool = True
     """Whether the encoder reads in both directions."""
     attention: AttentionName = "bahdanau"
     input_feeding: bool | None = None
     """Luong only: whether an attentional vector is part of the next step's input; so unless said.
     None with attention of any other kind."""
-    window: int | None = Field(None, ge=1)
+    window: int | None = Field(None, ge=1, le=MOST_POSITIONS)
     """Luong's local-p only: D, words read on either side of the predicted place; 10 unless said."""
     temperature: float | None = Field(None, gt=0)
     """Hard by Gumbel only: of the softmax that gives the gradient; 1 unless said."""
@@ -46,7 +47,7 @@ class RecurrentSettings(Settings):
     tied: Literal["all", "output", "none"] = "none"
     """Which matrices are one: source embedding, target embedding and output ("all"), the last two
     ("output"), or none."""
-    max_length: int = Field(512, ge=2)
+    max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest sequence in tokens, END included, on either side."""
 
     @field_validator("attention")

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from heedful.basics.limits import MOST_WIDTH
+
 HEAD_WIDTH = 64
 """Width of a head in BERT and GPT, whatever the size (Turc et al. 2019, section 4.1)."""
 
@@ -33,7 +35,7 @@ def fill_from_size(given: Any, sizes: Sizes, smallest: str) -> Any:
     numbers = dict(sizes.get(size, {})) if isinstance(size, str) else {}
     named = dict(numbers)
     dim = given.get("dim", numbers.get("dim"))
-    if isinstance(dim, int) and dim > 0 and dim != numbers.get("dim"):
+    if isinstance(dim, int) and 0 < dim <= MOST_WIDTH and dim != numbers.get("dim"):
         numbers |= {"dim": dim, "inner": 4 * dim, "heads": _heads(dim)}
     filled = {**numbers, **given}
     if named:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from heedful.attention import Memory
 from heedful.attention.masks import causal, padding
 from heedful.attention.positions import Learned, Sinusoidal
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
@@ -38,26 +39,26 @@ class TransformerSettings(Settings):
 
     kind: Literal["transformer"] = "transformer"
     size: Literal["tiny", "base", "big"] | None = None
-    layers: int = Field(ge=1)
-    dim: int = Field(ge=2, multiple_of=2)
-    inner: int = Field(ge=1)
-    heads: int = Field(ge=1)
+    layers: int = Field(ge=1, le=MOST_LAYERS)
+    dim: int = Field(ge=2, le=MOST_WIDTH, multiple_of=2)
+    inner: int = Field(ge=1, le=MOST_WIDTH)
+    heads: int = Field(ge=1, le=MOST_WIDTH)
     dropout: float = Field(0.1, ge=0, lt=1)
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     inner_dropout: float = Field(0.0, ge=0, lt=1)
     pre_norm: bool = False
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     tied: Literal["all", "output", "none"] = "all"
-    max_length: int = Field(512, ge=2)
+    max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     activation: Activation = "relu"
     scaled: bool = True
     """Whether embeddings are multiplied by √dim, as in the paper."""
     output_bias: bool = False
     """Whether a lasting, untrained number is added to each symbol's logit; zeros unless loaded."""
-    decoder_layers: int | None = Field(None, ge=1)
+    decoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
     """``layers`` unless given, and so with the next two."""
-    decoder_inner: int | None = Field(None, ge=1)
-    decoder_heads: int | None = Field(None, ge=1)
+    decoder_inner: int | None = Field(None, ge=1, le=MOST_WIDTH)
+    decoder_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
 
     @model_validator(mode="before")
     @classmethod

@@ -126,7 +126,7 @@ def _require_opposite(run: PairRun, other: PairRun) -> None:
 
 def _sides(run: PairRun) -> tuple[list[str], bool]:
     """What the run was trained on, and which way round."""
-    return run.facts["data"]["hashes"]["train"], run.recipe.data.reversed
+    return run.facts["data"]["hashes"].get("train", [str(run.path)]), run.recipe.data.reversed
 
 
 def _is_turned(run: PairRun, languages: Languages) -> bool:

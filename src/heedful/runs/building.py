@@ -17,7 +17,8 @@ from heedful.inference.fastest_precision import settle_precision
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
 from heedful.models.aligner import WordAligner
-from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
+from heedful.runs.checkpoints import load_model_tensors, open_checkpoint, require_shapes
+from heedful.runs.model_size import on_meta, require_room
 from heedful.runs.recipe import EvaluationSettings, TrainingSettings
 from heedful.runs.rules import guided_source, rule_of
 from heedful.runs.run import PairRun, open_pair_run
@@ -29,21 +30,53 @@ from heedful.tasks.terms import Term
 from heedful.tasks.translation import TranslationTask
 
 
-def build_run_model(run: PairRun) -> PairModel:
-    """The recipe's model with fresh weights, which the recipe's seed decides.
+def outline_run_model(run: PairRun) -> PairModel:
+    """The recipe's model on the device ``meta``: its shapes, without numbers or memory for them.
 
     Raises:
         UserError: the settings do not fit the vocabularies.
     """
+    return on_meta(lambda: _fresh(run))
+
+
+def _fresh(run: PairRun) -> PairModel:
     sizes = run.facts["vocabulary"]
-    torch.manual_seed(run.recipe.seed)
     try:
-        model = build_model(run.recipe.model, sizes["source"], sizes["target"])
-    except ValueError as error:
+        return build_model(run.recipe.model, sizes["source"], sizes["target"])
+    except (ValueError, RuntimeError) as error:  # of a size that PyTorch cannot count
         raise UserError(f"{run.path / 'recipe.toml'}: {error}") from error
+
+
+def build_run_model(run: PairRun) -> PairModel:
+    """The recipe's model with fresh weights, which the recipe's seed decides.
+
+    Raises:
+        UserError: the settings do not fit the vocabularies, or it is larger than the memory.
+    """
+    require_room(outline_run_model(run), str(run.path / "recipe.toml"))
+    torch.manual_seed(run.recipe.seed)
+    model = _fresh(run)
     if run.recipe.vectors is not None and run.recipe.vectors.frozen:
         for side in run.recipe.vectors.files:
             _embeddings(model)[side].weight.requires_grad_(False)
+    return model
+
+
+def load_run_model(run: PairRun, checkpoint: str | None = None) -> PairModel:
+    """The run's model with the weights of a checkpoint.
+
+    Args:
+        run: the run.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: there is no such checkpoint, it is damaged or not of the recipe's model, or
+            larger than the memory.
+    """
+    point = run.chosen(checkpoint)
+    require_shapes(outline_run_model(run), point.shapes(), point.path)
+    model = build_run_model(run)
+    load_model_tensors(model, point.weights(), point.path)
     return model
 
 
@@ -151,9 +184,7 @@ def load_translator(
         require_same_vocabulary(runs[0], run)
     models, rules = [], []
     for run in runs:
-        model = build_run_model(run)
-        point = run.chosen(checkpoint)
-        load_model_tensors(model, point.weights(), point.path)
+        model = load_run_model(run, checkpoint)
         models.append(model.to(chosen_device).eval())
         known = rule_of(run, model)
         rules.append(None if known is None else known.rule)

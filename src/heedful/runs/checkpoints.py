@@ -1,24 +1,34 @@
 """Checkpoints: points in a run, as safetensors and JSON, written beside and renamed.
 
 ``checkpoints/step-00001000/`` holds ``model.safetensors``, ``training.safetensors`` (optimiser and
-random states) and ``state.json`` with the other files' hashes, so that a damaged one is known.
+random states) and ``state.json`` with the other files' hashes and its own, so that a damaged one is
+known.
 """
 
-import json
+import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, content_hash
+from heedful.basics.files import as_json, atomic_folder, content_hash
+from heedful.basics.memory import machine_memory, readable_size
 from heedful.basics.notices import notice
+from heedful.basics.reading import read_json, require_regular
+from heedful.runs.sealing import SEAL, is_sealed, seal
 
 MODEL, TRAINING, STATE = "model.safetensors", "training.safetensors", "state.json"
+_NAME = re.compile(r"average|step-\d{8,18}", re.ASCII)
+_WITHOUT_SEAL = frozenset(
+    {"step", "best_step", "validation", "progress", "scaler", "average_of", "hashes"}
+)
+"""What ``state.json`` could say before it had its own hash."""
 
 
 class Checkpoint(NamedTuple):
@@ -33,8 +43,29 @@ class Checkpoint(NamedTuple):
         return int(self.state["step"])
 
     def weights(self) -> dict[str, Tensor]:
-        """The model's tensors by name."""
-        return read_tensors(self.path / MODEL)
+        """The model's tensors by name.
+
+        Raises:
+            UserError: the file is missing or damaged, or a number is not finite.
+        """
+        tensors = read_tensors(self.path / MODEL)
+        require_finite(tensors, self.path / MODEL)
+        return tensors
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of the model's tensors by name, which the head of the file tells.
+
+        Raises:
+            UserError: the file is missing or damaged.
+        """
+        path = self.path / MODEL
+        require_regular(path)
+        try:
+            with safe_open(path, framework="pt") as file:
+                names = file.keys()
+                return {name: tuple(file.get_slice(name).get_shape()) for name in names}
+        except (SafetensorError, OSError) as error:
+            raise UserError(f"{path} is missing or damaged: {error}") from error
 
     def training(self) -> dict[str, Tensor]:
         """The optimiser's and the random generators' tensors by name."""
@@ -63,24 +94,44 @@ def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor], where: Path
     Raises:
         UserError: a tensor is missing, unknown, or of another shape: another kind of model.
     """
+    require_shapes(model, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, where)
+    own = model.state_dict(keep_vars=True)
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            own[name].copy_(tensor)
+
+
+def require_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
+    """Raise UserError, which names the tensor, for a number that is infinite or none at all."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() and not tensor.isfinite().all():
+            raise UserError(
+                f"{where}: the tensor '{name}' has numbers that are not finite (NaN or infinity), "
+                "so the model cannot be used; take another checkpoint, or train it again"
+            )
+
+
+def require_shapes(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], where: Path) -> None:
+    """Raise UserError unless tensors of these shapes are those of ``model``, on any device.
+
+    A tensor that several names share stands once in ``shapes``, under any of them.
+    """
     own = model.state_dict(keep_vars=True)
     names = {id(tensor): name for name, tensor in reversed(own.items())}
     wanted = {names[id(tensor)]: tensor for tensor in own.values()}
-    unknown, missing = sorted(set(tensors) - set(own)), sorted(set(wanted) - set(tensors))
+    unknown, missing = sorted(set(shapes) - set(own)), sorted(set(wanted) - set(shapes))
     if unknown or missing:
         example = (unknown or missing)[0]
         raise UserError(
             f"{where}: the weights are of another kind of model than the recipe's "
             f"('{example}' does not fit); use the run's own recipe"
         )
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            if own[name].shape != tensor.shape:
-                raise UserError(
-                    f"{where}: '{name}' has shape {list(tensor.shape)}, the recipe's model "
-                    f"{list(own[name].shape)}; use the run's own recipe"
-                )
-            own[name].copy_(tensor)
+    for name, shape in shapes.items():
+        if tuple(own[name].shape) != tuple(shape):
+            raise UserError(
+                f"{where}: '{name}' has shape {list(shape)}, the recipe's model "
+                f"{list(own[name].shape)}; use the run's own recipe"
+            )
 
 
 def save_checkpoint(
@@ -91,8 +142,7 @@ def save_checkpoint(
         _save(model, beside / MODEL)
         _save(training, beside / TRAINING)
         hashes = {name: content_hash(beside / name) for name in (MODEL, TRAINING)}
-        text = json.dumps({**state, "hashes": hashes}, indent=1)
-        (beside / STATE).write_text(text, encoding="utf-8")
+        (beside / STATE).write_text(as_json(seal({**state, "hashes": hashes})), encoding="utf-8")
 
 
 def _save(tensors: dict[str, Tensor], path: Path) -> None:
@@ -109,6 +159,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     Raises:
         UserError: the file is missing or damaged.
     """
+    require_regular(path)
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
@@ -118,7 +169,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 def whole_checkpoints(folder: Path) -> list[Checkpoint]:
     """The undamaged checkpoints in ``folder``, by step; a damaged one is named in a notice."""
     found = []
-    for path in sorted(folder.glob("step-*")):
+    for path in sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name)):
         try:
             found.append(open_checkpoint(path))
         except UserError as error:
@@ -126,22 +177,57 @@ def whole_checkpoints(folder: Path) -> list[Checkpoint]:
     return found
 
 
+def find_checkpoint(folder: Path, name: str, where: str) -> Checkpoint | None:
+    """The checkpoint of a name in ``folder``; None if there is none.
+
+    Raises:
+        UserError: no checkpoint has such a name (a path, say), or it is damaged; ``where`` is what
+            names it.
+    """
+    if not _NAME.fullmatch(name):
+        raise UserError(f"{where}: '{name}' is no checkpoint's name; it is 'average' or 'step-…'")
+    return open_checkpoint(folder / name) if (folder / name).exists() else None
+
+
 def open_checkpoint(path: Path) -> Checkpoint:
     """The checkpoint at ``path``, its files' hashes compared.
 
     Raises:
-        UserError: it is missing or damaged.
+        UserError: it is missing or damaged, or larger than this machine's memory.
     """
     try:
-        state = json.loads((path / STATE).read_text(encoding="utf-8"))
-        damaged = [
-            name for name, value in state["hashes"].items() if content_hash(path / name) != value
-        ]
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        state = read_json(path / STATE)
+    except UserError as error:
         raise UserError(f"checkpoint {path} is damaged ({error})") from error
-    if damaged:
-        raise UserError(f"checkpoint {path} is damaged ({damaged[0]} has changed)")
+    hashes = state.get("hashes")
+    sealed = is_sealed(state) if SEAL in state else state.keys() <= _WITHOUT_SEAL
+    if not sealed or not isinstance(hashes, dict) or set(hashes) != {MODEL, TRAINING}:
+        raise UserError(f"checkpoint {path} is damaged ({STATE} has changed)")
+    figures = state.get("validation")
+    if (
+        type(state.get("step")) is not int
+        or not isinstance(figures, dict)
+        or not all(isinstance(figure, int | float) for figure in figures.values())
+    ):
+        raise UserError(f"checkpoint {path} is damaged ({STATE} lacks step or validation)")
+    for name, value in hashes.items():
+        if _hash(path / name) != value:
+            raise UserError(f"checkpoint {path} is damaged ({name} has changed)")
     return Checkpoint(path, state)
+
+
+def _hash(path: Path) -> str:
+    try:
+        size, memory = path.stat().st_size, machine_memory()
+        if memory is not None and size > memory:
+            raise UserError(
+                f"{path} has {readable_size(size)}, more than this machine's memory "
+                f"({readable_size(memory)})"
+            )
+        return content_hash(path)
+    except OSError as error:
+        reason = error.strerror or error
+        raise UserError(f"checkpoint {path.parent} is damaged ({path.name}: {reason})") from error
 
 
 def remove_checkpoint(path: Path) -> None:

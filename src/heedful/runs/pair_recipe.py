@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
 from heedful.basics.settings import Settings
 from heedful.data.filters import FilterSettings
 from heedful.data.tokeniser import TokeniserSettings
@@ -27,7 +28,7 @@ class DataSettings(FileSettings):
     """The files have the target first: learn from their second side to their first."""
     links: str | None = None
     """Word links of the training pairs (0-0 1-2), one line a pair, in the files' order."""
-    max_tokens: int = Field(256, ge=2)
+    max_tokens: int = Field(256, ge=2, le=MOST_POSITIONS)
     """Longer training pairs are left out (and counted)."""
     filters: FilterSettings = FilterSettings()
 
@@ -70,7 +71,7 @@ class TrainingSettings(LoopSettings):
 class EvaluationSettings(Settings):
     """How translations are made and scored, at validation and by ``heedful evaluate``."""
 
-    beam: int = Field(5, ge=1)
+    beam: int = Field(5, ge=1, le=MOST_BEAM)
     length_penalty: float = Field(1.0, ge=0)
     tokenise: str = "13a"
     """sacreBLEU's tokeniser; ``none`` for text that is tokenised already."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, content_hash, write_json, write_text
+from heedful.basics.files import atomic_file, content_hash
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
 from heedful.data.filters import filter_pairs
@@ -26,6 +26,7 @@ from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.holding_out import part_of
 from heedful.runs.recipe import DataSettings, PairRecipe, find_data, write_toml
 from heedful.runs.run import FORMAT, PairRun, Run, open_pair_run, write_pairs
+from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.vectors import Given, keep_vectors, vector_hashes
 
 
@@ -91,7 +92,7 @@ def prepare_run(
     for part, pairs in held_out.items():
         write_pairs(path / "data" / f"{part}.jsonl", pairs)
     overlap = _warn_of_overlap(corpus, held_out)
-    write_text(path / "recipe.toml", write_toml(recipe))
+    write_recipe(path, write_toml(recipe))
     facts = {
         "format": FORMAT,
         "task": recipe.task,
@@ -117,7 +118,7 @@ def prepare_run(
     if start is not None:
         state = {"step": 0, "validation": {}}
         save_checkpoint(PairRun(path, recipe, facts).start_folder, start.weights, {}, state)
-    write_json(path / "run.json", facts)
+    write_facts(path, facts)
     return open_pair_run(path)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import tomlkit
 
 from heedful.basics.errors import UserError
+from heedful.basics.reading import MOST_TOML_BYTES, parse_toml, read_bytes
 from heedful.basics.settings import check
 from heedful.models import learns_by_reward
 from heedful.runs.pair_recipe import (
@@ -104,15 +105,11 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    try:
-        with path.open("rb") as file:
-            return tomllib.load(file)
-    except FileNotFoundError as error:
-        raise UserError(f"no recipe at {path}") from error
-    except IsADirectoryError as error:
-        raise UserError(f"{path} is a folder, not a recipe") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: not a TOML file: {error}") from error
+    if not path.exists():
+        raise UserError(f"no recipe at {path}")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, not a recipe")
+    return parse_toml(read_bytes(path, MOST_TOML_BYTES), str(path))
 
 
 def find_recipe(name: str | Path) -> Path:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import content_hash, read_json, write_json
+from heedful.basics.files import content_hash
 from heedful.evaluation.alignment_error import AlignmentScore
 from heedful.evaluation.choosing_rule import JoinedRules, ScoredRule
 from heedful.evaluation.symmetrising import Join, check_join
@@ -14,6 +14,7 @@ from heedful.inference.alignment import AlignmentRule, cross_modules, usual_rule
 from heedful.models.pairs import AlignmentSource, PairModel
 from heedful.runs.recipe import PairRecipe
 from heedful.runs.run import PairRun
+from heedful.runs.sealing import read_sealed, write_sealed
 
 FILE = "alignment.json"
 _FORMAT = 1
@@ -56,7 +57,7 @@ def rule_of(run: PairRun, model: PairModel) -> KnownRule | None:
     """
     path = run.path / FILE
     if path.exists():
-        values = read_json(path)
+        values = _read(run)
         return KnownRule(_rule(values, "alone", model, path), _origin(values, "alone", path))
     guided = guided_source(run.recipe, model)
     if guided is not None:
@@ -97,7 +98,7 @@ def joined_rule_of(run: PairRun, model: PairModel) -> JoinedRule | None:
         UserError: as in :func:`rule_of`.
     """
     path = run.path / FILE
-    values = read_json(path) if path.exists() else {}
+    values = _read(run) if path.exists() else {}
     if "joined" not in values:
         return None
     rule = _rule(values, "joined", model, path)
@@ -132,7 +133,7 @@ def write_rule(
         parts = [_table(both.forward, both.score), _table(both.reverse, both.score)]
         key = f"{chosen_on.hash[:16]} {both.join} " + " ".join(str(part) for part in parts)
         values["joined"] = {**_table(own, both.score), "join": both.join, "key": key}
-    write_json(run.path / FILE, values)
+    write_sealed(run.path, FILE, values)
 
 
 def chosen_on(run: PairRun, gold: str, pairs: int, checkpoint: str | None) -> ChosenOn:
@@ -153,6 +154,10 @@ def describe_rule(rule: AlignmentRule) -> dict[str, Any]:
 
 def _table(rule: AlignmentRule, score: AlignmentScore) -> dict[str, Any]:
     return {**describe_rule(rule), "figures": asdict(score)}
+
+
+def _read(run: PairRun) -> dict[str, Any]:
+    return read_sealed(run.path, FILE, sealed=run.manifest is not None)
 
 
 def _rule(values: Mapping[str, Any], which: str, model: PairModel, path: Path) -> AlignmentRule:

@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from heedful.basics.limits import MOST_BATCH_TOKENS, MOST_THREADS
 from heedful.basics.settings import Settings
 from heedful.runs.searched import Searched, whole_keys
 
@@ -67,9 +68,9 @@ class LoopSettings(Settings):
     max_steps: int = Field(10_000, ge=1)
     max_minutes: float | None = Field(None, gt=0)
     """Of computing steps; validating and saving do not count."""
-    batch_tokens: int = Field(4096, ge=1)
+    batch_tokens: int = Field(4096, ge=1, le=MOST_BATCH_TOKENS)
     """Rows × longest side of a batch at most, padding included."""
-    accumulate: int = Field(1, ge=1)
+    accumulate: int = Field(1, ge=1, le=100_000)
     """Batches a step."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
@@ -83,7 +84,7 @@ class LoopSettings(Settings):
     clip_norm: float | None = Field(1.0, gt=0)
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    threads: int | None = Field(None, ge=1)
+    threads: int | None = Field(None, ge=1, le=MOST_THREADS)
     compile: bool = False
     log_every: int = Field(50, ge=1)
     validate_every: int = Field(1000, ge=1)

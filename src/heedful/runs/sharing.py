@@ -4,9 +4,10 @@ import os
 import shutil
 from pathlib import Path
 
-from heedful.basics.files import atomic_folder, write_json, write_text
+from heedful.basics.files import atomic_folder
 from heedful.runs.recipe import Recipe, write_toml
 from heedful.runs.run import Run
+from heedful.runs.sealing import write_facts, write_recipe
 
 _SHARED = ("task", "data", "tasks", "tokeniser", "max_tokens", "masking", "vectors")
 """What preparation depends on, of any recipe."""
@@ -28,13 +29,13 @@ def share_preparation(run: Run, folder: Path, recipe: Recipe) -> None:
     Raises:
         UserError: the folder cannot be written.
     """
-    with atomic_folder(folder) as made:
+    with atomic_folder(folder, private=True) as made:
         for name in ("data", "tokeniser", "start"):
             if not (run.path / name).exists():
                 continue  # not every run starts from another
             shutil.copytree(run.path / name, made / name, copy_function=_link)
-        write_text(made / "recipe.toml", write_toml(recipe))
-        write_json(made / "run.json", run.facts)
+        write_recipe(made, write_toml(recipe))
+        write_facts(made, run.facts)
 
 
 def _link(source: str, target: str) -> str:

@@ -5,9 +5,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.errors import UserError
 from heedful.basics.files import write_text
+from heedful.basics.reading import read_json_lines
 from heedful.evaluation.metrics import Score
 from heedful.runs.kinds import kind_of
+from heedful.runs.model_size import count_parameters
 from heedful.runs.run import Run, open_run
 from heedful.runs.text_evaluation import TextScore
 
@@ -32,7 +35,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
         "source": facts.get("source"),
         "target": facts.get("target"),
         "model": recipe.model_dump(mode="json", exclude_none=True)["model"],
-        "parameters": sum(p.numel() for p in kind_of(recipe).build_model(run).parameters()),
+        "parameters": count_parameters(kind_of(recipe).outline_model(run)),
         "vocabulary": facts["vocabulary"],
         "data": facts["data"],
         "sets": facts.get("sets", {}),
@@ -44,7 +47,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
         "training": {
             key: last[key]
             for key in ("epoch", "tokens", "seconds", "operations", "loss")
-            if key in last
+            if isinstance(last.get(key), int | float)
         },
         "finished": run.result is not None,
         "checkpoints": [point.path.name for point in checkpoints],
@@ -74,7 +77,7 @@ def describe_run(summary: dict[str, Any]) -> str:
                 f"; {training['tokens']:,} {'tokens' if not summary['sets'] else 'decisions'} in "
                 f"{training['seconds'] / 60:.1f} minutes, "
                 f"{training['operations']:.3g} floating-point operations"
-                if training
+                if training.keys() >= {"tokens", "seconds", "operations"}
                 else ""
             ),
         ),
@@ -126,13 +129,8 @@ def _started(start: dict[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def _last_training(run: Run) -> dict[str, Any]:
-    last: dict[str, Any] = {}
-    if run.metrics_file.exists():
-        for line in run.metrics_file.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            if record["kind"] == "train":
-                last = record
-    return last
+    training = [record for record in run.metrics() if record["kind"] == "train"]
+    return training[-1] if training else {}
 
 
 def record_scores(path: Path, scores: Sequence[Score], how: dict[str, Any]) -> None:
@@ -190,7 +188,12 @@ def _score_line(made: dict[str, Any]) -> str:
 
 def _scores(run: Run) -> list[dict[str, Any]]:
     """What ``heedful evaluate`` has written into the run."""
-    path = run.path / SCORES
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    scores = list(read_json_lines(run.path / SCORES))
+    for made in scores:
+        try:
+            _score_line(made)
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{run.path / SCORES}: a line has no scores; the file is damaged: delete it"
+            ) from error
+    return scores

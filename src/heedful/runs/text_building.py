@@ -24,7 +24,8 @@ from heedful.models.encoders import HeadedEncoder
 from heedful.models.encoders import Tagger as TaggingLayer
 from heedful.models.language import LanguageModel
 from heedful.runs import text_recipe
-from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
+from heedful.runs.checkpoints import load_model_tensors, open_checkpoint, require_shapes
+from heedful.runs.model_size import on_meta, require_room
 from heedful.runs.run import TextRun
 from heedful.runs.text_recipe import EncoderRecipe, LanguageRecipe, TextTrainingSettings
 from heedful.runs.vectors import put_vectors
@@ -38,25 +39,55 @@ from heedful.tasks.several import Part, SeveralTasks
 TextModel = HeadedEncoder | LanguageModel
 
 
-def build_text_model(run: TextRun) -> TextModel:
-    """The recipe's model with fresh weights, which the recipe's seed decides.
+def outline_text_model(run: TextRun) -> TextModel:
+    """The recipe's model on the device ``meta``: its shapes, without numbers or memory for them.
 
     Raises:
         UserError: the settings do not go together.
     """
-    recipe = run.recipe
-    torch.manual_seed(recipe.seed)
-    size = run.facts["vocabulary"]["size"]
+    return on_meta(lambda: _fresh(run))
+
+
+def _fresh(run: TextRun) -> TextModel:
+    recipe, size = run.recipe, run.facts["vocabulary"]["size"]
     try:
-        model: TextModel
         if isinstance(recipe, LanguageRecipe):
-            model = build_language_model(recipe.model, size)
-        elif isinstance(recipe, EncoderRecipe):
-            model = _headed(run, recipe, size)
-        else:
-            raise TypeError(f"no model for {recipe.task}")
-    except ValueError as error:
+            return build_language_model(recipe.model, size)
+        if isinstance(recipe, EncoderRecipe):
+            return _headed(run, recipe, size)
+    except (ValueError, RuntimeError) as error:  # of a size that PyTorch cannot count
         raise UserError(f"{run.path / 'recipe.toml'}: {error}") from error
+    raise TypeError(f"no model for {recipe.task}")
+
+
+def load_text_model(run: TextRun, checkpoint: str | None = None) -> TextModel:
+    """The run's model with the weights of a checkpoint.
+
+    Args:
+        run: the run.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: there is no such checkpoint, it is damaged or not of the recipe's model, or
+            larger than the memory.
+    """
+    point = run.chosen(checkpoint)
+    require_shapes(outline_text_model(run), point.shapes(), point.path)
+    model = build_text_model(run)
+    load_model_tensors(model, point.weights(), point.path)
+    return model
+
+
+def build_text_model(run: TextRun) -> TextModel:
+    """The recipe's model with fresh weights, which the recipe's seed decides.
+
+    Raises:
+        UserError: the settings do not go together, or it is larger than the memory.
+    """
+    recipe = run.recipe
+    require_room(outline_text_model(run), str(run.path / "recipe.toml"))
+    torch.manual_seed(recipe.seed)
+    model = _fresh(run)
     if recipe.vectors is not None and recipe.vectors.frozen:
         _embedding(model).weight.requires_grad_(False)
     return model

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, content_hash, write_json, write_text
+from heedful.basics.files import atomic_folder, content_hash
 from heedful.basics.notices import notice
 from heedful.basics.progress import progress
 from heedful.basics.symbols import END
@@ -40,6 +40,7 @@ from heedful.runs.run import (
     open_run,
     write_examples,
 )
+from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.text_recipe import (
     DocumentData,
     EncoderRecipe,
@@ -106,7 +107,7 @@ def prepare_text_run(
     for (name, part), examples in held_out.items():
         write_examples(path / "data" / name / f"{part}.jsonl", examples)
     save_vocabulary(vocabulary, path / "tokeniser")
-    write_text(path / "recipe.toml", write_toml(recipe))
+    write_recipe(path, write_toml(recipe))
     facts = {
         "format": FORMAT,
         "task": recipe.task,
@@ -125,7 +126,7 @@ def prepare_text_run(
         kept = kept_weights(start, recipe, labels)
         state = {"step": 0, "validation": {}}
         save_checkpoint(TextRun(path, recipe, facts).start_folder, kept, {}, state)
-    write_json(path / "run.json", facts)
+    write_facts(path, facts)
     return open_run(path)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field, field_validator, model_validator
 from torch import nn
 
+from heedful.basics.limits import MOST_POSITIONS
 from heedful.basics.settings import Settings
 from heedful.data.vocabularies import VocabularySettings
 from heedful.models import EncoderSettings, LanguageSettings
@@ -121,7 +122,7 @@ class EncoderRecipe(TextRecipe):
     model: Annotated[EncoderSettings, Field(discriminator="kind")] = Field(
         default_factory=lambda: BertSettings.model_validate({"size": "tiny"})
     )
-    max_tokens: int = Field(128, ge=8)
+    max_tokens: int = Field(128, ge=8, le=MOST_POSITIONS)
     """Longest row that is trained on, BEGIN and the ENDs included; what is longer goes in parts."""
     head_dropout: float = Field(0.1, ge=0, lt=1)
     """Before the layer that decides."""
@@ -325,7 +326,7 @@ class LanguageRecipe(TextRecipe):
     task: Literal["language-model"] = "language-model"
     data: DocumentData
     model: Annotated[LanguageSettings, Field(discriminator="kind")]
-    context: int = Field(128, ge=2)
+    context: int = Field(128, ge=2, le=MOST_POSITIONS)
     """Tokens that are trained on at a time; ``model.max_length`` is as many unless given."""
     samples: int = Field(1, ge=0)
     """Texts that are written at each validation."""

@@ -14,10 +14,9 @@ from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.language import LanguageModel
-from heedful.runs.checkpoints import load_model_tensors
 from heedful.runs.recipe import PairRecipe, Recipe
 from heedful.runs.run import TextRun, open_run
-from heedful.runs.text_building import build_text_model
+from heedful.runs.text_building import load_text_model
 from heedful.runs.text_recipe import EncoderRecipe, HeadSettings, LanguageRecipe
 
 COMMANDS = {
@@ -166,9 +165,7 @@ def _open(
         )
     chosen = choose_device(device)
     products = check_precision(precision, chosen, int8=True)
-    model = build_text_model(run)
-    point = run.chosen(checkpoint)
-    load_model_tensors(model, point.weights(), point.path)
+    model = load_text_model(run, checkpoint)
     model.to(chosen).eval()
     return _Opened(run, model, chosen, settle_precision(model, products, chosen), name)
 

@@ -2,15 +2,11 @@
 
 import contextlib
 import math
-import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import torch
@@ -30,6 +26,7 @@ from heedful.runs.checkpoints import (
 )
 from heedful.runs.recipe import LoopSettings
 from heedful.tasks.protocol import Task, is_gain
+from heedful.training.interrupting import interruptible
 from heedful.training.operations import operation_counter
 from heedful.training.optimisers import (
     build_optimiser,
@@ -129,7 +126,13 @@ class Loop:
             if checkpoint.state["validation"]:
                 self.ranks[checkpoint.step] = self.rank(checkpoint.state["validation"])
         if found:
-            self._restore(found[-1])
+            try:
+                self._restore(found[-1])
+            except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
+                raise UserError(
+                    f"checkpoint {found[-1].path} does not fit this run ({error!r:.200}); delete "
+                    "it to go on from the one before it"
+                ) from error
 
     def _restore(self, checkpoint: Checkpoint) -> None:
         state = dict(checkpoint.state["progress"])
@@ -145,6 +148,7 @@ class Loop:
                 f"{self.folder} has reached step {self.progress.step}, more than "
                 f"training.max_steps = {self.settings.max_steps}; raise it"
             )
+        self._compare_threads(checkpoint.state.get("threads"))
         load_model_tensors(self.task.model, checkpoint.weights(), checkpoint.path)
         tensors = checkpoint.training()
         load_optimiser_tensors(self.optimiser, tensors)
@@ -161,6 +165,15 @@ class Loop:
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
 
+    def _compare_threads(self, before: int | None) -> None:
+        """Say that another number of threads than before makes another run of this."""
+        now = torch.get_num_threads() if self.device.type == "cpu" else None
+        if before is not None and now is not None and before != now:
+            self.report.say(
+                f"resumed with {now} threads, the run had {before} until now: a different thread "
+                "count gives a different, equally valid run (training.threads sets it)"
+            )
+
     def run(self) -> bool:
         """Train to the end; False if interrupted, with a checkpoint written either way."""
         progress, settings = self.progress, self.settings
@@ -169,7 +182,7 @@ class Loop:
         batches = self.task.batches(progress.position)
         # Results depend on the number of threads in the last digits.
         threads = keep_threads() if self.settings.threads else contextlib.nullcontext()
-        with self._interruptible(), threads:
+        with interruptible(self._interrupt), threads:
             while not self.finished and not self.interrupted:
                 self._step(batches)
                 self.report.step(progress.step, self._seconds)
@@ -258,11 +271,16 @@ class Loop:
     def _require_finite(self, values: dict[str, float]) -> None:
         for name, value in values.items():
             if not math.isfinite(value):
+                saved = any(self.checkpoints.glob("step-*"))
+                kept = (
+                    f"the last checkpoint in {self.checkpoints} is from before that"
+                    if saved
+                    else "there is no checkpoint yet"
+                )
                 raise DivergedError(
                     f"the {name} is {value} after step {self.progress.step}: training stopped, "
-                    f"the last checkpoint in {self.checkpoints} is sound; try a lower "
-                    "training.learning_rate, more training.warmup_steps, a lower "
-                    "training.clip_norm, or training.precision = 'float32'"
+                    f"{kept}; try a lower training.learning_rate, more training.warmup_steps, a "
+                    "lower training.clip_norm, or training.precision = 'float32'"
                 )
 
     def _count_operations(self, batch: Any) -> float:
@@ -348,6 +366,7 @@ class Loop:
             "progress": asdict(progress) | {"position": list(progress.position)},
             "scaler": self.scaler.state_dict(),
             "precision": self.precision,
+            "threads": torch.get_num_threads() if self.device.type == "cpu" else None,
         }
         folder = self.checkpoints / folder_of(progress.step)
         save_checkpoint(folder, model_tensors(self.task.model), training, state)
@@ -367,22 +386,6 @@ class Loop:
             if step not in kept:
                 remove_checkpoint(self.checkpoints / folder_of(step))
 
-    @contextmanager
-    def _interruptible(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the loop after the step in hand; a second one ends it at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-
-        def interrupt(number: int, frame: FrameType | None) -> None:
-            if self.interrupted:
-                raise KeyboardInterrupt
-            self.interrupted = True
-            self.report.say("interrupted: saving after this step (once more ends at once)")
-
-        before = {kind: signal.signal(kind, interrupt) for kind in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for kind, handler in before.items():
-                signal.signal(kind, handler)
+    def _interrupt(self) -> None:
+        self.interrupted = True
+        self.report.say("interrupted: saving after this step (once more ends at once)")

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, cannot_write
+from heedful.basics.files import atomic_file, cannot_write, open_to_append
 from heedful.tasks.protocol import Sample
 
 
@@ -34,8 +34,8 @@ class Record:
 
 def _append(path: Path, values: dict[str, Any]) -> None:
     try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(values, ensure_ascii=False) + "\n")
+        with open_to_append(path) as file:
+            file.write((json.dumps(values, ensure_ascii=False) + "\n").encode("utf-8"))
     except OSError as error:
         raise cannot_write(path, error) from error
 

@@ -1,16 +1,50 @@
 """What a person sees of a training: a live bar on a terminal, lines elsewhere."""
 
+import contextlib
 import math
 import sys
 import time
 import unicodedata
 from types import TracebackType
-from typing import Self
+from typing import IO, Self, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from heedful.tasks.protocol import Sample
+
+
+class _StandardError:
+    """Standard error; what cannot be written, because its terminal was closed, is dropped."""
+
+    @property
+    def _file(self) -> TextIO:
+        # A live bar puts itself in the place of standard error.
+        return cast(TextIO, getattr(sys.stderr, "rich_proxied_file", sys.stderr))
+
+    @property
+    def encoding(self) -> str:
+        """How texts are written."""
+        return self._file.encoding
+
+    def write(self, text: str) -> int:
+        """Write, or drop, ``text``."""
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write what is held back."""
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._file.isatty()
+
+    def fileno(self) -> int:
+        """Its number, by which a terminal's width is found."""
+        return self._file.fileno()
 
 
 class Report:
@@ -22,7 +56,9 @@ class Report:
         self.max_steps = max_steps
         self.max_seconds = math.inf if max_minutes is None else 60 * max_minutes
         self.weight_name = weight_name
-        self.console = Console(stderr=True, highlight=False, soft_wrap=True)
+        self.console = Console(
+            file=cast(IO[str], _StandardError()), highlight=False, soft_wrap=True
+        )
         self.live = sys.stderr.isatty()
         self._first: tuple[float, int] | None = None
         self._bar = Progress(

@@ -15,7 +15,7 @@ from torch import nn
 from heedful.basics.compiling import cache_folder
 from heedful.basics.device import check_precision, choose_device, keep_freed_memory
 from heedful.basics.errors import UserError
-from heedful.basics.files import cannot_write, remove_leftovers, write_json, write_text
+from heedful.basics.files import cannot_write, remove_leftovers
 from heedful.basics.locking import locked
 from heedful.data.positions import Position
 from heedful.runs.checkpoints import (
@@ -28,6 +28,7 @@ from heedful.runs.checkpoints import (
     whole_checkpoints,
 )
 from heedful.runs.kinds import kind_of
+from heedful.runs.model_size import TRAINED_COPIES, require_room
 from heedful.runs.recipe import (
     LoopSettings,
     Recipe,
@@ -36,7 +37,8 @@ from heedful.runs.recipe import (
     read_recipe,
     write_toml,
 )
-from heedful.runs.run import Run, open_run
+from heedful.runs.run import RESULT, Run, open_run
+from heedful.runs.sealing import write_recipe, write_sealed
 from heedful.tasks.protocol import Task
 from heedful.training.fastest_precision import training_precision
 from heedful.training.going_on import require_same
@@ -102,6 +104,7 @@ def _open_or_prepare(
     if (folder / "run.json").exists():
         run = open_run(folder)
         require_same(run, recipe, data_folder)
+        run.require_unchanged("data/")
         return run
     _require_free(folder)
     start = None if start_from is None else open_start(start_from, recipe)
@@ -115,7 +118,7 @@ def _made(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder} is a file; --out names a folder")
     new = not folder.exists()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise cannot_write(folder, error) from error
     try:
@@ -127,7 +130,7 @@ def _made(folder: Path) -> Iterator[None]:
 
 
 def _require_free(folder: Path) -> None:
-    ours = {"data", "tokeniser", "start", "recipe.toml"}
+    ours = {"data", "tokeniser", "start", "recipe.toml", "manifest.json"}
     other = [path.name for path in folder.iterdir() if path.name not in ours]
     if [name for name in other if not name.startswith(".")]:
         raise UserError(
@@ -139,6 +142,8 @@ def _train(
     run: Run, recipe: Recipe, device: torch.device, precision: str, stop: Stop | None
 ) -> bool:
     settings, kind = recipe.training, kind_of(recipe)
+    copies = TRAINED_COPIES[settings.optimiser]
+    require_room(kind.outline_model(run), str(run.path / "recipe.toml"), copies=copies)
     model = kind.build_model(run)
     model.to(device)
     if settings.compile:
@@ -159,7 +164,7 @@ def _train(
         if not loop.progress.step:
             kind.load_start(run, model)
         # Only now is it sure that the run can go on with what has changed.
-        write_text(run.path / "recipe.toml", write_toml(_with_files_of(run, recipe)))
+        write_recipe(run.path, write_toml(_with_files_of(run, recipe)))
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
             report.say(f"{run.path} is trained: {_said(run.result)}")
             return True
@@ -177,7 +182,7 @@ def _train(
             )
             return False
         result = _choose(run, loop, model)
-        write_json(run.path / "result.json", result)
+        write_sealed(run.path, RESULT, result)
         report.say(f"trained: {_said(result)}")
     return True
 

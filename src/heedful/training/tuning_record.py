@@ -1,13 +1,13 @@
 """What a search has found: ``tuning.json``, and the table of it."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import read_json, write_json
+from heedful.basics.files import write_json
+from heedful.basics.reading import read_json
 from heedful.evaluation.report import ReportTable
 from heedful.runs.run import Run
 
@@ -118,13 +118,11 @@ def read_figures(run: Run, compared_by: str) -> tuple[list[tuple[int, float]], d
     """A run's validations (step, figure) and its last line of training figures."""
     validations: list[tuple[int, float]] = []
     last: dict[str, Any] = {}
-    if run.metrics_file.exists():
-        for line in run.metrics_file.read_text(encoding="utf-8").splitlines():
-            record = json.loads(line)
-            if record["kind"] == "train":
-                last = record
-            else:
-                validations.append((record["step"], record[compared_by]))
+    for record in run.metrics():
+        if record["kind"] == "train":
+            last = record
+        elif compared_by in record:
+            validations.append((record["step"], record[compared_by]))
     return validations, last
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.basics.reading import require_regular
 from heedful.viewing.figures import new_figure
 
 # Blue and orange of a palette made for all kinds of colour vision (Okabe and Ito).
@@ -62,6 +63,7 @@ def read_records(path: Path) -> Records:
         UserError: the file is missing, holds no record, or a line other than the last is broken.
     """
     try:
+        require_regular(path)
         lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
         reason = error.strerror or str(error)
@@ -74,11 +76,11 @@ def read_records(path: Path) -> Records:
             continue
         try:
             record = json.loads(line)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 notice(f"{path}: the last line is cut off and left out")
                 continue
-            raise UserError(f"{path}, line {number}: not a JSON record ({error.msg})") from error
+            raise UserError(f"{path}, line {number}: not a JSON record ({error})") from error
         if isinstance(record, dict) and isinstance(record.get("step"), int):
             records.append(record)
     training = [record for record in records if record.get("kind") == "train"]

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS
 from heedful.data.imported import count_rows
-from heedful.interop.fields import MOST_LAYERS, Fields, their_activation
+from heedful.interop.fields import Fields, their_activation
 from heedful.interop.layouts.entries import (
     NEVER,
     SAME,
@@ -85,7 +86,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> BertSettings:
         activation=fields.activation("hidden_act", "gelu"),
         norm_epsilon=fields.number("layer_norm_eps", 1e-12),
         segments=fields.count("type_vocab_size", 2),
-        max_length=fields.count("max_position_embeddings", 512, least=2),
+        max_length=fields.count("max_position_embeddings", 512, least=2, most=MOST_POSITIONS),
     )
     if config.get("classifier_dropout") is not None:
         fields.share("classifier_dropout")

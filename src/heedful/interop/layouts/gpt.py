@@ -10,8 +10,9 @@ from typing import Any
 from torch import Tensor
 
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS
 from heedful.data.imported import count_rows
-from heedful.interop.fields import MOST_LAYERS, Fields, their_activation
+from heedful.interop.fields import Fields, their_activation
 from heedful.interop.layouts.entries import (
     NEVER,
     SAME,
@@ -55,7 +56,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> GptSettings:
         heads=heads,
         dropout=dropout,
         attention_dropout=fields.share("attn_pdrop", 0.1),
-        max_length=fields.count("n_positions", 1024, least=2),
+        max_length=fields.count("n_positions", 1024, least=2, most=MOST_POSITIONS),
         activation=fields.activation("activation_function", "gelu_new"),
         norm_epsilon=fields.number("layer_norm_epsilon", 1e-5),
         tied=fields.flag("tie_word_embeddings", default=True),

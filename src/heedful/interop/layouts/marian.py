@@ -14,8 +14,9 @@ from torch import Tensor
 
 from heedful.attention.positions.sinusoidal import sinusoids
 from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS
 from heedful.data.imported import count_rows
-from heedful.interop.fields import MOST_LAYERS, Fields, their_activation
+from heedful.interop.fields import Fields, their_activation
 from heedful.interop.layouts.entries import (
     NEVER,
     Entry,
@@ -79,7 +80,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
         pre_norm=False,
         positions="sinusoidal",
         tied=_tied(fields),
-        max_length=fields.count("max_position_embeddings", least=2),
+        max_length=fields.count("max_position_embeddings", least=2, most=MOST_POSITIONS),
         activation=fields.activation("activation_function", "gelu"),
         scaled=fields.flag("scale_embedding", default=False),
         output_bias=True,

@@ -1,0 +1,142 @@
+"""Reading of files that a stranger may have made: regular files only, of bounded size.
+
+A device or a pipe in a file's place would be read without end; a large or deeply nested JSON or
+TOML file would fill the memory.
+"""
+
+import io
+import json
+import os
+import stat
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+
+MOST_BYTES = 64 << 20
+"""Of a file that is read whole: room for a vocabulary of a million entries."""
+MOST_TOML_BYTES = 1 << 20
+_MOST_VALUES = 8_000_000
+"""Of a JSON file: a million entries with as many merges have some four million."""
+
+
+def open_regular(path: Path) -> io.BufferedReader:
+    """Open a file for reading.
+
+    Raises:
+        OSError: it is missing or cannot be read.
+        UserError: it is a folder, a device, a pipe or a socket.
+    """
+    # Opening a pipe waits for a writer unless told not to.
+    opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise _not_regular(path)
+    return io.BufferedReader(io.FileIO(opened))
+
+
+def require_regular(path: Path) -> None:
+    """Raise UserError for what is there and is no regular file: for libraries that open by name."""
+    if path.exists() and not path.is_file():
+        raise _not_regular(path)
+
+
+def _not_regular(path: Path) -> UserError:
+    what = "a folder" if path.is_dir() else "a device, a pipe or a socket"
+    return UserError(f"{path} is {what}, not a file; put the file there that belongs there")
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """A file's bytes.
+
+    Args:
+        path: the file.
+        most: the largest size.
+
+    Raises:
+        UserError: the file is missing, cannot be read, is no regular file, or is too large.
+    """
+    try:
+        with open_regular(path) as file:
+            content = file.read(most + 1)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+    if len(content) > most:
+        raise UserError(f"{path}: larger than {most >> 20} MiB, the most that is read")
+    return content
+
+
+def parse_json(content: bytes, where: str, most: int = _MOST_VALUES) -> Any:
+    """The value of a JSON text.
+
+    Args:
+        content: the text.
+        where: what it is, for messages.
+        most: the largest number of values, estimated from the marks between them.
+
+    Raises:
+        UserError: it is not valid, is nested too deeply, or has too many values.
+    """
+    if sum(map(content.count, (b",", b"[", b"{"))) > most:
+        raise UserError(f"{where}: more than {most:,} values, the most that is read")
+    try:
+        return json.loads(content)
+    except ValueError as error:
+        raise UserError(f"{where}: not valid JSON; the file is damaged") from error
+    except RecursionError as error:
+        raise UserError(f"{where}: nested too deeply; the file is damaged") from error
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object of a JSON file.
+
+    Raises:
+        UserError: the file is missing, damaged, too large, or holds something else.
+    """
+    values = parse_json(read_bytes(path), str(path))
+    if not isinstance(values, dict):
+        raise UserError(f"{path}: expected a JSON object; the file is damaged")
+    return values
+
+
+def read_json_lines(path: Path, *, growing: bool = False) -> Iterator[Any]:
+    """The values of a file with one JSON text a line, read as a stream; none if it is not there.
+
+    Args:
+        path: the file.
+        growing: lines are still appended, or were when a process was killed: a last line without
+            its end is left out.
+
+    Raises:
+        UserError: the file cannot be read, or a line is damaged or too long.
+    """
+    if not path.exists():
+        return
+    try:
+        with open_regular(path) as file:
+            number = 0
+            while line := file.readline(MOST_BYTES + 1):
+                number += 1
+                if len(line) > MOST_BYTES:
+                    raise UserError(f"{path}, line {number}: larger than {MOST_BYTES >> 20} MiB")
+                if growing and not line.endswith(b"\n"):
+                    return
+                yield parse_json(line, f"{path}, line {number}")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def parse_toml(content: bytes, where: str) -> dict[str, Any]:
+    """The tables of a TOML text.
+
+    Raises:
+        UserError: it is not valid (with the line), or is nested too deeply.
+    """
+    try:
+        return tomllib.loads(content.decode("utf-8"))
+    except ValueError as error:
+        raise UserError(f"{where}: not a TOML file: {error}") from error
+    except RecursionError as error:
+        raise UserError(f"{where}: nested too deeply; not a recipe") from error

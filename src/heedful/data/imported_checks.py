@@ -1,0 +1,140 @@
+"""What a ``tokenizer.json`` may hold, checked before the library reads it.
+
+The library compiles and runs whatever regular expressions a file brings, some of which take
+exponential time or make it panic, and chains of replacements that make a short text exponentially
+long. So only steps are taken that cost time and memory in proportion to the text.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_SYMBOLS
+from heedful.basics.reading import parse_json
+
+_NORMALIZERS = frozenset(
+    {"BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip", "Nmt"}
+)
+_PRE_TOKENIZERS = frozenset(
+    {
+        *("BertPreTokenizer", "ByteLevel", "Whitespace", "WhitespaceSplit", "Punctuation"),
+        *("Digits", "UnicodeScripts", "CharDelimiterSplit"),
+    }
+)
+_PATTERNS = frozenset(
+    {
+        r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+        r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+        r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
+    }
+)
+"""The expressions of GPT-2, Llama 3 and Qwen 2, which take linear time."""
+_MOST_STEPS = 16
+_MOST_ADDED = 10_000
+_LONGEST_ADDED = 1_000
+_LONGEST_WORD = 1_000
+"""Characters of a word that WordPiece looks up, which takes quadratic time; BERT's has 100."""
+
+
+def checked_tokenizer(content: bytes, where: str) -> str:
+    """A ``tokenizer.json`` as the library may read it: what finds tokens, and nothing else.
+
+    Args:
+        content: of the file.
+        where: the file, for messages.
+
+    Raises:
+        UserError: it is damaged, too large, or has a step that is not supported.
+    """
+    values = parse_json(content, where)
+    if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
+        raise UserError(f"{where}: it has no model; the file is damaged")
+    _check_model(values["model"], where)
+    added = values.get("added_tokens") or []
+    _check_added(added, where)
+    _check_steps(values, "normalizer", "normalizers", _NORMALIZERS, where)
+    _check_steps(values, "pre_tokenizer", "pretokenizers", _PRE_TOKENIZERS, where)
+    parts = {name: values.get(name) for name in ("normalizer", "pre_tokenizer", "model")}
+    nothing = dict.fromkeys(("truncation", "padding", "post_processor", "decoder"))
+    return json.dumps({"version": "1.0", "added_tokens": added, **nothing, **parts})
+
+
+def check_vocabulary(vocabulary: Any, where: str) -> None:
+    """Raise UserError unless tokens have numbers, and are not too many."""
+    if not isinstance(vocabulary, dict) or not all(type(v) is int for v in vocabulary.values()):
+        raise UserError(f"{where}: the vocabulary does not give each token a number")
+    if len(vocabulary) > MOST_SYMBOLS:
+        raise UserError(
+            f"{where}: a vocabulary of {len(vocabulary):,} tokens, more than the {MOST_SYMBOLS:,} "
+            "that are supported"
+        )
+
+
+def _check_model(model: Mapping[str, Any], where: str) -> None:
+    if model.get("type", "BPE") not in ("BPE", "WordPiece"):
+        raise UserError(
+            f"{where}: a tokeniser of kind '{model['type']}'; WordPiece and byte-level BPE are "
+            "supported"
+        )
+    check_vocabulary(model.get("vocab"), where)
+    merges = model.get("merges") or []
+    if not isinstance(merges, list) or len(merges) > 2 * MOST_SYMBOLS:
+        raise UserError(f"{where}: no list of merges, or too long a one; the file is damaged")
+    if model.get("dropout"):
+        raise UserError(f"{where}: model.dropout = {model['dropout']}: tokens would be random")
+    longest = model.get("max_input_chars_per_word") or 0
+    if type(longest) is not int or longest > _LONGEST_WORD:
+        raise UserError(
+            f"{where}: model.max_input_chars_per_word = {longest}: at most {_LONGEST_WORD:,} are "
+            "supported"
+        )
+
+
+def _check_added(added: Any, where: str) -> None:
+    if not isinstance(added, list) or len(added) > _MOST_ADDED:
+        raise UserError(f"{where}: added_tokens is no list of at most {_MOST_ADDED:,} tokens")
+    for token in added:
+        text = token.get("content") if isinstance(token, dict) else None
+        if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_ADDED:
+            raise UserError(
+                f"{where}: an added token has no text of 1 to {_LONGEST_ADDED:,} characters"
+            )
+
+
+def _check_steps(
+    values: Mapping[str, Any], name: str, inner: str, known: frozenset[str], where: str
+) -> None:
+    """Raise UserError for a step, or a step of a sequence, that is not supported."""
+    whole = values.get(name)
+    if whole is None:
+        return
+    steps: Any = [whole]
+    if isinstance(whole, dict) and whole.get("type") == "Sequence":
+        steps = whole.get(inner)
+    if not isinstance(steps, list) or len(steps) > _MOST_STEPS:
+        raise UserError(f"{where}: {name} is no list of at most {_MOST_STEPS} steps")
+    kinds = [step.get("type") if isinstance(step, dict) else None for step in steps]
+    for kind, step in zip(kinds, steps, strict=True):
+        split = name == "pre_tokenizer" and kind == "Split" and _is_known_split(step)
+        if not split and not (isinstance(kind, str) and kind in known):
+            shown = json.dumps(step, ensure_ascii=False)[:100]
+            raise UserError(f"{where}: {name} {shown} is not supported")
+    _check_repeated(kinds, name, where)
+
+
+def _is_known_split(step: Mapping[str, Any]) -> bool:
+    pattern = step.get("pattern")
+    return (
+        isinstance(pattern, dict)
+        and pattern.keys() == {"Regex"}
+        and (pattern["Regex"] in _PATTERNS)
+    )
+
+
+def _check_repeated(kinds: Sequence[Any], name: str, where: str) -> None:
+    """Each round of bytes doubles what is not ASCII."""
+    if kinds.count("ByteLevel") > 1:
+        raise UserError(f"{where}: {name} has ByteLevel {kinds.count('ByteLevel')} times, not once")

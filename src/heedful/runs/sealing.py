@@ -1,0 +1,205 @@
+"""Hashes of a run's files: what was damaged or edited is refused, not used in silence.
+
+Files that are written once (``run.json``, the vocabulary, the encoded corpus) are listed with
+their SHA-256 in ``manifest.json``. A file that is written again later carries its own hash: the
+first line of ``recipe.toml``, the key ``sha256`` of ``result.json``, ``alignment.json`` and each
+checkpoint's ``state.json``. So a replacement is a single atomic write, and a process that is killed
+at any moment leaves no file whose hash is another's.
+
+Hashes find damage and edits. They are no signature: whoever writes a run can write its hashes.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import as_json, atomic_file, content_hash, write_json, write_text
+from heedful.basics.notices import notice
+from heedful.basics.reading import MOST_TOML_BYTES, read_bytes, read_json
+
+MANIFEST, FACTS, RECIPE = "manifest.json", "run.json", "recipe.toml"
+SEALED_FILES = ("result.json", "alignment.json")
+"""Of a run's folder, those with a hash under the key `SEAL`."""
+SEAL = "sha256"
+_WRITTEN_ONCE = ("data", "imported", "tokeniser")
+_FORMAT = 1
+_FIRST_LINE = "# SHA-256 of the lines below: "
+_SEALED_RECIPE = re.compile(re.escape(_FIRST_LINE).encode() + rb"([0-9a-f]{64})\n", re.ASCII)
+_said: set[Path] = set()
+
+
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write ``manifest.json``, then ``run.json``, which makes the folder a run.
+
+    Raises:
+        UserError: the folder cannot be written.
+    """
+    content = as_json({**facts, "manifest": MANIFEST}).encode("utf-8")
+    _write_manifest(folder, hashlib.sha256(content).hexdigest())
+    with atomic_file(folder / FACTS) as file:
+        file.write(content)
+
+
+def _write_manifest(folder: Path, facts: str) -> None:
+    found = {
+        path.relative_to(folder).as_posix(): content_hash(path)
+        for name in _WRITTEN_ONCE
+        for path in sorted((folder / name).rglob("*"))
+        if path.is_file() and not path.name.startswith(".")
+    }
+    write_json(folder / MANIFEST, {"format": _FORMAT, "files": {FACTS: facts, **found}})
+
+
+def read_manifest(folder: Path) -> dict[str, str] | None:
+    """The hashes of the files that are written once, by path; None for a run that has none.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    path = folder / MANIFEST
+    if not path.exists():
+        return None
+    values = read_json(path)
+    files = values.get("files")
+    if (
+        values.get("format") != _FORMAT
+        or not isinstance(files, dict)
+        or not all(isinstance(value, str) for value in files.values())
+        or FACTS not in files
+    ):
+        raise UserError(f"{path}: not a list of a run's files; the file is damaged")
+    return files
+
+
+def require_unchanged(folder: Path, manifest: Mapping[str, str] | None, *names: str) -> None:
+    """Raise UserError if a file is missing or not the one that was written.
+
+    Args:
+        folder: the run's.
+        manifest: from `read_manifest`; nothing is compared where there is none.
+        names: files, or folders with a slash at the end for all that was in them.
+    """
+    for name, known in (manifest or {}).items():
+        if not any(name == one or (one.endswith("/") and name.startswith(one)) for one in names):
+            continue
+        try:
+            found = content_hash(folder / name)
+        except OSError as error:
+            raise UserError(f"cannot read {folder / name}: {error.strerror or error}") from error
+        if found != known:
+            raise changed(folder / name, folder)
+
+
+def read_facts(folder: Path, manifest: Mapping[str, str] | None) -> dict[str, Any]:
+    """The content of ``run.json``.
+
+    Raises:
+        UserError: it is missing, damaged or was changed, or the manifest that it names is missing.
+    """
+    require_unchanged(folder, manifest, FACTS)
+    facts = read_json(folder / FACTS)
+    if manifest is None and "manifest" in facts:
+        raise UserError(
+            f"{folder / MANIFEST} is missing, so nothing tells damaged files from whole ones; "
+            f"restore it, or take the files as they are: heedful info {folder} --accept-changes"
+        )
+    if manifest is None and folder.resolve() not in _said:
+        _said.add(folder.resolve())
+        notice(
+            f"{folder} has no hashes of its files, so damage to them is not noticed; record them: "
+            f"heedful info {folder} --accept-changes"
+        )
+    return facts
+
+
+def changed(path: Path, run: Path) -> UserError:
+    """The user's error for a file that is not the one that was written."""
+    return UserError(
+        f"{path} has changed since heedful wrote it (its SHA-256 differs); restore it, or, if you "
+        f"changed it on purpose: heedful info {run} --accept-changes"
+    )
+
+
+def write_recipe(folder: Path, text: str) -> None:
+    """Write ``recipe.toml`` with the hash of ``text`` in its first line."""
+    digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
+    write_text(folder / RECIPE, f"{_FIRST_LINE}{digest}\n{text}")
+
+
+def read_recipe_text(folder: Path, *, sealed: bool) -> bytes:
+    """The content of a run's ``recipe.toml``.
+
+    Args:
+        folder: the run's.
+        sealed: whether its first line must be its hash.
+
+    Raises:
+        UserError: it is missing or too large, or was changed.
+    """
+    path = folder / RECIPE
+    content = read_bytes(path, MOST_TOML_BYTES)
+    found = _SEALED_RECIPE.match(content)
+    right = found is not None and (
+        hashlib.sha256(content[found.end() :]).hexdigest() == found[1].decode()
+    )
+    if sealed and not right:
+        raise changed(path, folder)
+    return content
+
+
+def seal(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with their hash, under the key `SEAL`."""
+    plain = {key: value for key, value in values.items() if key != SEAL}
+    return {**plain, SEAL: _digest(plain)}
+
+
+def is_sealed(values: Mapping[str, Any]) -> bool:
+    """Whether values have their own hash."""
+    plain = {key: value for key, value in values.items() if key != SEAL}
+    return bool(values.get(SEAL) == _digest(plain))
+
+
+def _digest(values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def read_sealed(folder: Path, name: str, *, sealed: bool) -> dict[str, Any]:
+    """The content of one of `SEALED_FILES`.
+
+    Raises:
+        UserError: it is missing or damaged, or was changed where it must be ``sealed``.
+    """
+    values = read_json(folder / name)
+    if sealed and not is_sealed(values):
+        raise changed(folder / name, folder)
+    return {key: value for key, value in values.items() if key != SEAL}
+
+
+def write_sealed(folder: Path, name: str, values: Mapping[str, Any]) -> None:
+    """Write one of `SEALED_FILES`."""
+    write_json(folder / name, seal(values))
+
+
+def seal_files(folder: Path) -> None:
+    """Record the hashes of a run's files as they are now; checkpoints keep theirs.
+
+    Raises:
+        UserError: a file that has a hash of its own cannot be read, or the folder not be written.
+    """
+    text = read_recipe_text(folder, sealed=False)
+    plain = text[found.end() :] if (found := _SEALED_RECIPE.match(text)) else text
+    try:
+        recipe = plain.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{folder / RECIPE}: not UTF-8 text; restore it") from error
+    kept = [name for name in SEALED_FILES if (folder / name).exists()]
+    values = {name: read_json(folder / name) for name in kept}
+    write_recipe(folder, recipe)
+    for name in kept:
+        write_sealed(folder, name, values[name])
+    _write_manifest(folder, content_hash(folder / FACTS))

@@ -1,0 +1,124 @@
+"""What a training does when its terminal is closed, and what it says when it is resumed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from heedful.basics.errors import UserError
+from heedful.runs.run import open_run
+from heedful.runs.sealing import seal
+from heedful.training.train import train
+from text_help import write_data
+
+pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="needs POSIX signals")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("resumed")
+    write_data(folder)
+    lines = (folder / "pairs.tsv").read_text().splitlines()[1:]
+    (folder / "pairs.tsv").write_text("".join(f"{x.rpartition(chr(9))[0]}\n" for x in lines))
+    return folder
+
+
+def recipe(**training: object) -> dict[str, object]:
+    loop = {"checkpoint_every": 1000, "batch_tokens": 200, "threads": 1, "precision": "float32"}
+    return {
+        "data": {"train": "pairs.tsv", "max_tokens": 19, "filters": {"duplicates": False}},
+        "tokeniser": {"vocabulary": 350},
+        "model": {"layers": 1, "dim": 16, "inner": 16, "heads": 2, "max_length": 20},
+        "training": {**loop, **training},
+    }
+
+
+SCRIPT = """
+import signal, sys
+import heedful
+if sys.argv[3] == "ignored":
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+finished = heedful.train({recipe}, sys.argv[1], data=sys.argv[2])
+sys.exit(0 if finished else 130)
+"""
+
+
+def command(folder: Path, out: str, how: str, steps: int) -> list[str]:
+    script = SCRIPT.format(recipe=recipe(max_steps=steps, log_every=1))
+    return [sys.executable, "-c", script, str(folder / out), str(folder), how]
+
+
+def wait_for_a_step(process: subprocess.Popen[bytes], run: Path) -> None:
+    while process.poll() is None and not (run / "metrics.jsonl").exists():
+        time.sleep(0.01)
+
+
+def test_a_closed_terminal_ends_the_training_with_a_checkpoint(folder: Path) -> None:
+    """The real thing: a terminal of its own, live bar and all, which goes away."""
+    master, slave = os.openpty()
+    process = subprocess.Popen(
+        command(folder, "closed", "kept", 10**6),
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: os.close(os.open(os.ttyname(0), os.O_RDWR)),  # its terminal from now on
+    )
+    os.close(slave)
+    os.set_blocking(master, False)
+    run = folder / "closed"
+    while process.poll() is None and not (run / "metrics.jsonl").exists():
+        time.sleep(0.01)
+        try:
+            os.read(master, 1 << 16)
+        except BlockingIOError:
+            continue
+    os.close(master)
+    assert process.wait(timeout=100) == 130
+    (point,) = open_run(run).checkpoints()
+    assert point.step >= 1
+
+
+def test_an_ignored_hangup_stays_ignored(folder: Path) -> None:
+    process = subprocess.Popen(command(folder, "nohup", "ignored", 10**6), stderr=subprocess.PIPE)
+    run = folder / "nohup"
+    wait_for_a_step(process, run)
+    process.send_signal(signal.SIGHUP)
+    before = (run / "metrics.jsonl").stat().st_size
+    while process.poll() is None and (run / "metrics.jsonl").stat().st_size < before + 2000:
+        time.sleep(0.01)
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    _, said = process.communicate(timeout=100)
+    assert process.returncode == 130
+    assert said.count(b"interrupted: saving") == 1
+
+
+def test_another_number_of_threads_is_said_once(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from heedful.basics.device import one_thread
+
+    with one_thread():  # puts PyTorch's own number back
+        assert train(recipe(max_steps=2), folder / "threads", data=folder)
+        assert train(recipe(max_steps=3), folder / "threads", data=folder)
+        assert "threads" not in capsys.readouterr().err.replace(str(folder / "threads"), "")
+        assert train(recipe(max_steps=4, threads=2), folder / "threads", data=folder)
+    message = "resumed with 2 threads, the run had 1 until now: a different thread count gives a"
+    assert capsys.readouterr().err.count(message) == 1
+
+
+def test_a_checkpoint_that_does_not_fit_is_one_line(folder: Path) -> None:
+    assert train(recipe(max_steps=2), folder / "other", data=folder)
+    path = folder / "other" / "checkpoints" / "step-00000002" / "state.json"
+    state = json.loads(path.read_text())
+    for progress in ({}, {**state["progress"], "position": [1]}, {**state["progress"], "more": 1}):
+        path.write_text(json.dumps(seal({**state, "progress": progress})))
+        with pytest.raises(UserError, match="does not fit this run") as caught:
+            train(recipe(max_steps=3), folder / "other", data=folder)
+        assert "\n" not in str(caught.value)
