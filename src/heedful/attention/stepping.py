@@ -13,6 +13,7 @@ from torch import Tensor
 
 from heedful.attention.kernels.steps import Steps, StepsInC, library
 from heedful.attention.masks import padding
+from heedful.basics.addresses import readable
 
 
 class StepMemory(NamedTuple):
@@ -54,10 +55,9 @@ def can_step(like: Tensor) -> bool:
     """Whether steps of such tensors can be read where they are: on the CPU, in float32, without
     gradients, where there is a compiler."""
     return (
-        like.device.type == "cpu"
-        and like.dtype == torch.float32
+        like.dtype == torch.float32
         and not torch.is_grad_enabled()
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
+        and readable(like)
         and library() is not None
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from heedful.basics.addresses import readable
 from heedful.basics.compiling import compiled_library, over_rows
 
 _BLOCK = 128
@@ -73,7 +74,7 @@ def best(logits: Tensor, k: int, first: int) -> Best:
     offered = logits.shape[1] - first
     if k > offered:
         raise ValueError(f"the {k} largest of {offered} values were asked for")
-    single = logits.dtype == torch.float32 and logits.device.type == "cpu"
+    single = logits.dtype == torch.float32 and readable(logits)
     if single and logits.stride(1) == 1 and not logits.requires_grad:
         found = library()
         if found is not None:

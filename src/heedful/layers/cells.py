@@ -14,6 +14,7 @@ from torch import Tensor
 
 from heedful.attention.kernels.reading import HEADER
 from heedful.attention.stepping import can_step
+from heedful.basics.addresses import readable
 from heedful.basics.compiling import compiled_library, over_rows
 
 _KINDS = {"rnn": 0, "gru": 1, "lstm": 2}
@@ -39,7 +40,7 @@ def next_state(
     """
     if not can_step(gates) or library() is None:
         return None
-    if any(part.dtype != torch.float32 for part in before):
+    if any(part.dtype != torch.float32 for part in before) or not readable(recurrent, *before):
         return None
     now = [part.contiguous() for part in before]
     after = tuple(torch.empty_like(part) for part in now)

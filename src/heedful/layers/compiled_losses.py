@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from heedful.basics.addresses import readable
 from heedful.basics.compiling import PRODUCTS, compiled_library, in_parallel, over_rows
 from heedful.basics.counting import count
 
@@ -38,7 +39,9 @@ def library() -> ctypes.CDLL | None:
 
 def can_do(states: Tensor, table: Tensor, labels: Tensor) -> bool:
     """Whether C does it: on the CPU in float32, and every label is a row of the table."""
-    if any(part.dtype != torch.float32 or part.device.type != "cpu" for part in (states, table)):
+    if any(part.dtype != torch.float32 for part in (states, table)):
+        return False
+    if not readable(states, table, labels):
         return False
     if not states.numel() or not table.numel() or labels.dtype != torch.int64:
         return False

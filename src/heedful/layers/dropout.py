@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from heedful.basics.addresses import readable
 from heedful.basics.compiling import compiled_library, over_rows
 
 _STEPS = 1 << 16
@@ -73,7 +74,7 @@ def dropout(hidden: Tensor, share: float) -> Tensor:
     words = torch.empty((count + 3) // 4, dtype=torch.int64)
     words.random_(-(1 << 63), None, generator=_own.generator)
     first, scale = dropped - _STEPS // 2, _STEPS / (_STEPS - dropped)
-    if hidden.dtype == torch.float32 and count and library() is not None:
+    if hidden.dtype == torch.float32 and count and readable(hidden) and library() is not None:
         result: Tensor = _Dropout.apply(hidden, words, first, scale)  # type: ignore[no-untyped-call]
         return result
     return plain_dropout(hidden, words, first, scale)

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn.utils.rnn import PackedSequence
 
+from heedful.basics.addresses import readable
 from heedful.layers.cells import CompiledCell, library
 from heedful.layers.dropout import dropout
 
@@ -35,9 +36,9 @@ def learns_in_c(network: nn.RNNBase, packed: PackedSequence) -> bool:
         and network.bias
         and not network.proj_size
         and not (network._forward_hooks or network._forward_pre_hooks)
-        and all(part.dtype == torch.float32 and part.device.type == "cpu" for part in weights)
+        and all(part.dtype == torch.float32 for part in weights)
         and not torch.is_autocast_enabled("cpu")
-        and not torch.compiler.is_compiling()
+        and readable(*weights)
         and library() is not None
     )
 

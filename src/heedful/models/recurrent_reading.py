@@ -12,6 +12,7 @@ from torch import Tensor
 from heedful.attention import Attention, Memory, masks
 from heedful.attention.kernels import reading
 from heedful.attention.kernels.choosing import compiled_wanted
+from heedful.basics.addresses import readable
 from heedful.models.recurrent_rows import SourceRows
 
 
@@ -49,8 +50,9 @@ def known_reading(attention: Attention, *parts: Tensor) -> KnownReading | None:
     if scale is None or now.positions is not None or (attention.training and attention.dropout):
         return None
     read = parts if vector is None else (*parts, vector)
-    plain = any(part.dtype != torch.float32 or part.device.type != "cpu" for part in read)
-    if plain or torch.is_autocast_enabled("cpu") or torch.compiler.is_compiling():
+    if any(part.dtype != torch.float32 for part in read) or not readable(*read):
+        return None
+    if torch.is_autocast_enabled("cpu"):
         return None
     if attention.watched or attention.watched_in_part or not compiled_wanted():
         return None

@@ -14,13 +14,8 @@ from torch import Tensor
 from heedful.attention.checking import leading_sizes
 from heedful.attention.kernels.choosing import plainly
 from heedful.attention.kernels.rows import AdditiveRows, dense_entries, rows_of_mask
+from heedful.attention.kernels.tiles import differentiable, plain_scores
 from heedful.attention.masks import Grid, Mask
-
-
-def plain_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """``vᵀ tanh(query + key)`` as it is written; holds ``[.., Q, K, D]`` numbers."""
-    both = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # [.., Q, K, D]
-    return both @ v.to(both.dtype)
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
@@ -106,4 +101,7 @@ class _Context(torch.autograd.Function):
         a, b, value, v, seed = ctx.saved_tensors
         rows_of, scale, dropout = ctx.settings
         given = AdditiveRows(a, b, value, v, rows_of, scale, dropout, seed)
+        if torch.is_grad_enabled():  # second derivatives are wanted
+            gradients = differentiable(given.plain(), (a, b, value, v), grads[0])
+            return (*gradients, None, None, None, None)
         return (*given.gradients(grads[0]), None, None, None, None)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from heedful.attention.kernels import compiled
 from heedful.attention.kernels.tiles import PlainTiles, Tiles
+from heedful.basics.addresses import is_plain, is_traced, readable
 
 Kernel = Literal["plain", "tiles", "compiled", "triton"]
 
@@ -52,6 +53,8 @@ def plainly(query: Tensor, key: Tensor) -> bool:
         return _chosen == "plain"
     if torch.compiler.is_compiling():
         return False  # Not to compile anew for every length.
+    if is_traced() or not (is_plain(query) and is_plain(key)):
+        return True  # PyTorch's transforms see what the formula does, and nothing else.
     queries, keys = query.shape[-2], key.shape[-2]
     # With few queries (a decoder's step) an exponential a row is no less than one a pair.
     if queries * keys < 4 * (queries + keys):
@@ -72,7 +75,7 @@ def tiles_for(a: Tensor, b: Tensor, v: Tensor, threads: int | None = None) -> Ti
     given: gradients depend on it in the last digits.
     """
     single, kernel = a.dtype == torch.float32, _chosen
-    if kernel in (None, "compiled") and single and a.device.type == "cpu":
+    if kernel in (None, "compiled") and single and readable(a, b, v):
         library = compiled.library()
         if library is not None:
             return compiled.CompiledTiles(library, a, b, v, threads)

@@ -9,13 +9,15 @@ import torch
 from torch import Tensor
 
 from heedful.attention.kernels.choosing import tiles_for
-from heedful.attention.kernels.rows import AdditiveRows, rows_of_table
+from heedful.attention.kernels.rows import AdditiveRows, rows_of_table, without_autocast
+from heedful.attention.kernels.tiles import differentiable, plain_scores
 
 
 @torch.library.custom_op("heedful::additive_scores", mutates_args=())
 def _scores(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
     whole = slice(0, a.shape[1]), slice(0, b.shape[1])
-    return tiles_for(a, b, v).scores(*whole)
+    with without_autocast(a):
+        return tiles_for(a, b, v).scores(*whole)
 
 
 @_scores.register_fake
@@ -27,10 +29,11 @@ def _(a: Tensor, b: Tensor, v: Tensor) -> Tensor:
 def _scores_backward(
     grad: Tensor, a: Tensor, b: Tensor, v: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    tiles = tiles_for(a, b, v)
-    tiles.start_gradients()
-    tiles.add_gradients(slice(0, a.shape[1]), slice(0, b.shape[1]), grad)
-    return tiles.collect()
+    with without_autocast(a):
+        tiles = tiles_for(a, b, v)
+        tiles.start_gradients()
+        tiles.add_gradients(slice(0, a.shape[1]), slice(0, b.shape[1]), grad.to(a.dtype))
+        return tiles.collect()
 
 
 @_scores_backward.register_fake
@@ -42,10 +45,14 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
 
-_scores.register_autograd(
-    lambda ctx, grad: torch.ops.heedful.additive_scores_backward(grad, *ctx.saved_tensors),
-    setup_context=_keep,
-)
+def _through_scores(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # second derivatives
+        return differentiable(plain_scores(*ctx.saved_tensors), ctx.saved_tensors, grad)
+    by: tuple[Tensor, ...] = torch.ops.heedful.additive_scores_backward(grad, *ctx.saved_tensors)
+    return by
+
+
+_scores.register_autograd(_through_scores, setup_context=_keep)
 
 
 @torch.library.custom_op("heedful::additive_context", mutates_args=())

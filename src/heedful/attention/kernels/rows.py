@@ -7,6 +7,7 @@ Shapes: n entries (all leading dimensions in one), Q queries, K keys, D units, E
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from heedful.attention.kernels.choosing import tiles_for
 from heedful.attention.kernels.dot import span
-from heedful.attention.kernels.tiles import Tiles
+from heedful.attention.kernels.tiles import Tiles, plain_scores
 from heedful.attention.masks import Grid, Mask, split_mask
 from heedful.basics.crowding import meetings
 
@@ -57,6 +58,11 @@ def rows_of_table(allowed: Tensor | None) -> RowsOf:
     return rows_of
 
 
+def without_autocast(like: Tensor) -> AbstractContextManager[None]:
+    """What a kernel computes within: autocast, on where ``backward()`` is called in it, is off."""
+    return torch.autocast(like.device.type, enabled=False)
+
+
 class _Block:
     """One block of rows: what it may attend to, its weights, and its dropout."""
 
@@ -74,6 +80,13 @@ class _Block:
             return torch.softmax(scores, -1)
         scores.masked_fill_(~self.allowed, torch.finfo(scores.dtype).min)
         return torch.softmax(scores, -1).masked_fill_(~self.allowed, 0.0)
+
+    def differentiable_weights(self, scores: Tensor) -> Tensor:
+        """As :meth:`weights`, with nothing done in place."""
+        if self.allowed is None:
+            return torch.softmax(scores, -1)
+        scores = scores.masked_fill(~self.allowed, torch.finfo(scores.dtype).min)
+        return torch.softmax(scores, -1).masked_fill(~self.allowed, 0.0)
 
     def keep(self, like: Tensor, dropout: float, seed: Tensor) -> Tensor | None:
         """What weights are multiplied by: 0 or 1/(1 − dropout); the same at every call."""
@@ -118,7 +131,7 @@ class AdditiveRows:
     def context(self) -> Tensor:
         """``[n, Q, E]``."""
         threads = torch.get_num_threads()
-        with meetings.kernel():
+        with meetings.kernel(), without_autocast(self.a):
             return self._context(tiles_for(self.a, self.b, self.v, threads))
 
     def _context(self, tiles: Tiles) -> Tensor:
@@ -130,11 +143,26 @@ class AdditiveRows:
             context[:, block.rows] = used @ self.value[:, block.keys]
         return context
 
+    def plain(self) -> Tensor:
+        """The same by the formula as it is written, which PyTorch can differentiate twice.
+
+        Holds ``[n, q, K, D]`` numbers of a block of q rows, and all of them with gradients.
+        """
+        context = self.value.new_zeros(*self.a.shape[:2], self.value.shape[2])
+        for block in self._blocks():
+            scores = plain_scores(self.a[:, block.rows], self.b[:, block.keys], self.v)
+            weights = block.differentiable_weights(self.scale * scores)
+            keep = block.keep(weights, self.dropout, self.seed)
+            used = weights if keep is None else weights * keep
+            context[:, block.rows] = used @ self.value[:, block.keys]
+        return context
+
     def gradients(self, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """For ``grad = ∂L/∂context [n, Q, E]``, those in a, b, value and v."""
         threads = torch.get_num_threads()
-        with meetings.kernel():
-            return self._gradients(tiles_for(self.a, self.b, self.v, threads), grad)
+        with meetings.kernel(), without_autocast(self.a):
+            tiles = tiles_for(self.a, self.b, self.v, threads)
+            return self._gradients(tiles, grad.to(self.a.dtype))
 
     def _gradients(self, tiles: Tiles, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         tiles.start_gradients()

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
+from heedful.basics.addresses import readable
 from heedful.basics.compiling import PRODUCTS, compiled_library, over_rows
 from heedful.basics.counting import count
 
@@ -64,10 +65,10 @@ def library() -> ctypes.CDLL | None:
 def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
     """Whether C does it: four dimensions in float32 on the CPU, short, and a mask of booleans."""
     parts = query, key, value
-    if torch.compiler.is_compiling() or any(
-        part.dim() != 4 or part.dtype != torch.float32 or part.device.type != "cpu"
-        for part in parts
-    ):
+    if any(part.dim() != 4 or part.dtype != torch.float32 for part in parts):
+        return False
+    # Whoever asks PyTorch for its plain formula alone may want its second derivatives.
+    if not readable(*parts) or not torch.backends.cuda.flash_sdp_enabled():
         return False
     if not _FEWEST <= query.shape[-2] <= _LONGEST or key.shape[-2] > _LONGEST:
         return False
@@ -76,7 +77,7 @@ def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bo
     groups = key.shape[1]
     if groups != value.shape[1] or query.shape[1] % groups:
         return False
-    if mask is not None and (mask.dtype != torch.bool or mask.dim() > 4):
+    if mask is not None and (mask.dtype != torch.bool or mask.dim() > 4 or not readable(mask)):
         return False
     return library() is not None
 

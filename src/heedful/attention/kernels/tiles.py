@@ -12,6 +12,7 @@ Shapes: n entries, Q queries, K keys, D units.
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -21,6 +22,21 @@ LIMIT = {torch.float32: 87.0, torch.float64: 700.0}
 
 _TILE = 1 << 19  # numbers of a [q, k, D] tile, so that it stays in the cache
 _TILE_ON_GPU = 1 << 25
+
+
+def plain_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
+    """``vᵀ tanh(query + key)`` as it is written; holds ``[.., Q, K, D]`` numbers."""
+    both = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # [.., Q, K, D]
+    return both @ v.to(both.dtype)
+
+
+def differentiable(
+    result: Tensor, inputs: Sequence[Tensor], grad: Tensor
+) -> tuple[Tensor | None, ...]:
+    """Gradients that can be differentiated again: those of ``result`` in its ``inputs``."""
+    wanted = [part for part in inputs if part.requires_grad]
+    found = iter(torch.autograd.grad(result, wanted, grad, create_graph=True))
+    return tuple(next(found) if part.requires_grad else None for part in inputs)
 
 
 class Tiles(ABC):

@@ -1,0 +1,41 @@
+"""Which tensors C may read at their address."""
+
+import torch
+from torch import Tensor, nn
+from torch._C import _functorch
+from torch.autograd import forward_ad
+
+_PLAIN = (Tensor, nn.Parameter)
+_KEYS = torch._C._TorchDispatchModeKey
+_TRACING = (_KEYS.FAKE, _KEYS.PROXY, _KEYS.FUNCTIONAL)
+
+
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor's numbers are what its storage holds, and nothing but autograd follows them.
+
+    That is not so of fake and other subclassed tensors, of tensors inside ``torch.func``'s
+    transforms, of negative views and conjugates, and of dual numbers (forward-mode gradients).
+    """
+    return (
+        type(tensor) in _PLAIN
+        and not _functorch.is_functorch_wrapped_tensor(tensor)
+        and not tensor.is_neg()
+        and not tensor.is_conj()
+        and (forward_ad._current_level < 0 or forward_ad.unpack_dual(tensor).tangent is None)
+    )
+
+
+def is_traced() -> bool:
+    """Whether operations are recorded or faked now, which would not see what C does."""
+    return torch.compiler.is_compiling() or any(
+        torch._C._get_dispatch_mode(key) is not None for key in _TRACING
+    )
+
+
+def readable(*tensors: Tensor) -> bool:
+    """Whether C may read tensors at ``data_ptr()`` now: plain ones on the CPU.
+
+    Not while PyTorch records or fakes operations (``torch.compile``, ``make_fx``,
+    ``FakeTensorMode``).
+    """
+    return not is_traced() and all(part.device.type == "cpu" and is_plain(part) for part in tensors)
