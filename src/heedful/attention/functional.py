@@ -19,6 +19,7 @@ from heedful.attention.kernels.additive import additive_context
 from heedful.attention.kernels.dot import added_form, dot_context
 from heedful.attention.masks import Grid, Mask, split_mask
 from heedful.attention.normalizers import Draw, Normalizer, Queries, Softmax
+from heedful.attention.overrides import describes
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.base import require_same_width
@@ -44,10 +45,34 @@ class Mechanism:
 
     def fused_scale(self, width: int) -> float | None:
         """The factor on a dot product of ``width`` numbers, if the fused kernels know all this."""
-        scale, more = self.score.dot_scale(width), self.normalize.softmax_scale()
-        if scale is None or more is None or (self.positions and self.positions.changes_values):
+        scale, more = self.dot_scale(width), self.softmax_scale()
+        if scale is None or more is None or not self._only_biases():
             return None
         return scale * more
+
+    def dot_scale(self, width: int) -> float | None:
+        """The factor, if comparing is a scaled dot product of ``width`` numbers; else None."""
+        known = describes(self.score, "dot_scale", "compare")
+        return self.score.dot_scale(width) if known else None
+
+    def tanh_vector(self) -> Tensor | None:
+        """``v [D]``, if comparing is ``vᵀ tanh(query + key)``; else None."""
+        known = describes(self.score, "tanh_vector", "compare")
+        return self.score.tanh_vector() if known else None
+
+    def softmax_scale(self) -> float | None:
+        """The factor on the scores, if normalizing is a softmax of them; else None."""
+        known = describes(self.normalize, "softmax_scale", "forward")
+        return self.normalize.softmax_scale() if known else None
+
+    def _only_biases(self) -> bool:
+        """Whether positions, beside turning, do no more than add their bias to the scores."""
+        one = self.positions
+        return one is None or (
+            not one.changes_values
+            and describes(one, "changes_values", "context")
+            and describes(one, "bias", "compare")
+        )
 
     def remember(self, key: Tensor, first: int = 0) -> Tensor:
         """Keys ``[.., K, dk]``, the first of which stands at ``first``, turned and projected."""
@@ -220,7 +245,7 @@ def attend_projected(
     scale = mechanism.fused_scale(asked.projected.shape[-1])
     if scale is not None:
         return _fused(mechanism, asked, key, value, mask, dropout, scale)
-    vector, softmax_scale = mechanism.score.tanh_vector(), mechanism.normalize.softmax_scale()
+    vector, softmax_scale = mechanism.tanh_vector(), mechanism.softmax_scale()
     adds = isinstance(mask, Tensor) and mask.is_floating_point()
     if vector is not None and softmax_scale is not None and not (mechanism.positions or adds):
         tiled = additive_context(
@@ -296,7 +321,7 @@ def _weights(
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     queries = None
-    if mechanism.normalize.softmax_scale() is None:
+    if mechanism.softmax_scale() is None:
         queries = Queries(asked.vectors, asked.places(asked.first or 0))
     weights: Tensor = mechanism.normalize(scores, allowed, queries)
     log_probability = mechanism.normalize.log_probability(scores, allowed, weights)

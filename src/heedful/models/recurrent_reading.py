@@ -45,7 +45,7 @@ def known_reading(attention: Attention, *parts: Tensor) -> KnownReading | None:
         parts: queries and what is read, ``[.., width]``; the first as wide as a dot product's.
     """
     now = attention.mechanism
-    vector, softmax_scale = now.score.tanh_vector(), now.normalize.softmax_scale()
+    vector, softmax_scale = now.tanh_vector(), now.softmax_scale()
     scale = now.fused_scale(parts[0].shape[-1]) if vector is None else softmax_scale
     if scale is None or now.positions is not None or (attention.training and attention.dropout):
         return None

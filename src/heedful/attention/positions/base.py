@@ -23,8 +23,10 @@ class RelativePositions(nn.Module):
         tensor([[-2., -1., -0.]])
     """
 
-    changes_values = False
-    """Whether :meth:`context` adds something, so that the weights themselves are needed."""
+    @property
+    def changes_values(self) -> bool:
+        """Whether :meth:`context` adds something, so that the weights themselves are needed."""
+        return False
 
     @property
     def biases(self) -> bool:

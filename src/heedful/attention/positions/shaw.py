@@ -16,6 +16,7 @@ offset (equation 5), and the weights added up by offset, times the table.
 import torch
 from torch import Tensor, nn
 
+from heedful.attention.overrides import describes
 from heedful.attention.positions.base import RelativePositions, check_rows, offsets, sum_type
 from heedful.attention.scores.base import Score, require_width
 
@@ -80,13 +81,17 @@ class Shaw(RelativePositions):
             raise ValueError(f"dim {dim} and value_dim {value_dim} must be at least 1")
         if clip < 0:
             raise ValueError(f"clip must be at least 0, not {clip}")
-        self.dim, self.clip, self.changes_values = dim, clip, values
+        self.dim, self.clip = dim, clip
         self.key_table = nn.Parameter(torch.empty(2 * clip + 1, dim))
         nn.init.normal_(self.key_table, std=dim**-0.5)
         self.value_table: nn.Parameter | None = None
         if values:
             self.value_table = nn.Parameter(torch.empty(2 * clip + 1, value_dim))
             nn.init.normal_(self.value_table, std=value_dim**-0.5)
+
+    @property
+    def changes_values(self) -> bool:
+        return self.value_table is not None
 
     def bias(self, query: Tensor, keys: int, positions: Tensor, scale: float) -> Tensor:
         """``scale · q_i · a^K_ij [.., Q, K]``, for scores that are dot products (equation 5)."""
@@ -108,7 +113,8 @@ class Shaw(RelativePositions):
         """
         require_width("key", key, self.dim)
         check_rows(query, positions)
-        if score.dot_scale(query.shape[-1]) is not None:
+        dot = describes(score, "dot_scale", "compare")
+        if dot and score.dot_scale(query.shape[-1]) is not None:
             return super().compare(score, query, key, positions)
         vectors = self.key_table[clipped(positions, key.shape[-2], self.clip)]  # [Q, K, D]
         moved = key.unsqueeze(-3) + vectors.to(key.dtype)  # [.., Q, K, D]

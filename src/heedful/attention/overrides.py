@@ -1,0 +1,41 @@
+"""Whether a part's short form still says what the part does.
+
+A part may offer a short form of its own method (``dot_scale`` says what ``compare`` computes), by
+which a fast kernel computes the same. A subclass that overrides the method alone inherits a short
+form that is wrong for it: the fast kernel must not be used then.
+"""
+
+import functools
+
+from torch import nn
+
+
+def describes(part: nn.Module, short: str, method: str) -> bool:
+    """Whether the short form of ``part`` was written for its method.
+
+    Args:
+        part: a score, normalizer or positions.
+        short: the short form's name.
+        method: the method's name.
+
+    Returns:
+        True if ``short`` is defined by the class that defines ``method``, or by a subclass of it.
+
+    Example:
+        >>> from heedful.attention.scores import ScaledDot
+        >>> class Shifted(ScaledDot):
+        ...     def compare(self, query, key):
+        ...         return super().compare(query, key) + 1.0
+        >>> describes(ScaledDot(), "dot_scale", "compare")
+        True
+        >>> describes(Shifted(), "dot_scale", "compare")
+        False
+    """
+    return method not in vars(part) and _by_class(type(part).__mro__, short, method)
+
+
+@functools.lru_cache(maxsize=256)
+def _by_class(classes: tuple[type, ...], short: str, method: str) -> bool:
+    """Whether the first of ``classes`` that has the short form comes no later than the method's."""
+    first = {name: [name in vars(one) for one in classes].index(True) for name in (short, method)}
+    return first[short] <= first[method]
