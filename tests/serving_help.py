@@ -68,6 +68,22 @@ class Shown:
         return given
 
 
+class Held:
+    """Counts a model's steps, and waits at the fifth."""
+
+    def __init__(self, model: Translator) -> None:
+        self.count, self.began, self.more = 0, threading.Event(), threading.Event()
+        self._step = model.models[0].step
+        model.models[0].step = self.step  # type: ignore[method-assign]
+
+    def step(self, *given: Any) -> Any:
+        self.count += 1
+        if self.count == 5:
+            self.began.set()
+            self.more.wait(20)
+        return self._step(*given)
+
+
 @contextlib.contextmanager
 def serving(*models: Served, limits: Limits | None = None, **given: Any) -> Iterator[httpx.Client]:
     """A server on a free port, in a thread, and a client whose addresses begin at it."""

@@ -27,11 +27,13 @@ def log_probability(ours: Translator, source: str, target: str) -> float:
     return sum(float(mean[i, token].log()) for i, token in enumerate([*written, END]))
 
 
-@pytest.mark.parametrize("kind", ["transformer", "bahdanau", "ensemble"])
+@pytest.mark.parametrize("kind", ["transformer", "bahdanau", "ensemble", "one by one"])
 def test_every_figure_is_a_difference_of_log_probabilities(kind: str) -> None:
     ours = translator(recurrent("bahdanau") if kind == "bahdanau" else transformer())
     if kind == "ensemble":
         ours = Translator([transformer(1), transformer(2)], TOKENISERS)
+    if kind == "one by one":
+        ours.batch_tokens = 1
     found = faithfulness(ours, TEXT, OUTPUT, share=0.3, draws=1000)
     words = TEXT.split()
     whole = log_probability(ours, TEXT, OUTPUT)

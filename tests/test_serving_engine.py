@@ -19,7 +19,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference import Translation, Translator, WordAlignment
 from heedful.inference.texts import cut_text, join_translations
 from heedful.serving.engine import Engine, QueueFullError
-from serving_help import TOKENISERS, Shown, sentences, translator
+from serving_help import TOKENISERS, Held, Shown, sentences, translator
 
 
 class Watched(Translator):
@@ -198,22 +198,6 @@ def test_requests_go_together_and_a_huge_one_does_not_starve_a_small_one() -> No
         assert len(huge.result(60)) == 80
     finally:
         engine.close()
-
-
-class Held:
-    """Counts a model's steps, and waits at the fifth."""
-
-    def __init__(self, model: Translator) -> None:
-        self.count, self.began, self.more = 0, threading.Event(), threading.Event()
-        self._step = model.models[0].step
-        model.models[0].step = self.step  # type: ignore[method-assign]
-
-    def step(self, *given: Any) -> Any:
-        self.count += 1
-        if self.count == 5:
-            self.began.set()
-            self.more.wait(10)
-        return self._step(*given)
 
 
 def test_a_request_that_is_cancelled_leaves_the_search() -> None:

@@ -15,7 +15,7 @@ from heedful.inference import Translator
 from heedful.serving import Limits, Served, make_application
 from heedful.serving.engine import Engine, QueueFullError
 from heedful.serving.work import EngineFailedError, TooLongError
-from serving_help import running, serving, translator
+from serving_help import Held, running, serving, translator
 from test_native import PANIC, panics
 from test_serving_limits import later, until, waiting
 
@@ -33,22 +33,6 @@ def engine() -> Iterator[Engine]:
     made = Engine(gather=0.0)
     yield made
     made.close()
-
-
-class Steps:
-    """Counts a model's steps; they wait at the fifth."""
-
-    def __init__(self, model: Translator) -> None:
-        self.count, self.began, self.more = 0, threading.Event(), threading.Event()
-        self._step = model.models[0].step
-        model.models[0].step = self.step  # type: ignore[method-assign]
-
-    def step(self, *given: Any) -> Any:
-        self.count += 1
-        if self.count == 5:
-            self.began.set()
-            self.more.wait(20)
-        return self._step(*given)
 
 
 def long_winded() -> Translator:
@@ -168,7 +152,7 @@ def test_work_ends_where_it_is_asked_for_when_nobody_wants_it() -> None:
 @pytest.mark.parametrize("path", ALONE)
 def test_a_client_that_leaves_holds_up_nobody(path: str) -> None:
     model = long_winded()
-    steps = Steps(model)
+    steps = Held(model)
     other = translator(seed=2)
     served = [Served("one", model, "en", "de"), Served("two", other, "en", "fr")]
     with serving(*served) as client:
@@ -185,7 +169,7 @@ def test_a_client_that_leaves_holds_up_nobody(path: str) -> None:
 
 def test_what_is_too_late_is_given_up_while_it_is_done() -> None:
     model = long_winded()
-    steps = Steps(model)
+    steps = Held(model)
     application = make_application([Served("one", model, "en", "de")], limits=Limits(timeout=0.5))
     with running(application) as address:
         answer = httpx.post(f"{address}/api/alternatives", json={"text": "the cat."})

@@ -92,8 +92,11 @@ def key_in_head(scope: Scope) -> str | None:
     kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
-    query = scope["query_string"].decode("latin-1")
-    return next((value for name, value in parse_qsl(query) if name == "api_key"), None)
+    query: bytes = scope["query_string"]
+    if b"api_key=" not in query:  # most have none, and a query may have thousands of fields
+        return None
+    fields = parse_qsl(query.decode("latin-1"))
+    return next((value for name, value in fields if name == "api_key"), None)
 
 
 def _check_file(path: Path) -> None:
