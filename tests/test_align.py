@@ -19,6 +19,7 @@ from heedful.evaluation.forced_alignment import align_translations, candidate_we
 from heedful.evaluation.symmetrising import JOINS, symmetrise
 from heedful.inference.alignment import AlignmentRule
 from heedful.runs import load_translator
+from heedful.runs.sealing import write_sealed
 from heedful.training import train
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
@@ -254,7 +255,7 @@ def test_a_damaged_rule_is_one_clear_line(folder: Path) -> None:
         ({**good, "heads": [5], "figures": figures}, "has 2 heads"),
         ({**good, "figures": None}, "damaged"),
     ):
-        (run / "alignment.json").write_text(json.dumps({**base, "alone": alone}))
+        write_sealed(run, "alignment.json", {**base, "alone": alone})
         assert says in refused(run, folder / "dev.tsv")
     without_rule(run)
 

@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 
 from heedful.basics.errors import UserError
 from heedful.cli import serve, translate
+from heedful.runs.run import accept_changes
 from serving_help import sentences, small_run
 
 TEXTS = [*sentences(6, seed=4), "é ☃ \t tab", "the cat. A DOG?  Two  spaces "]
@@ -38,6 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     nameless = shutil.copytree(folder / "run", folder / "nameless")
     recipe = (nameless / "recipe.toml").read_text()
     (nameless / "recipe.toml").write_text(re.sub(r'(?m)^(source|target) = ".*"\n', "", recipe))
+    accept_changes(nameless)
     return folder
 
 

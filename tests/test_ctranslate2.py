@@ -33,6 +33,7 @@ from heedful.models.pairs import AlignmentSource
 from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.runs import load_translator
 from heedful.runs.checkpoints import model_tensors
+from heedful.runs.run import accept_changes
 from serving_help import sentences, serving, small_run
 
 torch.set_num_threads(1)
@@ -409,6 +410,7 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     head, _, rest = recipe.partition("[model]")
     rest = rest[rest.index("[training]") :]
     (recurrent / "recipe.toml").write_text(f'{head}[model]\nkind = "recurrent"\n\n{rest}')
+    accept_changes(recurrent)
     for given, message in (
         ((run, text, "--engine", "marian"), "unknown engine 'marian'; use torch or ctranslate2"),
         ((run, text, "--quantization", "int8"), "is for --engine ctranslate2"),

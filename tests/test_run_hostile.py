@@ -24,6 +24,8 @@ import heedful
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash
 from heedful.basics.memory import machine_memory
+from heedful.basics.settings import check
+from heedful.decoding import SearchOptions
 from heedful.runs.run import accept_changes, open_run
 from heedful.runs.sealing import seal, seal_files
 from heedful.runs.summary import describe_run, summarise_run
@@ -301,6 +303,12 @@ def test_sizes_of_a_recipe_have_a_ceiling(
     (run / "recipe.toml").write_text(tomlkit.dumps(recipe))
     sealed(run)
     refused(run, message)
+
+
+@pytest.mark.parametrize("options", [{"beam": 10**9}, {"sample": True, "nbest": 10**9}])
+def test_a_search_has_a_largest_width(options: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"--beam: .* less than or equal to 1000"):
+        check(SearchOptions, options, "--beam")
 
 
 def test_sizes_of_a_vocabulary_are_those_of_the_weights(tmp_path: Path) -> None:

@@ -117,7 +117,11 @@ def test_a_checkpoint_that_does_not_fit_is_one_line(folder: Path) -> None:
     assert train(recipe(max_steps=2), folder / "other", data=folder)
     path = folder / "other" / "checkpoints" / "step-00000002" / "state.json"
     state = json.loads(path.read_text())
-    for progress in ({}, {**state["progress"], "position": [1]}, {**state["progress"], "more": 1}):
+    for progress in (
+        {},
+        {**state["progress"], "position": [1, 2, 3, 4]},
+        {**state["progress"], "more": 1},
+    ):
         path.write_text(json.dumps(seal({**state, "progress": progress})))
         with pytest.raises(UserError, match="does not fit this run") as caught:
             train(recipe(max_steps=3), folder / "other", data=folder)

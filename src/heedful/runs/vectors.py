@@ -84,7 +84,13 @@ def put_vectors(path: Path, embeddings: Mapping[str, nn.Embedding]) -> None:
         UserError: they are missing or damaged.
     """
     for name, given in read_tensors(path / VECTORS).items():
-        table = embeddings[name].weight
+        known_table = embeddings.get(name)
+        if known_table is None or known_table.weight.shape != given.shape:
+            raise UserError(
+                f"{path / VECTORS}: '{name}' is no table of the model, or of another shape; the "
+                "file is damaged"
+            )
+        table = known_table.weight
         known = ~given.isnan().any(1)
         with torch.no_grad():
             table[known.to(table.device)] = given[known].to(table.device)
