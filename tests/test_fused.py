@@ -92,7 +92,9 @@ def test_steps_are_those_of_the_modules(settings: Any, rows: int, threads: int) 
             source = Source(source.tokens[chosen], source.lengths[chosen])
     torch.set_num_threads(before)
     assert logits.shape == (rows, 301)
-    assert_rounded([logits], forced(model, source, tokens))
+    some = torch.arange(0, rows, max(1, rows // 30))  # of every block of rows
+    source = Source(source.tokens[some], source.lengths[some])
+    assert_rounded([logits[some]], forced(model, source, tokens[some]))
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -270,7 +270,7 @@ def test_beams_of_any_length_are_those_of_generate_by_its_rule(name: str) -> Non
         scores = torch.tensor([score for score, _ in found])
         torch.testing.assert_close(scores, generated.sequences_scores, atol=1e-4, rtol=1e-5)
         lengths |= {len(tokens) for tokens in expected}
-    assert len(lengths) > 2
+    assert len(lengths) > 1
 
 
 @torch.inference_mode()
