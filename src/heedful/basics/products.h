@@ -23,10 +23,11 @@ typedef lanes tile[ROWS][2];
  * the depth then counts pairs. */
 enum { SINGLE, WIDENED, PAIRED };
 
+/* Whether the processor multiplies bfloat16. */
 #if defined(__AVX512BF16__) && defined(__AVX512F__)
-#define BFLOAT16 PAIRED /* the processor multiplies bfloat16 */
+#define PAIRS 1
 #else
-#define BFLOAT16 WIDENED
+#define PAIRS 0
 #endif
 
 /* Bytes of a row of a panel. */
@@ -56,7 +57,7 @@ INLINE lanes spread(const float *number, const int numbers) {
 
 /* sum + x · y, or the sum of both products where they are pairs. */
 INLINE lanes add_product(lanes sum, lanes x, lanes y, const int numbers) {
-#if BFLOAT16 == PAIRED
+#if PAIRS
     if (numbers == PAIRED) return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)y);
 #endif
     (void)numbers;

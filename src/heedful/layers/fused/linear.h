@@ -123,7 +123,7 @@ static inline int64_t end(const struct share *s, int64_t things) {
 
 static inline int64_t pairs(int64_t width) { return (width + 1) / 2; }
 
-#if BFLOAT16 == PAIRED
+#if PAIRS
 /* A row in bfloat16, rounded to nearest even: pairs of neighbours in 32 bits, the first one below. */
 static inline void pair(const float *from, float *to, int64_t width) {
     for (int64_t i = 0; i < width; i += 2 * LANES) {
@@ -184,7 +184,7 @@ linear(const struct operation *o, const float *from, int64_t from_stride, float 
 static void half(const struct operation *o, const float *from, int64_t from_stride, float *to,
                  int64_t to_stride, const float *plus, int64_t n, int exact, float *beside,
                  const struct share *share) {
-#if BFLOAT16 == PAIRED
+#if PAIRS
     const int64_t room = pairs(o->in);
     for (int64_t i = 0; i < n; i++) pair(from + i * from_stride, beside + i * room, o->in);
     linear(o, beside, room, to, to_stride, plus, n, exact, share, PAIRED);

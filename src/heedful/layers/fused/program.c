@@ -54,7 +54,7 @@ static inline int64_t rows_before(const struct call *c, int64_t unit) {
 int64_t heedful_columns(void) { return COLUMNS; }
 
 /* Whether weights in bfloat16 are stored in pairs. */
-int64_t heedful_paired(void) { return BFLOAT16 == PAIRED; }
+int64_t heedful_paired(void) { return PAIRS; }
 
 /* The largest whole number of an input; 0 where there are no products of whole numbers. */
 int64_t heedful_largest(void) { return LARGEST; }
