@@ -72,7 +72,7 @@ def test_validation_command_and_python_agree_byte_by_byte(folder: Path, run: str
 def test_checkpoints_of_another_kind_of_model_are_refused(folder: Path, tmp_path: Path) -> None:
     mixed = tmp_path / "mixed"
     mixed.mkdir()
-    for part in ("run.json", "recipe.toml", "tokeniser", "data"):
+    for part in ("run.json", "manifest.json", "recipe.toml", "tokeniser", "data"):
         (mixed / part).symlink_to(folder / "transformer" / part)
     (mixed / "checkpoints").symlink_to(folder / "recurrent" / "checkpoints")
     with pytest.raises(UserError, match="another kind of model"):

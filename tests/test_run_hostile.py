@@ -226,6 +226,10 @@ def test_every_flipped_bit_of_the_training_data_is_found(tmp_path: Path) -> None
         heedful.load(run)  # nothing of it is needed to translate
 
 
+_SINCE = ("sha256", "threads", "precision")
+"""What checkpoints have said since there were hashes."""
+
+
 def test_a_run_of_a_version_without_hashes_is_used_with_a_notice(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -237,7 +241,7 @@ def test_a_run_of_a_version_without_hashes_is_used_with_a_notice(
     (run / "recipe.toml").write_text(recipe.partition("\n")[2])
     edit(run / "result.json", lambda result: {k: v for k, v in result.items() if k != "sha256"})
     for path in run.glob("checkpoints/*/state.json"):
-        edit(path, lambda state: {k: state[k] for k in state if k not in ("sha256", "threads")})
+        edit(path, lambda state: {k: state[k] for k in state if k not in _SINCE})
     capsys.readouterr()
     use("translator", run)
     use("translator", run)

@@ -12,6 +12,8 @@ MOST_POSITIONS = 1 << 20
 MOST_SYMBOLS = 1_000_000
 """Of a vocabulary."""
 MOST_BEAM = 1_000
-"""Hypotheses of a search, or samples, for one source."""
+"""Hypotheses of a search for one source."""
+MOST_SAMPLES = 10_000
+"""Outputs for one source."""
 MOST_BATCH_TOKENS = 1 << 24
 MOST_THREADS = 1_024

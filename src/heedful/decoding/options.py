@@ -4,7 +4,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
+from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS, MOST_SAMPLES
 from heedful.basics.settings import Settings
 
 
@@ -17,7 +17,7 @@ class SearchOptions(Settings):
 
     beam: int = Field(default=5, ge=1, le=MOST_BEAM)
     """Hypotheses kept at each step."""
-    nbest: int = Field(default=1, ge=1, le=MOST_BEAM)
+    nbest: int = Field(default=1, ge=1, le=MOST_SAMPLES)
     """Hypotheses returned for each source, best first; at most ``beam``."""
     length_penalty: float = Field(default=1.0, ge=0.0)
     """Exponent A of the penalty ((5 + |Y|) / 6)^A; see ``heedful.decoding.length_penalty``."""
