@@ -155,10 +155,15 @@ def test_the_fewest_threads_that_are_as_fast_are_taken(
     machine = Machine(monkeypatch, of_1=0.03, of_2=0.016, of_3=0.011)
     assert trials.threads(3) == 3
     assert machine.trials == 3
-    clock.now += 9
-    assert trials.threads(3) == 3
-    assert machine.trials == 3, "seldom, where all is well"
-    clock.now += 2
+    for pause in (1, 2, 4, 8, 10, 10):
+        before = machine.trials
+        clock.now += pause - 0.1
+        assert trials.threads(3) == 3
+        assert machine.trials == before, "more and more seldom, where all is well"
+        clock.now += 0.2
+        assert trials.threads(3) == 3
+        assert machine.trials == before + 3
+    clock.now += 10.1
     machine.seconds = {"of_1": 0.03, "of_2": 0.03, "of_3": 0.09}
     assert trials.threads(3) == 2
     assert not capsys.readouterr().err.count("2 of 3") - 1
@@ -197,6 +202,22 @@ def test_threads_are_as_before_after_the_block() -> None:
     torch.set_num_threads(1)
     with uncrowded(lambda usual: pytest.fail("nothing is tried with one thread")):
         assert torch.get_num_threads() == 1
+
+
+def test_each_item_is_computed_with_fewer_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crowding, "uncrowded", lambda: uncrowded(lambda usual: usual - 1))
+    seen: list[int] = []
+
+    def items() -> Iterator[int]:
+        for number in range(3):
+            seen.append(torch.get_num_threads())
+            yield number
+
+    found = []
+    for item in crowding.each_uncrowded(items()):
+        found.append(item)
+        assert torch.get_num_threads() == 3
+    assert (found, seen) == ([0, 1, 2], [2, 2, 2])
 
 
 def test_a_commands_threads_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 
 from heedful.basics.notices import notice
+
+T = TypeVar("T")
 
 _WATCH = 0.05
 """Seconds of shared work after which it is judged."""
@@ -36,8 +39,9 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 16.0
 
 _WARM_UP, _OPERATIONS = 4, 60
 """Of a trial, which takes some 10 to 30 milliseconds where nothing else runs."""
-_OFTEN, _SELDOM = 4.0, 10.0
-"""Seconds between two trials; seldom where all threads are clearly faster than one."""
+_FIRST, _OFTEN, _SELDOM = 1.0, 4.0, 10.0
+"""Seconds between two trials. At first they are short and double each time, up to `_OFTEN`, or to
+`_SELDOM` where all threads are clearly faster than one."""
 _GAIN, _CLEAR = 1.2, 1.5
 """How many times as fast all threads must be to be used, and to be clearly faster."""
 
@@ -118,7 +122,7 @@ class Trials:
     """The time that PyTorch takes with each number of threads, tried now and then."""
 
     def __init__(self) -> None:
-        self._next = -math.inf
+        self._next, self._pause = -math.inf, _FIRST
         self._seconds: dict[int, float] = {}
         """Number of threads → seconds of a trial, a running mean: waiting comes in bursts."""
         self._lock = threading.Lock()
@@ -128,7 +132,8 @@ class Trials:
         counts = sorted({1, usual // 2, usual - 1, usual} - {0})
         with self._lock:
             if counts != list(self._seconds):
-                self._seconds, self._next = dict.fromkeys(counts, 0.0), -math.inf
+                self._seconds = dict.fromkeys(counts, 0.0)
+                self._next, self._pause = -math.inf, _FIRST
             if time.monotonic() >= self._next:
                 self._try()
             # The fewest that are about as fast as the fastest.
@@ -147,7 +152,9 @@ class Trials:
             self._seconds[count] = (before + seconds) / 2 if before else seconds
         most = max(self._seconds)
         quiet = self._seconds[1] > _CLEAR * self._seconds[most]
-        self._next = time.monotonic() + (_SELDOM if quiet else _OFTEN)
+        longest = _SELDOM if quiet else _OFTEN
+        self._next = time.monotonic() + min(self._pause, longest)
+        self._pause = min(2 * self._pause, longest)
 
 
 def trial(threads: int) -> float:
@@ -177,6 +184,17 @@ def uncrowded(threads: Callable[[int], int] = _trials.threads) -> Iterator[None]
     usual = torch.get_num_threads()
     with _threads(usual if usual == 1 or _fixed() else threads(usual)):
         yield
+
+
+def each_uncrowded(items: Iterator[T]) -> Iterator[T]:
+    """The same items, each computed inside :func:`uncrowded`."""
+    while True:
+        with uncrowded():
+            try:
+                item = next(items)
+            except StopIteration:
+                return
+        yield item
 
 
 @contextmanager

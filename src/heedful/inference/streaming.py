@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from heedful.basics.crowding import each_uncrowded
 from heedful.decoding import Hypothesis, SearchOptions, Supplied, search_stream
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import source_of
@@ -84,7 +85,8 @@ def find_stream(
         supplier.left(key)
         return False
 
-    for finished in search_stream(translator.decodable, begin, options, wanted=still_wanted):
+    steps = search_stream(translator.decodable, begin, options, wanted=still_wanted)
+    for finished in each_uncrowded(steps):
         written = []
         for key, hypotheses in finished:
             written.append(_Written(*under_way.pop(key), hypotheses))
