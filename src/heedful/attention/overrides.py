@@ -7,6 +7,7 @@ form that is wrong for it: the fast kernel must not be used then.
 
 import functools
 
+import torch
 from torch import nn
 
 
@@ -31,11 +32,16 @@ def describes(part: nn.Module, short: str, method: str) -> bool:
         >>> describes(Shifted(), "dot_scale", "compare")
         False
     """
-    return method not in vars(part) and _by_class(type(part).__mro__, short, method)
+    if method in vars(part):
+        return False
+    kind = type(part).__mro__
+    # torch.compile warns of cached functions, and asks but once.
+    return (_described if torch.compiler.is_compiling() else _cached)(kind, short, method)
 
 
-@functools.lru_cache(maxsize=256)
-def _by_class(classes: tuple[type, ...], short: str, method: str) -> bool:
-    """Whether the first of ``classes`` that has the short form comes no later than the method's."""
-    first = {name: [name in vars(one) for one in classes].index(True) for name in (short, method)}
-    return first[short] <= first[method]
+def _described(classes: tuple[type, ...], short: str, method: str) -> bool:
+    owners = [next(one for one in classes if name in one.__dict__) for name in (short, method)]
+    return issubclass(*owners)
+
+
+_cached = functools.lru_cache(maxsize=256)(_described)

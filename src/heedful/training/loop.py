@@ -230,14 +230,32 @@ class Loop:
             batch = batch.to(self.device)
             if not progress.operations_per_weight:
                 progress.operations_per_weight = self._count_operations(batch)
-            for learnt, loss in self._learn(batch, weight):
+            found = self._learn(batch, weight)
+            whole = len(found) == 1
+            for learnt, loss in found:
                 for name, part in loss.parts.items():
                     sums[name] = sums.get(name, torch.zeros((), device=self.device)) + part
                     weights[name] += loss.weights.get(name, learnt.weight)
-        rate = learning_rate(progress.step + 1, self.settings)
+        # Shares of a batch give the same result beside any other program; so does what follows.
+        with uncrowded() if whole else contextlib.nullcontext():
+            self._update()
+        progress.step += 1
+        progress.position = group[-1][0]
+        for name, total in sums.items():
+            progress.sums[name] = progress.sums.get(name, 0.0) + total.item()
+            progress.weights[name] = progress.weights.get(name, 0.0) + weights[name]
+        self._require_finite(progress.sums)
+        progress.weight += weight
+        progress.total_weight += weight
+        progress.seconds += time.perf_counter() - began
+
+    def _update(self) -> None:
+        """Change the weights by their gradients, which are clipped first and removed afterwards."""
+        step = self.progress.step + 1
+        rate = learning_rate(step, self.settings)
         for own, pace in zip(self.optimiser.param_groups, self.groups, strict=True):
             own["lr"] = rate * pace.scale
-            if progress.step + 1 < pace.from_step:
+            if step < pace.from_step:
                 for parameter in pace.parameters:
                     parameter.grad = None
         self.scaler.unscale_(self.optimiser)
@@ -248,15 +266,6 @@ class Loop:
         self.scaler.step(self.optimiser)
         self.scaler.update()
         self.optimiser.zero_grad(set_to_none=True)
-        progress.step += 1
-        progress.position = group[-1][0]
-        for name, total in sums.items():
-            progress.sums[name] = progress.sums.get(name, 0.0) + total.item()
-            progress.weights[name] = progress.weights.get(name, 0.0) + weights[name]
-        self._require_finite(progress.sums)
-        progress.weight += weight
-        progress.total_weight += weight
-        progress.seconds += time.perf_counter() - began
 
     def _learn(self, batch: Any, weight: float) -> list[Learnt]:
         """Add a batch's gradients; what was learnt at once, with its losses."""
