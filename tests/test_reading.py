@@ -463,8 +463,14 @@ def test_a_word_that_is_none_is_refused_with_its_sentence() -> None:
 def test_one_text_is_not_taken_for_many() -> None:
     with pytest.raises(UserError, match="give its words"):
         Tagger(headed(), vocabulary(), TAGS).tag(["dog"])
+    with pytest.raises(UserError, match=r"tag takes texts.*\[text.split\(\)\]"):
+        Tagger(headed(), vocabulary(), TAGS).tag("the dog")
+    with pytest.raises(UserError, match="give its words"):
+        trace_tagging(Tagger(headed(), vocabulary(), TAGS), "dog")
     with pytest.raises(UserError, match=r"\[text\]"):
         learnt().classify("dog")
+    with pytest.raises(UserError, match=r"fill_all takes texts.*\[text\]"):
+        Filler(headed(), vocabulary()).fill_all("[MASK]")
 
 
 def test_a_tagging_is_traced_with_a_decision_a_word(tmp_path: Path) -> None:
