@@ -298,3 +298,18 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     refused(r"no tokeniser: there is no tokenizer\.json")
     (folder / "tokenizer.json").write_bytes(tokeniser[:100])
     refused("damaged")
+
+
+def test_a_regression_is_not_imported_as_one_class(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForSequenceClassification")
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    weights |= {name: weights[name][:1] for name in ("classifier.weight", "classifier.bias")}
+    safetensors.torch.save_file(weights, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    one = config | {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    (folder / "config.json").write_text(json.dumps(one))
+    assert not one.get("problem_type")
+    with pytest.raises(UserError, match=r"one output \(num_labels = 1\)"):
+        import_hf(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()

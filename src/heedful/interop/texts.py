@@ -70,6 +70,11 @@ def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> I
     found = bert.import_tensors(tensors, settings, vocabulary.places, shape, where)
     weights = _renamed(found, {"next_sentence": _NEXT})
     labels: list[str] = []
+    if shape.heads.get("classification") == 1:
+        raise UserError(
+            f"{where}: the classifier has one output (num_labels = 1), so it predicts a number; "
+            "heedful has no regression: import a classifier of at least two classes"
+        )
     for head in ("classification", "tagging"):
         if head in shape.heads:
             labels = _labels(config, shape.heads[head], f"{where}/{CONFIG}")
