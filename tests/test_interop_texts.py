@@ -313,3 +313,54 @@ def test_a_regression_is_not_imported_as_one_class(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"one output \(num_labels = 1\)"):
         import_hf(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def _changed(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, 'tokenizer_class = "BertJapaneseTokenizer"'),
+        ({"do_lower_case": False}, "lowercase = true, but AutoTokenizer uses do_lower_case = f"),
+        ({"strip_accents": False}, "strip_accents = null, but AutoTokenizer uses strip_accents"),
+        ({"tokenize_chinese_chars": False}, "uses tokenize_chinese_chars = false"),
+    ],
+)
+def test_a_wordpiece_folder_that_contradicts_itself_is_refused(
+    said: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForMaskedLM")
+    _changed(folder / "tokenizer_config.json", **said)
+    with pytest.raises(UserError, match=message):
+        import_hf(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    _changed(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    assert_same_bert(import_hf(folder, tmp_path / "out").path, folder)  # tokenizer.json as it is
+
+
+def test_files_that_auto_tokenizer_wrote_agree(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForMaskedLM")
+    _changed(folder / "tokenizer_config.json", do_lower_case=False)
+    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+    assert_same_bert(import_hf(folder, tmp_path / "out").path, folder)
+
+
+def test_a_class_named_in_the_models_configuration_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForMaskedLM")
+    _changed(folder / "tokenizer_config.json", tokenizer_class=None)
+    _changed(folder / "config.json", tokenizer_class="BertJapaneseTokenizer")
+    with pytest.raises(UserError, match="BertJapaneseTokenizer"):
+        import_hf(folder, tmp_path / "out")
+
+
+def test_a_prefix_space_that_auto_tokenizer_adds_is_not_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    gpt_folder(folder)
+    _changed(folder / "tokenizer_config.json", add_prefix_space=True)
+    with pytest.raises(UserError, match="AutoTokenizer uses add_prefix_space = true"):
+        import_hf(folder, tmp_path / "out")

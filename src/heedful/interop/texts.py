@@ -21,6 +21,7 @@ from heedful.interop.layouts import bert, gpt
 from heedful.interop.layouts.bert import BertShape
 from heedful.interop.layouts.entries import Places
 from heedful.interop.own_vocabularies import tokeniser_files
+from heedful.interop.tokeniser_class import check_tokeniser
 from heedful.models.bert import BertSettings
 from heedful.models.gpt import GptSettings
 from heedful.runs.run import TextRun
@@ -142,6 +143,7 @@ def _vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
     where = str(folder)
     rows = Fields(config, f"{where}/{CONFIG}").count("vocab_size", most=MOST_ROWS)
     files = read_files(folder)
+    check_tokeniser(files, config, where)
     return ImportedVocabulary(files, find_special(files, where), rows, where)
 
 

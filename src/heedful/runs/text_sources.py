@@ -159,12 +159,13 @@ def _require_classes(labelled: Counter[str], files: str) -> None:
             are more than 10 numeric labels that are not all whole.
     """
     number, many = labelled.total(), len(labelled)
-    if many > _MOST_REAL_LABELS and all(map(_is_number, labelled)):
-        if not all(float(label).is_integer() for label in labelled):
-            raise UserError(
-                f"{files}: the labels are {many:,} different real numbers; heedful classifies and "
-                "has no regression: choose another label column, or group the numbers into classes"
-            )
+    numeric = all(map(_is_number, labelled))
+    whole = numeric and all(float(label).is_integer() for label in labelled)
+    if numeric and not whole and many > _MOST_REAL_LABELS:
+        raise UserError(
+            f"{files}: the labels are {many:,} different real numbers; heedful classifies and has "
+            "no regression: choose another label column, or group the numbers into classes"
+        )
     if many > _MOST_DISTINCT_LABELS and 2 * many > number:
         raise UserError(
             f"{files}: {many:,} different labels in {number:,} examples are too many to learn "
