@@ -383,7 +383,8 @@ def test_validation_of_tags_is_what_tagging_gives(
     path = trained(name)
     head = "words" if name == "several" else "tagging"
     examples = text_run(path).tagged(head, "validation")
-    found = load_tagger(path, checkpoint="last").tag([example.words for example in examples])
+    last = open_run(path).checkpoints()[-1].step  # a number, as the error message lists them
+    found = load_tagger(path, checkpoint=last).tag([example.words for example in examples])
     expected = sklearn_scores(
         [tag for example in examples for tag in example.tags],
         [tag for tags in found for tag in tags],

@@ -30,7 +30,7 @@ class AttentionMap:
     """The module's name in the model."""
     query_axis: str
     key_axis: str
-    weights: Tensor
+    weights: Tensor = field(repr=False)
     """``[H, Q, K]``, float32 on the CPU."""
     kind: str = "weights"
     """``weights``; or, made from them, ``rollout`` or ``gradient``
@@ -108,7 +108,7 @@ class Trace:
         names = ", ".join(one.name for one in self.maps)
         raise UserError(f"no attention module '{name}' in this trace; it has {names}")
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the trace as one safetensors file; the tokens are JSON in its header.
 
         Raises:
@@ -126,11 +126,11 @@ class Trace:
             "faithfulness": self.faithfulness,
         }
         metadata = {"format": _FORMAT, "trace": json.dumps(header, ensure_ascii=False)}
-        with atomic_file(path) as file:
+        with atomic_file(Path(path)) as file:
             file.write(save(tensors, metadata))
 
     @classmethod
-    def load(cls, path: Path) -> "Trace":
+    def load(cls, path: str | Path) -> "Trace":
         """Read what `save` wrote; no code is run by it.
 
         Raises:

@@ -18,7 +18,7 @@ def export_hf(
     run: str | Path,
     out: str | Path,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     head: str | None = None,
 ) -> Path:
     """Write a run's model and tokeniser so that transformers loads them with ``from_pretrained``.
@@ -46,7 +46,7 @@ def export_hf(
     return out
 
 
-def _exported(run: Run, checkpoint: str | None, head: str | None) -> Exported:
+def _exported(run: Run, checkpoint: str | int | None, head: str | None) -> Exported:
     if isinstance(run, PairRun):
         if run.recipe.task == "alignment":
             raise UserError(f"{run.path}: a run for {run.recipe.task} has no Hugging Face layout")

@@ -62,7 +62,7 @@ def build_run_model(run: PairRun) -> PairModel:
     return model
 
 
-def load_run_model(run: PairRun, checkpoint: str | None = None) -> PairModel:
+def load_run_model(run: PairRun, checkpoint: str | int | None = None) -> PairModel:
     """The run's model with the weights of a checkpoint.
 
     Args:
@@ -162,7 +162,7 @@ def load_translator(
     *,
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> Translator:
     """The translator of a run, or an ensemble of several runs with the same vocabulary.
 

@@ -60,7 +60,7 @@ def _fresh(run: TextRun) -> TextModel:
     raise TypeError(f"no model for {recipe.task}")
 
 
-def load_text_model(run: TextRun, checkpoint: str | None = None) -> TextModel:
+def load_text_model(run: TextRun, checkpoint: str | int | None = None) -> TextModel:
     """The run's model with the weights of a checkpoint.
 
     Args:
