@@ -212,6 +212,18 @@ def test_an_attribute_of_a_column_is_a_tag(tmp_path: Path) -> None:
     assert found == [("_", "_", "Inf"), ("_",)]
 
 
+def test_rows_without_a_label_are_counted_and_may_be_skipped(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.csv", "text,label\none,x\ntwo,\nthree, \nfour,y\n,\n")
+    message = r"a.csv:3: 'label' is empty, as in 2 more rows; .*data.unlabelled = 'skip'"
+    with pytest.raises(UserError, match=message):
+        list(read_labelled(path))
+    found = list(read_labelled(path, unlabelled="skip"))
+    assert found == [Labelled(("one",), "x"), Labelled(("four",), "y")]
+    assert "a.csv: 3 rows without a label" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("separator", [" ", "\t"])
 def test_conll_2003_is_read(tmp_path: Path, separator: str) -> None:
     text = (

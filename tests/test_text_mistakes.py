@@ -368,6 +368,16 @@ def test_numbers_that_are_classes_are_taken(tmp_path: Path, labels: list[str]) -
     assert Examples("data", data, 1, tmp_path, tmp_path).find_labels() == sorted(labels)
 
 
+def test_rows_without_a_label_may_be_skipped(tmp_path: Path) -> None:
+    rows = "".join(f"text {n},{'ab'[n % 2] if n % 3 else ''}\n" for n in range(60))
+    (tmp_path / "some.csv").write_text(f"text,label\n{rows}")
+    chosen = choose_classification([str(tmp_path / "some.csv")], unlabelled="skip")
+    data = LabelledData.model_validate(chosen["data"])
+    examples = Examples("data", data, 1, tmp_path, None)
+    assert examples.find_labels() == ["a", "b"]
+    assert sum(len(list(examples.of(part))) for part in ("train", "validation", "test")) == 40
+
+
 def test_the_row_chosen_has_room_for_texts_without_spaces(tmp_path: Path) -> None:
     rows = "".join(f"{'猫犬鳥魚' * 25}{n},{'ab'[n % 2]}\n" for n in range(20))
     (tmp_path / "zh.csv").write_text(f"text,label\n{rows}", encoding="utf-8")

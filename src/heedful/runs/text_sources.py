@@ -138,6 +138,7 @@ class Examples:
                 label=data.label,
                 encoding=data.encoding,
                 format=data.format,
+                unlabelled=data.unlabelled,
             )
         if isinstance(data, TaggedData):
             return read_tagged(files, column=data.column, encoding=data.encoding)
