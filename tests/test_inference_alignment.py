@@ -175,3 +175,10 @@ def test_paths_may_be_strings(tmp_path: Path) -> None:
     assert torch.equal(again["layer"].weights, weights)
     export_html(again, str(tmp_path / "x.html"))
     assert (tmp_path / "x.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_trace_without_weights_says_how_to_get_them(capsys: pytest.CaptureFixture[str]) -> None:
+    Trace.of({"text": ["a"]}, {})
+    assert "attn_implementation='eager'" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"map layer has no weights: .*output_attentions=True"):
+        Trace.of({"text": ["a"]}, {"layer": ("text", "text", None)})

@@ -364,3 +364,36 @@ def test_a_prefix_space_that_auto_tokenizer_adds_is_not_left_out(tmp_path: Path)
     _changed(folder / "tokenizer_config.json", add_prefix_space=True)
     with pytest.raises(UserError, match="AutoTokenizer uses add_prefix_space = true"):
         import_hf(folder, tmp_path / "out")
+
+
+HARMLESS = {
+    "n_special": 0,
+    "predict_special_tokens": True,
+    "output_past": True,
+    "pruned_heads": {},
+    "use_bfloat16": False,
+    "tf_legacy_loss": False,
+}
+
+
+def test_fields_without_effect_do_not_stop_an_import(tmp_path: Path) -> None:
+    folder = tmp_path / "gpt"
+    gpt_folder(folder)
+    _changed(folder / "config.json", **HARMLESS, is_decoder=False)
+    import_hf(folder, tmp_path / "out")
+    _changed(folder / "config.json", pruned_heads={"0": [1]})
+    with pytest.raises(UserError, match="pruned_heads"):
+        import_hf(folder, tmp_path / "other")
+
+
+def test_an_unknown_field_may_be_ignored(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForMaskedLM")
+    _changed(folder / "config.json", note="mine")
+    with pytest.raises(UserError, match=r'note = "mine".*--ignore-field note'):
+        import_hf(folder, tmp_path / "out")
+    with pytest.raises(UserError, match="has no field 'nota' to ignore"):
+        import_hf(folder, tmp_path / "out", ignored=["nota"])
+    run = import_hf(folder, tmp_path / "out", ignored=["note"])
+    assert run.facts["imported"]["ignored"] == ["note"]
+    assert_same_bert(run.path, folder)
