@@ -24,6 +24,7 @@ from heedful.runs.checkpoints import (
     save_checkpoint,
     whole_checkpoints,
 )
+from heedful.runs.parts import PARTS, parts_of, require_parts
 from heedful.runs.recipe import LoopSettings
 from heedful.tasks.protocol import Task, is_gain
 from heedful.training.interrupting import interruptible
@@ -153,6 +154,7 @@ class Loop:
                 f"training.max_steps = {self.settings.max_steps}; raise it"
             )
         self._compare_threads(checkpoint.state.get("threads"))
+        require_parts(self.task.model, checkpoint)
         load_model_tensors(self.task.model, checkpoint.weights(), checkpoint.path)
         tensors = checkpoint.training()
         load_optimiser_tensors(self.optimiser, tensors)
@@ -371,6 +373,7 @@ class Loop:
             "scaler": self.scaler.state_dict(),
             "precision": self.precision,
             "threads": torch.get_num_threads() if self.device.type == "cpu" else None,
+            PARTS: parts_of(self.task.model),
         }
         folder = self.checkpoints / folder_of(progress.step)
         save_checkpoint(folder, model_tensors(self.task.model), training, state)
