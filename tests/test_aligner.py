@@ -17,6 +17,7 @@ from heedful.attention.hidden_markov import HiddenMarkovAttention, key_normalise
 from heedful.basics.errors import UserError
 from heedful.cli import align, train, translate
 from heedful.evaluation.alignment_error import GoldLinks, alignment_error_rate, read_links
+from heedful.interop.exporting import export_hf
 from heedful.models.aligner import AlignerSettings, WordAligner
 from heedful.models.pairs import Source
 from heedful.runs import open_run
@@ -238,3 +239,5 @@ def test_what_an_aligner_cannot_do_is_one_clear_line(folder: Path, tmp_path: Pat
     ):
         with pytest.raises(UserError, match=says):
             heedful(*arguments)
+    with pytest.raises(UserError, match="is an aligner, which has no Hugging Face layout"):
+        export_hf(folder / "run", tmp_path / "hf")

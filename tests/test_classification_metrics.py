@@ -111,6 +111,18 @@ def test_tags_are_counted_by_words() -> None:
     assert [(each.line, each.text) for each in report.worst] == [(3, "sat"), (2, "cat")]
 
 
+def test_the_macro_f1_of_tags_leaves_out_what_is_outside_of_names() -> None:
+    gold, given = [["O", "PER", "O", "ORG"]], [["O", "PER", "PER", "O"]]
+    labels = ["O", "ORG", "PER"]
+    report = score_tagging(gold, given, labels=labels)
+    assert report.macro_f1 == pytest.approx((0 + 2 / 3) / 2)  # ORG, PER
+    assert [score.label for score in report.by_label] == labels
+    assert score_tagging([["O"]], [["O"]], labels=labels).macro_f1 == 1
+    assert score_classification(gold[0], given[0], labels=labels).macro_f1 == pytest.approx(
+        (0.5 + 0 + 2 / 3) / 3
+    )
+
+
 def test_the_report_is_written_as_text_and_json() -> None:
     gold, found = ["yes", "no", "no"], ["yes", "yes", "no"]
     texts = [("a", "b"), ("tab\there", "x\ny"), ("c", "d")]

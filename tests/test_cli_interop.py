@@ -14,7 +14,10 @@ def heedful(*arguments: object, where: Path) -> subprocess.CompletedProcess[str]
 
 def test_there_and_back_again(tmp_path: Path) -> None:
     gpt_folder(tmp_path / "hf")
-    done = heedful("import", "hf", "hf", "--out", "run", where=tmp_path)
+    config = tmp_path / "hf" / "config.json"
+    config.write_text(config.read_text().replace("{", '{"note": "mine",', 1))
+    own = ("--ignore-field", "note")
+    done = heedful("import", "hf", "hf", "--out", "run", *own, where=tmp_path)
     assert (done.returncode, done.stdout) == (0, "run: a run for language-model, from hf\n")
     done = heedful("export", "hf", "run", "--out", "back", where=tmp_path)
     assert (done.returncode, done.stdout) == (0, "back: for from_pretrained of transformers\n")

@@ -332,6 +332,10 @@ def test_wrong_calls_are_refused() -> None:
     for wrong in ({"max_tokens": 0}, {"stop": [""]}, {"stop": "abc"}):
         with pytest.raises(UserError):
             generator.generate("x", **wrong)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match=r"generate_all takes texts.*\[text\]"):
+        generator.generate_all("The")
+    with pytest.raises(UserError, match=r"perplexity takes texts.*\[text\]"):
+        generator.perplexity("The")
 
 
 # Perplexity

@@ -17,6 +17,9 @@ from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokeniser, Tokenisers, TokeniserSettings
 from heedful.decoding import SearchOptions, Supplied, running
 from heedful.decoding.beam import Beams
+from heedful.evaluation.aligning import Aligner, Direction
+from heedful.evaluation.forced_alignment import align_translations
+from heedful.evaluation.metrics import bleu
 from heedful.inference import Translation, Translator
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.splitting import split_text
@@ -290,3 +293,21 @@ def test_encoded_batches_hold_every_pair_that_fits_once() -> None:
     assert 0 < len(fitting) < len(pairs)
     assert sorted(found) == sorted(fitting * 2)
     assert len(made.notices) == 1
+
+
+def test_one_text_is_not_translated_by_character() -> None:
+    for call in (translator().translate, translator().translate_stream):
+        with pytest.raises(UserError, match=r"takes texts; give a list, \[text\] if it is one"):
+            call("The cat.")  # before anything is translated
+
+
+def test_one_pair_is_not_aligned_by_character() -> None:
+    pair = Pair("the cat", "the dog")
+    turned = Aligner([Direction(translator(), turned=True)])
+    for wrong in (pair, "the cat"):
+        with pytest.raises(UserError, match=r"align takes pairs; give a list, \[pair\]"):
+            turned.align(wrong)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="takes texts; give a list"):
+        align_translations(translator(), "the cat", "the dog")
+    with pytest.raises(UserError, match="takes texts; give a list"):
+        bleu("the cat", "the dog")

@@ -15,6 +15,7 @@ from heedful.inference.batches import padded, source_of, target_in_of
 from heedful.models.pairs import PairModel
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.transformer import Transformer, TransformerSettings
+from heedful.viewing.page import export_html
 from test_inference import MODELS, TOKENISERS, WORDS, sentences, transformer, translator
 
 
@@ -164,3 +165,20 @@ def test_wrong_traces_are_the_users_error(tmp_path: Path) -> None:
             Trace.load(tmp_path / "broken")
     with pytest.raises(UserError, match="absent"):
         Trace.load(tmp_path / "absent")
+
+
+def test_paths_may_be_strings(tmp_path: Path) -> None:
+    weights = torch.full((2, 3, 3), 1 / 3)
+    trace = Trace.of({"text": ["a", "b", "c"]}, {"layer": ("text", "text", weights)})
+    trace.save(str(tmp_path / "x.safetensors"))
+    again = Trace.load(str(tmp_path / "x.safetensors"))
+    assert torch.equal(again["layer"].weights, weights)
+    export_html(again, str(tmp_path / "x.html"))
+    assert (tmp_path / "x.html").read_text().startswith("<!doctype html>")
+
+
+def test_a_trace_without_weights_says_how_to_get_them(capsys: pytest.CaptureFixture[str]) -> None:
+    Trace.of({"text": ["a"]}, {})
+    assert "attn_implementation='eager'" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"map layer has no weights: .*output_attentions=True"):
+        Trace.of({"text": ["a"]}, {"layer": ("text", "text", None)})

@@ -298,3 +298,102 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     refused(r"no tokeniser: there is no tokenizer\.json")
     (folder / "tokenizer.json").write_bytes(tokeniser[:100])
     refused("damaged")
+
+
+def test_a_regression_is_not_imported_as_one_class(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForSequenceClassification")
+    weights = safetensors.torch.load_file(folder / "model.safetensors")
+    weights |= {name: weights[name][:1] for name in ("classifier.weight", "classifier.bias")}
+    safetensors.torch.save_file(weights, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    one = config | {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    (folder / "config.json").write_text(json.dumps(one))
+    assert not one.get("problem_type")
+    with pytest.raises(UserError, match=r"one output \(num_labels = 1\)"):
+        import_hf(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def _changed(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps(json.loads(path.read_text()) | values))
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, 'tokenizer_class = "BertJapaneseTokenizer"'),
+        ({"do_lower_case": False}, "lowercase = true, but AutoTokenizer uses do_lower_case = f"),
+        ({"strip_accents": False}, "strip_accents = null, but AutoTokenizer uses strip_accents"),
+        ({"tokenize_chinese_chars": False}, "uses tokenize_chinese_chars = false"),
+    ],
+)
+def test_a_wordpiece_folder_that_contradicts_itself_is_refused(
+    said: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForMaskedLM")
+    _changed(folder / "tokenizer_config.json", **said)
+    with pytest.raises(UserError, match=message):
+        import_hf(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    _changed(folder / "tokenizer_config.json", tokenizer_class="PreTrainedTokenizerFast")
+    assert_same_bert(import_hf(folder, tmp_path / "out").path, folder)  # tokenizer.json as it is
+
+
+def test_files_that_auto_tokenizer_wrote_agree(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForMaskedLM")
+    _changed(folder / "tokenizer_config.json", do_lower_case=False)
+    transformers.AutoTokenizer.from_pretrained(folder).save_pretrained(folder)
+    assert_same_bert(import_hf(folder, tmp_path / "out").path, folder)
+
+
+def test_a_class_named_in_the_models_configuration_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForMaskedLM")
+    _changed(folder / "tokenizer_config.json", tokenizer_class=None)
+    _changed(folder / "config.json", tokenizer_class="BertJapaneseTokenizer")
+    with pytest.raises(UserError, match="BertJapaneseTokenizer"):
+        import_hf(folder, tmp_path / "out")
+
+
+def test_a_prefix_space_that_auto_tokenizer_adds_is_not_left_out(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    gpt_folder(folder)
+    _changed(folder / "tokenizer_config.json", add_prefix_space=True)
+    with pytest.raises(UserError, match="AutoTokenizer uses add_prefix_space = true"):
+        import_hf(folder, tmp_path / "out")
+
+
+HARMLESS = {
+    "n_special": 0,
+    "predict_special_tokens": True,
+    "output_past": True,
+    "pruned_heads": {},
+    "use_bfloat16": False,
+    "tf_legacy_loss": False,
+}
+
+
+def test_fields_without_effect_do_not_stop_an_import(tmp_path: Path) -> None:
+    folder = tmp_path / "gpt"
+    gpt_folder(folder)
+    _changed(folder / "config.json", **HARMLESS, is_decoder=False)
+    import_hf(folder, tmp_path / "out")
+    _changed(folder / "config.json", pruned_heads={"0": [1]})
+    with pytest.raises(UserError, match="pruned_heads"):
+        import_hf(folder, tmp_path / "other")
+
+
+def test_an_unknown_field_may_be_ignored(tmp_path: Path) -> None:
+    folder = tmp_path / "hf"
+    bert_folder(folder, "BertForMaskedLM")
+    _changed(folder / "config.json", note="mine")
+    with pytest.raises(UserError, match=r'note = "mine".*--ignore-field note'):
+        import_hf(folder, tmp_path / "out")
+    with pytest.raises(UserError, match="has no field 'nota' to ignore"):
+        import_hf(folder, tmp_path / "out", ignored=["nota"])
+    run = import_hf(folder, tmp_path / "out", ignored=["note"])
+    assert run.facts["imported"]["ignored"] == ["note"]
+    assert_same_bert(run.path, folder)

@@ -249,7 +249,7 @@ def test_runs_without_this_shape_are_refused(tmp_path: Path) -> None:
     recurrent["model"] = {"kind": "recurrent", "hidden": 8, "embedding": 8}
     recurrent["tokeniser"] = {"vocabulary": 380}
     for recipe, message in (
-        (tables(corpus, pre_norm=True), "model.pre_norm = true"),
+        (tables(corpus, pre_norm=True), "model.pre_norm = true.*--set model.pre_norm=false"),
         (recurrent, "model.kind = 'recurrent' has no"),
     ):
         run = tmp_path / str(len(message))

@@ -4,14 +4,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
 import torch
 from torch import Tensor, nn
 
+from heedful.basics.errors import UserError
 from heedful.data.positions import Position
 from heedful.runs.checkpoints import whole_checkpoints
 from heedful.runs.recipe import TrainingSettings
 from heedful.tasks.protocol import Loss, Validation
-from heedful.training.loop import Loop
+from heedful.training.loop import Loop, Stop
 from heedful.training.report import Report
 
 
@@ -54,20 +56,49 @@ class Line:
         assert not tensors
 
 
-def test_of_equal_validations_the_first_is_the_best_and_is_kept(tmp_path: Path) -> None:
+def loop_of(losses: list[float], folder: str | Path, stop: Stop | None = None) -> Loop:
     settings = TrainingSettings(
         max_steps=4, validate_every=1, keep_last=1, keep_best=1, choose_by="loss", warmup_steps=0
     )
-    with Report(4) as report:
-        loop = Loop(
-            Line([3.0, 1.0, 1.0, 2.0]),
-            settings,
-            tmp_path,
-            seed=1,
-            device=torch.device("cpu"),
-            precision="float32",
-            report=report,
-        )
+    return Loop(
+        Line(losses),
+        settings,
+        folder,
+        seed=1,
+        device=torch.device("cpu"),
+        precision="float32",
+        report=Report(4),
+        stop=stop,
+    )
+
+
+def test_of_equal_validations_the_first_is_the_best_and_is_kept(tmp_path: Path) -> None:
+    loop = loop_of([3.0, 1.0, 1.0, 2.0], tmp_path)
+    with loop.report:
         assert loop.run()
     assert loop.progress.best_step == 2
     assert {point.step for point in whole_checkpoints(tmp_path / "checkpoints")} >= {2, 4}
+
+
+def test_stop_is_asked_after_every_validation(tmp_path: Path) -> None:
+    asked = []
+
+    def stop(step: int, figures: dict[str, float]) -> str:
+        asked.append((step, figures["loss"]))
+        return "enough" if step == 4 else ""
+
+    loop = loop_of([4.0, 3.0, 2.0, 1.0], tmp_path, stop)
+    with loop.report:
+        assert loop.run()
+    assert asked == [(1, 4.0), (2, 3.0), (3, 2.0), (4, 1.0)]
+    assert not loop.progress.given_up  # all steps were done
+
+
+def test_a_missing_folder_is_made(tmp_path: Path) -> None:
+    loop = loop_of([4.0, 3.0, 2.0, 1.0], str(tmp_path / "new" / "run"))
+    with loop.report:
+        assert loop.run()
+    assert whole_checkpoints(tmp_path / "new" / "run" / "checkpoints")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match=r"cannot make the run's folder .*file"):
+        loop_of([1.0], tmp_path / "file")

@@ -203,6 +203,41 @@ def test_conllu_has_words_only(tmp_path: Path) -> None:
     assert list(read_tagged([objects])) == upos
 
 
+def test_an_attribute_of_a_column_is_a_tag(tmp_path: Path) -> None:
+    named = CONLLU.replace("aux\t_\t_\n", "aux\t_\tSpaceAfter=No|NER=B-PER\n")
+    path = write(tmp_path / "a.conllu", named)
+    found = [sentence.tags for sentence in read_tagged(path, column="misc.NER")]
+    assert found == [("B-PER", "_", "_"), ("_",)]
+    found = [sentence.tags for sentence in read_tagged(path, column="feats.VerbForm")]
+    assert found == [("_", "_", "Inf"), ("_",)]
+
+
+def test_rows_without_a_label_are_counted_and_may_be_skipped(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path / "a.csv", "text,label\none,x\ntwo,\nthree, \nfour,y\n,\n")
+    message = r"a.csv:3: 'label' is empty, as in 2 more rows; .*data.unlabelled = 'skip'"
+    with pytest.raises(UserError, match=message):
+        list(read_labelled(path))
+    found = list(read_labelled(path, unlabelled="skip"))
+    assert found == [Labelled(("one",), "x"), Labelled(("four",), "y")]
+    assert "a.csv: 3 rows without a label" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("separator", [" ", "\t"])
+def test_conll_2003_is_read(tmp_path: Path, separator: str) -> None:
+    text = (
+        "-DOCSTART- -X- -X- O\n\nEU NNP B-NP B-ORG\nrejects VBZ B-VP O\n\n"
+        "-DOCSTART- -X- O O\n\n# # B-NP O\n"
+    )
+    path = write(tmp_path / "eng.train", text.replace(" ", separator))
+    assert list(read_tagged(path)) == [
+        Tagged(("EU", "rejects"), ("B-ORG", "O")),
+        Tagged(("#",), ("O",)),
+    ]
+    assert next(iter(read_tagged(path, column="pos"))).tags == ("NNP", "VBZ")
+
+
 @pytest.mark.parametrize(
     ("name", "content", "column", "message"),
     [
@@ -214,6 +249,10 @@ def test_conllu_has_words_only(tmp_path: Path) -> None:
         ("a.tsv", "Do\tAUX\ngo\n", "upos", r"a.tsv:2: 1 columns where there were 2"),
         ("a.tsv", "Do\tAUX\ngo\t \n", "upos", r"a.tsv:2: the word 'go' has no tag"),
         ("a.tsv", "Do\tAUX\n \tX\n", "upos", r"a.tsv:2: the word is empty"),
+        ("a.conllu", CONLLU.replace("_\t_\n", "_\tNER=O\n"), "misc", r"--column misc\.NER"),
+        ("a.conllu", CONLLU, "lemma.x", r"the column lemma of CoNLL-U has no attributes"),
+        ("a.txt", "EU NNP B-NP B-ORG\n", "neer", r"no column of tags 'neer'; did you mean 'ner'"),
+        ("a.txt", "EU NNP B-NP B-ORG\nrejects VBZ O\n", "ner", r"a.txt:2: 1 columns where"),
         ("a.tsv", "Do AUX\n", "upos", r"a.tsv:1: 1 TAB-separated columns; tagged sentences are"),
         ("a.tsv", "\n# x\n", "upos", r"a.tsv: no sentence in the file"),
         ("a.jsonl", '{"words": ["a", "b"], "tags": ["X"]}', "upos", r":1: 2 words but 1 tags"),

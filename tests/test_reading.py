@@ -1,7 +1,9 @@
 """Classifying, tagging, filling in, and looking at why: on small encoders; one has learnt."""
 
+import copy
 import itertools
 import json
+import math
 import random
 from functools import cache
 from pathlib import Path
@@ -16,6 +18,7 @@ from torch import Tensor, nn
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
+from heedful.cli.classify import _words as words_shown
 from heedful.data.examples import Tagged
 from heedful.data.vocabularies import VocabularySettings, encode_words, train_vocabulary
 from heedful.data.vocabulary import Vocabulary
@@ -463,8 +466,14 @@ def test_a_word_that_is_none_is_refused_with_its_sentence() -> None:
 def test_one_text_is_not_taken_for_many() -> None:
     with pytest.raises(UserError, match="give its words"):
         Tagger(headed(), vocabulary(), TAGS).tag(["dog"])
+    with pytest.raises(UserError, match=r"tag takes texts.*\[text.split\(\)\]"):
+        Tagger(headed(), vocabulary(), TAGS).tag("the dog")
+    with pytest.raises(UserError, match="give its words"):
+        trace_tagging(Tagger(headed(), vocabulary(), TAGS), "dog")
     with pytest.raises(UserError, match=r"\[text\]"):
         learnt().classify("dog")
+    with pytest.raises(UserError, match=r"fill_all takes texts.*\[text\]"):
+        Filler(headed(), vocabulary()).fill_all("[MASK]")
 
 
 def test_a_tagging_is_traced_with_a_decision_a_word(tmp_path: Path) -> None:
@@ -606,3 +615,25 @@ def test_a_language_models_trace_has_what_followed_each_token(tmp_path: Path) ->
     assert begun.axes["text"] == ["<s>", *own.pieces(own.encode("the film"))]
     with pytest.raises(UserError, match="more than the model's 30"):
         trace_writing(generator, "the film " * 40, "")
+
+
+def test_a_certain_label_has_log_odds_and_prints_without_tensors() -> None:
+    model = copy.deepcopy(learnt().model)
+    with torch.no_grad():
+        for parameter in model.heads["classification"].parameters():
+            parameter.mul_(5)
+    certain = Classifier(model, vocabulary(), learnt().labels)
+    why = explain(certain, "bad film bad")  # without either "bad" there is still the other
+    assert why.classification.label == "bad"
+    assert max(abs(one.fall) for one in why.words) < 0.005
+    probabilities = certain.classify(["bad film"])[0].probabilities
+    left = math.log(probabilities["bad"] / (probabilities["good"] + probabilities["neither"]))
+    whole = why.classification.probabilities
+    before = math.log(whole["bad"] / (whole["good"] + whole["neither"]))
+    assert why.words[2].log_odds == pytest.approx(before - left, abs=1e-3)
+    named = words_shown(why).split()
+    assert len(named) == 3
+    assert all(one.endswith("nat") for one in named)
+    for shown in (str(why), repr(why), repr(why.trace)):
+        assert "tensor" not in shown
+    assert str(why).splitlines()[0].startswith("bad  ")

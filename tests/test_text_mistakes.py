@@ -10,6 +10,8 @@ import pytest
 import heedful.cli.main as command_line
 from heedful.runs.choosing_texts import choose_classification
 from heedful.runs.run import TextRun, open_run
+from heedful.runs.text_recipe import LabelledData
+from heedful.runs.text_sources import Examples
 from heedful.training.train import train
 from text_help import RECIPES, TAGS, write_data
 
@@ -73,6 +75,18 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         {"one.tsv": "text\tlabel\na cat\tred\na dog\tred\n"},
         ["data.train=one.tsv"],
         "every example of one.tsv is labelled 'red'",
+    ),
+    (
+        "classification",
+        {"prices.tsv": "text\tlabel\n" + "".join(f"a cat {n}\t{n % 30}\n" for n in range(50))},
+        ["data.train=prices.tsv"],
+        "prices.tsv: 30 different labels in 50 examples",
+    ),
+    (
+        "classification",
+        {"real.tsv": "text\tlabel\n" + "".join(f"a {n}\t{n % 11 / 10}\n" for n in range(200))},
+        ["data.train=real.tsv"],
+        "real.tsv: the labels are 11 different real numbers",
     ),
     (
         "classification",
@@ -336,6 +350,32 @@ def test_rare_labels_are_never_only_held_out(
         assert labels <= set(TAGS.values())
     assert {f"rare-{number}" for number in range(12)} < set(facts["labels"])
     assert facts["train"] + facts["validation"] + facts["test"] == len(rows) + 12
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["0", "1", "2"],
+        [str(half / 2) for half in range(1, 11)],
+        ["1.0", "2.0", "3.0", "4.0", "5.0"],
+        [str(code) for code in range(150)],
+    ],
+)
+def test_numbers_that_are_classes_are_taken(tmp_path: Path, labels: list[str]) -> None:
+    rows = "".join(f"text {n}\t{labels[n % len(labels)]}\n" for n in range(2 * len(labels)))
+    (tmp_path / "rated.tsv").write_text(f"text\tlabel\n{rows}")
+    data = LabelledData(train=["rated.tsv"], validation=["rated.tsv"])
+    assert Examples("data", data, 1, tmp_path, tmp_path).find_labels() == sorted(labels)
+
+
+def test_rows_without_a_label_may_be_skipped(tmp_path: Path) -> None:
+    rows = "".join(f"text {n},{'ab'[n % 2] if n % 3 else ''}\n" for n in range(60))
+    (tmp_path / "some.csv").write_text(f"text,label\n{rows}")
+    chosen = choose_classification([str(tmp_path / "some.csv")], unlabelled="skip")
+    data = LabelledData.model_validate(chosen["data"])
+    examples = Examples("data", data, 1, tmp_path, None)
+    assert examples.find_labels() == ["a", "b"]
+    assert sum(len(list(examples.of(part))) for part in ("train", "validation", "test")) == 40
 
 
 def test_the_row_chosen_has_room_for_texts_without_spaces(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ from safetensors.torch import load_file
 from sklearn import metrics as sklearn_metrics
 from torch import Tensor, nn
 
+from heedful.attention import MultiHeadAttention, scores
+from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.positions import Position
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
@@ -28,6 +30,8 @@ from heedful.runs import open_run
 from heedful.runs.recipe import KINDS
 from heedful.runs.run import TextRun
 from heedful.runs.text_building import build_text_model, build_text_task, load_text_start
+from heedful.runs.text_preparation import prepare_text_run
+from heedful.runs.text_recipe import ClassificationRecipe
 from heedful.runs.texts import load_classifier, load_generator, load_tagger
 from heedful.tasks.masked import MaskedTask
 from heedful.tasks.protocol import Task
@@ -383,7 +387,8 @@ def test_validation_of_tags_is_what_tagging_gives(
     path = trained(name)
     head = "words" if name == "several" else "tagging"
     examples = text_run(path).tagged(head, "validation")
-    found = load_tagger(path, checkpoint="last").tag([example.words for example in examples])
+    last = open_run(path).checkpoints()[-1].step  # a number, as the error message lists them
+    found = load_tagger(path, checkpoint=last).tag([example.words for example in examples])
     expected = sklearn_scores(
         [tag for example in examples for tag in example.tags],
         [tag for tags in found for tag in tags],
@@ -541,3 +546,36 @@ def test_word_vectors_are_begun_with_and_stay_where_they_are_frozen(
             (token,) = vocabulary.encode(word)
             assert torch.equal(model.encoder.tokens.weight[token], vector), word
             assert torch.equal(learnt[token], vector) == frozen, word
+
+
+class Opposite(scores.ScaledDot):
+    """A score of the user's own, which has no tensors."""
+
+    def compare(self, query: Tensor, key: Tensor) -> Tensor:
+        return -super().compare(query, key)
+
+
+def test_a_part_of_the_users_own_is_recorded_and_not_replaced(folder: Path) -> None:
+    path = folder / "own-part"
+    recipe = encoder("classification", LABELLED, training={**LOOP, "max_steps": 2})
+    prepare_text_run(path, ClassificationRecipe.model_validate(recipe), folder)
+    run = text_run(path)
+
+    def own_loop() -> loop.Loop:
+        model = build_text_model(run)
+        attention = next(part for part in model.modules() if isinstance(part, MultiHeadAttention))
+        attention.score = Opposite()
+        training, device = run.recipe.training, torch.device("cpu")
+        task = build_text_task(run, model, training, device, "float32")
+        return loop.Loop(
+            task, training, path, seed=1, device=device, precision="float32", report=Report(2)
+        )
+
+    made = own_loop()
+    with made.report:
+        assert made.run()
+    with pytest.raises(UserError, match=r"trained with test_text_runs.Opposite as .*score"):
+        load_classifier(path)
+    with pytest.raises(UserError, match=r"where the recipe's model has ScaledDot"):
+        train(recipe, path, data=folder)
+    assert own_loop().finished  # with the part it can be resumed

@@ -15,7 +15,7 @@ def load(
     *more: str | Path,
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     engine: str = "torch",
     quantization: str | None = None,
 ) -> Translator:

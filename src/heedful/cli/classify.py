@@ -198,6 +198,13 @@ class _Answer:
 
 
 def _words(found: "Explanation") -> str:
-    """The words that matter most, each with what the label's probability loses without it."""
+    """The words that matter most, each with what the label's probability loses without it.
+
+    Where the probability hardly changes, as that of a label that is certain, log-odds are given.
+    """
     most = sorted(found.words, key=lambda one: -abs(one.fall))[:_WORDS_SHOWN]
-    return " ".join(f"{one.word}:{one.fall:.2f}" for one in most if abs(one.fall) >= _LEAST)
+    shown = [f"{one.word}:{one.fall:.2f}" for one in most if abs(one.fall) >= _LEAST]
+    if not shown:
+        most = sorted(found.words, key=lambda one: -abs(one.log_odds))[:_WORDS_SHOWN]
+        shown = [f"{one.word}:{one.log_odds:.2f}nat" for one in most]
+    return " ".join(shown)

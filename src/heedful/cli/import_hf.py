@@ -33,6 +33,14 @@ def hf(
     pairs: Annotated[
         bool, typer.Option("--pairs", help="A classifier decides on two texts at a time.")
     ] = False,
+    ignore_field: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--ignore-field",
+            metavar="NAME",
+            help="Do not read this field of config.json, which has no effect; repeatable.",
+        ),
+    ] = None,
 ) -> None:
     """Make a run of a BERT, a GPT-2 or a Marian model in the Hugging Face layout.
 
@@ -45,7 +53,7 @@ def hf(
     """
     from heedful.interop.importing import import_hf
 
-    run = import_hf(folder, out, pairs=pairs)
+    run = import_hf(folder, out, pairs=pairs, ignored=ignore_field or [])
     print(f"{run.path}: a run for {run.recipe.task}, from {folder}")
 
 

@@ -71,7 +71,10 @@ def train(
         str | None, typer.Option("--label", help="classify: the column of the label.")
     ] = None,
     column: Annotated[
-        str | None, typer.Option("--column", help="tag: the column of the tags (upos).")
+        str | None,
+        typer.Option(
+            "--column", help="tag: the column of the tags (upos), or an attribute (misc.NER)."
+        ),
     ] = None,
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None,
     threads: Annotated[int | None, typer.Option("--threads", help="Processor threads.")] = None,

@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from heedful.basics.errors import UserError
+
 
 class Pair(NamedTuple):
     """A text and its translation, without their line ends."""
@@ -22,3 +24,18 @@ class Tagged(NamedTuple):
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
+
+
+def require_list(texts: object, caller: str, example: str = "[text]") -> None:
+    """Refuse a single string where several texts are expected: iterating gives its characters.
+
+    Args:
+        texts: the argument that was given.
+        caller: the function's name, for the message.
+        example: how one text is given, for the message.
+
+    Raises:
+        UserError: ``texts`` is a string.
+    """
+    if isinstance(texts, str):
+        raise UserError(f"{caller} takes texts; give a list, {example} if it is one")

@@ -81,8 +81,11 @@ class Aligner:
             left_out: pairs without links are counted here by reason; without it, said in a notice.
 
         Raises:
-            UserError: a translator does not attend to its source.
+            UserError: one pair is given instead of a list, or a translator does not attend to its
+                source.
         """
+        if not all(isinstance(pair, Pair) for pair in pairs):
+            raise UserError("align takes pairs; give a list, [pair] if it is one")
         found = []
         for number, (translator, turned) in enumerate(self.directions, start=1):
             sides = [pair[::-1] if turned else (pair.source, pair.target) for pair in pairs]

@@ -12,6 +12,8 @@ from typing import Any, Literal
 from heedful.basics.errors import UserError
 from heedful.evaluation.report import ReportTable
 
+OUTSIDE = "O"
+"""The tag of words outside of all names, as in CoNLL-2003."""
 SHOWN_WHOLE = 12
 """A confusion matrix of more labels than this is shown as its largest entries only."""
 
@@ -55,7 +57,8 @@ class ClassificationReport:
     Attributes:
         count: how many decisions.
         accuracy: share of right ones, between 0 and 1.
-        macro_f1: mean of the labels' F1, over the labels that occur in gold or were given.
+        macro_f1: mean of the labels' F1, over the labels that occur in gold or were given; of tags
+            without ``O``, which marks words outside of all names.
         matthews: Matthews' correlation coefficient, for any number of labels (Gorodkin 2004).
         labels: the labels of ``confusion``: those that occur, known ones in the model's order.
         confusion: how often the row's label was given the column's.
@@ -158,6 +161,7 @@ def score_classification(
     texts: Sequence[str | Sequence[str]] | None = None,
     worst: int = 10,
     unseen: Literal["error", "count"] = "error",
+    outside: str | None = None,
 ) -> ClassificationReport:
     """Score decisions.
 
@@ -170,6 +174,7 @@ def score_classification(
         worst: how many mistakes to keep.
         unseen: what is done about a gold label that the model cannot give: an error, or it counts
             as a mistake like any other, and the report names it.
+        outside: a label that the macro F1 leaves out, where there are others.
 
     Raises:
         UserError: the counts differ, there is nothing to score, or a gold label is not known.
@@ -202,9 +207,7 @@ def score_classification(
     return ClassificationReport(
         count=len(gold),
         accuracy=float(metrics.accuracy_score(gold, predicted)),
-        macro_f1=float(
-            metrics.f1_score(gold, predicted, labels=names, average="macro", zero_division=0)
-        ),
+        macro_f1=_macro_f1(by_label, outside),
         matthews=matthews,
         labels=tuple(names),
         confusion=tuple(tuple(map(int, row)) for row in confusion),
@@ -226,6 +229,8 @@ def score_tagging(
 ) -> ClassificationReport:
     """Score the tags of all words of all sentences, as `score_classification` does labels.
 
+    The macro F1 leaves out the tag ``O``.
+
     Raises:
         UserError: sentences or their words are of different counts, or as `score_classification`.
     """
@@ -245,7 +250,13 @@ def score_tagging(
         texts=None if words is None else list(chain.from_iterable(words)),
         worst=worst,
         unseen=unseen,
+        outside=OUTSIDE,
     )
+
+
+def _macro_f1(scores: Sequence[LabelScore], outside: str | None) -> float:
+    inside = [score for score in scores if score.label != outside] or scores
+    return math.fsum(score.f1 for score in inside) / len(inside)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from heedful.basics.errors import UserError
+from heedful.data.examples import require_list
 
 MetricName = Literal["bleu", "chrf", "ter"]
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
@@ -151,8 +152,10 @@ def check_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> None
     """Refuse lists that cannot belong together.
 
     Raises:
-        UserError: the counts differ or are zero.
+        UserError: one is a string, or the counts differ or are zero.
     """
+    for texts in (hypotheses, references):
+        require_list(texts, "a comparison")
     if len(hypotheses) != len(references):
         raise UserError(
             f"{len(hypotheses)} hypotheses but {len(references)} references; "

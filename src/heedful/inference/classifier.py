@@ -13,6 +13,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.readiness import ready
@@ -103,8 +104,7 @@ class Classifier:
             UserError: a text is not valid Unicode, or pairs are given where texts are wanted or
                 the other way round.
         """
-        if isinstance(texts, str):  # whose letters would be classified
-            raise UserError("classify takes texts; give a list, [text] if it is one")
+        require_list(texts, "classify")
         blocks = self.classify_blocks([list(texts)], advance=advance)
         return [one for block in blocks for one in block]
 

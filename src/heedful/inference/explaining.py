@@ -1,12 +1,16 @@
 """Why a text was classified as it was: what was attended to, and what is lost without each word."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from heedful.inference.classifier import Classification, Classifier, Row, Text
 from heedful.inference.reading_trace import DECISION, trace_classification
 from heedful.inference.trace import Trace
+
+_LEAST = 1e-45
+"""The smallest probability that float32 holds."""
 
 
 @dataclass(frozen=True)
@@ -16,9 +20,13 @@ class Reason:
     word: str
     fall: float
     """By how much the label's probability falls when the word is left out; negative if it rises."""
+    log_odds: float
+    """By how much the label's log-odds fall when the word is left out, in nats. Unlike ``fall``,
+    it does not vanish where the label's probability is near 0 or 1."""
     share: float | None
     """Its share of attention × gradient of the label: all words' sum to 1, or are all 0 if nothing
-    attended to spoke for the label. None of a model that does not attend to words."""
+    attended to spoke for the label. None of a model that does not attend to words. It shows where
+    the model looked, and finds the deciding word far less often than ``fall``."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +36,13 @@ class Explanation:
     classification: Classification
     words: tuple[Reason, ...]
     """In their order; of a pair, both texts'."""
-    trace: Trace
+    trace: Trace = field(repr=False)
+
+    def __str__(self) -> str:
+        """The label with its probability, then a line a word with its ``fall``."""
+        found = self.classification
+        lines = [f"{one.fall:+.4f}  {one.word}" for one in self.words]
+        return "\n".join([f"{found.label}  {found.probability:.4f}", *lines])
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; docs/texts.md says what its fields are."""
@@ -59,8 +73,19 @@ def explain(classifier: Classifier, text: Text, *, label: str | None = None) -> 
     assert chosen is not None
     shares = word_shares(trace, len(words))
     falls = [whole.probabilities[chosen] - one.probabilities[chosen] for one in left]
-    reasons = map(Reason, words, falls, shares)
+    odds = _log_odds(whole.probabilities, chosen)
+    evidence = [odds - _log_odds(one.probabilities, chosen) for one in left]
+    reasons = map(Reason, words, falls, evidence, shares)
     return Explanation(whole, tuple(reasons), trace)
+
+
+def _log_odds(probabilities: Mapping[str, float], label: str) -> float:
+    """ln p(label) − ln p(any other label).
+
+    The others' probability is summed, since 1 − p loses it where p is near 1.
+    """
+    others = math.fsum(value for name, value in probabilities.items() if name != label)
+    return math.log(max(probabilities[label], _LEAST)) - math.log(max(others, _LEAST))
 
 
 def word_shares(trace: Trace, words: int) -> Sequence[float | None]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.basics.symbols import END
+from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.classifier import Advance, check_head
 from heedful.inference.readiness import ready
@@ -130,7 +131,12 @@ class Filler:
             count: of candidates.
             first: the number of the first text, for messages; none unless given.
             advance: told about progress.
+
+        Raises:
+            UserError: ``texts`` is a string, nothing is hidden in one of them, or ``count`` is
+                below 1.
         """
+        require_list(texts, "fill_all")
         if count < 1:
             raise UserError(f"{count} candidates are asked for; at least 1 is needed")
         found, long = [], 0

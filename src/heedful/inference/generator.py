@@ -12,6 +12,7 @@ import torch
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.basics.symbols import END, UNKNOWN
+from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.decoding import Hypothesis, SearchOptions, search
 from heedful.inference.batches import Item
@@ -150,7 +151,12 @@ class Generator:
             begins: whether each is the beginning of a document.
             first: the number of the first prompt, where more came before.
             advance: told about progress.
+
+        Raises:
+            UserError: ``prompts`` is a string, a stop string is empty, or no token is to be
+                written.
         """
+        require_list(prompts, "generate_all")
         call = _Call(self, options or self.options, max_tokens, stop, begins, None)
         return call.write(list(prompts), first, advance or (lambda count: None))
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END, UNKNOWN
+from heedful.data.examples import require_list
 from heedful.inference.batches import padded
 from heedful.inference.readiness import ready
 
@@ -91,8 +92,7 @@ def perplexity(
     advance: Callable[[int], None] | None,
 ) -> Perplexity:
     """See :meth:`heedful.inference.generator.Generator.perplexity`."""
-    if isinstance(texts, str):  # whose letters would be documents
-        raise UserError("perplexity is of documents; give a list, [text] if it is one")
+    require_list(texts, "perplexity")
     context = generator.max_length
     step = max(1, context // 2) if stride is None else stride
     if not 1 <= step <= context:

@@ -14,7 +14,6 @@ from heedful.attention import watch
 from heedful.attention.watching import Seen
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
-from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.classifier import Classifier, Row, Text
 from heedful.inference.filler import Filler
@@ -84,7 +83,7 @@ def trace_tagging(tagger: Tagger, words: Sequence[str], *, relevance: bool = Tru
     Raises:
         UserError: the sentence is empty or too long.
     """
-    tokens, firsts = encode_words(tagger.vocabulary, words) if words else ([], [])
+    tokens, firsts = tagger.encode(words)
     row = _only([Row(tokens, None)] if tokens else [], tagger.max_length)
     places = [place + 1 for place in firsts]  # BEGIN stands before
 

@@ -12,6 +12,7 @@ import torch
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.data.examples import require_list
 from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
@@ -96,6 +97,7 @@ class Tagger:
         self, sentences: Iterable[Sequence[str]], *, advance: Advance | None = None
     ) -> list[Tagging]:
         """As `tag`, with probabilities."""
+        require_list(sentences, "tag", "[text.split()]")
         blocks = self.tag_blocks([list(sentences)], advance=advance)
         return [one for block in blocks for one in block]
 
@@ -124,7 +126,7 @@ class Tagger:
         wanted: dict[tuple[int, int], list[tuple[int, int]]] = {}
         windows: list[int] = []
         for line, words in enumerate(sentences):
-            tokens, firsts = self._encode(words, first + line)
+            tokens, firsts = self.encode(words, first + line)
             parts = spans(len(tokens), room, room // 2) if tokens else []
             windows.append(len(parts))
             items += [Item(line, part, tokens[a:b]) for part, (a, b) in enumerate(parts)]
@@ -158,7 +160,16 @@ class Tagger:
         advance(len(found))
         return found
 
-    def _encode(self, words: Sequence[str], number: int) -> tuple[list[int], list[int]]:
+    def encode(self, words: Sequence[str], number: int = 1) -> tuple[list[int], list[int]]:
+        """A sentence's tokens, and the index of each word's first token.
+
+        Args:
+            words: the sentence's words.
+            number: the sentence's number, for messages.
+
+        Raises:
+            UserError: ``words`` is a string, or a word is empty or not valid Unicode.
+        """
         if isinstance(words, str):  # whose letters would be tagged
             raise UserError(
                 f"sentence {number} is one text; give its words: a list, such as text.split()"

@@ -17,9 +17,14 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
+from heedful.basics.notices import notice
 from heedful.models.pairs import AlignmentSource
 
 _FORMAT = "heedful-trace-1"
+_NOT_RETURNED = (
+    "the model returned no attention; in transformers load it with attn_implementation='eager' and "
+    "call it with output_attentions=True"
+)
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class AttentionMap:
     """The module's name in the model."""
     query_axis: str
     key_axis: str
-    weights: Tensor
+    weights: Tensor = field(repr=False)
     """``[H, Q, K]``, float32 on the CPU."""
     kind: str = "weights"
     """``weights``; or, made from them, ``rollout`` or ``gradient``
@@ -62,7 +67,7 @@ class Trace:
     def of(
         cls,
         axes: Mapping[str, Sequence[str]],
-        maps: Mapping[str, tuple[str, str, Tensor]],
+        maps: Mapping[str, tuple[str, str, Tensor | None]],
         *,
         title: str = "",
     ) -> "Trace":
@@ -73,7 +78,10 @@ class Trace:
             maps: name → axis of the queries, axis of the keys, weights ``[H, Q, K]``.
             title: what it is of.
 
+        Without any weights a notice says how transformers returns them.
+
         Raises:
+            UserError: weights are None, as transformers' SDPA attention returns them.
             ValueError: weights do not fit their axes or are not finite, or an axis is missing.
 
         Example:
@@ -83,9 +91,14 @@ class Trace:
             ... ].weights.shape
             torch.Size([2, 3, 3])
         """
+        if not maps:
+            notice(f"a trace without attention weights: {_NOT_RETURNED}")
+        if missing := [name for name, (_, _, weights) in maps.items() if weights is None]:
+            raise UserError(f"map {missing[0]} has no weights: {_NOT_RETURNED}")
         made = [
             AttentionMap(name, queries, keys, weights.detach().float().cpu())
             for name, (queries, keys, weights) in maps.items()
+            if weights is not None
         ]
         trace = cls({name: list(tokens) for name, tokens in axes.items()}, made, [], [], title)
         trace._check()
@@ -108,7 +121,7 @@ class Trace:
         names = ", ".join(one.name for one in self.maps)
         raise UserError(f"no attention module '{name}' in this trace; it has {names}")
 
-    def save(self, path: Path) -> None:
+    def save(self, path: str | Path) -> None:
         """Write the trace as one safetensors file; the tokens are JSON in its header.
 
         Raises:
@@ -126,11 +139,11 @@ class Trace:
             "faithfulness": self.faithfulness,
         }
         metadata = {"format": _FORMAT, "trace": json.dumps(header, ensure_ascii=False)}
-        with atomic_file(path) as file:
+        with atomic_file(Path(path)) as file:
             file.write(save(tensors, metadata))
 
     @classmethod
-    def load(cls, path: Path) -> "Trace":
+    def load(cls, path: str | Path) -> "Trace":
         """Read what `save` wrote; no code is run by it.
 
         Raises:

@@ -6,6 +6,7 @@ Shapes: B batch, S source tokens, T target tokens.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from heedful.basics.crowding import uncrowded
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.data.examples import Pair
+from heedful.data.examples import Pair, require_list
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
 from heedful.inference.alignment import (
@@ -117,9 +118,10 @@ class Translator:
             advance: told about progress.
 
         Raises:
-            UserError: alignments are asked for and no model has cross-attention, or a text is not
-                valid Unicode.
+            UserError: ``texts`` is a string, alignments are asked for and no model has
+                cross-attention, or a text is not valid Unicode.
         """
+        require_list(texts, "translate")
         return list(
             self.translate_stream(texts, options=options, alignments=alignments, advance=advance)
         )
@@ -134,14 +136,15 @@ class Translator:
         advance: Advance | None = None,
     ) -> Iterator[Translation]:
         """As `translate`, but holding no more than a window of texts at a time."""
-        for window in self.translate_windows(
+        require_list(texts, "translate_stream")
+        found = self.translate_windows(
             windows([text] for text in texts),
             options=options,
             scores=scores,
             alignments=alignments,
             advance=advance,
-        ):
-            yield from window
+        )
+        return chain.from_iterable(found)
 
     def translate_windows(
         self,

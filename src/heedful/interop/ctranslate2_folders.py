@@ -119,7 +119,7 @@ def export_ctranslate2(
     out: str | Path,
     *,
     quantization: str | None = None,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> Path:
     """Write a run's Transformer as CTranslate2 reads it, and what is needed to translate text.
 
@@ -145,7 +145,7 @@ def export_ctranslate2(
     return out
 
 
-def kept_export(run: Path, quantization: str, checkpoint: str | None) -> Path:
+def kept_export(run: Path, quantization: str, checkpoint: str | int | None) -> Path:
     """A run's export in the user's cache folder, made if it is not there.
 
     Args:
@@ -192,7 +192,7 @@ def _forget_unused(root: Path) -> None:
             shutil.rmtree(path.parent, ignore_errors=True)
 
 
-def _exportable(run: Run, checkpoint: str | None) -> _Exportable:
+def _exportable(run: Run, checkpoint: str | int | None) -> _Exportable:
     if not isinstance(run, PairRun) or run.recipe.task == "alignment":
         raise UserError(
             f"{run.path}: a run for {run.recipe.task}; what CTranslate2 is given here are "

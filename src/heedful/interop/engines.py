@@ -35,7 +35,7 @@ def load_with_engine(
     model: bool = False,
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> Translator:
     """The translator of a run, or of several as an ensemble; with CTranslate2, also of an export.
 

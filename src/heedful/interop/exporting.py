@@ -11,6 +11,7 @@ from heedful.interop.folder import CONFIG, write_weights
 from heedful.interop.importing import KEPT
 from heedful.interop.texts import write_text_model
 from heedful.interop.translators import write_marian
+from heedful.runs.aligners import runs_of
 from heedful.runs.run import PairRun, Run, TextRun, open_run
 
 
@@ -18,7 +19,7 @@ def export_hf(
     run: str | Path,
     out: str | Path,
     *,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
     head: str | None = None,
 ) -> Path:
     """Write a run's model and tokeniser so that transformers loads them with ``from_pretrained``.
@@ -32,6 +33,8 @@ def export_hf(
     Raises:
         UserError: the run's model has no such layout; the message says why.
     """
+    if len(runs_of(Path(run))) > 1:
+        raise UserError(f"{run} is an aligner, which has no Hugging Face layout; use heedful align")
     opened, out = open_run(run), Path(out)
     if out.exists():
         raise UserError(f"{out} exists; choose another place")
@@ -46,7 +49,7 @@ def export_hf(
     return out
 
 
-def _exported(run: Run, checkpoint: str | None, head: str | None) -> Exported:
+def _exported(run: Run, checkpoint: str | int | None, head: str | None) -> Exported:
     if isinstance(run, PairRun):
         if run.recipe.task == "alignment":
             raise UserError(f"{run.path}: a run for {run.recipe.task} has no Hugging Face layout")

@@ -16,7 +16,8 @@ finetuning_task problem_type use_return_dict torchscript bad_words_ids max_lengt
 num_beams early_stopping no_repeat_ngram_size length_penalty do_sample temperature top_k top_p
 num_return_sequences num_beam_groups repetition_penalty encoder_no_repeat_ngram_size
 diversity_penalty chunk_size_feed_forward typical_p remove_invalid_values output_scores
-return_dict_in_generate _attn_implementation_autoset
+return_dict_in_generate _attn_implementation_autoset n_special predict_special_tokens output_past
+use_bfloat16 tf_legacy_loss
 """
 _NO_EFFECT = frozenset(_BOOKKEEPING.split())
 """What is for bookkeeping, for the first random weights, or for generation."""
@@ -128,10 +129,13 @@ class Fields:
         Raises:
             UserError: with its name and value.
         """
+        self.require("pruned_heads", {})
         for name, value in self.values.items():
             if name not in self._read and name not in _NO_EFFECT and value is not None:
                 raise self.refuse(
-                    name, "heedful does not know this field, so the model might not be the same"
+                    name,
+                    "heedful does not know this field, so the model might not be the same; if it "
+                    f"has no effect, import with --ignore-field {name}",
                 )
 
 

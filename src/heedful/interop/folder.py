@@ -73,7 +73,7 @@ def _no_weights(folder: Path) -> UserError:
             return UserError(
                 f"{path}: a pickle, which can run any code when it is read, so it is not; convert "
                 "it where you trust it: from_pretrained(…).save_pretrained(…) of transformers "
-                f"writes {WEIGHTS}"
+                f"writes {WEIGHTS}, and its AutoTokenizer the tokeniser"
             )
     for pattern, kind in _OTHERS.items():
         for path in sorted(folder.glob(pattern)):

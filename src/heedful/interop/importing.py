@@ -1,5 +1,6 @@
 """Hugging Face folders as runs: ``heedful import hf``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,30 +27,38 @@ KEPT = "imported"
 _KINDS = ("bert", "gpt2", "marian")
 
 
-def import_hf(folder: str | Path, out: str | Path, *, pairs: bool = False) -> Run:
+def import_hf(
+    folder: str | Path, out: str | Path, *, pairs: bool = False, ignored: Sequence[str] = ()
+) -> Run:
     """Make a run of a model in the Hugging Face layout; nothing of it is executed.
 
     Args:
         folder: with ``config.json``, safetensors and the tokeniser's files.
         out: the run's folder, which must not exist.
         pairs: whether a classifier decides on two texts, which the files do not say.
+        ignored: fields of ``config.json`` that are not read, because they have no effect. The run
+            keeps a note of them.
 
     Raises:
         UserError: the model is of a kind, or has a field, that is not supported; a file is missing,
             damaged or a pickle; or files do not agree.
     """
     try:
-        return _import(Path(folder), Path(out), pairs)
+        return _import(Path(folder), Path(out), pairs, ignored)
     except ValidationError as error:  # of a recipe that the fields would make
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))
         raise UserError(f"{Path(folder) / CONFIG}: {place}: {problem['msg']}") from error
 
 
-def _import(folder: Path, out: Path, pairs: bool) -> Run:
+def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run:
     if out.exists():
         raise UserError(f"{out} exists; choose another place for the run")
     config = read_config(folder)
+    for name in ignored:
+        if name not in config:
+            raise UserError(f"{folder / CONFIG} has no field '{name}' to ignore; leave it out")
+    config = {name: value for name, value in config.items() if name not in ignored}
     kind = config.get("model_type")
     if kind not in _KINDS:
         raise UserError(
@@ -64,6 +73,7 @@ def _import(folder: Path, out: Path, pairs: bool) -> Run:
             "layout": kind,
             "folder": str(folder),
             "config": content_hash(folder / CONFIG),
+            **({"ignored": sorted(set(ignored))} if ignored else {}),
         },
     }
     if kind == "marian":

@@ -21,6 +21,7 @@ from heedful.interop.layouts import bert, gpt
 from heedful.interop.layouts.bert import BertShape
 from heedful.interop.layouts.entries import Places
 from heedful.interop.own_vocabularies import tokeniser_files
+from heedful.interop.tokeniser_class import check_tokeniser
 from heedful.models.bert import BertSettings
 from heedful.models.gpt import GptSettings
 from heedful.runs.run import TextRun
@@ -70,6 +71,11 @@ def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> I
     found = bert.import_tensors(tensors, settings, vocabulary.places, shape, where)
     weights = _renamed(found, {"next_sentence": _NEXT})
     labels: list[str] = []
+    if shape.heads.get("classification") == 1:
+        raise UserError(
+            f"{where}: the classifier has one output (num_labels = 1), so it predicts a number; "
+            "heedful has no regression: import a classifier of at least two classes"
+        )
     for head in ("classification", "tagging"):
         if head in shape.heads:
             labels = _labels(config, shape.heads[head], f"{where}/{CONFIG}")
@@ -137,6 +143,7 @@ def _vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
     where = str(folder)
     rows = Fields(config, f"{where}/{CONFIG}").count("vocab_size", most=MOST_ROWS)
     files = read_files(folder)
+    check_tokeniser(files, config, where)
     return ImportedVocabulary(files, find_special(files, where), rows, where)
 
 

@@ -42,7 +42,7 @@ def load_directions(
     languages: Languages = (None, None),
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> list[RunDirection]:
     """Load one run, or two of opposite directions.
 

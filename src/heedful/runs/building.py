@@ -19,6 +19,7 @@ from heedful.models import PairModel, build_model
 from heedful.models.aligner import WordAligner
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint, require_shapes
 from heedful.runs.model_size import on_meta, require_room
+from heedful.runs.parts import require_parts
 from heedful.runs.recipe import EvaluationSettings, TrainingSettings
 from heedful.runs.rules import guided_source, rule_of
 from heedful.runs.run import PairRun, open_pair_run
@@ -62,7 +63,7 @@ def build_run_model(run: PairRun) -> PairModel:
     return model
 
 
-def load_run_model(run: PairRun, checkpoint: str | None = None) -> PairModel:
+def load_run_model(run: PairRun, checkpoint: str | int | None = None) -> PairModel:
     """The run's model with the weights of a checkpoint.
 
     Args:
@@ -76,6 +77,7 @@ def load_run_model(run: PairRun, checkpoint: str | None = None) -> PairModel:
     point = run.chosen(checkpoint)
     require_shapes(outline_run_model(run), point.shapes(), point.path)
     model = build_run_model(run)
+    require_parts(model, point)
     load_model_tensors(model, point.weights(), point.path)
     return model
 
@@ -162,7 +164,7 @@ def load_translator(
     *,
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> Translator:
     """The translator of a run, or an ensemble of several runs with the same vocabulary.
 

@@ -19,7 +19,7 @@ def choose_rules(
     pairs: Sequence[Pair],
     gold: Sequence[GoldLinks],
     where: str,
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> list[ReportTable]:
     """Choose each run's rule by the alignment error rate, and keep it in the run.
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
 from heedful.data.readers import read_documents, read_labelled, read_tagged
-from heedful.data.readers.labelled import LabelledFormat
+from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
 from heedful.runs.choosing import TOKENS_PER_WORD, words_in
 from heedful.runs.holding_out import place_of
@@ -73,6 +73,7 @@ def choose_classification(
     label: str | None = None,
     encoding: str | None = None,
     format: LabelledFormat | None = None,
+    unlabelled: Unlabelled = "error",
     folder: Path | None = None,
 ) -> dict[str, Any]:
     """The tables of a recipe for a classifier of texts, or of pairs of texts.
@@ -86,7 +87,12 @@ def choose_classification(
     _refuse_pipe(paths)
     text, label = text or ["text"], label or "label"
     found = read_labelled(
-        find_data(paths, folder), text=text, label=label, encoding=encoding, format=format
+        find_data(paths, folder),
+        text=text,
+        label=label,
+        encoding=encoding,
+        format=format,
+        unlabelled=unlabelled,
     )
     size = measure_texts(found, paths[0])
     return {
@@ -98,6 +104,7 @@ def choose_classification(
             "label": label,
             **({"encoding": encoding} if encoding else {}),
             **({"format": format} if format else {}),
+            "unlabelled": unlabelled,
             **_shares(size),
         },
         "tokeniser": _tokeniser(size),

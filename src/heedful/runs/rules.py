@@ -136,7 +136,7 @@ def write_rule(
     write_sealed(run.path, FILE, values)
 
 
-def chosen_on(run: PairRun, gold: str, pairs: int, checkpoint: str | None) -> ChosenOn:
+def chosen_on(run: PairRun, gold: str, pairs: int, checkpoint: str | int | None) -> ChosenOn:
     """The facts about what a rule is chosen on."""
     return ChosenOn(gold, content_hash(Path(gold)), pairs, run.chosen(checkpoint).path.name)
 

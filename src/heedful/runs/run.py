@@ -114,7 +114,7 @@ class Run:
         """The undamaged checkpoints, by step."""
         return whole_checkpoints(self.checkpoint_folder)
 
-    def chosen(self, name: str | None = None) -> Checkpoint:
+    def chosen(self, name: str | int | None = None) -> Checkpoint:
         """The checkpoint to use: ``best``, ``last``, ``average``, a step, or by default the choice.
 
         The choice is made at the end of training; before that it is the best on validation so far.
@@ -143,7 +143,7 @@ class Run:
         if name == "last":
             return found[-1]
         for point in found:
-            if name in (str(point.step), point.path.name):
+            if str(name) in (str(point.step), point.path.name):
                 return point
         steps = ", ".join(str(point.step) for point in found)
         raise UserError(f"{self.path} has no checkpoint '{name}'; there are best, last, {steps}")

@@ -26,6 +26,7 @@ from heedful.models.language import LanguageModel
 from heedful.runs import text_recipe
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint, require_shapes
 from heedful.runs.model_size import on_meta, require_room
+from heedful.runs.parts import require_parts
 from heedful.runs.run import TextRun
 from heedful.runs.text_recipe import EncoderRecipe, LanguageRecipe, TextTrainingSettings
 from heedful.runs.vectors import put_vectors
@@ -60,7 +61,7 @@ def _fresh(run: TextRun) -> TextModel:
     raise TypeError(f"no model for {recipe.task}")
 
 
-def load_text_model(run: TextRun, checkpoint: str | None = None) -> TextModel:
+def load_text_model(run: TextRun, checkpoint: str | int | None = None) -> TextModel:
     """The run's model with the weights of a checkpoint.
 
     Args:
@@ -74,6 +75,7 @@ def load_text_model(run: TextRun, checkpoint: str | None = None) -> TextModel:
     point = run.chosen(checkpoint)
     require_shapes(outline_text_model(run), point.shapes(), point.path)
     model = build_text_model(run)
+    require_parts(model, point)
     load_model_tensors(model, point.weights(), point.path)
     return model
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
-from heedful.data.readers.labelled import LabelledFormat
+from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
 from heedful.runs.settings import FileSettings
 
@@ -18,6 +18,8 @@ class LabelledData(FileSettings):
     """The column of the label, by name or number from 1."""
     format: LabelledFormat | None = None
     """Known by the file's name unless given; ``label-text`` has label, space and text a line."""
+    unlabelled: Unlabelled = "error"
+    """What is done about rows without a label: ``error``, or ``skip``."""
 
     @field_validator("text", mode="before")
     @classmethod

@@ -52,7 +52,7 @@ def score_text_run(
     mistakes: int = 10,
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> list[TextScore]:
     """Score each thing that a run has learnt.
 

@@ -1,5 +1,6 @@
 """The examples of a recipe for single texts: read as often as asked for, held-out ones apart."""
 
+import math
 import shutil
 import sys
 from collections import Counter
@@ -17,6 +18,10 @@ from heedful.runs.run import Example
 from heedful.runs.text_recipe import DocumentData, FileSettings, LabelledData, TaggedData
 
 PARTS = ("train", "validation", "test")
+_MOST_REAL_LABELS = 10
+"""Ratings from 0.5 to 5 in half steps are ten classes."""
+_MOST_DISTINCT_LABELS = 20
+"""Fewer different labels may be classes, of however few examples."""
 
 
 class Examples:
@@ -57,7 +62,8 @@ class Examples:
         """Find the labels, once, before anything is read by its part; documents have none.
 
         Raises:
-            UserError: there is but one label, no example, or nothing to hold out.
+            UserError: there is but one label, no example, or nothing to hold out, or the labels
+                are numbers or other values rather than classes.
         """
         counts = dict.fromkeys(PARTS, 0)
         found: dict[str, set[str]] = {part: set() for part in PARTS}
@@ -93,6 +99,8 @@ class Examples:
                 f"every example of {files} is labelled '{min(every)}': there is nothing to tell "
                 "apart; give examples of at least two labels"
             )
+        if isinstance(self.data, LabelledData):
+            _require_classes(labelled, files)
         self.labels = sorted(every)
         return self.labels
 
@@ -130,6 +138,7 @@ class Examples:
                 label=data.label,
                 encoding=data.encoding,
                 format=data.format,
+                unlabelled=data.unlabelled,
             )
         if isinstance(data, TaggedData):
             return read_tagged(files, column=data.column, encoding=data.encoding)
@@ -139,6 +148,37 @@ class Examples:
             )
             return ("\n".join(lines) for lines in found)
         raise TypeError(f"no reader for {type(data).__name__}")
+
+
+def _require_classes(labelled: Counter[str], files: str) -> None:
+    """Refuse a column that holds values rather than classes.
+
+    Class numbers (0, 1, 2) and ratings (1 to 5, or in half steps) are classes.
+
+    Raises:
+        UserError: there are more than 20 labels and most examples have one of their own, or there
+            are more than 10 numeric labels that are not all whole.
+    """
+    number, many = labelled.total(), len(labelled)
+    numeric = all(map(_is_number, labelled))
+    whole = numeric and all(float(label).is_integer() for label in labelled)
+    if numeric and not whole and many > _MOST_REAL_LABELS:
+        raise UserError(
+            f"{files}: the labels are {many:,} different real numbers; heedful classifies and has "
+            "no regression: choose another label column, or group the numbers into classes"
+        )
+    if many > _MOST_DISTINCT_LABELS and 2 * many > number:
+        raise UserError(
+            f"{files}: {many:,} different labels in {number:,} examples are too many to learn "
+            "from: choose another label column, or group the values into classes"
+        )
+
+
+def _is_number(label: str) -> bool:
+    try:
+        return math.isfinite(float(label))
+    except ValueError:
+        return False
 
 
 def _doubt_first_line(data: FileSettings, first: Example | None, labelled: Counter[str]) -> None:

@@ -45,7 +45,7 @@ def load_classifier(
     head: str | None = None,
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> Classifier:
     """The classifier of a run.
 
@@ -81,7 +81,7 @@ def load_tagger(
     head: str | None = None,
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> Tagger:
     """The tagger of a run; the arguments are those of :func:`load_classifier`.
 
@@ -107,7 +107,7 @@ def load_filler(
     head: str | None = None,
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> Filler:
     """What fills hidden tokens in, of a run; the arguments are those of :func:`load_classifier`.
 
@@ -131,7 +131,7 @@ def load_generator(
     *,
     device: str = "auto",
     precision: str = "float32",
-    checkpoint: str | None = None,
+    checkpoint: str | int | None = None,
 ) -> Generator:
     """The language model of a run, ready to write; the arguments are :func:`load_classifier`'s.
 
@@ -152,7 +152,7 @@ def _open(
     head: str | None,
     device: str,
     precision: str,
-    checkpoint: str | None,
+    checkpoint: str | int | None,
 ) -> _Opened:
     run = open_run(path)
     name = _head(path, run.recipe, task, head)

@@ -41,7 +41,7 @@ _NAMES = {
 """Task of the command line → task of its recipes."""
 _READING = {
     "translate": ("encoding",),
-    "classify": ("encoding", "format"),
+    "classify": ("encoding", "format", "unlabelled"),
     "tag": ("encoding",),
     "language-model": ("encoding", "documents"),
 }

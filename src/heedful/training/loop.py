@@ -24,6 +24,7 @@ from heedful.runs.checkpoints import (
     save_checkpoint,
     whole_checkpoints,
 )
+from heedful.runs.parts import PARTS, parts_of, require_parts
 from heedful.runs.recipe import LoopSettings
 from heedful.tasks.protocol import Task, is_gain
 from heedful.training.interrupting import interruptible
@@ -35,12 +36,13 @@ from heedful.training.optimisers import (
     optimiser_tensors,
 )
 from heedful.training.pace import groups_of
-from heedful.training.record import Record
+from heedful.training.record import Record, made_folder
 from heedful.training.report import Report
 from heedful.training.shares import Learnt, Shares
 
 Stop = Callable[[int, dict[str, float]], str | None]
-"""Asked after each validation, with its step and figures: why training should end now, or None."""
+"""Asked after each validation, the last one too, with its step and figures: why training should end
+now, or None. After the last step the answer changes nothing."""
 
 _TASK = "task."
 """Before the names of a task's own tensors in a checkpoint."""
@@ -83,19 +85,22 @@ class Loop:
     Args:
         task: what is learnt.
         settings: how.
-        folder: the run's folder; checkpoints and the record go there.
+        folder: the run's folder, made if it does not exist; checkpoints and the record go there.
         seed: of the data's order.
         device: where the model is.
         precision: kept in checkpoints; ``float16`` scales the loss.
         report: what people see.
         stop: may end the training after any validation.
+
+    Raises:
+        UserError: the folder cannot be made, or its last checkpoint does not fit the task.
     """
 
     def __init__(
         self,
         task: Task,
         settings: LoopSettings,
-        folder: Path,
+        folder: str | Path,
         *,
         seed: int,
         device: torch.device,
@@ -103,10 +108,10 @@ class Loop:
         report: Report,
         stop: Stop | None = None,
     ) -> None:
-        self.task, self.settings, self.folder = task, settings, folder
+        self.task, self.settings, self.folder = task, settings, made_folder(Path(folder))
         self.device, self.report, self.stop = device, report, stop
         self.precision = precision
-        self.checkpoints = folder / "checkpoints"
+        self.checkpoints = self.folder / "checkpoints"
         self.groups = groups_of(task.model, settings)
         self.parameters = [p for group in self.groups for p in group.parameters]
         self.optimiser = build_optimiser(self.groups, settings)
@@ -118,7 +123,7 @@ class Loop:
         """Checkpoint step → its validation's rank."""
         self.interrupted = False
         self._resume()
-        self.record = Record(folder, self.progress.step, settings.tensorboard)
+        self.record = Record(self.folder, self.progress.step, settings.tensorboard)
 
     def _resume(self) -> None:
         found = whole_checkpoints(self.checkpoints)
@@ -149,6 +154,7 @@ class Loop:
                 f"training.max_steps = {self.settings.max_steps}; raise it"
             )
         self._compare_threads(checkpoint.state.get("threads"))
+        require_parts(self.task.model, checkpoint)
         load_model_tensors(self.task.model, checkpoint.weights(), checkpoint.path)
         tensors = checkpoint.training()
         load_optimiser_tensors(self.optimiser, tensors)
@@ -349,8 +355,8 @@ class Loop:
                     f"stopped: {self.settings.choose_by} is no better than at step "
                     f"{progress.best_step:,} since {patience} validations"
                 )
-        why = self.stop(progress.step, figures) if self.stop and not self.finished else None
-        if why:
+        why = self.stop(progress.step, figures) if self.stop else None
+        if why and not self.finished:
             progress.given_up = True
             self.report.say(f"stopped: {why}")
         return figures
@@ -376,6 +382,7 @@ class Loop:
             "scaler": self.scaler.state_dict(),
             "precision": self.precision,
             "threads": torch.get_num_threads() if self.device.type == "cpu" else None,
+            PARTS: parts_of(self.task.model),
         }
         folder = self.checkpoints / folder_of(progress.step)
         save_checkpoint(folder, model_tensors(self.task.model), training, state)

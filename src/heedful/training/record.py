@@ -32,6 +32,21 @@ class Record:
             _append(self.samples, {"step": step, **sample._asdict()})
 
 
+def made_folder(path: Path) -> Path:
+    """The folder, made if it does not exist.
+
+    Raises:
+        UserError: it cannot be made.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(
+            f"cannot make the run's folder {path}: {error.strerror}; choose another place"
+        ) from error
+    return path
+
+
 def _append(path: Path, values: dict[str, Any]) -> None:
     try:
         with open_to_append(path) as file:

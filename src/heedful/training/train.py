@@ -29,6 +29,7 @@ from heedful.runs.checkpoints import (
 )
 from heedful.runs.kinds import kind_of
 from heedful.runs.model_size import TRAINED_COPIES, require_room
+from heedful.runs.parts import PARTS, parts_of
 from heedful.runs.recipe import (
     LoopSettings,
     Recipe,
@@ -272,6 +273,7 @@ def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
             "validation": figures,
             "progress": {},
             "average_of": [point.step for point in last],
+            PARTS: parts_of(model),
         }
         save_checkpoint(loop.checkpoints / "average", model_tensors(model), {}, state)
         result["average"] = {"of": state["average_of"], "validation": figures}

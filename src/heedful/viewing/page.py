@@ -47,7 +47,7 @@ _PAGE = """<!doctype html>
 """
 
 
-def export_html(traces: Trace | Sequence[Trace], path: Path) -> None:
+def export_html(traces: Trace | Sequence[Trace], path: str | Path) -> None:
     """Write one HTML file that shows the traces; it asks nothing of any server.
 
     Args:
@@ -57,7 +57,7 @@ def export_html(traces: Trace | Sequence[Trace], path: Path) -> None:
     Raises:
         UserError: there is no trace, or the file cannot be written; nothing is left behind.
     """
-    write_text(path, html(traces))
+    write_text(Path(path), html(traces))
 
 
 def html(traces: Trace | Sequence[Trace]) -> str:

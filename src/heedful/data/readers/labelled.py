@@ -3,6 +3,7 @@
 import csv
 import difflib
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -29,6 +30,7 @@ FORMATS: dict[str, LabelledFormat] = {
 LONGEST_FIELD = 1 << 26
 """Characters; the csv module's own limit is 131,072, which an article may well exceed."""
 
+Unlabelled = Literal["error", "skip"]
 Row = tuple[int, Sequence[str]]
 Record = tuple[str, list[str] | None]
 """What errors call a record, and the values that are asked for of it; None for an empty line."""
@@ -41,6 +43,7 @@ def read_labelled(
     label: str = "label",
     encoding: str | None = None,
     format: LabelledFormat | None = None,
+    unlabelled: Unlabelled = "error",
 ) -> Iterator[Labelled]:
     """Stream labelled texts, from one file after the other.
 
@@ -55,6 +58,8 @@ def read_labelled(
         label: the column of the label; without effect on ``label-text``.
         encoding: UTF-8 unless said.
         format: by default what the extension says, else JSON lines or TSV by the first line.
+        unlabelled: what is done about a row without a label: ``error``, or ``skip``, which leaves
+            it out and counts it.
 
     Raises:
         UserError: a file is missing or broken, a column is missing, a row has too many or too few,
@@ -62,13 +67,29 @@ def read_labelled(
     """
     names = [*text, label]
     for file, records in _opened(paths, text, names, encoding, format):
-        empty = 0
-        for where, values in records(file, names, encoding):
-            empty += values is None
-            if values is not None:
+        counts: Counter[str] = Counter()
+        found = records(file, names, encoding)
+        for where, values in found:
+            if values is None:
+                counts["empty lines"] += 1
+            elif values[-1].strip():
                 yield _example(values, names, where)
-        if empty:
-            notice(f"left out of {file.name}: {empty:,} empty lines")
+            elif unlabelled == "skip":
+                counts["rows without a label"] += 1
+            else:
+                raise _no_label(where, label, found)
+        for what, count in counts.items():
+            notice(f"left out of {file.name}: {count:,} {what}")
+
+
+def _no_label(where: str, label: str, others: Iterator[Record]) -> UserError:
+    """The error for a row without a label, with the number of further ones in the file."""
+    more = sum(values is not None and not values[-1].strip() for _, values in others)
+    also = f", as in {more:,} more rows" if more else ""
+    return UserError(
+        f"{where}: '{label}' is empty{also}; fill it in, or leave out rows without a label with "
+        "data.unlabelled = 'skip'"
+    )
 
 
 def read_texts(

@@ -1,4 +1,4 @@
-"""Sentences whose words have tags: CoNLL-U, two columns, JSON lines."""
+"""Sentences whose words have tags: CoNLL-U, CoNLL-2003, two columns, JSON lines."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -15,6 +15,12 @@ from heedful.data.subwords import refuse_surrogates
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """Of CoNLL-U (universaldependencies.org/format.html)."""
 
+COLUMNS_2003 = ("form", "pos", "chunk", "ner")
+"""Of CoNLL-2003 (Tjong Kim Sang and De Meulder 2003)."""
+
+_WITH_ATTRIBUTES = ("feats", "misc")
+"""Columns that hold ``Name=Value`` pairs."""
+
 _MAY_BE_NOTHING = ("lemma", "feats", "deps", "misc")
 """Columns in which ``_`` says "none" of a word that is annotated, or may be the word itself."""
 
@@ -28,13 +34,16 @@ def read_tagged(
     """Stream tagged sentences, from one file after the other.
 
     Formats: CoNLL-U (ten columns; words of ranges such as ``3-4`` are read one by one, the ranges
-    themselves and empty nodes such as ``5.1`` are no words; comments are skipped); ``word TAB tag``
-    with an empty line after each sentence; JSON lines with the lists ``words`` (or ``tokens``) and
+    themselves and empty nodes such as ``5.1`` are no words; comments are skipped); CoNLL-2003 (four
+    columns, separated by spaces or TABs; ``-DOCSTART-`` lines are skipped); ``word TAB tag`` with
+    an empty line after each sentence; JSON lines with the lists ``words`` (or ``tokens``) and
     ``column`` (or ``tags``).
 
     Args:
         paths: plain, gzip or xz; ``-`` is standard input.
-        column: which column of CoNLL-U, or which list of JSON lines, holds the tags.
+        column: which column of CoNLL-U, or which list of JSON lines, holds the tags; ``misc.NER``
+            is the value of ``NER`` in the column ``misc``, ``_`` where a word has none. Of
+            CoNLL-2003 ``pos``, ``chunk`` or ``ner``, which ``upos`` stands for, too.
         encoding: UTF-8 unless said.
 
     Raises:
@@ -63,7 +72,7 @@ def _columns(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]
                 yield Tagged(tuple(words), tuple(tags))
             words, tags = [], []
             continue
-        parts = line.split("\t")
+        parts = _parts(line, width)
         if line.startswith("#") and len(parts) != (width or 2):
             continue
         width = width or _width(parts, where)
@@ -72,7 +81,11 @@ def _columns(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]
                 f"{where}: {len(parts)} columns where there were {width} before; every word has a "
                 "line of its own with its tag, and between sentences the line is empty"
             )
-        found = _row(parts, len(words), column, where) if width > 2 else (parts[0], parts[1])
+        found: tuple[str, str] | None = (parts[0], parts[1])
+        if width == len(COLUMNS):
+            found = _row(parts, len(words), column, where)
+        elif width == len(COLUMNS_2003):
+            found = _row_2003(parts, column, where)
         if found is not None:
             _check_word(*found, "tag" if width == 2 else column, where)
             words.append(found[0])
@@ -81,19 +94,34 @@ def _columns(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]
         raise UserError(f"{file.name}: no sentence in the file; there is nothing to learn from")
 
 
+def _parts(line: str, width: int) -> list[str]:
+    """A line's columns: between TABs, or, of CoNLL-2003, between spaces."""
+    parts = line.split("\t")
+    if len(parts) == 1 and width in (0, len(COLUMNS_2003)):
+        spaced = line.split()
+        return spaced if len(spaced) == len(COLUMNS_2003) else parts
+    return parts
+
+
 def _width(parts: Sequence[str], where: str) -> int:
-    if len(parts) not in (2, len(COLUMNS)):
+    if len(parts) not in (2, len(COLUMNS_2003), len(COLUMNS)):
         raise UserError(
             f"{where}: {len(parts)} TAB-separated columns; tagged sentences are CoNLL-U (10 "
-            "columns), or word TAB tag, or JSON lines"
+            "columns), CoNLL-2003 (4 columns), or word TAB tag, or JSON lines"
         )
     return len(parts)
 
 
 def _row(parts: Sequence[str], before: int, column: str, where: str) -> tuple[str, str] | None:
     """A line of CoNLL-U; None for what is no word."""
+    column, _, attribute = column.partition(".")
     if column not in COLUMNS[2:]:
         raise UserError(f"CoNLL-U has no column of tags '{column}'; {nearest(column, COLUMNS[2:])}")
+    if attribute and column not in _WITH_ATTRIBUTES:
+        raise UserError(
+            f"the column {column} of CoNLL-U has no attributes such as '{attribute}'; "
+            f"{' and '.join(_WITH_ATTRIBUTES)} have some"
+        )
     name = parts[0]
     if "-" in name or "." in name:
         return None
@@ -103,9 +131,26 @@ def _row(parts: Sequence[str], before: int, column: str, where: str) -> tuple[st
             "line is empty"
         )
     tag = parts[COLUMNS.index(column)]
+    if attribute:
+        pairs = (pair.partition("=") for pair in tag.split("|"))
+        return parts[1], next((value for name, _, value in pairs if name == attribute), "_")
+    if column == "misc" and "=" in tag:
+        name = tag.partition("=")[0]
+        raise UserError(f"{where}: misc holds attributes ('{tag}'); name one: --column misc.{name}")
     if tag == "_" and column not in _MAY_BE_NOTHING:
         raise UserError(f"{where}: the word '{parts[1]}' has no {column} ('_'); tag it first")
     return parts[1], tag
+
+
+def _row_2003(parts: Sequence[str], column: str, where: str) -> tuple[str, str] | None:
+    """A line of CoNLL-2003; None for the beginning of a document."""
+    name = "ner" if column == "upos" else column
+    if name not in COLUMNS_2003[1:]:
+        raise UserError(
+            f"{where}: CoNLL-2003 has no column of tags '{column}'; "
+            f"{nearest(column, COLUMNS_2003[1:])}"
+        )
+    return None if parts[0] == "-DOCSTART-" else (parts[0], parts[COLUMNS_2003.index(name)])
 
 
 def _check_word(word: str, tag: str, column: str, where: str) -> None:

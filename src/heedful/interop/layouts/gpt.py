@@ -67,6 +67,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> GptSettings:
         "scale_attn_by_inverse_layer_idx",
         "reorder_and_upcast_attn",
         "add_cross_attention",
+        "is_decoder",
         "is_encoder_decoder",
     ):
         fields.require(name, False)

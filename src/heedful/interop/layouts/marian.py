@@ -117,7 +117,10 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
         UserError: there is no such model in their layout; the message has the setting.
     """
     if settings.pre_norm:
-        raise UserError("model.pre_norm = true: Marian's layers are post-norm only")
+        raise UserError(
+            "model.pre_norm = true: Marian's layers are post-norm only; train with "
+            "--set model.pre_norm=false, or use heedful export ctranslate2"
+        )
     if settings.positions != "sinusoidal":
         raise UserError(
             f"model.positions = '{settings.positions}': Marian's positions are sinusoidal only"

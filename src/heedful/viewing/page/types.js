@@ -93,7 +93,7 @@
  * @property {number} windows
  */
 
-/** @typedef {{word: string, fall: number, share: number | null}} Reason */
+/** @typedef {{word: string, fall: number, log_odds: number, share: number | null}} Reason */
 
 /** @typedef {Classified & {words: Reason[], first_words: number}} Explained */
 

@@ -1,0 +1,87 @@
+"""Whether a folder's tokeniser files say what ``transformers.AutoTokenizer`` makes of them.
+
+For BERT's and GPT-2's own classes, AutoTokenizer builds the normalizer and the pre-tokenizer from
+``tokenizer_config.json`` (with the class's defaults) and takes only the vocabulary from
+``tokenizer.json``. heedful reads ``tokenizer.json`` alone, so a folder is refused where the two
+differ.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.data.imported_files import family_of, read_said, read_tokenizer
+
+_GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
+"""Classes that use ``tokenizer.json`` as it is."""
+_CLASSES = {
+    "wordpiece": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
+    "bytes": ("GPT2Tokenizer", "RobertaTokenizer"),
+}
+_NORMALIZER = {
+    "do_lower_case": ("lowercase", True),
+    "strip_accents": ("strip_accents", None),
+    "tokenize_chinese_chars": ("handle_chinese_chars", True),
+}
+"""Setting of ``tokenizer_config.json`` → field of ``BertNormalizer``, and the class's default."""
+
+
+def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where: str) -> None:
+    """Refuse a folder for which AutoTokenizer gives other tokens than heedful would.
+
+    Args:
+        files: the tokeniser's files.
+        config: the content of ``config.json``.
+        where: the folder, for messages.
+
+    Raises:
+        UserError: the tokeniser's class is not supported, or ``tokenizer.json`` contradicts
+            ``tokenizer_config.json``; or the files are damaged.
+    """
+    said = read_said(files, where)
+    tokenizer = read_tokenizer(files, where)
+    family = family_of(tokenizer, where)
+    named = said.get("tokenizer_class") or config.get("tokenizer_class")
+    known = _CLASSES[family]
+    if named in _GENERIC:
+        return
+    if named is not None and str(named).removesuffix("Fast") not in known:
+        raise UserError(
+            f"{where}: tokenizer_class = {json.dumps(named)} is not supported for a tokeniser of "
+            f"this kind; supported are {', '.join((*known, *_GENERIC))}"
+        )
+    if "tokenizer.json" not in files:
+        return  # then the tokeniser is made of these settings
+    steps = json.loads(tokenizer.to_str())
+    if family == "wordpiece":
+        _check_normalizer(steps["normalizer"] or {}, said, where)
+    else:
+        _check_prefix_space(steps["pre_tokenizer"], said, where)
+
+
+def _check_normalizer(step: Mapping[str, Any], said: Mapping[str, Any], where: str) -> None:
+    if step.get("type") != "BertNormalizer":
+        raise _differ(where, "BertNormalizer", f"normalizer {step.get('type', 'null')}")
+    for setting, (field, usual) in _NORMALIZER.items():
+        wanted, found = said.get(setting, usual), step[field]
+        if wanted != found:
+            theirs = f"{setting} = {json.dumps(wanted)}"
+            raise _differ(where, theirs, f"normalizer.{field} = {json.dumps(found)}")
+
+
+def _check_prefix_space(step: Mapping[str, Any], said: Mapping[str, Any], where: str) -> None:
+    for each in step.get("pretokenizers", [step]):
+        if each["type"] == "ByteLevel":
+            wanted, found = said.get("add_prefix_space", False), each["add_prefix_space"]
+            if wanted != found:
+                theirs = f"add_prefix_space = {json.dumps(wanted)}"
+                raise _differ(where, theirs, f"add_prefix_space = {json.dumps(found)}")
+
+
+def _differ(where: str, theirs: str, ours: str) -> UserError:
+    return UserError(
+        f"{where}: tokenizer.json has {ours}, but AutoTokenizer uses {theirs}, as "
+        "tokenizer_config.json or its defaults say; AutoTokenizer.from_pretrained(…)"
+        ".save_pretrained(…) writes files that agree"
+    )
