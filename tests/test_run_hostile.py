@@ -226,7 +226,7 @@ def test_every_flipped_bit_of_the_training_data_is_found(tmp_path: Path) -> None
         heedful.load(run)  # nothing of it is needed to translate
 
 
-_SINCE = ("sha256", "threads", "precision")
+_SINCE = ("sha256", "threads", "precision", "parts")
 """What checkpoints have said since there were hashes."""
 
 

@@ -84,7 +84,7 @@ class Aligner:
             UserError: one pair is given instead of a list, or a translator does not attend to its
                 source.
         """
-        if not all(isinstance(pair, Pair) for pair in pairs):
+        if any(isinstance(pair, str) for pair in pairs):
             raise UserError("align takes pairs; give a list, [pair] if it is one")
         found = []
         for number, (translator, turned) in enumerate(self.directions, start=1):
