@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from heedful.basics.device import (
     autocast,
     check_precision,
+    has_fast_bfloat16,
 )
 from heedful.basics.errors import UserError
 from heedful.inference import Translator
@@ -185,7 +186,10 @@ def similar(found: Tensor, expected: Tensor, share: float) -> None:
 def share_of(copied: nn.Module) -> float:
     """The error that the rounding of a copy may leave in its logits, relative to their size."""
     products = [one for one in copied.modules() if isinstance(one, Int8Linear | Bfloat16Linear)]
-    return quantised(len(products), largest_input() if type(products[0]) is Int8Linear else None)
+    if type(products[0]) is Int8Linear:
+        return quantised(len(products), largest_input())
+    # Of weights; where the processor multiplies bfloat16, of inputs and results too.
+    return quantised(len(products) * (3 if has_fast_bfloat16(CPU) else 1))
 
 
 COPIES = pytest.mark.parametrize("copy_of", [int8_copy, bfloat16_copy], ids=["int8", "bfloat16"])
