@@ -29,6 +29,9 @@ def _three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
+CPU = torch.device("cpu")
+
+
 class Clock:
     """Time that passes when it is told to."""
 
@@ -61,7 +64,7 @@ def test_one_thread_works_alone_where_most_of_the_time_is_lost(
     assert meetings.alone
     clock.now += 0.2
     assert not meetings.alone, "after a good while it is short again"
-    assert capsys.readouterr().err.count("another program uses the processor") == 1
+    assert capsys.readouterr().err.count("other programs use the processor") == 1
 
 
 class Crowded(Meetings):
@@ -190,22 +193,26 @@ def test_a_trial_computes_with_the_threads_it_is_about(monkeypatch: pytest.Monke
 
 def test_threads_are_as_before_after_the_block() -> None:
     def fail() -> None:
-        with uncrowded(lambda usual: usual - 1):
+        with uncrowded(CPU, lambda usual: usual - 1):
             assert torch.get_num_threads() == 2
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
     assert torch.get_num_threads() == 3
-    with keep_threads(), uncrowded(lambda usual: usual - 1):
+    with keep_threads(), uncrowded(CPU, lambda usual: usual - 1):
+        assert torch.get_num_threads() == 3
+    with uncrowded(torch.device("cuda"), lambda usual: pytest.fail("a card needs no threads")):
         assert torch.get_num_threads() == 3
     torch.set_num_threads(1)
-    with uncrowded(lambda usual: pytest.fail("nothing is tried with one thread")):
+    with uncrowded(CPU, lambda usual: pytest.fail("nothing is tried with one thread")):
         assert torch.get_num_threads() == 1
 
 
 def test_each_item_is_computed_with_fewer_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowding, "uncrowded", lambda: uncrowded(lambda usual: usual - 1))
+    monkeypatch.setattr(
+        crowding, "uncrowded", lambda device: uncrowded(CPU, lambda usual: usual - 1)
+    )
     seen: list[int] = []
 
     def items() -> Iterator[int]:
@@ -214,7 +221,7 @@ def test_each_item_is_computed_with_fewer_threads(monkeypatch: pytest.MonkeyPatc
             yield number
 
     found = []
-    for item in crowding.each_uncrowded(items()):
+    for item in crowding.each_uncrowded(items(), CPU):
         found.append(item)
         assert torch.get_num_threads() == 3
     assert (found, seen) == ([0, 1, 2], [2, 2, 2])
@@ -223,11 +230,11 @@ def test_each_item_is_computed_with_fewer_threads(monkeypatch: pytest.MonkeyPatc
 def test_a_commands_threads_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crowding, "_keeping", 0)
     use_threads(None)
-    with uncrowded(lambda usual: 1):
+    with uncrowded(CPU, lambda usual: 1):
         assert torch.get_num_threads() == 1
     use_threads(2)
     gc.collect()
-    with uncrowded(lambda usual: 1):
+    with uncrowded(CPU, lambda usual: 1):
         assert torch.get_num_threads() == 2
 
 
@@ -238,7 +245,7 @@ def test_training_keeps_the_threads_that_were_asked_for(
     """A whole batch is learnt with fewer threads, unless their number was given."""
     tried: list[int] = []
     monkeypatch.setattr(
-        loop, "uncrowded", lambda: uncrowded(lambda usual: tried.append(usual) or 1)
+        loop, "uncrowded", lambda device: uncrowded(device, lambda usual: tried.append(usual) or 1)
     )
     text = "\n".join(f"one two {word}\teins zwei {word}" for word in "abcdefghijkl")
     (tmp_path / "train.tsv").write_text(text, encoding="utf-8")

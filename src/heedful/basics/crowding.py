@@ -49,7 +49,7 @@ _told = threading.Event()
 
 
 def _tell(text: str) -> None:
-    """Say once in a process that fewer threads are used."""
+    """Print a notice that fewer threads are used, once in a process."""
     if not _told.is_set():
         _told.set()
         notice(text)
@@ -105,7 +105,7 @@ class Meetings:
             return
         self._pause = min(max(_FIRST_PAUSE, 2 * self._pause), _LONGEST_PAUSE)
         self._until = time.monotonic() + self._pause
-        _tell("another program uses the processor: some work is done by fewer threads")
+        _tell("other programs use the processor: some work is computed with fewer threads")
 
     @contextmanager
     def kernel(self) -> Iterator[None]:
@@ -141,8 +141,8 @@ class Trials:
             chosen = next(count for count in counts if self._seconds[count] <= most)
         if chosen < usual:
             _tell(
-                "another program uses the processor, so more threads are not faster now: "
-                f"computing with {chosen} of {usual}"
+                f"computing with {chosen} of {usual} threads: more are not faster now, because "
+                "other programs use the processor"
             )
         return chosen
 
@@ -173,23 +173,28 @@ _trials = Trials()
 
 
 @contextmanager
-def uncrowded(threads: Callable[[int], int] = _trials.threads) -> Iterator[None]:
-    """Compute with fewer threads while the block runs, if that is faster now; says so once.
+def uncrowded(
+    device: torch.device, threads: Callable[[int], int] = _trials.threads
+) -> Iterator[None]:
+    """Compute with fewer threads while the block runs, if that is faster now.
 
-    For blocks of some milliseconds or more, on the CPU. With one thread it does nothing.
+    For blocks of some milliseconds or more. A notice is printed once. Nothing is changed on other
+    devices than the CPU, nor with one thread.
 
     Args:
+        device: where the block computes.
         threads: the usual number → the number to use.
     """
     usual = torch.get_num_threads()
-    with _threads(usual if usual == 1 or _fixed() else threads(usual)):
+    kept = device.type != "cpu" or usual == 1 or _fixed()
+    with _threads(usual if kept else threads(usual)):
         yield
 
 
-def each_uncrowded(items: Iterator[T]) -> Iterator[T]:
+def each_uncrowded(items: Iterator[T], device: torch.device) -> Iterator[T]:
     """The same items, each computed inside :func:`uncrowded`."""
     while True:
-        with uncrowded():
+        with uncrowded(device):
             try:
                 item = next(items)
             except StopIteration:

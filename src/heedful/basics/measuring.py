@@ -140,4 +140,4 @@ def _folder() -> Path | None:
         folder.mkdir(exist_ok=True)
     except OSError:
         return None
-    return folder
+    return folder if os.access(folder, os.W_OK) else None

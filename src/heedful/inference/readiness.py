@@ -50,7 +50,7 @@ def ready(model: nn.Module, device: torch.device, precision: str = "float32") ->
     training = [part for part in model.modules() if part.training]
     model.eval()
     try:
-        with torch.inference_mode(), autocast(device, precision), uncrowded():
+        with torch.inference_mode(), autocast(device, precision), uncrowded(device):
             yield
     finally:
         for part in training:

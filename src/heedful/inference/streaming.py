@@ -86,7 +86,7 @@ def find_stream(
         return False
 
     steps = search_stream(translator.decodable, begin, options, wanted=still_wanted)
-    for finished in each_uncrowded(steps):
+    for finished in each_uncrowded(steps, translator.device):
         written = []
         for key, hypotheses in finished:
             written.append(_Written(*under_way.pop(key), hypotheses))

@@ -346,7 +346,7 @@ class Translator:
         """
         source = source_of(sequences, self.device)
         limits = self.output_limits(source)
-        with uncrowded():
+        with uncrowded(self.device):
             found = search(
                 self.decodable,
                 source,

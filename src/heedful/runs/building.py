@@ -17,9 +17,9 @@ from heedful.inference.fastest_precision import settle_precision
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
 from heedful.models.aligner import WordAligner
-from heedful.runs.checkpoints import load_model_tensors, open_checkpoint, require_shapes
+from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.model_size import on_meta, require_room
-from heedful.runs.parts import require_parts
+from heedful.runs.parts import load_weights
 from heedful.runs.recipe import EvaluationSettings, TrainingSettings
 from heedful.runs.rules import guided_source, rule_of
 from heedful.runs.run import PairRun, open_pair_run
@@ -75,11 +75,7 @@ def load_run_model(run: PairRun, checkpoint: str | int | None = None) -> PairMod
             larger than the memory.
     """
     point = run.chosen(checkpoint)
-    require_shapes(outline_run_model(run), point.shapes(), point.path)
-    model = build_run_model(run)
-    require_parts(model, point)
-    load_model_tensors(model, point.weights(), point.path)
-    return model
+    return load_weights(lambda: build_run_model(run), lambda: outline_run_model(run), point)
 
 
 def load_run_start(run: PairRun, model: PairModel) -> None:
@@ -172,7 +168,7 @@ def load_translator(
         paths: folders of runs.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
         precision: ``float32`` unless ``bfloat16``, ``float16`` or ``int8`` is asked for; ``auto``
-            measures which of float32 and bfloat16 is faster, and says so.
+            measures which of float32 and bfloat16 is faster, and prints it.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
 
     Raises:

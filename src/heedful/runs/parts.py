@@ -5,13 +5,16 @@ have the same tensors or none, so its checkpoint would load into the recipe's mo
 and compute something else.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from torch import nn
 
 from heedful.attention import normalizers, positions, scores
 from heedful.basics.errors import UserError
-from heedful.runs.checkpoints import Checkpoint
+from heedful.runs.checkpoints import Checkpoint, load_model_tensors, require_shapes
+
+M = TypeVar("M", bound=nn.Module)
 
 PARTS = "parts"
 """The key of a checkpoint's state."""
@@ -51,6 +54,25 @@ def require_parts(model: nn.Module, point: Checkpoint) -> None:
                 f"where the recipe's model has {_said(own.get(name))}: build that model in Python "
                 "and load the checkpoint's weights into it"
             )
+
+
+def load_weights(model: Callable[[], M], outline: Callable[[], nn.Module], point: Checkpoint) -> M:
+    """A model with the weights of a checkpoint.
+
+    Args:
+        model: builds it.
+        outline: builds it on the device ``meta``; its shapes are compared before memory is taken.
+        point: the checkpoint.
+
+    Raises:
+        UserError: the checkpoint is damaged or of another model, or the model is larger than the
+            memory.
+    """
+    require_shapes(outline(), point.shapes(), point.path)
+    built = model()
+    require_parts(built, point)
+    load_model_tensors(built, point.weights(), point.path)
+    return built
 
 
 def _said(kind: str | None) -> str:

@@ -24,9 +24,9 @@ from heedful.models.encoders import HeadedEncoder
 from heedful.models.encoders import Tagger as TaggingLayer
 from heedful.models.language import LanguageModel
 from heedful.runs import text_recipe
-from heedful.runs.checkpoints import load_model_tensors, open_checkpoint, require_shapes
+from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.model_size import on_meta, require_room
-from heedful.runs.parts import require_parts
+from heedful.runs.parts import load_weights
 from heedful.runs.run import TextRun
 from heedful.runs.text_recipe import EncoderRecipe, LanguageRecipe, TextTrainingSettings
 from heedful.runs.vectors import put_vectors
@@ -73,11 +73,7 @@ def load_text_model(run: TextRun, checkpoint: str | int | None = None) -> TextMo
             larger than the memory.
     """
     point = run.chosen(checkpoint)
-    require_shapes(outline_text_model(run), point.shapes(), point.path)
-    model = build_text_model(run)
-    require_parts(model, point)
-    load_model_tensors(model, point.weights(), point.path)
-    return model
+    return load_weights(lambda: build_text_model(run), lambda: outline_text_model(run), point)
 
 
 def build_text_model(run: TextRun) -> TextModel:

@@ -23,8 +23,9 @@ M = TypeVar("M", bound=BaseModel)
 async def read_fields(request: Request) -> dict[str, Any]:
     """The fields of a request; what is in its body goes before what is in its query string.
 
-    A body is JSON if its type says so. Of a client that is no browser it also is if it begins like
-    an object, which no form does; a browser sends that, as plain text, without asking.
+    A body is read as JSON if its content type is JSON. Clients that are not browsers may leave the
+    type out: a body that starts like an object is JSON, too. From a browser such a body is refused,
+    because a page can send plain text to another site without that site's permission.
 
     Raises:
         RefusedError: 400, the body is broken, or a field is given twice.

@@ -35,7 +35,7 @@ def training_precision(
         say: is told what was measured.
     """
     if saved is not None:
-        # Before 0.2 the processor alone decided.
+        # Checkpoints without it are of a version in which the processor alone decided.
         usual = "bfloat16" if has_fast_bfloat16(device) else "float32"
         kept = str(saved.get("precision", usual))
         if kept == "float32" or has_fast_bfloat16(device):

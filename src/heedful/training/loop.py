@@ -243,7 +243,7 @@ class Loop:
                     sums[name] = sums.get(name, torch.zeros((), device=self.device)) + part
                     weights[name] += loss.weights.get(name, learnt.weight)
         # Shares of a batch give the same result beside any other program; so does what follows.
-        with uncrowded() if whole else contextlib.nullcontext():
+        with uncrowded(self.device) if whole else contextlib.nullcontext():
             self._update()
         progress.step += 1
         progress.position = group[-1][0]
@@ -278,7 +278,7 @@ class Loop:
         shares = self.shares.of(batch)
         if len(shares) > 1:
             return self.shares.learn(shares, weight)
-        with uncrowded():
+        with uncrowded(self.device):
             loss = self.task.loss(batch)
             torch.autograd.backward(self.scaler.scale(loss.total / weight))
         return [(batch, loss)]

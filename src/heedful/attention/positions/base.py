@@ -23,10 +23,8 @@ class RelativePositions(nn.Module):
         tensor([[-2., -1., -0.]])
     """
 
-    @property
-    def changes_values(self) -> bool:
-        """Whether :meth:`context` adds something, so that the weights themselves are needed."""
-        return False
+    changes_values: bool = False
+    """Whether :meth:`context` adds something, so that the weights themselves are needed."""
 
     @property
     def biases(self) -> bool:

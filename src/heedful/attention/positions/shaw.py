@@ -90,7 +90,7 @@ class Shaw(RelativePositions):
             nn.init.normal_(self.value_table, std=value_dim**-0.5)
 
     @property
-    def changes_values(self) -> bool:
+    def changes_values(self) -> bool:  # type: ignore[override]
         return self.value_table is not None
 
     def bias(self, query: Tensor, keys: int, positions: Tensor, scale: float) -> Tensor:
