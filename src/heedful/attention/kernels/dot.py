@@ -14,7 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
-from heedful.attention.kernels.short import can_do, short_attention
+from heedful.attention.kernels.short import can_do
+from heedful.attention.kernels.short_operators import short_attention
 from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
 
 _LARGE = 1 << 22  # booleans of a mask from which it is not made whole
