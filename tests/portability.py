@@ -55,6 +55,7 @@ NUMERICAL = [
     "normalizers_drawn",
     "normalizers_local",
     "normalizers_sparse",
+    "operators",
     "positions",
     "positions_in_heads",
     "positions_parity",

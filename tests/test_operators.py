@@ -12,8 +12,11 @@ from torch.library import opcheck
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heedful.attention.kernels import short, short_operators
+from heedful.layers.dropout import dropout, plain_dropout
+from heedful.layers.losses import cross_entropy
 from tolerance import assert_near
 
+compiled = pytest.mark.skipif(short.library() is None, reason="no C compiler")
 OPERATORS = torch.ops.heedful
 Given = tuple[Any, ...]
 
@@ -101,7 +104,7 @@ def test_transforms_of_short_attention(dtype: torch.dtype) -> None:
         assert_near(one, other, terms=64, dtype=dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [pytest.param(torch.float32, marks=compiled), torch.float64])
 def test_second_derivatives_of_short_attention(dtype: torch.dtype) -> None:
     given = short_given((1, 2, 1, 5, 4, 3, 2), "pairs", dtype)
 
@@ -110,18 +113,17 @@ def test_second_derivatives_of_short_attention(dtype: torch.dtype) -> None:
         by = torch.autograd.grad(context.pow(3).sum(), parts, create_graph=True)
         return torch.autograd.grad(sum(one.square().sum() for one in by), parts)
 
-    ours = (
-        found(short_operators.short_attention, list(given[:3])) if dtype == torch.float32 else None
-    )
     wide = [part.detach().double().requires_grad_() for part in given[:3]]
     expected = found(plain_short, wide)
-    if ours is None:
+    if dtype == torch.float64:
         ours = found(lambda *given: short_operators.attention(*given)[0], wide)
+    else:
+        ours = found(short_operators.short_attention, list(given[:3]))
     for one, other in zip(ours, expected, strict=True):
         assert_near(one, other, terms=64, dtype=dtype)
 
 
-@pytest.mark.skipif(short.library() is None, reason="no C compiler")
+@compiled
 def test_batched_gradients_of_short_attention() -> None:
     """C was given the address of a batch of gradients, which has none."""
     given = short_given((2, 2, 2, 5, 7, 8, 6), None, torch.float32)
@@ -132,3 +134,102 @@ def test_batched_gradients_of_short_attention() -> None:
     ]
     for one, other in zip(*found, strict=True):
         assert_near(one, other, terms=64)
+
+
+@pytest.mark.parametrize("needs", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_dropout(dtype: torch.dtype, needs: bool) -> None:
+    words = torch.randint(-(1 << 62), 1 << 62, (9,))
+    hidden = torch.randn(7, 5, dtype=dtype).T.requires_grad_(needs)
+    opcheck(OPERATORS.dropout.default, (hidden, words, -20000, 1.3))
+
+
+def test_transforms_of_dropout() -> None:
+    hidden = torch.randn(3, 5, 7)
+    words = torch.randint(-(1 << 62), 1 << 62, (3, 9))
+
+    def dropped(hidden: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return dropout(hidden, 0.3)
+
+    leaf = hidden.clone().requires_grad_()
+    expected = dropped(leaf)
+    torch.testing.assert_close(
+        grad(lambda one: dropped(one).square().sum())(hidden),
+        *torch.autograd.grad(expected.square().sum(), leaf),
+    )
+    mapped = vmap(dropped, randomness="same")(hidden)
+    for index in range(3):
+        assert torch.equal(mapped[index], dropped(hidden[index]))
+    run = vmap(OPERATORS.dropout, (0, 0, None, None))
+    for found, one, own in zip(run(hidden, words, 9, 2.0), hidden, words, strict=True):
+        assert torch.equal(found, plain_dropout(one, own, 9, 2.0))
+
+
+@pytest.mark.parametrize("needs", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("sizes", [(6, 4, 11), (1, 3, 2)])
+def test_cross_entropy(sizes: tuple[int, int, int], dtype: torch.dtype, needs: bool) -> None:
+    rows, width, symbols = sizes
+    states = torch.randn(rows, width, dtype=dtype).requires_grad_(needs)
+    table = torch.randn(symbols, width, dtype=dtype).requires_grad_(needs)
+    given = states, table, torch.randint(symbols, (rows,)), 0.1
+    opcheck(OPERATORS.cross_entropy.default, given)
+    made = OPERATORS.cross_entropy(*given)[2:]
+    opcheck(OPERATORS.cross_entropy_backward.default, (torch.tensor(2.0), *made, *given))
+
+
+def plain_loss(states: Tensor, table: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(states @ table.T, labels, label_smoothing=0.1, reduction="sum")
+
+
+def our_loss(states: Tensor, table: Tensor, labels: Tensor) -> Tensor:
+    return cross_entropy(states, table, labels, 0.1)[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_transforms_of_cross_entropy(dtype: torch.dtype) -> None:
+    states, table = torch.randn(3, 6, 4).to(dtype), torch.randn(11, 4).to(dtype)
+    labels = torch.randint(11, (3, 6))
+
+    def found(loss: Callable[..., Tensor], states: Tensor, table: Tensor) -> list[Tensor]:
+        by_table = grad(lambda *given: grad(loss, 1)(*given).square().sum(), (0, 1))
+        return [
+            *grad(loss, (0, 1))(states[0], table, labels[0]),
+            *vmap(grad(loss, (0, 1)), (0, None, 0))(states, table, labels),
+            *by_table(states[0], table, labels[0]),
+        ]
+
+    expected = found(plain_loss, states.double(), table.double())
+    for one, other in zip(found(our_loss, states, table), expected, strict=True):
+        assert_near(one, other, terms=66, dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_second_derivatives_of_cross_entropy(dtype: torch.dtype) -> None:
+    """They were refused."""
+    labels = torch.randint(11, (6,))
+    start = [torch.randn(size, 4, dtype=dtype) for size in (6, 11)]
+
+    def found(loss: Callable[..., Tensor], parts: list[Tensor]) -> Sequence[Tensor]:
+        by = torch.autograd.grad(2 * loss(*parts, labels).square(), parts, create_graph=True)
+        return torch.autograd.grad(sum(one.square().sum() for one in by), parts)
+
+    wide = [part.double().requires_grad_() for part in start]
+    results = found(our_loss, [part.requires_grad_() for part in start]), found(plain_loss, wide)
+    for one, other in zip(*results, strict=True):
+        assert_near(one, other, terms=66, dtype=dtype)
+
+
+def test_a_compiled_loss_holds_the_operator_and_takes_other_lengths() -> None:
+    torch.compiler.reset()
+    compiled_loss = torch.compile(our_loss, fullgraph=True, dynamic=True, backend="aot_eager")
+    table = torch.randn(11, 4, requires_grad=True)
+    for rows in (6, 600):
+        states = torch.randn(rows, 4, requires_grad=True)
+        labels = torch.randint(11, (rows,))
+        with torch.compiler.set_stance("default" if rows == 6 else "fail_on_recompile"):
+            found = torch.autograd.grad(compiled_loss(states, table, labels), (states, table))
+        expected = torch.autograd.grad(plain_loss(states, table, labels), (states, table))
+        for one, other in zip(found, expected, strict=True):
+            assert_near(one, other, terms=rows)

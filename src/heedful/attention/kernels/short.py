@@ -185,4 +185,4 @@ def _place(part: Tensor) -> _Place:
 
 def _by_position(like: Tensor, heads: int, positions: int, width: int) -> Tensor:
     """Room ``[B, H, L, D]`` in the order ``[B, L, H, D]``, in which projections read and write."""
-    return like.new_empty(len(like), positions, heads, width).transpose(1, 2)
+    return like.new_empty(like.shape[0], positions, heads, width).transpose(1, 2)
