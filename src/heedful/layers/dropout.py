@@ -16,11 +16,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd import Function
 
-from heedful.basics.addresses import is_transformed, operable, readable
+from heedful.basics.addresses import forward_mode, is_traced, readable
 from heedful.basics.compiling import compiled_library, over_rows
-from heedful.basics.operators import one_by_one, transformable
+from heedful.basics.operators import Operator, one_by_one
 
 _STEPS = 1 << 16
 _SMALL = 1 << 20  # numbers below which a second thread is not worth its call
@@ -75,13 +74,9 @@ def dropout(hidden: Tensor, share: float) -> Tensor:
     words = torch.empty((count + 3) // 4, dtype=torch.int64)
     words.random_(-(1 << 63), None, generator=_own.generator)
     first, scale = dropped - _STEPS // 2, _STEPS / (_STEPS - dropped)
-    given = hidden, words, first, scale
-    if is_transformed(hidden) and operable(hidden):
-        result: Tensor = transformed_dropout(*given)
-    elif _in_c(hidden, words):
-        result = _Dropout.apply(*given)  # type: ignore[no-untyped-call]
-    else:
-        result = plain_dropout(*given)
+    if forward_mode(hidden) or is_traced():
+        return plain_dropout(hidden, words, first, scale)
+    result: Tensor = _operator(hidden, words, first, scale)
     return result
 
 
@@ -119,40 +114,27 @@ def _dropout_in_c(hidden: Tensor, words: Tensor, first: int, scale: float) -> Te
     return result
 
 
-class _Dropout(Function):
-    """The operator for plain tensors, in less time a call: bits are kept for the gradient."""
-
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
-        ctx.save_for_backward(words)
-        ctx.settings = first, scale
-        return _dropout_in_c(hidden, words, first, scale)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        (words,), (first, scale) = ctx.saved_tensors, ctx.settings
-        run = _Dropout.apply if _in_c(grad, words) else plain_dropout
-        return run(grad, words, first, scale), None, None, None
-
-
-@torch.library.custom_op("heedful::dropout", mutates_args=())
-def _operator(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
+def _dropped(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
     run = _dropout_in_c if _in_c(hidden, words) else plain_dropout
     result = run(hidden, words.contiguous(), first, scale)
     # An operator's result is none of its inputs, and lies as the fake one does.
     return result.contiguous()
 
 
-@_operator.register_fake
+_operator = Operator("dropout", _dropped)
+"""``torch.ops.heedful.dropout``: :func:`plain_dropout`, of any tensors."""
+
+
+@_operator.operator.register_fake
 def _(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
     return torch.empty_like(hidden, memory_format=torch.contiguous_format)
 
 
-@_operator.register_vmap
+@_operator.operator.register_vmap
 def _(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
     hidden, *others = given
     if places[0] is None or places[1] is not None:
-        return one_by_one(_operator)(info, places, *given)
+        return one_by_one(_operator.operator)(info, places, *given)
     hidden = hidden.movedim(places[0], 0)
     return hidden * _factors(hidden.shape[1:], *others).to(hidden.dtype), 0
 
@@ -163,11 +145,10 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 
 
 def _through(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-    return transformed_dropout(grad, *ctx.saved_tensors, *ctx.settings), None, None, None
+    return _operator(grad, *ctx.saved_tensors, *ctx.settings), None, None, None
 
 
-transformed_dropout = transformable(_operator, _through, _keep)
-"""``torch.ops.heedful.dropout``: :func:`plain_dropout`, for tensors that torch.func transforms."""
+_operator.register_autograd(_through, _keep)
 
 
 class Dropout(nn.Module):

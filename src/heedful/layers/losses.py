@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.basics.addresses import forward_mode
-from heedful.basics.operators import one_by_one, second_derivatives, transformable
+from heedful.basics.operators import Operator, one_by_one, second_derivatives
 from heedful.layers.compiled_losses import can_do, losses_in_c
 
 _CHUNK = 512
@@ -66,8 +66,7 @@ def cross_entropy(
     return smooth, exact
 
 
-@torch.library.custom_op("heedful::cross_entropy", mutates_args=())
-def _operator(
+def _both(
     states: Tensor, table: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     # C holds fewer logits yet, and makes them faster.
@@ -75,7 +74,10 @@ def _operator(
     return way(states, table, labels, smoothing)
 
 
-@_operator.register_fake
+_with_gradients = Operator("cross_entropy", _both)
+
+
+@_with_gradients.operator.register_fake
 def _(
     states: Tensor, table: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -90,7 +92,6 @@ def _gradients_room(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     return of_states, torch.empty_like(table, memory_format=contiguous)
 
 
-@torch.library.custom_op("heedful::cross_entropy_backward", mutates_args=())
 def _backward(
     grad: Tensor,
     of_states: Tensor,
@@ -104,7 +105,10 @@ def _backward(
     return of_states * grad.to(of_states.dtype), of_table * grad.to(of_table.dtype)
 
 
-@_backward.register_fake
+_gradients = Operator("cross_entropy_backward", _backward)
+
+
+@_gradients.operator.register_fake
 def _(grad: Tensor, of_states: Tensor, of_table: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
     return torch.empty_like(of_states), torch.empty_like(of_table)
 
@@ -134,10 +138,10 @@ def _through_backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
     return by_grad, None, None, *twice, None, None
 
 
-_operator.register_vmap(one_by_one(_operator))
-_backward.register_vmap(one_by_one(_backward))
-_with_gradients = transformable(_operator, _through, _keep)
-_gradients = transformable(_backward, _through_backward, _keep_backward)
+_with_gradients.register_autograd(_through, _keep)
+_gradients.register_autograd(_through_backward, _keep_backward)
+for _each in (_with_gradients.operator, _gradients.operator):
+    _each.register_vmap(one_by_one(_each))
 
 
 def _in_pieces(

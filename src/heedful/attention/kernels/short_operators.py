@@ -20,7 +20,7 @@ from heedful.attention.kernels.short import (
     room,
 )
 from heedful.basics.addresses import is_transformed, readable
-from heedful.basics.operators import folded, second_derivatives, transformable, unfolded
+from heedful.basics.operators import Operator, folded, second_derivatives, unfolded
 
 
 def plain_weights(query: Tensor, key: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
@@ -46,7 +46,6 @@ def _allowed(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> T
     return earlier if mask is None else earlier & mask
 
 
-@torch.library.custom_op("heedful::short_attention", mutates_args=())
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
@@ -58,14 +57,17 @@ def _attention(
     return context.copy_(weights @ _for_heads(value, query)), kept
 
 
-@_attention.register_fake
+attention = Operator("short_attention", _attention)
+"""The context, and the weights."""
+
+
+@attention.operator.register_fake
 def _(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
     return room(query, key, value)
 
 
-@torch.library.custom_op("heedful::short_attention_backward", mutates_args=())
 def _backward(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -79,7 +81,11 @@ def _backward(
     return found
 
 
-@_backward.register_fake
+gradients = Operator("short_attention_backward", _backward)
+"""Those of query, key and value."""
+
+
+@gradients.operator.register_fake
 def _(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -109,8 +115,7 @@ def _through(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     return *gradients(grad, *ctx.saved_tensors, ctx.scale), None, None, None
 
 
-attention = transformable(_attention, _through, _keep)
-"""The context, and the weights."""
+attention.register_autograd(_through, _keep)
 
 
 def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -129,11 +134,10 @@ def _through_backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
     return *second_derivatives(plain, (query, key, value), grad, by), None, None
 
 
-gradients = transformable(_backward, _through_backward, _keep_backward)
-"""Those of query, key and value."""
+gradients.register_autograd(_through_backward, _keep_backward)
 
 
-@_attention.register_vmap
+@attention.operator.register_vmap
 def _(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
     *tensors, mask, causal, scale = given
     size = info.batch_size
@@ -144,13 +148,13 @@ def _(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]
         mask = mask[(slice(None), *(None,) * (5 - mask.dim()))]  # [1 or size, B or 1, H, Q, K]
         batch = len(parts[0]) // size
         mask = mask.expand(size, batch, *mask.shape[2:]).flatten(0, 1)
-    return unfolded(_attention(*parts, mask, causal, scale), size)
+    return unfolded(attention.operator(*parts, mask, causal, scale), size)
 
 
-@_backward.register_vmap
+@gradients.operator.register_vmap
 def _(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
     parts = [folded(*one, info.batch_size) for one in zip(given[:5], places[:5], strict=True)]
-    return unfolded(_backward(*parts, given[5]), info.batch_size)
+    return unfolded(gradients.operator(*parts, given[5]), info.batch_size)
 
 
 def short_attention(
