@@ -37,6 +37,7 @@ NUMERICAL = [
     "copying",
     "decoding",
     "decoding_sampling",
+    "forward_mode",
     "fused",
     "gpt",
     "gradient_flow",

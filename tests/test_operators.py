@@ -10,8 +10,12 @@ from torch import Tensor
 from torch.func import grad, jacrev, vmap
 from torch.library import opcheck
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from heedful.attention.kernels import short, short_operators
+from heedful.attention import attend
+from heedful.attention.kernels import operators, short, short_operators
+from heedful.attention.kernels.additive import plain_scores
+from heedful.attention.scores import Additive
 from heedful.layers.dropout import dropout, plain_dropout
 from heedful.layers.losses import cross_entropy
 from tolerance import assert_near
@@ -233,3 +237,97 @@ def test_a_compiled_loss_holds_the_operator_and_takes_other_lengths() -> None:
         expected = torch.autograd.grad(plain_loss(states, table, labels), (states, table))
         for one, other in zip(found, expected, strict=True):
             assert_near(one, other, terms=rows)
+
+
+def additive_given(dtype: torch.dtype, needs: bool) -> list[Tensor]:
+    """Queries, keys, values and v."""
+    sizes = [(2, 5, 4), (2, 7, 4), (2, 7, 3), (4,)]
+    return [torch.randn(size, dtype=dtype).requires_grad_(needs) for size in sizes]
+
+
+@pytest.mark.parametrize("needs", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_additive_operators(dtype: torch.dtype, share: float, needs: bool) -> None:
+    a, b, value, v = additive_given(dtype, needs)
+    rest = torch.rand(2, 5, 7) < 0.7, 0.8, share, torch.tensor(5)
+    opcheck(OPERATORS.additive_context.default, (a, b, value, v, *rest))
+    if needs or share:
+        return
+    opcheck(OPERATORS.additive_scores.default, (a, b, v))
+    grads = torch.randn(2, 5, 7, dtype=dtype), torch.randn(2, 5, 3, dtype=dtype)
+    opcheck(OPERATORS.additive_scores_backward.default, (grads[0], a, b, v))
+    opcheck(OPERATORS.additive_context_backward.default, (grads[1], a, b, value, v, *rest))
+
+
+def plain_context(a: Tensor, b: Tensor, value: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+    scores = (0.8 * plain_scores(a, b, v)).masked_fill(~allowed, -1e30)
+    return scores.softmax(-1).masked_fill(~allowed, 0.0) @ value
+
+
+def our_context(*given: Tensor) -> Tensor:
+    made: Tensor = operators.context(*given, 0.8, 0.0, torch.tensor(0))
+    return made
+
+
+def our_scores(a: Tensor, b: Tensor, value: Tensor, v: Tensor, allowed: Tensor) -> Tensor:
+    made: Tensor = operators.scores(a, b, v)
+    return made
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    ("ours", "plain"),
+    [(our_context, plain_context), (our_scores, lambda a, b, _, v, __: plain_scores(a, b, v))],
+)
+def test_transforms_of_additive_operators(
+    ours: Callable[..., Tensor], plain: Callable[..., Tensor], dtype: torch.dtype
+) -> None:
+    given = additive_given(dtype, needs=False)
+    three = [torch.randn(3, *part.shape).to(dtype) for part in given]
+    allowed = torch.rand(3, 1, 5, 7) < 0.8
+
+    def found(attention: Callable[..., Tensor], *, wide: bool) -> list[Tensor]:
+        change = Tensor.double if wide else Tensor.clone
+        a, b, value, v = map(change, given)
+        a3, b3, value3, v3 = map(change, three)
+
+        def loss(*given: Tensor) -> Tensor:
+            return attention(*given).square().sum()
+
+        def length(*given: Tensor) -> Tensor:
+            return sum(one.square().sum() for one in grad(loss, (0, 1, 3))(*given))  # type: ignore[return-value]
+
+        each = grad(loss, (0, 1, 2, 3))
+        return [
+            *each(a, b, value, v, allowed[0]),
+            vmap(attention, (0, None, 0, None, None))(a3, b, value3, v, allowed[0]),
+            vmap(attention, (None, 0, None, None, 0))(a, b3, value, v, allowed),
+            vmap(attention, (0, 0, 0, 0, None))(a3, b3, value3, v3, allowed[0]),
+            *vmap(each, (0, 0, 0, None, 0))(a3, b3, value3, v, allowed),
+            *grad(length, (0, 1, 3))(a, b, value, v, allowed[0]),
+        ]
+
+    results = found(ours, wide=False), found(plain, wide=True)
+    for one, other in zip(*results, strict=True):
+        assert_near(one, other, terms=280, dtype=dtype)
+
+
+def test_transforms_of_long_additive_attention_do_not_hold_a_number_a_unit() -> None:
+    """Inside ``torch.func`` the plain formula was taken, at any length."""
+    score, largest = Additive(64, 64, 64), 0
+    query, key, value = (torch.randn(2, 70, 64) for _ in range(3))
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            nonlocal largest
+            made = func(*args, **(kwargs or {}))
+            if isinstance(made, Tensor) and made.dim() > 3:
+                largest = max(largest, made.numel())
+            return made
+
+    with Sizes():
+        grad(lambda one: attend(one, key, value, score=score).sum())(query)
+    assert largest < 70 * 70 * 64
