@@ -5,6 +5,7 @@ The formula as it is written is :func:`plain_scores`. Beside it, the same withou
 holding ``[Q, K]`` (:mod:`~.rows`).
 """
 
+import copy
 import math
 from typing import Any
 
@@ -71,6 +72,9 @@ def additive_context(
         allowed = dense_entries(mask, grid, entries.leading)
         context: Tensor = operators.context(*given, allowed, scale, dropout, seed)
     else:
+        if torch.is_grad_enabled() and any(part.requires_grad for part in given):
+            # Backward asks the mask again: what is written into its tensors meanwhile is not seen.
+            mask = copy.deepcopy(mask)
         rows_of = rows_of_mask(mask, grid, entries.leading)
         context = _Context.apply(*given, rows_of, scale, dropout, seed)  # type: ignore[no-untyped-call]
     return context.view(*entries.leading, *context.shape[1:]).to(value.dtype)
