@@ -4,12 +4,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from heedful.attention import Attention, attend, scores
+from heedful.attention import Attention, attend, normalizers, scores
 from heedful.attention.kernels import short
 from heedful.attention.kernels.additive import additive_context, plain_scores
 from heedful.attention.masks import Causal, Grid, Mask
@@ -50,6 +51,28 @@ def test_gradients_inside_autocast_are_those_of_float32(kind: Callable[..., scor
         found = torch.autograd.grad(attention(query, key).square().sum(), [query, key])
     for one, other in zip(found, expected, strict=True):
         assert (one - other).norm() < 0.05 * other.norm()
+
+
+@pytest.mark.parametrize("normalize", [None, normalizers.Sparsemax(), normalizers.Entmax(1.3)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+@pytest.mark.parametrize("length", [3, 16, 70, 200])
+def test_results_inside_autocast_have_the_type_of_pytorchs_kernel(
+    length: int, dtype: torch.dtype, normalize: normalizers.Normalizer | None
+) -> None:
+    """It was float32 or bfloat16 by the length: C and tiles gave float32."""
+    query, key, value = (one.detach().to(dtype) for one in parts(length))
+    kinds: list[scores.Score] = [
+        *(scores.Dot(), scores.ScaledDot(), scores.Cosine(), scores.Gaussian()),
+        *(scores.General(64, 64), scores.Additive(64, 64, 64), scores.Concat(64, 64, 64)),
+    ]
+    for score in kinds:
+        score = score.to(torch.float64) if dtype == torch.float64 else score
+        plain = query.float() if dtype == torch.bfloat16 else query
+        expected = attend(plain, key.to(plain), value.to(plain), score=score, normalize=normalize)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = attend(query, key, value, score=score, normalize=normalize)
+            assert found.dtype == F.scaled_dot_product_attention(query, key, value).dtype
+        assert (found - expected).norm() < 0.1 * expected.norm()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
@@ -157,10 +180,6 @@ def test_transforms_see_every_length(name: str, length: int) -> None:
     mapped = torch.func.vmap(lambda q, k, v: attend(q, k, v, score=score))(query, key, value)
     torch.testing.assert_close(mapped, attend(query, key, value, score=score))
     direction = torch.randn_like(query)
-    if name == "dot":  # PyTorch's kernel has no forward mode, and says so
-        with pytest.raises(NotImplementedError, match="forward AD"):
-            torch.func.jvp(loss, (query,), (direction,))
-        return
     _, along = torch.func.jvp(loss, (query,), (direction,))
     torch.testing.assert_close(along, (expected * direction).sum(), rtol=1e-3, atol=1e-3)
 

@@ -323,3 +323,15 @@ def test_threads_share_the_rows(attention: str) -> None:
     finally:
         torch.set_num_threads(before)
     close(found[1], [part.double() for part in found[0]])
+
+
+@pytest.mark.parametrize("attention", ATTENTIONS)
+def test_second_derivatives_of_what_runs_in_one_are_refused(attention: str) -> None:
+    model = small("gru", attention)
+    assert taken(model)
+    learnt = [model.source_embedding.weight, model.target_embedding.weight]
+    for wanted in learnt:
+        total = model.states(SOURCE, TARGET).square().sum()
+        (by,) = torch.autograd.grad(total, wanted, create_graph=True)
+        with pytest.raises(RuntimeError, match="once_differentiable"):
+            by.square().sum().backward()

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention import MultiHeadAttention, attend, watch
-from heedful.attention.kernels import dot, short
+from heedful.attention.kernels import dot, short, short_operators
 from heedful.attention.masks import causal, document, padding
 from heedful.training.operations import operation_counter
 
@@ -50,7 +50,7 @@ def test_contexts_and_gradients(shape: tuple[int, ...], kind: str, is_causal: bo
         "heads": torch.rand(batch, heads, queries, keys) < 0.6,
     }[kind]
     assert short.can_do(query, key, value, mask) == (queries >= 4)
-    ours = short.short_attention(query, key, value, mask, is_causal, 0.3)
+    ours = short_operators.short_attention(query, key, value, mask, is_causal, 0.3)
     given = torch.randn_like(ours)
     found = (ours.detach(), *torch.autograd.grad(ours, (query, key, value), given))
 
@@ -78,7 +78,7 @@ def test_it_is_what_multi_head_attention_takes_and_gives_the_same(
     def counted(*arguments: object) -> object:
         nonlocal calls
         calls += 1
-        return short.short_attention(*arguments)
+        return short_operators.short_attention(*arguments)
 
     for way in (0, 1):
         monkeypatch.setattr(dot, "short_attention", counted)
@@ -114,7 +114,7 @@ def test_threads_change_nothing() -> None:
     try:
         for threads in (1, 2, 3):
             torch.set_num_threads(threads)
-            context = short.short_attention(query, key, value, None, True, 0.25)
+            context = short_operators.short_attention(query, key, value, None, True, 0.25)
             gradients = torch.autograd.grad(context.square().sum(), (query, key, value))
             found.append((context, *gradients))
     finally:

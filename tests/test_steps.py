@@ -22,6 +22,7 @@ from heedful.layers.fused import made as fused_forms
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
+from tolerance import assert_near
 
 compiled = pytest.mark.skipif(
     kernel.library() is None or tops.library() is None, reason="there is no compiler"
@@ -295,3 +296,31 @@ def test_a_step_of_several_positions_is_given_with_room_for_a_mask() -> None:
     memory = cache.append(Memory(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4)))
     assert isinstance(memory, Memory)
     assert memory.key.shape == (2, 1, 3, 4)
+
+
+def test_steps_are_read_with_gradients_where_these_are_wanted() -> None:
+    """C read them without: the query's gradient was missing."""
+    layer, hidden = MultiHeadAttention(16, heads=4), torch.randn(3, 5, 16)
+    memory, steps = layer.remember(hidden, hidden), Steps()
+    steps.append(*memory)
+    rows = StepMemory(steps, torch.arange(3).unsqueeze(1).expand(3, 5))
+    found = []
+    for read in (rows, memory):
+        query = hidden[:, :1].clone().requires_grad_()
+        with torch.enable_grad():
+            found += torch.autograd.grad(layer.read(query, read).square().sum(), query)
+    assert_near(found[0], found[1], terms=16)
+
+
+def test_a_step_with_gradients_is_done_by_the_modules() -> None:
+    """The fused step gave logits without gradients, if the search had begun without."""
+    model = Gpt(GptSettings(layers=2, dim=16, heads=2, max_length=8), 11).eval()
+    tokens, weight = torch.tensor([[2, 3], [4, 5]]), model.embedding.weight
+    state = model.start(tokens)
+    with torch.enable_grad():
+        logits, _ = model.step(tokens[:, -1], state)
+        (found,) = torch.autograd.grad(logits.square().sum(), weight)
+        # The keys and values of the first tokens were made without gradients.
+        expected = model.logits(model.states(tokens))[:, -1]
+    assert_near(logits.detach(), expected.detach(), terms=64)
+    assert found.any()

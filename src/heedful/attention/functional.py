@@ -166,7 +166,9 @@ def attend(
 
     Returns:
         ``[.., Q, dv]``, by the fastest exact path: fused for a dot product with softmax, tile by
-        tile for an additive score with softmax, plain otherwise.
+        tile for an additive score with softmax, plain otherwise. In the values' type; within
+        ``torch.autocast`` in autocast's type, unless the values are float64, as
+        ``scaled_dot_product_attention`` gives it.
 
     Raises:
         TypeError: a tensor is not of floating point, a mask is of another kind, or a part is none.
@@ -242,6 +244,27 @@ def attend_projected(
     dropout: float,
 ) -> Tensor:
     """:func:`attend` for queries and keys that went through the score's projections already."""
+    context = _context(mechanism, asked, key, value, mask, dropout)
+    dtype = _autocast_dtype(value)
+    return context if dtype is None else context.to(dtype)
+
+
+def _autocast_dtype(value: Tensor) -> torch.dtype | None:
+    """What PyTorch's fused attention returns under autocast; None without it, and for float64."""
+    device = value.device.type
+    if value.dtype == torch.float64 or not torch.amp.is_autocast_available(device):
+        return None
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+
+
+def _context(
+    mechanism: Mechanism,
+    asked: Asked,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask | Tensor | None,
+    dropout: float,
+) -> Tensor:
     scale = mechanism.fused_scale(asked.projected.shape[-1])
     if scale is not None:
         return _fused(mechanism, asked, key, value, mask, dropout, scale)

@@ -17,7 +17,7 @@ from heedful.attention.modules import Attentive, Memory
 from heedful.attention.normalizers import Normalizer
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import Score
-from heedful.attention.stepping import StepMemory
+from heedful.attention.stepping import StepMemory, can_step
 
 Aggregate = Literal["projection", "concatenation", "mean"]
 
@@ -154,7 +154,7 @@ class MultiHeadAttention(Attentive):
         parts = self.mechanism
         if isinstance(memory, StepMemory):
             scale = self._step_scale(parts)
-            if scale is not None:
+            if scale is not None and can_step(queries):
                 asked = Asked.project(parts, queries, memory.steps.length, first)
                 read = memory.read(asked.projected.squeeze(-2), scale)
                 return self._joined(read.unsqueeze(-2))

@@ -14,14 +14,42 @@ def is_plain(tensor: Tensor) -> bool:
     """Whether a tensor's numbers are what its storage holds, and nothing but autograd follows them.
 
     That is not so of fake and other subclassed tensors, of tensors inside ``torch.func``'s
-    transforms, of negative views and conjugates, and of dual numbers (forward-mode gradients).
+    transforms, of gradients with ``is_grads_batched``, of negative views and conjugates, and of
+    dual numbers (forward-mode gradients).
     """
     return (
         type(tensor) in _PLAIN
-        and not _functorch.is_functorch_wrapped_tensor(tensor)
+        and not is_transformed(tensor)
+        and not _functorch.is_legacy_batchedtensor(tensor)
         and not tensor.is_neg()
         and not tensor.is_conj()
         and (forward_ad._current_level < 0 or forward_ad.unpack_dual(tensor).tangent is None)
+    )
+
+
+def is_transformed(tensor: Tensor) -> bool:
+    """Whether a transform of ``torch.func`` (``grad``, ``vmap``) follows a tensor."""
+    return _functorch.is_functorch_wrapped_tensor(tensor)
+
+
+def forward_mode(*tensors: Tensor) -> bool:
+    """Whether a tensor may carry a forward-mode gradient, which operators of ours would drop.
+
+    Inside ``torch.func.jvp`` that is said of every transformed tensor.
+    """
+    return forward_ad._current_level >= 0 and not all(is_plain(part) for part in tensors)
+
+
+def operable(*tensors: Tensor) -> bool:
+    """Whether an operator of ours computes for these tensors in C: :func:`readable` ones, and those
+    that ``torch.func`` transforms, but for forward-mode gradients."""
+    return (
+        not is_traced()
+        and not forward_mode(*tensors)
+        and all(
+            part.device.type == "cpu" and (is_transformed(part) or is_plain(part))
+            for part in tensors
+        )
     )
 
 

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd import Function
 
-from heedful.basics.addresses import readable
+from heedful.basics.addresses import forward_mode, is_traced, readable
 from heedful.basics.compiling import compiled_library, over_rows
+from heedful.basics.operators import Operator, one_by_one
 
 _STEPS = 1 << 16
 _SMALL = 1 << 20  # numbers below which a second thread is not worth its call
@@ -74,10 +74,10 @@ def dropout(hidden: Tensor, share: float) -> Tensor:
     words = torch.empty((count + 3) // 4, dtype=torch.int64)
     words.random_(-(1 << 63), None, generator=_own.generator)
     first, scale = dropped - _STEPS // 2, _STEPS / (_STEPS - dropped)
-    if hidden.dtype == torch.float32 and count and readable(hidden) and library() is not None:
-        result: Tensor = _Dropout.apply(hidden, words, first, scale)  # type: ignore[no-untyped-call]
-        return result
-    return plain_dropout(hidden, words, first, scale)
+    if forward_mode(hidden) or is_traced():
+        return plain_dropout(hidden, words, first, scale)
+    result: Tensor = _operator(hidden, words, first, scale)
+    return result
 
 
 def plain_dropout(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
@@ -89,29 +89,66 @@ def plain_dropout(hidden: Tensor, words: Tensor, first: int, scale: float) -> Te
         first: from −32,768 to 32,767.
         scale: of what is kept.
     """
-    bits = words.view(torch.int16)[: hidden.numel()].view(hidden.shape)
-    return hidden * ((bits >= first) * scale).to(hidden.dtype)
+    return hidden * _factors(hidden.shape, words, first, scale).to(hidden.dtype)
 
 
-class _Dropout(Function):
-    """:func:`plain_dropout` in one reading; bits are kept for the gradient, and no factors."""
+def _factors(shape: torch.Size, words: Tensor, first: int, scale: float) -> Tensor:
+    bits = words.view(torch.int16)[: shape.numel()].view(shape)
+    return (bits >= first) * scale
 
-    @staticmethod
-    def forward(ctx: Any, hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
-        ctx.save_for_backward(words)
-        ctx.settings = first, scale
-        found = library()
-        assert found is not None
-        hidden = hidden.contiguous()
-        result = torch.empty_like(hidden)
-        given = _Given(hidden.data_ptr(), words.data_ptr(), result.data_ptr(), first, scale)
-        threads = 1 if hidden.numel() < _SMALL else torch.get_num_threads()
-        over_rows(found.heedful_dropout, [ctypes.byref(given)], hidden.numel(), threads)
-        return result
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        return _Dropout.apply(grad, *ctx.saved_tensors, *ctx.settings), None, None, None  # type: ignore[no-untyped-call]
+def _in_c(hidden: Tensor, words: Tensor) -> bool:
+    single = hidden.dtype == torch.float32 and hidden.numel() > 0
+    return single and readable(hidden, words) and library() is not None
+
+
+def _dropout_in_c(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
+    """:func:`plain_dropout` in one reading."""
+    found = library()
+    assert found is not None
+    hidden = hidden.contiguous()
+    result = torch.empty_like(hidden)
+    given = _Given(hidden.data_ptr(), words.data_ptr(), result.data_ptr(), first, scale)
+    threads = 1 if hidden.numel() < _SMALL else torch.get_num_threads()
+    over_rows(found.heedful_dropout, [ctypes.byref(given)], hidden.numel(), threads)
+    return result
+
+
+def _dropped(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
+    run = _dropout_in_c if _in_c(hidden, words) else plain_dropout
+    result = run(hidden, words.contiguous(), first, scale)
+    # An operator's result is none of its inputs, and lies as the fake one does.
+    return result.contiguous()
+
+
+_operator = Operator("dropout", _dropped)
+"""``torch.ops.heedful.dropout``: :func:`plain_dropout`, of any tensors."""
+
+
+@_operator.operator.register_fake
+def _(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
+    return torch.empty_like(hidden, memory_format=torch.contiguous_format)
+
+
+@_operator.operator.register_vmap
+def _(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
+    hidden, *others = given
+    if places[0] is None or places[1] is not None:
+        return one_by_one(_operator.operator)(info, places, *given)
+    hidden = hidden.movedim(places[0], 0)
+    return hidden * _factors(hidden.shape[1:], *others).to(hidden.dtype), 0
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    _, words, *ctx.settings = inputs
+    ctx.save_for_backward(words)
+
+
+def _through(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+    return _operator(grad, *ctx.saved_tensors, *ctx.settings), None, None, None
+
+
+_operator.register_autograd(_through, _keep)
 
 
 class Dropout(nn.Module):

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
+from heedful.basics.addresses import forward_mode
+from heedful.basics.operators import Operator, one_by_one, second_derivatives
 from heedful.layers.compiled_losses import can_do, losses_in_c
 
 _CHUNK = 512
@@ -23,9 +23,13 @@ def plain_cross_entropy(
     states: Tensor, table: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
     """What :func:`cross_entropy` computes, as the plain formula."""
-    logits = F.linear(states, table, bias).float()
+    logits = F.linear(states, table, bias).to(_wide(states))
     smooth = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
     return smooth, F.cross_entropy(logits, labels, reduction="none").detach()
+
+
+def _wide(states: Tensor) -> torch.dtype:
+    return torch.float64 if states.dtype == torch.float64 else torch.float32
 
 
 def cross_entropy(
@@ -34,7 +38,8 @@ def cross_entropy(
     """Summed smoothed cross-entropy of ``states @ tableᵀ``, and what each label costs unsmoothed.
 
     The logits are made, used for loss and gradient, and forgotten, a few rows at a time: in C
-    on the CPU in float32, where there is a compiler.
+    on the CPU in float32, where there is a compiler. It is an operator,
+    ``torch.ops.heedful.cross_entropy``: compiled and traced graphs hold it as it is.
 
     Args:
         states: ``[N, D]``.
@@ -55,34 +60,88 @@ def cross_entropy(
             )
         ]
         return torch.stack([p[0] for p in parts]).sum(), torch.cat([p[1] for p in parts])
-    if bias is not None:
+    if bias is not None or forward_mode(states, table):
         return plain_cross_entropy(states, table, labels, smoothing, bias)
-    smooth, exact = _CrossEntropy.apply(states, table, labels, smoothing)  # type: ignore[no-untyped-call]
+    smooth, exact, *_ = _with_gradients(states, table, labels, smoothing)
     return smooth, exact
 
 
-class _CrossEntropy(Function):
-    @staticmethod
-    def forward(
-        ctx: Any, states: Tensor, table: Tensor, labels: Tensor, smoothing: float
-    ) -> tuple[Tensor, Tensor]:
-        # C holds fewer logits yet, and makes them faster.
-        way = losses_in_c if can_do(states, table, labels) else _in_pieces
-        smooth, exact, *gradients = way(states, table, labels, smoothing)
-        ctx.save_for_backward(*gradients)
-        ctx.mark_non_differentiable(exact)
-        return smooth, exact
+def _both(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    # C holds fewer logits yet, and makes them faster.
+    way = losses_in_c if can_do(states, table, labels) else _in_pieces
+    return way(states, table, labels, smoothing)
 
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, smooth: Tensor, _: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        state_gradient, table_gradient = ctx.saved_tensors
-        return (
-            state_gradient * smooth.to(state_gradient.dtype),
-            table_gradient * smooth.to(table_gradient.dtype),
-            None,
-            None,
-        )
+
+_with_gradients = Operator("cross_entropy", _both)
+
+
+@_with_gradients.operator.register_fake
+def _(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    wide = _wide(states)
+    smooth, exact = states.new_empty((), dtype=wide), states.new_empty(states.shape[0], dtype=wide)
+    return smooth, exact, *_gradients_room(states, table)
+
+
+def _gradients_room(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    contiguous = torch.contiguous_format
+    of_states = torch.empty_like(states, memory_format=contiguous)
+    return of_states, torch.empty_like(table, memory_format=contiguous)
+
+
+def _backward(
+    grad: Tensor,
+    of_states: Tensor,
+    of_table: Tensor,
+    states: Tensor,
+    table: Tensor,
+    labels: Tensor,
+    smoothing: float,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of the sum, times its own; the rest is for :func:`_through_backward`."""
+    return of_states * grad.to(of_states.dtype), of_table * grad.to(of_table.dtype)
+
+
+_gradients = Operator("cross_entropy_backward", _backward)
+
+
+@_gradients.operator.register_fake
+def _(grad: Tensor, of_states: Tensor, of_table: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(of_states), torch.empty_like(of_table)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.smoothing = inputs
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*output[2:], *tensors)
+
+
+def _through(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    return *_gradients(grad, *ctx.saved_tensors, ctx.smoothing), None, None
+
+
+def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    grad, _, _, *tensors, ctx.smoothing = inputs
+    ctx.save_for_backward(grad, *tensors)
+
+
+def _through_backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
+    grad, states, table, labels = ctx.saved_tensors
+
+    def plain(states: Tensor, table: Tensor) -> Tensor:
+        return plain_cross_entropy(states, table, labels, ctx.smoothing)[0]
+
+    by_grad, *twice = second_derivatives(plain, (states, table), grad, by)
+    return by_grad, None, None, *twice, None, None
+
+
+_with_gradients.register_autograd(_through, _keep)
+_gradients.register_autograd(_through_backward, _keep_backward)
+for _each in (_with_gradients.operator, _gradients.operator):
+    _each.register_vmap(one_by_one(_each))
 
 
 def _in_pieces(
@@ -90,11 +149,11 @@ def _in_pieces(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Smoothed sum, unsmoothed losses ``[N]``, the sum's gradients of states and of the table."""
     vocabulary = len(table)
-    wide = torch.float64 if states.dtype == torch.float64 else torch.float32
+    wide = _wide(states)
     smooth = states.new_zeros((), dtype=wide)
-    exact = states.new_empty(len(states), dtype=wide)
-    state_gradient = torch.empty_like(states)
-    table_gradient = torch.zeros_like(table)
+    exact = states.new_empty(states.shape[0], dtype=wide)
+    state_gradient, table_gradient = _gradients_room(states, table)
+    table_gradient.zero_()
     for first in range(0, len(states), _CHUNK):
         rows = slice(first, first + _CHUNK)
         logits = F.linear(states[rows], table).to(wide)  # [n, V]

@@ -5,6 +5,7 @@ The formula as it is written is :func:`plain_scores`. Beside it, the same withou
 holding ``[Q, K]`` (:mod:`~.rows`).
 """
 
+import copy
 import math
 from typing import Any
 
@@ -12,10 +13,12 @@ import torch
 from torch import Tensor
 
 from heedful.attention.checking import leading_sizes
+from heedful.attention.kernels import operators
 from heedful.attention.kernels.choosing import plainly
 from heedful.attention.kernels.rows import AdditiveRows, dense_entries, rows_of_mask
 from heedful.attention.kernels.tiles import differentiable, plain_scores
 from heedful.attention.masks import Grid, Mask
+from heedful.basics.addresses import is_plain, is_transformed
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
@@ -23,11 +26,11 @@ def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
 
     Holds ``[.., Q, K]`` numbers and no more, forward and backward, unless the whole is small.
     """
-    if plainly(query, key):
+    if plainly(query, key, v):
         return plain_scores(query, key, v)
     entries = _Entries(query, key)
     a, b = entries.flat(query), entries.flat(key)
-    scores: Tensor = torch.ops.heedful.additive_scores(a, b, v.to(a.dtype))
+    scores: Tensor = operators.scores(a, b, v.to(a.dtype))
     return scores.view(*entries.leading, *scores.shape[1:]).to(query.dtype)
 
 
@@ -54,7 +57,7 @@ def additive_context(
         scale: of the scores, before the softmax.
         dropout: share of the weights set to zero.
     """
-    if plainly(query, key):
+    if plainly(query, key, v, value):
         return None
     entries = _Entries(query, key, value)
     a, b, values = (entries.flat(part) for part in (query, key, value))
@@ -65,10 +68,13 @@ def additive_context(
         else torch.zeros((), dtype=torch.int64)
     )
     given = a, b, values, v.to(a.dtype)
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or any(map(is_transformed, given)):
         allowed = dense_entries(mask, grid, entries.leading)
-        context: Tensor = torch.ops.heedful.additive_context(*given, allowed, scale, dropout, seed)
+        context: Tensor = operators.context(*given, allowed, scale, dropout, seed)
     else:
+        if torch.is_grad_enabled() and any(part.requires_grad for part in given):
+            # Backward asks the mask again: what is written into its tensors meanwhile is not seen.
+            mask = copy.deepcopy(mask)
         rows_of = rows_of_mask(mask, grid, entries.leading)
         context = _Context.apply(*given, rows_of, scale, dropout, seed)  # type: ignore[no-untyped-call]
     return context.view(*entries.leading, *context.shape[1:]).to(value.dtype)
@@ -101,7 +107,8 @@ class _Context(torch.autograd.Function):
         a, b, value, v, seed = ctx.saved_tensors
         rows_of, scale, dropout = ctx.settings
         given = AdditiveRows(a, b, value, v, rows_of, scale, dropout, seed)
-        if torch.is_grad_enabled():  # second derivatives are wanted
+        # The plain formula where these gradients are differentiated again, or mapped.
+        if torch.is_grad_enabled() or not is_plain(grads[0]):
             gradients = differentiable(given.plain(), (a, b, value, v), grads[0])
             return (*gradients, None, None, None, None)
         return (*given.gradients(grads[0]), None, None, None, None)

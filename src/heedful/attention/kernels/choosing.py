@@ -9,7 +9,7 @@ from torch import Tensor
 
 from heedful.attention.kernels import compiled
 from heedful.attention.kernels.tiles import PlainTiles, Tiles
-from heedful.basics.addresses import is_plain, is_traced, readable
+from heedful.basics.addresses import forward_mode, is_plain, is_traced, is_transformed, readable
 
 Kernel = Literal["plain", "tiles", "compiled", "triton"]
 
@@ -47,14 +47,25 @@ def use_kernel(kernel: Kernel | None) -> Iterator[None]:
         _chosen = before
 
 
-def plainly(query: Tensor, key: Tensor) -> bool:
-    """Whether the formula as it is written is quicker, or as quick, and holds little."""
+def plainly(query: Tensor, key: Tensor, *others: Tensor) -> bool:
+    """Whether the formula as it is written is quicker, or as quick, and holds little.
+
+    Or has to be taken: operators have no forward-mode gradients.
+
+    Args:
+        query: projected.
+        key: projected.
+        others: what else the result depends on.
+    """
     if _chosen is not None:
         return _chosen == "plain"
     if torch.compiler.is_compiling():
         return False  # Not to compile anew for every length.
-    if is_traced() or not (is_plain(query) and is_plain(key)):
-        return True  # PyTorch's transforms see what the formula does, and nothing else.
+    parts = query, key, *others
+    if is_traced() or forward_mode(*parts):
+        return True
+    if not all(is_plain(part) or is_transformed(part) for part in parts):
+        return True  # Subclasses of tensors see what the formula does, and nothing else.
     queries, keys = query.shape[-2], key.shape[-2]
     # With few queries (a decoder's step) an exponential a row is no less than one a pair.
     if queries * keys < 4 * (queries + keys):

@@ -12,10 +12,13 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
-from heedful.attention.kernels.short import can_do, short_attention
+from heedful.attention.kernels.short import can_do
+from heedful.attention.kernels.short_operators import short_attention
 from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
+from heedful.basics.addresses import forward_mode
 
 _LARGE = 1 << 22  # booleans of a mask from which it is not made whole
 _BLOCK = 512  # rows of a block
@@ -73,12 +76,19 @@ def _fused(
             causal = others.get("is_causal", False)
             given = (query, key, value, attn_mask, causal, others["scale"])
             return short_attention(*given)
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, **others)
+        return _by_pytorch(query, key, value, attn_mask=attn_mask, **others)
     query, key, value = (part[(None,) * (4 - part.dim())] for part in (query, key, value))
     if attn_mask is not None and attn_mask.dim() == 3:
         attn_mask = attn_mask.unsqueeze(0)
-    context = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, **others)
+    context = _by_pytorch(query, key, value, attn_mask=attn_mask, **others)
     return context[(0,) * (4 - most)]
+
+
+def _by_pytorch(query: Tensor, key: Tensor, value: Tensor, **others: Any) -> Tensor:
+    if forward_mode(query, key, value):
+        with sdpa_kernel(SDPBackend.MATH):  # The fused ones have no forward-mode gradients.
+            return F.scaled_dot_product_attention(query, key, value, **others)
+    return F.scaled_dot_product_attention(query, key, value, **others)
 
 
 def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -13,10 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import Function
-from torch.autograd.function import once_differentiable
 
-from heedful.basics.addresses import readable
+from heedful.basics.addresses import operable
 from heedful.basics.compiling import PRODUCTS, compiled_library, over_rows
 from heedful.basics.counting import count
 
@@ -67,8 +65,8 @@ def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bo
     parts = query, key, value
     if any(part.dim() != 4 or part.dtype != torch.float32 for part in parts):
         return False
-    # Whoever asks PyTorch for its plain formula alone may want its second derivatives.
-    if not readable(*parts) or not torch.backends.cuda.flash_sdp_enabled():
+    # Whoever asks PyTorch for its plain formula alone gets it.
+    if not operable(*parts) or not torch.backends.cuda.flash_sdp_enabled():
         return False
     if not _FEWEST <= query.shape[-2] <= _LONGEST or key.shape[-2] > _LONGEST:
         return False
@@ -77,75 +75,61 @@ def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bo
     groups = key.shape[1]
     if groups != value.shape[1] or query.shape[1] % groups:
         return False
-    if mask is not None and (mask.dtype != torch.bool or mask.dim() > 4 or not readable(mask)):
+    if mask is not None and (mask.dtype != torch.bool or mask.dim() > 4 or not operable(mask)):
         return False
     return library() is not None
 
 
-def short_attention(
+@functools.cache
+def _columns() -> int:
+    """Of how many queries the room for weights is a multiple."""
+    c = library()
+    return 1 if c is None else int(c.heedful_attention_room(ctypes.c_int64(1)))
+
+
+def room(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Where the context ``[B, H, Q, E]`` and the weights ``[B, H, K, Q or more]`` go."""
+    batch, heads, queries, _ = query.shape
+    columns = _columns()
+    weights = query.new_empty(batch, heads, key.shape[2], -(-queries // columns) * columns)
+    return _by_position(query, heads, queries, value.shape[3]), weights
+
+
+def gradient_room(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Where the gradients of the three go."""
+    by_query, by_key, by_value = (
+        _by_position(query, *part.shape[1:]) for part in (query, key, value)
+    )
+    return by_query, by_key, by_value
+
+
+def attention_in_c(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
-) -> Tensor:
-    """The context ``[B, H, Q, E]`` of ``softmax(scale · query · keyᵀ)``.
-
-    Args:
-        query: ``[B, H, Q, D]``.
-        key: ``[B, G, K, D]``.
-        value: ``[B, G, K, E]``.
-        mask: booleans that broadcast to ``[B, H, Q, K]``, true = may attend.
-        causal: whether a query sees no later key, the last query standing at the last key.
-        scale: of the dot products.
-    """
-    given = (query, key, value, mask, causal, scale)
-    context: Tensor = _Short.apply(*given)  # type: ignore[no-untyped-call]
-    return context
-
-
-class _Short(Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None,
-        causal: bool,
-        scale: float,
-    ) -> Tensor:
-        c = library()
-        assert c is not None
-        batch, heads, queries, _ = query.shape
-        room = c.heedful_attention_room(ctypes.c_int64(queries))
-        weights = query.new_empty(batch, heads, key.shape[2], room)
-        context = _by_position(query, heads, queries, value.shape[3])
-        given = _Given(query, key, value, mask, causal, scale, weights)
-        given.run(c.heedful_attention, {"context": context})
-        count(given.operations)
-        ctx.scale = scale
-        ctx.save_for_backward(query, key, value, weights)
-        return context
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, weights = ctx.saved_tensors
-        return *_gradients(grad, query, key, value, weights, ctx.scale), None, None, None
-
-
-def _gradients(
-    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, scale: float
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
+    """The context, and the weights ``[B, H, K, Q]`` with some more numbers in each row."""
     c = library()
     assert c is not None
-    gradients = {
-        f"{name}_gradient": _by_position(query, *part.shape[1:])
-        for name, part in (("query", query), ("key", key), ("value", value))
-    }
+    context, weights = room(query, key, value)
+    given = _Given(query, key, value, mask, causal, scale, weights)
+    given.run(c.heedful_attention, {"context": context})
+    count(given.operations)
+    return context, weights
+
+
+def gradients_in_c(
+    grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of query, key and value."""
+    c = library()
+    assert c is not None
+    found = gradient_room(query, key, value)
+    names = ("query_gradient", "key_gradient", "value_gradient")
     # Weights that are zero need no mask.
     given = _Given(query, key, value, None, False, scale, weights)
-    given.run(c.heedful_attention_gradients, {"context": _rows(grad), **gradients})
+    places = {"context": _rows(grad), **dict(zip(names, found, strict=True))}
+    given.run(c.heedful_attention_gradients, places)
     count(given.operations_back)
-    by_query, by_key, by_value = gradients.values()
-    return by_query, by_key, by_value
+    return found
 
 
 class _Given:
@@ -201,4 +185,4 @@ def _place(part: Tensor) -> _Place:
 
 def _by_position(like: Tensor, heads: int, positions: int, width: int) -> Tensor:
     """Room ``[B, H, L, D]`` in the order ``[B, L, H, D]``, in which projections read and write."""
-    return like.new_empty(len(like), positions, heads, width).transpose(1, 2)
+    return like.new_empty(like.shape[0], positions, heads, width).transpose(1, 2)

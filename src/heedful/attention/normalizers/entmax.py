@@ -9,7 +9,6 @@ goes over into the softmax's log p = y without losing digits as ε goes to 0.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -21,6 +20,7 @@ from heedful.attention.normalizers.entmax15 import entmax15
 from heedful.attention.normalizers.preparing import below_largest, check_scores, finished, widened
 from heedful.attention.normalizers.softmax import masked_softmax
 from heedful.attention.normalizers.sparsemax import sparsemax
+from heedful.basics.addresses import forward_mode
 
 
 def entmax_bisect(
@@ -111,26 +111,50 @@ class _Entmax(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
-        weights, epsilon = ctx.saved_tensors
-        epsilon = epsilon.clamp(min=0.0)
-        support = weights > 0
-        logs = torch.where(support, weights, 1.0).log()
-        slopes = torch.where(support, ((1.0 - epsilon) * logs).exp(), 0.0)  # ∂p/∂y = p^{1−ε}
+        slopes, to_epsilon = _slopes(*ctx.saved_tensors)
         mean = (slopes * gradient).sum(-1, keepdim=True) / slopes.sum(-1, keepdim=True)
         rest = gradient - mean  # What is left after τ has moved too.
-        to_epsilon = (_slopes_to_epsilon(weights, logs, slopes, epsilon) * rest).sum(
-            -1, keepdim=True
-        )
-        return slopes * rest, to_epsilon
+        return slopes * rest, (to_epsilon * rest).sum(-1, keepdim=True)
 
 
-_entmax: Callable[[Tensor, Tensor], Tensor] = _Entmax.apply
+class _EntmaxForward(_Entmax):
+    """With forward-mode gradients, with which ``torch.compile`` takes no function of autograd."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        _Entmax.setup_context(ctx, inputs, output)
+        ctx.save_for_forward(output, inputs[1])
+
+    @staticmethod
+    def jvp(ctx: Any, z: Tensor | None, epsilon: Tensor | None) -> Tensor:
+        slopes, to_epsilon = _slopes(*ctx.saved_tensors)
+        moved = torch.zeros_like(slopes)
+        if z is not None:
+            moved = moved + slopes * z
+        if epsilon is not None:
+            moved = moved + to_epsilon * epsilon
+        return moved - slopes * (moved.sum(-1, keepdim=True) / slopes.sum(-1, keepdim=True))
+
+
+def _entmax(z: Tensor, epsilon: Tensor) -> Tensor:
+    function = _EntmaxForward if forward_mode(z, epsilon) else _Entmax
+    weights: Tensor = function.apply(z, epsilon)  # type: ignore[no-untyped-call]
+    return weights
 
 
 def _power(y: Tensor, epsilon: Tensor) -> Tensor:
     """``[1 + ε·y]₊^{1/ε}``, which is ``exp(y)`` to rounding where ε is next to 0."""
     inside = (epsilon * y).clamp(min=-1.0)  # At −1 the logarithm is −∞, and the power 0.
     return (torch.log1p(inside) / epsilon).exp()
+
+
+def _slopes(weights: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
+    """``∂p/∂y = p^{1−ε}`` and ``∂p/∂ε`` of the weights, with τ held."""
+    epsilon = epsilon.clamp(min=0.0)
+    support = weights > 0
+    logs = torch.where(support, weights, 1.0).log()
+    slopes = torch.where(support, ((1.0 - epsilon) * logs).exp(), 0.0)
+    return slopes, _slopes_to_epsilon(weights, logs, slopes, epsilon)
 
 
 def _slopes_to_epsilon(weights: Tensor, logs: Tensor, slopes: Tensor, epsilon: Tensor) -> Tensor:

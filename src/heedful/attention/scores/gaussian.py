@@ -13,25 +13,28 @@ from torch import Tensor
 
 from heedful.attention.checking import leading_sizes
 from heedful.attention.scores.base import Score, require_same_width
+from heedful.basics.addresses import forward_mode
+from heedful.basics.operators import Operator, mapped_first, second_derivatives
 
 _BLOCK = 2**20
 """How many numbers of the differences ``[.., q, K, D]`` the backward pass holds at a time."""
 
 
-@torch.library.custom_op("heedful::squared_distances", mutates_args=())
 def _squared_distances(query: Tensor, key: Tensor) -> Tensor:
     # Not ‖q‖² + ‖k‖² − 2qᵀk by a matrix product: near points far from the origin would lose all
     # digits of their distance.
     return torch.cdist(query, key, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
-@_squared_distances.register_fake
+_distances = Operator("squared_distances", _squared_distances)
+
+
+@_distances.operator.register_fake
 def _(query: Tensor, key: Tensor) -> Tensor:
     leading = leading_sizes(query, key)
     return query.new_empty(*leading, query.shape[-2], key.shape[-2])
 
 
-@torch.library.custom_op("heedful::squared_distances_backward", mutates_args=())
 def _squared_distances_backward(
     gradient: Tensor, query: Tensor, key: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -48,7 +51,10 @@ def _squared_distances_backward(
     return torch.cat(by_query, -2), by_key
 
 
-@_squared_distances_backward.register_fake
+_gradients = Operator("squared_distances_backward", _squared_distances_backward)
+
+
+@_gradients.operator.register_fake
 def _(gradient: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     leading = gradient.shape[:-2]
     return query.new_empty(*leading, *query.shape[-2:]), key.new_empty(*leading, *key.shape[-2:])
@@ -60,23 +66,59 @@ def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
 
 def _backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
     query, key = ctx.saved_tensors
-    by_query, by_key = _squared_distances_backward(gradient, query, key)
+    by_query, by_key = _gradients(gradient, query, key)
     return by_query.sum_to_size(query.shape), by_key.sum_to_size(key.shape)
 
 
-_squared_distances.register_autograd(_backward, setup_context=_keep)
+def _backward_twice(ctx: Any, *by: Tensor) -> tuple[Tensor, ...]:
+    gradient, query, key = ctx.saved_tensors
+    leading = gradient.shape[:-2]
+    whole = [part.expand(*leading, *part.shape[-2:]) for part in (query, key)]
+    by_gradient, *others = second_derivatives(_plain_distances, tuple(whole), gradient, by)
+    by_query, by_key = (
+        found.sum_to_size(part.shape) for found, part in zip(others, (query, key), strict=True)
+    )
+    return by_gradient, by_query, by_key
+
+
+def _plain_distances(query: Tensor, key: Tensor) -> Tensor:
+    """The same from all differences ``[.., Q, K, D]`` at once."""
+    return (query.unsqueeze(-2) - key.unsqueeze(-3)).square().sum(-1)
+
+
+_distances.register_autograd(_backward, _keep)
+_gradients.register_autograd(_backward_twice, _keep)
+
+
+def _leading(info: Any, places: tuple[int | None, ...], given: tuple[Tensor, ...]) -> list[Tensor]:
+    """The mapped dimension as the first of all leading ones, of which all have equally many."""
+    parts = [mapped_first(*one, info.batch_size) for one in zip(given, places, strict=True)]
+    most = max(part.dim() for part in parts)
+    return [part[(slice(None), *(None,) * (most - part.dim()))] for part in parts]
+
+
+@_distances.operator.register_vmap
+def _(info: Any, places: tuple[int | None, ...], *given: Tensor) -> tuple[Any, Any]:
+    return _distances.operator(*_leading(info, places, given)), 0
+
+
+@_gradients.operator.register_vmap
+def _(info: Any, places: tuple[int | None, ...], *given: Tensor) -> tuple[Any, Any]:
+    return _gradients.operator(*_leading(info, places, given)), (0, 0)
 
 
 def squared_distances(query: Tensor, key: Tensor) -> Tensor:
     """``‖q − k‖²``, ``[.., Q, K]``, of ``query [.., Q, D]`` and ``key [.., K, D]``.
 
     Taken from the differences, so that it is as exact as they are, without holding them: memory is
-    that of the result, forward and backward. Half precision is compared in float32. It can be
-    differentiated once.
+    that of the result, forward and backward; second derivatives and forward-mode gradients hold the
+    differences ``[.., Q, K, D]``. Half precision is compared in float32.
     """
     dtype = torch.promote_types(query.dtype, key.dtype)
     wide = torch.promote_types(dtype, torch.float32)
-    distances: Tensor = _squared_distances(query.to(wide), key.to(wide))
+    given = query.to(wide), key.to(wide)
+    run = _plain_distances if forward_mode(*given) else _distances
+    distances: Tensor = run(*given)
     return distances.to(dtype)
 
 

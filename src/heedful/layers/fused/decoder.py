@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from heedful.attention.stepping import can_step
 from heedful.layers.caches import LayerCaches
 from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import (
@@ -39,7 +40,7 @@ class FusedDecoder:
     ) -> None:
         first = layers[0].self_attention
         self._step_shape = (first.key_heads, first.head_dim)
-        self._layers = len(layers)
+        self._layers, self._like = len(layers), embedding.table
         self._program = Program(layers, embedding)
         for number, layer in enumerate(layers):
             self._layer(layer, number)
@@ -47,7 +48,9 @@ class FusedDecoder:
 
     def can_step(self, position: int | Tensor) -> bool:
         """Whether it knows this position, or those of all rows ``[N]``, and nobody watches an
-        attention: modules show that."""
+        attention, traces or wants gradients: that is for modules."""
+        if not can_step(self._like):
+            return False
         last = position if isinstance(position, int) else int(position.max())
         return last < self._program.longest and not self._program.watched
 
