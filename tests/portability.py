@@ -39,6 +39,7 @@ NUMERICAL = [
     "decoding",
     "decoding_sampling",
     "fused",
+    "fuzz_kernels",
     "gpt",
     "gradient_flow",
     "guided",
