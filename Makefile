@@ -1,10 +1,10 @@
-# Targets: demo, test, portability, portability-short, lint, bench, results, clean. The environment is made in .venv and used by all of them.
+# Targets: demo, test, portability, portability-short, sanitize, lint, bench, results, clean. The environment is made in .venv and used by all of them.
 PYTHON ?= python3
 BIN := .venv/bin
 # CI and these targets install exactly what constraints.txt pins.
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test portability portability-short lint bench results clean
+.PHONY: demo test portability portability-short sanitize lint bench results clean
 .DEFAULT_GOAL := demo
 
 demo: .venv/installed
@@ -20,6 +20,21 @@ portability: .venv/installed-test
 
 portability-short: .venv/installed-test
 	$(BIN)/python tests/portability.py --short
+
+# The tests of C code, compiled by gcc with its address and undefined-behaviour sanitizers, and FUZZ random
+# cases of every function (CONTRIBUTING.md). Memory that was never set is filled with NaN.
+# make sanitize [FUZZ=100] [ONLY="tests/test_losses.py …"]
+FUZZ ?= 100
+SANITIZED := $(patsubst %,tests/test_%.py,fuzz_kernels additive_kernels decoding fused joining kernels_in_pytorch \
+	losses precision reading recurrent_compiled search_stream short_attention steps)
+sanitize: export CC := gcc
+sanitize: export HEEDFUL_SANITIZE := address,undefined,float-cast-overflow
+sanitize: export HEEDFUL_FUZZ := $(FUZZ)
+sanitize: export ASAN_OPTIONS := detect_leaks=0:max_malloc_fill_size=1073741824:malloc_fill_byte=255
+sanitize: export UBSAN_OPTIONS := halt_on_error=1:print_stacktrace=1
+sanitize: .venv/installed-test
+	OMP_NUM_THREADS=1 LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libstdc++.so)" \
+		$(BIN)/python -m pytest --capture=sys $(or $(ONLY),$(SANITIZED))
 
 lint: .venv/installed-lint
 	$(BIN)/ruff check .

@@ -31,7 +31,7 @@ Output = tuple[list[str], float, str]
 def ways(threads: int) -> dict[str, tuple[int, str, dict[str, str]]]:
     """Name → threads, precision, and the environment that it takes."""
     return {
-        "modules": (1, "float32", {"CC": "no-compiler"}),
+        "modules": (1, "float32", {"CC": "none"}),
         "C, 1 thread": (1, "float32", {}),
         f"C, {threads} threads": (threads, "float32", {}),
         "bfloat16": (threads, "bfloat16", {}),

@@ -14,13 +14,14 @@ import argparse
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from heedful.basics.compiling import compiler
 
 TESTS = Path(__file__).parent
 
@@ -39,6 +40,7 @@ NUMERICAL = [
     "decoding_sampling",
     "forward_mode",
     "fused",
+    "fuzz_kernels",
     "gpt",
     "gradient_flow",
     "guided",
@@ -126,7 +128,7 @@ class Setting:
         """Why the setting cannot be tried here; empty if it can."""
         if self.machine and platform.machine() not in (self.machine, "AMD64"):
             return f"needs {self.machine}"
-        if self.compiled and shutil.which(os.environ.get("CC", "cc")) is None:
+        if self.compiled and compiler() is None:
             return "needs a C compiler"
         lacking = set(self.flags.split()) - processor_flags()
         return f"needs {' '.join(sorted(lacking))}" if lacking else ""

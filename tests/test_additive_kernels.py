@@ -358,7 +358,7 @@ def test_without_a_compiler_it_still_runs(
     """And with one that fails, or a cache that others can write to, it says why."""
     find = compiled.library.__wrapped__
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setenv("CC", "there-is-no-such-compiler")
+    monkeypatch.setenv("CC", "none")
     assert find() is None
     assert capsys.readouterr().err == ""
     failing = tmp_path / "cc"

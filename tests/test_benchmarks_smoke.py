@@ -187,3 +187,24 @@ def test_ibm_model_1_finds_the_words_that_go_together(benchmark: Any) -> None:
     ways = alignment.joined(found, [set() for _ in found])
     assert ways["intersection"] == [set() for _ in found]
     assert ways["union"] == ways["en→es"] == found
+
+
+def test_short_attention_is_compared_with_pytorchs_kernel(
+    benchmark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = benchmark("short_attention")
+    if module.short.library() is None:
+        pytest.skip("there is no C compiler here")
+    before = torch.get_num_threads()
+    try:
+        module.main(["--quick", "--json"])
+        found = json.loads(capsys.readouterr().out)
+        module.main(["--quick"])
+    finally:
+        torch.set_num_threads(before)
+    (row,) = found["rows"]
+    assert row["products"] == 1 * 4 * 16 * 16 * 8 < found["limit"]
+    assert (
+        min(row[way][side] for way in ("forward", "with backward") for side in ("ours", "sdpa")) > 0
+    )
+    assert "| B1 H4 T16 D8 |" in capsys.readouterr().out

@@ -258,3 +258,4 @@ def test_training_keeps_the_threads_that_were_asked_for(
     recipe["training"] |= {} if asked is None else {"threads": asked}
     train(recipe, tmp_path / "run", data=tmp_path)
     assert bool(tried) == (asked is None)
+    assert torch.get_num_threads() == 3, "the caller's number is as before"

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -285,6 +287,43 @@ def test_an_optimisers_step_is_seen(fused_too: bool) -> None:
     optimiser.step()
     logits, _ = model.step(tokens, model.start(source))
     assert_rounded([logits], forced(model, source, tokens.unsqueeze(1)))
+
+
+def test_optimisers_of_others_are_left_alone() -> None:
+    """Nothing is hooked before a model is fused; then only steps of its own weights count."""
+    script = (
+        "import heedful, torch, heedful.models.gpt, heedful.models.transformer\n"
+        "from torch.optim import optimizer\n"
+        "print(len(optimizer._global_optimizer_post_hooks))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "0\n", done.stderr
+    model, source = translator(), source_of(3)
+    first = model.start(source).fused
+    other = torch.nn.Parameter(torch.ones(3))
+    other.grad = torch.ones(3)
+    torch.optim.SGD([other], lr=0.1).step()
+    assert model.start(source).fused is first
+    weight = model.decoder[0].feed_forward.expand.weight
+    weight.grad = torch.ones_like(weight)
+    torch.optim.SGD([weight], lr=0.1, fused=True).step()
+    assert model.start(source).fused is not first
+
+
+def test_hooks_on_embeddings_are_obeyed() -> None:
+    source, tokens = source_of(3), torch.tensor([2, 2, 2])
+    for name in ("source_embedding", "target_embedding", "target_positions"):
+        model = translator(tied="none")
+        model.step(tokens, model.start(source))
+        seen: list[object] = []
+        handle = getattr(model, name).register_forward_hook(lambda *_, s=seen: s.append(1))
+        model.step(tokens, model.start(source))
+        assert seen, name
+        handle.remove()
+        assert isinstance(model.start(source).fused, FusedDecoder)
+    model = stirred(Gpt(GptSettings(layers=1, dim=8, heads=2), 30).eval())
+    model.embeddings.tokens.register_forward_hook(lambda *_: None)
+    assert model.start(torch.tensor([[3, 4]])).fused is None
 
 
 def test_what_only_modules_know_stays_with_them() -> None:

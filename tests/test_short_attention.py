@@ -11,6 +11,15 @@ from heedful.training.operations import operation_counter
 
 pytestmark = pytest.mark.skipif(short.library() is None, reason="no C compiler")
 
+LEAST = short._LEAST
+
+
+@pytest.fixture(autouse=True)
+def _small_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Most tests are small; C would leave them to PyTorch's kernel."""
+    monkeypatch.setattr(short, "_LEAST", 1)
+
+
 #            B, H, G, Q, K, D, E
 SHAPES = [
     (1, 1, 1, 1, 1, 1, 1),
@@ -91,6 +100,22 @@ def test_it_is_what_multi_head_attention_takes_and_gives_the_same(
     assert calls == len(masks)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
+
+
+def test_small_work_is_left_to_pytorchs_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(short, "_LEAST", LEAST)
+    for batch, heads, length, width, ours in (
+        (1, 4, 16, 8, False),
+        (4, 4, 16, 32, False),
+        (16, 4, 16, 32, True),  # exactly 2^19
+        (15, 4, 16, 32, False),
+        (1, 1, 128, 32, True),
+    ):
+        query, key, value = (_projected(batch, length, heads, width) for _ in range(3))
+        assert short.can_do(query, key, value, None) == ours
+        assert short.can_do(query, key[:, :, :-1], value[:, :, :-1], None) == (
+            batch * heads * length * (length - 1) * width >= 1 << 19
+        )
 
 
 def test_not_with_dropout_nor_watched(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -110,7 +110,7 @@ class Meetings:
     @contextmanager
     def kernel(self) -> Iterator[None]:
         """PyTorch's operations between shared work: by one thread as long as that is."""
-        with _threads(1 if self.alone and not _fixed() else torch.get_num_threads()):
+        with with_threads(1 if self.alone and not _fixed() else torch.get_num_threads()):
             yield
 
 
@@ -160,7 +160,7 @@ class Trials:
 def trial(threads: int) -> float:
     """Seconds of some of PyTorch's operations with a number of threads."""
     rows, weight = torch.full((192, 256), 0.5), torch.full((256, 256), 0.001)
-    with _threads(threads), torch.inference_mode(), torch.autocast("cpu", enabled=False):
+    with with_threads(threads), torch.inference_mode(), torch.autocast("cpu", enabled=False):
         for _ in range(_WARM_UP):
             rows = torch.tanh(rows @ weight)
         began = time.perf_counter()
@@ -187,7 +187,7 @@ def uncrowded(
     """
     usual = torch.get_num_threads()
     kept = device.type != "cpu" or usual == 1 or _fixed()
-    with _threads(usual if kept else threads(usual)):
+    with with_threads(usual if kept else threads(usual)):
         yield
 
 
@@ -203,7 +203,8 @@ def each_uncrowded(items: Iterator[T], device: torch.device) -> Iterator[T]:
 
 
 @contextmanager
-def _threads(count: int) -> Iterator[None]:
+def with_threads(count: int) -> Iterator[None]:
+    """Let PyTorch compute on ``count`` threads while the block runs."""
     before = torch.get_num_threads()
     if count == before:
         yield

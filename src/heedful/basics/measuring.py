@@ -30,7 +30,7 @@ _ENOUGH = 0.3
 """Seconds of calls after which they are not repeated."""
 _ROUNDS = 5
 _SETTINGS = (
-    *("CC", "HEEDFUL_MARCH", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"),
+    *("CC", "HEEDFUL_MARCH", "HEEDFUL_SANITIZE", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA"),
     *("MKL_ENABLE_INSTRUCTIONS", "MKL_DEBUG_CPU_TYPE"),
 )
 """Environment variables that change which instructions are used."""

@@ -3,21 +3,47 @@
 They wait for one another once, not after each operation.
 """
 
-import functools
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import torch
 
 
+class _Own(threading.local):
+    """A thread's own pool: workers of two threads that wait for each other would be none."""
+
+    asked: tuple[int, int] = (0, 0)
+    pool: ThreadPoolExecutor | None = None
+
+
+_own = _Own()
+
+
+def _forget() -> None:
+    """A child process has none of its parent's threads."""
+    global _own
+    _own = _Own()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
+
+
 def workers(count: int) -> ThreadPoolExecutor:
-    """``count`` workers, which have PyTorch's threads of the thread that asks between them."""
-    return _workers(count, max(1, torch.get_num_threads() // count), threading.get_ident())
+    """``count`` workers, which have PyTorch's threads of the thread that asks between them.
+
+    A thread has one pool. Another number ends it when its calls are done: keep no pool.
+    """
+    asked = count, max(1, torch.get_num_threads() // count)
+    if _own.pool is None or _own.asked != asked:
+        if _own.pool is not None:
+            _own.pool.shutdown(wait=False)
+        _own.pool, _own.asked = _made(*asked), asked
+    return _own.pool
 
 
-@functools.cache
-def _workers(count: int, threads: int, asking: int) -> ThreadPoolExecutor:
-    """One pool for each who asks: workers of two who wait for each other would be none."""
+def _made(count: int, threads: int) -> ThreadPoolExecutor:
     all_there = threading.Barrier(count)
 
     def begin() -> None:

@@ -48,8 +48,17 @@ static double sum_of_exponentials(const float *x, int64_t width, float top) {
     return sum;
 }
 
-/* values, columns [N, k]: the largest of x[first:], largest first, of equal ones the first;
- * largest_of, rest [N]: log Σ e^x over the whole row is their sum. Returns 0, or 1 if there is no memory. */
+/* Where fewer than k values are more than −∞, the other places are those of the first columns that are
+ * not among them, so that no column is there twice. */
+static void fill(const float *offered, const float *values, int64_t *columns, int64_t k, int64_t first) {
+    int64_t place = 0;
+    while (place < k && values[place] > -INFINITY) place++;
+    for (int64_t i = 0; place < k; i++)
+        if (!(offered[i] > -INFINITY)) columns[place++] = first + i;
+}
+
+/* values, columns [N, k]: the largest of x[first:], largest first, of equal ones the first; what is not
+ * a number is taken for −∞; largest_of, rest [N]: log Σ e^x over the whole row is their sum. Returns 0, or 1 if there is no memory. */
 int heedful_best(const float *x, float *values, int64_t *columns, float *largest_of, float *rest,
                  const struct rows *s, int64_t first_row, int64_t last_row) {
     const int64_t blocks = (s->width - s->first + BLOCK - 1) / BLOCK, k = s->k;
@@ -68,7 +77,7 @@ int heedful_best(const float *x, float *values, int64_t *columns, float *largest
         int64_t *places = columns + n * k;
         float top = -INFINITY;
         for (int64_t i = 0; i < s->first; i++) top = row[i] > top ? row[i] : top;
-        for (int64_t i = 0; i < k; i++) highest[i] = own[i] = -INFINITY, places[i] = s->first + i;
+        for (int64_t i = 0; i < k; i++) highest[i] = own[i] = -INFINITY;
         for (int64_t b = 0; b < blocks; b++) {
             const int64_t left = width - b * BLOCK;
             most[b] = most_of(offered + b * BLOCK, left < BLOCK ? left : BLOCK);
@@ -85,6 +94,7 @@ int heedful_best(const float *x, float *values, int64_t *columns, float *largest
             for (int64_t i = b * BLOCK; i < end; i++)
                 if (offered[i] >= least) enter(own, places, k, offered[i], s->first + i);
         }
+        fill(offered, own, places, k, s->first);
     }
     free(most);
     free(unused);

@@ -75,7 +75,7 @@ def best(logits: Tensor, k: int, first: int) -> Best:
     if k > offered:
         raise ValueError(f"the {k} largest of {offered} values were asked for")
     single = logits.dtype == torch.float32 and readable(logits)
-    if single and logits.stride(1) == 1 and not logits.requires_grad:
+    if single and k > 0 and logits.stride(1) == 1 and not logits.requires_grad:
         found = library()
         if found is not None:
             return _best_in_c(found, logits, k, first)

@@ -219,7 +219,7 @@ class Gpt(LanguageModel):
         if learned is None:
             return None
         blocks = [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
-        embedding = Embedding(self.embedding.weight, 1.0, learned.table.weight)
+        embedding = Embedding(self.embedding.weight, 1.0, learned.table.weight, (self.embeddings,))
         output = (self.output_table, self.bias, self.projection)
         return fused_decoder(self, blocks, self.norm, embedding, *output)
 

@@ -247,6 +247,7 @@ class Transformer(PairModel):
             table.weight,
             math.sqrt(self.settings.dim) if self.settings.scaled else 1.0,
             places.weight if isinstance(places, nn.Embedding) else places,
+            (table, positions),
         )
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:  # type: ignore[override]

@@ -13,6 +13,7 @@ import torch.fx.experimental._config as shapes
 from torch import nn
 
 from heedful.basics.compiling import cache_folder
+from heedful.basics.crowding import with_threads
 from heedful.basics.device import check_precision, choose_device, keep_freed_memory
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers
@@ -79,9 +80,8 @@ def train(
     precision = check_precision(recipe.training.precision, device)
     kind_of(recipe).require_usable(recipe)
     keep_freed_memory()
-    if recipe.training.threads:
-        torch.set_num_threads(recipe.training.threads)
-    with _made(folder), locked(folder, doing="trained"):
+    threads = with_threads(recipe.training.threads or torch.get_num_threads())
+    with threads, _made(folder), locked(folder, doing="trained"):
         for place in (folder, folder / "data", folder / "tokeniser", folder / "checkpoints"):
             remove_leftovers(place)
         data_folder = None if data is None else Path(data)

@@ -25,6 +25,9 @@ _LONGEST = 128
 """Queries and keys up to which a head's numbers stay in the nearest cache."""
 _SMALL = 1 << 18
 """Products of a query's, a key's and a value's numbers below which one thread does it."""
+_LEAST = 1 << 19
+"""Products B·H·Q·K·D below which PyTorch's kernel is faster: the call from Python takes longer than
+the work. Measured with ``benchmarks/short_attention.py``."""
 
 
 class _Place(ctypes.Structure):
@@ -61,7 +64,8 @@ def library() -> ctypes.CDLL | None:
 
 
 def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """Whether C does it: four dimensions in float32 on the CPU, short, and a mask of booleans."""
+    """Whether C does it: enough short sequences, float32 of four dimensions on the CPU, and a mask
+    of booleans."""
     parts = query, key, value
     if any(part.dim() != 4 or part.dtype != torch.float32 for part in parts):
         return False
@@ -71,6 +75,8 @@ def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bo
     if not _FEWEST <= query.shape[-2] <= _LONGEST or key.shape[-2] > _LONGEST:
         return False
     if not all(part.numel() and len(part) == len(query) for part in parts):
+        return False
+    if query.numel() * key.shape[-2] < _LEAST:
         return False
     groups = key.shape[1]
     if groups != value.shape[1] or query.shape[1] % groups:

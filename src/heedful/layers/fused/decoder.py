@@ -121,7 +121,7 @@ def fused_decoder(
         bias: of the logits ``[V]``.
         projection: what gives the logits in the table's place.
     """
-    others, parts = [table, *([] if bias is None else [bias])], [*layers, norm]
+    others, parts = [table, *([] if bias is None else [bias])], [*layers, norm, *embedding.modules]
     output = Map(table, bias) if projection is None else projection
     if projection is not None:
         others, parts = [], [*parts, projection]

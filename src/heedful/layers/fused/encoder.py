@@ -105,6 +105,6 @@ def fused_encoder(
         embedding: what comes before the first.
         readers: the attentions that will read the encoder's result.
     """
-    parts = [*layers, norm, *readers]
+    parts = [*layers, norm, *readers, *embedding.modules]
     others = [embedding.table, embedding.positions]
     return _made.of(model, parts, others, lambda: FusedEncoder(layers, norm, embedding, readers))

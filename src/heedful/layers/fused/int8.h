@@ -63,7 +63,13 @@ static inline float quantise(const float *from, uint8_t *to, int64_t width, int6
         const bytes small = __builtin_convertvector(q, bytes);
         memcpy(to + i, &small, LANES);
     }
-    for (; i < width; i++) to[i] = (uint8_t)((int)nearbyintf(from[i] * share) + OFFSET);
+    for (; i < width; i++) { /* by bits, as above: NaN has no conversion to a whole number */
+        const float shifted = from[i] * share + magic;
+        uint32_t bits, bits_of_magic;
+        memcpy(&bits, &shifted, sizeof bits);
+        memcpy(&bits_of_magic, &magic, sizeof bits);
+        to[i] = (uint8_t)(bits - bits_of_magic + OFFSET);
+    }
     for (; i < room; i++) to[i] = OFFSET;
     return bad != 0 ? NAN : scale;
 }

@@ -1,13 +1,15 @@
 """Which fused form a model has now: made once, and anew when its weights may have changed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from heedful.attention.stepping import can_step
+from heedful.basics.addresses import is_plain
 from heedful.layers.fused.program import NotFusedError
 
 T = TypeVar("T")
@@ -36,7 +38,7 @@ class Made(Generic[T]):
 
         It can on the CPU, in float32, without gradients and hooks, where there is a compiler and
         ``make`` raises no NotFusedError. It is made anew when PyTorch has counted a change of a
-        weight, and after any step of an optimiser.
+        weight, and after a step of an optimiser that holds one.
 
         Args:
             model: whose it is.
@@ -50,9 +52,10 @@ class Made(Generic[T]):
         if known is None or known.state != _state(known.modules, others):
             modules = [part for one in parts for part in one.modules()]
             state = _state(modules, others)
-            known = self._made[model] = _Known(
-                modules, state, None if state is None else _try(make)
-            )
+            made = None if state is None else _try(make)
+            if made is not None:
+                _optimised.watch(_weights(modules, others))
+            known = self._made[model] = _Known(modules, state, made)
         usual = not any(
             part.training or part._forward_hooks or part._forward_pre_hooks
             for part in known.modules
@@ -60,16 +63,34 @@ class Made(Generic[T]):
         return known.made if usual else None
 
 
-_optimised = 0
+class _Optimised:
+    """Counts steps of optimisers that hold fused weights.
+
+    PyTorch's fused optimisers change weights without counting it in their versions. Optimisers of
+    others are not looked at before something is fused, and are not counted after that.
+    """
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self._storages: set[int] = set()
+
+    def watch(self, weights: Iterable[Tensor]) -> None:
+        """Count the steps of optimisers that hold these weights from now on."""
+        if not self._storages:
+            register_optimizer_step_post_hook(self._count)
+        self._storages.update(map(_storage, weights))
+
+    def _count(self, optimiser: Optimizer, *_: object) -> None:
+        held = (weight for group in optimiser.param_groups for weight in group["params"])
+        if any(is_plain(weight) and _storage(weight) in self._storages for weight in held):
+            self.steps += 1
 
 
-def _count(*_: object) -> None:
-    """PyTorch's fused optimisers change weights without counting it: so their steps are counted."""
-    global _optimised
-    _optimised += 1
+def _storage(weight: Tensor) -> int:
+    return weight.untyped_storage().data_ptr()
 
 
-register_optimizer_step_post_hook(_count)
+_optimised = _Optimised()
 
 
 def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[object] | None:
@@ -78,11 +99,15 @@ def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[objec
     None where changes are not counted: of tensors that were made in inference mode.
     """
     inside = [tuple(part._modules.values()) for part in modules]
-    own = [weight for part in modules for weight in part._parameters.values()]
-    weights = [weight for weight in (*own, *others) if weight is not None]
+    weights = _weights(modules, others)
     if any(weight.is_inference() for weight in weights):
         return None
-    return [_optimised, inside, [(weight.data_ptr(), weight._version) for weight in weights]]
+    return [_optimised.steps, inside, [(weight.data_ptr(), weight._version) for weight in weights]]
+
+
+def _weights(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[Tensor]:
+    own = [weight for part in modules for weight in part._parameters.values()]
+    return [weight for weight in (*own, *others) if weight is not None]
 
 
 def _try(make: Callable[[], T]) -> T | None:

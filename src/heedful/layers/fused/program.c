@@ -118,7 +118,7 @@ static void operate(const struct operation *o, const struct call *c, const int64
     const int out = o->to < 0;
     const int64_t stride = out ? p->output_stride : p->width;
     const float *plus = o->add < 0 ? 0 : scratch + o->add;
-    const struct memory *m = c->memories + o->memory;
+    const struct memory *m = c->memories ? c->memories + o->memory : 0;
     float *from = scratch + o->from;
     float *to = out ? c->output + first * stride : scratch + o->to;
     const int64_t i = begin(share, n), last = end(share, n);
@@ -178,6 +178,8 @@ static void embed(const struct plan *p, int64_t token, int64_t position, float *
     const float *symbol = e->table + token * p->input_width;
     const float *place = e->positions + position * p->input_width, scale = (float)e->scale;
     for (int64_t i = 0; i < p->input_width; i++) to[i] = symbol[i] * scale + place[i];
+    /* Products that are added to a row write whole panels: nothing is added to what was never set. */
+    for (int64_t i = p->input_width; i < panels(p->input_width) * COLUMNS; i++) to[i] = 0;
 }
 
 /* All operations on some units, block by block, by threads that share each. */

@@ -111,6 +111,8 @@ class Embedding(NamedTuple):
     """The vectors' factor."""
     positions: Tensor
     """What is added at each position ``[L, D]``."""
+    modules: tuple[nn.Module, ...] = ()
+    """What computes the rows where nothing is fused: hooks on it are obeyed."""
 
 
 class Program:
