@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.attention.kernels.choosing import tiles_for
+from heedful.attention.kernels.choosing import chosen_kernel, tiles_for, use_kernel
 from heedful.attention.kernels.rows import AdditiveRows, rows_of_table, without_autocast
 from heedful.attention.kernels.tiles import differentiable, plain_scores
 
@@ -43,12 +43,19 @@ def _(grad: Tensor, a: Tensor, b: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Te
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
+    ctx.kernel = chosen_kernel()
 
 
 def _through_scores(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # second derivatives
         return differentiable(plain_scores(*ctx.saved_tensors), ctx.saved_tensors, grad)
-    by: tuple[Tensor, ...] = torch.ops.heedful.additive_scores_backward(grad, *ctx.saved_tensors)
+    given = (grad, *ctx.saved_tensors)
+    by: tuple[Tensor, ...]
+    if torch.compiler.is_compiling():
+        by = torch.ops.heedful.additive_scores_backward(*given)
+        return by
+    with use_kernel(ctx.kernel):  # On a GPU this is another thread than the forward pass's.
+        by = torch.ops.heedful.additive_scores_backward(*given)
     return by
 
 
