@@ -50,6 +50,7 @@ NUMERICAL = [
     "joining",
     "linear_attention",
     "losses",
+    "masked_numbers",
     "masks_kinds",
     "normalizers",
     "normalizers_drawn",

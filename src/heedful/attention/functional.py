@@ -157,7 +157,8 @@ def attend(
         mask: a mask, booleans that broadcast to ``[.., Q, K]``, true = may attend, or numbers that
             are added to the scores, where −∞ (or the lowest number of the type) masks. A query
             that may attend to nothing gets zeros. What a masked key and its value hold has no
-            influence, as long as it is finite.
+            influence, as long as it is finite (on a GPU and under ``torch.compile``: and so are its
+            products with queries and gradients).
         normalize: scores to weights; softmax unless given.
         positions: what turns queries and keys, or changes scores and values; nothing unless given.
         dropout: share of the weights set to zero, in [0, 1); 0 in evaluation.

@@ -3,17 +3,18 @@
 ``scaled_dot_product_attention`` takes no mask, its own causal flag, or a matrix. Where a matrix
 would be large, a mask goes by blocks of rows, each with the keys that it may attend to, and on
 NVIDIA processors to FlexAttention, which skips blocks in its own way. Short sequences on the CPU
-are done by C of ours (:mod:`~.short`); there is no flash attention of our own.
+are done by C of ours (:mod:`~.short`); there is no flash attention of our own. What PyTorch's
+kernels may get wrong for very large numbers at masked keys is done by :mod:`~.selecting`.
 """
 
 import functools
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention.flex_attention import flex_attention
 
+from heedful.attention.kernels.selecting import masked_attention
 from heedful.attention.kernels.short import can_do, short_attention
 from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
 
@@ -73,11 +74,11 @@ def _fused(
             causal = others.get("is_causal", False)
             given = (query, key, value, attn_mask, causal, others["scale"])
             return short_attention(*given)
-        return F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, **others)
+        return masked_attention(query, key, value, attn_mask, **others)
     query, key, value = (part[(None,) * (4 - part.dim())] for part in (query, key, value))
     if attn_mask is not None and attn_mask.dim() == 3:
         attn_mask = attn_mask.unsqueeze(0)
-    context = F.scaled_dot_product_attention(query, key, value, attn_mask=attn_mask, **others)
+    context = masked_attention(query, key, value, attn_mask, **others)
     return context[(0,) * (4 - most)]
 
 
