@@ -1,13 +1,15 @@
 """What masked keys and values hold has no influence, however large: all scores and masks."""
 
 import random
+from typing import Literal
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention import MultiHeadAttention, attend, masks, scores, watch
+from heedful.attention import MultiHeadAttention, attend, masks, scores, use_kernel, watch
+from heedful.attention.kernels import compiled
 from heedful.attention.masks import Mask
 from tolerance import assert_near, assert_rounded, reference
 
@@ -114,3 +116,27 @@ def test_square_causal_flag_and_dropout() -> None:
     dropped = attend(query, key, value, mask=allowed, dropout=0.5)
     assert dropped.isfinite().all()
     assert torch.autograd.grad(dropped.sum(), query)[0].isfinite().all()
+
+
+@pytest.mark.parametrize("kernel", ["tiles", "compiled"])
+def test_additive_tiles_and_c(kernel: Literal["tiles", "compiled"]) -> None:
+    if kernel == "compiled" and compiled.library() is None:
+        pytest.skip("there is no compiler")
+    torch.manual_seed(3)
+    score = scores.Additive(4, 4, 4)
+    for parameter in score.parameters():
+        parameter.data.mul_(0.2)
+    query, live = torch.randn(2, 20, 4, requires_grad=True), torch.randn(2, 40, 4)
+    # The second entry may attend to all: the block has no key that is masked for everybody.
+    padding = masks.padding(torch.tensor([40 - DEAD, 40]))
+    found = []
+    for number in (0.0, 1e38):
+        key = torch.stack([filled(live[0], number), live[1]]).requires_grad_()
+        with use_kernel(kernel):
+            context = attend(query, key, key, score=score, mask=padding)
+        gradients = torch.autograd.grad(
+            9 * context.square().sum(), [query, key, *score.parameters()]
+        )
+        found.append([context.detach(), *gradients])
+    for one, other in zip(*found, strict=True):
+        assert_near(other, one, terms=40 * 4)
