@@ -8,7 +8,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention import MultiHeadAttention, attend, masks, scores, use_kernel, watch
+from heedful.attention import (
+    MultiHeadAttention,
+    attend,
+    attention_weights,
+    masks,
+    normalizers,
+    scores,
+    use_kernel,
+    watch,
+)
 from heedful.attention.kernels import compiled
 from heedful.attention.masks import Mask
 from tolerance import assert_near, assert_rounded, reference
@@ -140,3 +149,37 @@ def test_additive_tiles_and_c(kernel: Literal["tiles", "compiled"]) -> None:
         found.append([context.detach(), *gradients])
     for one, other in zip(*found, strict=True):
         assert_near(other, one, terms=40 * 4)
+
+
+@pytest.mark.parametrize("length", [3, 150])
+@pytest.mark.parametrize("score", ["scaled dot", "cosine", "additive"])
+def test_nan_in_a_mask_is_as_in_pytorch(score: str, length: int) -> None:
+    torch.manual_seed(4)
+    query = torch.randn(1, 2, length, 4)
+    numbers = torch.zeros(length, length)
+    numbers[1, 2], numbers[0, 1] = float("nan"), float("-inf")
+    wrong = F.scaled_dot_product_attention(query, query, query, attn_mask=numbers).isnan()
+    assert wrong.any()
+    made = SCORES[score]()
+    for given in (query, query.clone().requires_grad_()):
+        assert attend(given, given, given, score=made, mask=numbers).isnan().equal(wrong)
+    weights = attention_weights(query, query, score=made, mask=numbers)
+    assert weights.isnan().any(-1).equal(wrong.any(-1))
+
+
+@pytest.mark.parametrize(
+    "normalize",
+    [
+        normalizers.Softmax(2.0),
+        normalizers.Sparsemax(),
+        normalizers.Entmax15(),
+        normalizers.Entmax(),
+    ],
+)
+def test_nan_in_a_mask_with_other_normalizers(normalize: normalizers.Normalizer) -> None:
+    numbers = torch.zeros(3, 4)
+    numbers[1, 2] = float("nan")
+    found = attend(
+        torch.ones(3, 2), torch.ones(4, 2), torch.ones(4, 2), normalize=normalize, mask=numbers
+    )
+    assert found.isnan().any(-1).tolist() == [False, True, False]

@@ -155,7 +155,8 @@ def attend(
         value: ``[.., K, dv]``.
         score: how a query fits a key; scaled dot product unless given.
         mask: a mask, booleans that broadcast to ``[.., Q, K]``, true = may attend, or numbers that
-            are added to the scores, where −∞ (or the lowest number of the type) masks. A query
+            are added to the scores, where −∞ (or the lowest number of the type) masks and NaN gives
+            NaN. A query
             that may attend to nothing gets zeros. What a masked key and its value hold has no
             influence, as long as it is finite (on a GPU and under ``torch.compile``: and so are its
             products with queries and gradients).

@@ -57,7 +57,7 @@ def _selecting(
     scores = widened(query) * scale @ widened(key).transpose(-2, -1)
     allowed = mask
     if mask.is_floating_point():
-        allowed = mask > float("-inf")
+        allowed = mask != float("-inf")
         scores = scores + mask.masked_fill(~allowed, 0.0)
     weights = masked_softmax(scores, allowed)
     if dropout:
