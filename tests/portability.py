@@ -40,6 +40,7 @@ NUMERICAL = [
     "fused",
     "gpt",
     "gradient_flow",
+    "grouped",
     "guided",
     "inference_alignment",
     "interop_bert",

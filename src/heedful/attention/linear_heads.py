@@ -161,7 +161,7 @@ class LinearAttention(Watchable):
         The mask applies to weights ``[B, H, Q, K]``; which have a meaning, and the errors, are as
         in :func:`~heedful.attention.linear_attend`.
         """
-        check_inputs(query=query)
+        check_inputs(query=query, key=key, value=key if value is None else value)
         queries = self._split(self.query_projection(query))
         keys, values = self._projected(key, value)
         if self.watched_in_part:
