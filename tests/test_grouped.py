@@ -135,3 +135,15 @@ def test_a_module_names_the_shapes_of_batches_that_differ() -> None:
 def test_a_head_has_a_width(width: int) -> None:
     with pytest.raises(ValueError, match=f"head_dim must be at least 1, not {width}"):
         MultiHeadAttention(8, heads=2, head_dim=width)
+
+
+@pytest.mark.parametrize("kind", [MultiHeadAttention, LinearAttention])
+def test_a_mask_without_its_name_is_refused(
+    kind: type[MultiHeadAttention | LinearAttention],
+) -> None:
+    """The fourth argument of nn.MultiheadAttention is a mask where true means ignore."""
+    x = torch.zeros(2, 4, 8)
+    with pytest.raises(
+        TypeError, match=r"^\w+Attention takes query, key and value; .* mask=allowed"
+    ):
+        kind(8, 2)(x, x, x, torch.ones(2, 4, dtype=torch.bool))

@@ -67,6 +67,19 @@ def heads_of_a_group(query: Tensor, key: Tensor, *value: Tensor) -> int:
     return heads // groups
 
 
+def refuse_positional(module: object, given: tuple[object, ...]) -> None:
+    """Raise TypeError for what follows query, key and value without a name.
+
+    In ``nn.MultiheadAttention`` the fourth is ``key_padding_mask``, where true means the opposite.
+    """
+    if given:
+        raise TypeError(
+            f"{type(module).__name__} takes query, key and value; give the mask by name: "
+            "mask=allowed, where true = may attend (nn.MultiheadAttention's key_padding_mask is "
+            "the opposite: mask=~key_padding_mask[:, None, :])"
+        )
+
+
 def check_dropout(share: float) -> None:
     """Raise ValueError unless ``share`` is in [0, 1)."""
     if not 0.0 <= share < 1.0:

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from heedful.attention.checking import check_inputs, check_leading
+from heedful.attention.checking import check_inputs, check_leading, refuse_positional
 from heedful.attention.functional import Asked, Mechanism
 from heedful.attention.masks import Mask
 from heedful.attention.modules import Attentive, Memory
@@ -202,9 +202,23 @@ class MultiHeadAttention(Attentive):
         query: Tensor,
         key: Tensor,
         value: Tensor | None = None,
+        *others: object,
         mask: Mask | Tensor | None = None,
         first: int | None = None,
     ) -> Tensor:
-        """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values."""
+        """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values.
+
+        A tensor, not a pair as of ``nn.MultiheadAttention``: for weights see
+        :func:`heedful.attention.watch`. ``out, _ = layer(x, x)`` would take a batch of two apart.
+
+        Args:
+            query: the queries.
+            key: the keys.
+            value: the values; the keys unless given.
+            others: nothing: the mask is given by name.
+            mask: a mask, or a tensor as in :meth:`read`; true = may attend.
+            first: position of the first query; see :func:`heedful.attention.attend`.
+        """
+        refuse_positional(self, others)
         check_inputs(query=query, key=key, value=key if value is None else value)
         return self.read(query, self.remember(key, value), mask, first)
