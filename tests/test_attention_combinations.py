@@ -72,7 +72,7 @@ def test_masked_rows_are_zero_and_nothing_is_ever_nan(score: str) -> None:
         value = torch.randn(2, 7, 8).to(dtype).requires_grad_()
         for watched in (False, True):
             with watch(attention, None if watched else []) as seen:
-                context = attention(query, key, value, allowed)
+                context = attention(query, key, value, mask=allowed)
             case = f"{score}, {normalize}, {dtype}, watched={watched}"
             assert context.dtype == dtype, case
             assert context[0, 2].eq(0).all(), case
@@ -100,10 +100,10 @@ def test_watching_changes_nothing_but_rounding_and_rows_are_rows(score: str, pla
     mask = masks.causal() & masks.padding(torch.tensor([9, 5, 0]))
     for normalize in NORMALIZERS:
         attention = build(score, normalize, place).eval()
-        plainly = attention(query, key, value, mask)
+        plainly = attention(query, key, value, mask=mask)
         with watch(attention) as whole, watch(attention, rows=[4, 0, -1]) as rows:
             with watch(attention, top_k=2) as top:
-                watched = attention(query, key, value, mask)
+                watched = attention(query, key, value, mask=mask)
             assert whole[""][0].shape == (3, 1, 6, 9)
         torch.testing.assert_close(watched, plainly, rtol=1e-4, atol=1e-5, msg=normalize)
         chosen = whole[""][0][..., [4, 0, 5], :]

@@ -186,7 +186,10 @@ OWN: list[tuple[dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("model", "tokeniser_settings"), OWN)
 def test_our_own_run_is_a_marian_model(
-    model: dict[str, Any], tokeniser_settings: dict[str, Any], tmp_path: Path
+    model: dict[str, Any],
+    tokeniser_settings: dict[str, Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     run, out = tmp_path / "run", tmp_path / "hf"
     recipe = tables(write_corpus(tmp_path), **model)
@@ -200,6 +203,11 @@ def test_our_own_run_is_a_marian_model(
         assert tokeniser(text)["input_ids"][:-1] == own.source.encode(text)
         assert tokeniser(text_target=text)["input_ids"][:-1] == own.target.encode(text)
         assert tokeniser.decode(own.target.encode(text), use_source_tokenizer=False) == text.strip()
+    # What the class itself takes apart, before it looks into any file.
+    inside, first = "a >>de<< b", ">>de<< b"
+    assert tokeniser(inside)["input_ids"][:-1] == own.source.encode(inside)
+    assert tokeniser(first)["input_ids"][:-1] != own.source.encode(first)
+    assert "MarianTokenizer reads '>>de<<' at the start of a text" in capsys.readouterr().err
     inputs = tokeniser(SENTENCES, return_tensors="pt", padding=True)
     assert theirs.generate(**inputs, max_new_tokens=5).shape[0] == 3
     again = tmp_path / "again"

@@ -350,8 +350,8 @@ def test_remember_and_read_and_step() -> None:
     mask = masks.padding(torch.tensor([4, 2]))
     memory = layer.remember(key, value, mask)
     assert isinstance(memory, LinearState)
-    torch.testing.assert_close(layer.read(query, memory), layer(query, key, value, mask))
-    whole = layer(query, key, value, masks.causal())
+    torch.testing.assert_close(layer.read(query, memory), layer(query, key, value, mask=mask))
+    whole = layer(query, key, value, mask=masks.causal())
     state, results = None, []
     for at in (slice(0, 2), slice(2, 3), slice(3, 4)):
         result, state = layer.step(query[:, at], key[:, at], value[:, at], state)
@@ -363,14 +363,14 @@ def test_remember_and_read_and_step() -> None:
 def test_watching_changes_nothing(mask: masks.Mask | None) -> None:
     layer = modules()
     query, key, value = (torch.randn(2, n, d).double() for n, d in ((3, 8), (4, 6), (4, 5)))
-    plain = layer(query, key, value, mask)
+    plain = layer(query, key, value, mask=mask)
     with watch(layer, keep_gradients=True) as seen:
-        torch.testing.assert_close(layer(query, key, value, mask), plain)
+        torch.testing.assert_close(layer(query, key, value, mask=mask), plain)
     (weights,) = seen[""]
     assert weights.shape == (2, 2, 3, 4)
     assert weights.requires_grad
     with watch(layer, rows=[0, -1]) as seen:
-        torch.testing.assert_close(layer(query, key, value, mask), plain)
+        torch.testing.assert_close(layer(query, key, value, mask=mask), plain)
     torch.testing.assert_close(seen[""][0], weights[..., [0, 2], :].detach())
     with (
         watch(layer),

@@ -177,14 +177,14 @@ def test_the_entropy_that_is_watched_has_a_gradient_and_is_the_weights_own() -> 
     query, key = torch.randn(2, 3, 4).double().requires_grad_(), torch.randn(2, 5, 4).double()
     allowed = torch.arange(5) < torch.tensor([4, 5])[:, None, None]
     with watch(layer, keep_gradients=True) as seen:
-        layer(query, key, key, allowed)
+        layer(query, key, key, mask=allowed)
     weights = torch.softmax((query @ key.mT).masked_fill(~allowed, -torch.inf), -1)
     expected = -(weights * weights.clamp(min=1e-99).log()).sum(-1).unsqueeze(1)
     torch.testing.assert_close(seen.entropy[""][0], expected)
     found = torch.autograd.grad(seen.entropy[""][0].sum(), query)[0]
     torch.testing.assert_close(found, torch.autograd.grad(expected.sum(), query)[0])
     with watch(layer.eval()) as unseen:
-        layer(query, key, key, allowed)
+        layer(query, key, key, mask=allowed)
     assert not unseen.entropy[""]
     assert not unseen.log_probability[""]
     assert SampledHard().entropy(torch.zeros(1, 2), torch.zeros(1, 2, dtype=torch.bool)) == 0

@@ -1,12 +1,17 @@
 """What is checked of arguments that every attention takes."""
 
 import itertools
+from collections.abc import Sequence
 
 from torch import Tensor
 
 
-def check_inputs(**named: Tensor) -> None:
+def check_inputs(*, grouped: bool = False, **named: Tensor) -> None:
     """Check ``query``, ``key`` and ``value``, whichever are given, for what holds for any score.
+
+    Args:
+        grouped: whether the key and value may have fewer heads than the query.
+        named: the tensors.
 
     Raises:
         TypeError: one is not a tensor of floating point.
@@ -24,16 +29,55 @@ def check_inputs(**named: Tensor) -> None:
             )
     if "key" in named and "value" in named and named["key"].shape[-2] != named["value"].shape[-2]:
         raise ValueError(f"{_shapes(named)}: each key needs one value")
-    leading = [tensor.shape[:-2] for tensor in named.values()]
+    leading: list[Sequence[int]] = [tensor.shape[:-2] for tensor in named.values()]
+    if grouped and heads_of_a_group(*named.values()) > 1:
+        leading = [sizes[:-1] for sizes in leading]
+    if not _broadcast(leading):
+        raise ValueError(f"{_shapes(named)}: leading dimensions differ")
+
+
+def check_leading(**sizes: Sequence[int]) -> None:
+    """Raise ValueError unless leading dimensions broadcast."""
+    if not _broadcast(list(sizes.values())):
+        told = " and ".join(f"{name} {list(size)}" for name, size in sizes.items())
+        raise ValueError(f"leading dimensions differ: {told}")
+
+
+def _broadcast(leading: list[Sequence[int]]) -> bool:
     if all(sizes == leading[0] for sizes in leading):
-        return
-    for sizes in itertools.zip_longest(*(reversed(sizes) for sizes in leading), fillvalue=1):
-        if len({*sizes} - {1}) > 1:
-            raise ValueError(f"{_shapes(named)}: leading dimensions differ")
+        return True
+    each = itertools.zip_longest(*(reversed(sizes) for sizes in leading), fillvalue=1)
+    return all(len({*sizes} - {1}) <= 1 for sizes in each)
 
 
 def _shapes(named: dict[str, Tensor]) -> str:
     return " and ".join(f"{name} {list(tensor.shape)}" for name, tensor in named.items())
+
+
+def heads_of_a_group(query: Tensor, key: Tensor, *value: Tensor) -> int:
+    """How many heads of ``query [.., B, H, Q, D]`` read each head of ``key [.., B, G, K, D]``.
+
+    1 where heads are the same, or are one and broadcast; 1, too, where they do not fit.
+    """
+    if any(part.dim() < 4 for part in (query, key, *value)):
+        return 1
+    heads, groups = query.shape[-3], key.shape[-3]
+    if groups < 2 or heads % groups or any(part.shape[-3] != groups for part in value):
+        return 1
+    return heads // groups
+
+
+def refuse_positional(module: object, given: tuple[object, ...]) -> None:
+    """Raise TypeError for what follows query, key and value without a name.
+
+    In ``nn.MultiheadAttention`` the fourth is ``key_padding_mask``, where true means the opposite.
+    """
+    if given:
+        raise TypeError(
+            f"{type(module).__name__} takes query, key and value; give the mask by name: "
+            "mask=allowed, where true = may attend (nn.MultiheadAttention's key_padding_mask is "
+            "the opposite: mask=~key_padding_mask[:, None, :])"
+        )
 
 
 def check_dropout(share: float) -> None:

@@ -13,6 +13,7 @@ from heedful.attention.checking import (
     check_dropout,
     check_inputs,
     check_part,
+    heads_of_a_group,
     leading_sizes,
 )
 from heedful.attention.kernels.additive import additive_context
@@ -151,13 +152,16 @@ def attend(
 
     Args:
         query: ``[.., Q, dq]``.
-        key: ``[.., K, dk]``.
-        value: ``[.., K, dv]``.
+        key: ``[.., K, dk]``. Of four and more dimensions ``[.., B, G, K, dk]`` there may be fewer
+            heads than of the query's H: each is read by H / G heads, in order (grouped heads).
+        value: ``[.., K, dv]``, with as many heads as the key.
         score: how a query fits a key; scaled dot product unless given.
         mask: a mask, booleans that broadcast to ``[.., Q, K]``, true = may attend, or numbers that
-            are added to the scores, where −∞ (or the lowest number of the type) masks. A query
+            are added to the scores, where −∞ (or the lowest number of the type) masks and NaN gives
+            NaN. A query
             that may attend to nothing gets zeros. What a masked key and its value hold has no
-            influence, as long as it is finite.
+            influence, as long as it is finite (on a GPU and under ``torch.compile``: and so are its
+            products with queries and gradients).
         normalize: scores to weights; softmax unless given.
         positions: what turns queries and keys, or changes scores and values; nothing unless given.
         dropout: share of the weights set to zero, in [0, 1); 0 in evaluation.
@@ -183,10 +187,13 @@ def attend(
         tensor([[1.]])
     """
     mechanism = _mechanism(score, normalize, positions)
-    check_inputs(query=query, key=key, value=value)
+    check_inputs(grouped=True, query=query, key=key, value=value)
     check_dropout(dropout)
     asked = Asked.project(mechanism, query, key.shape[-2], first)
-    return attend_projected(mechanism, asked, mechanism.remember(key), value, mask, dropout)
+    keys, each = mechanism.remember(key), heads_of_a_group(query, key, value)
+    if each > 1 and mechanism.fused_scale(keys.shape[-1]) is None:
+        keys, value = (part.repeat_interleave(each, dim=-3) for part in (keys, value))
+    return attend_projected(mechanism, asked, keys, value, mask, dropout)
 
 
 def attention_weights(
@@ -215,9 +222,12 @@ def attention_weights(
         tensor([[0.5000, 0.5000]])
     """
     mechanism = _mechanism(score, normalize, positions)
-    check_inputs(query=query, key=key)
+    check_inputs(grouped=True, query=query, key=key)
     asked = Asked.project(mechanism, query, key.shape[-2], first)
-    return projected_weights(mechanism, asked, mechanism.remember(key), mask)[0]
+    keys, each = mechanism.remember(key), heads_of_a_group(query, key)
+    if each > 1:
+        keys = keys.repeat_interleave(each, dim=-3)
+    return projected_weights(mechanism, asked, keys, mask)[0]
 
 
 _PLAIN = Mechanism(ScaledDot(), Softmax())

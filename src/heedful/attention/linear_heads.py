@@ -6,7 +6,7 @@ Shapes: B batch, H heads, Q queries, K keys, D a head's width, F features.
 
 from torch import Tensor, nn
 
-from heedful.attention.checking import check_inputs
+from heedful.attention.checking import check_inputs, refuse_positional
 from heedful.attention.feature_maps import EluPlusOne, FeatureMap
 from heedful.attention.linear import (
     LinearState,
@@ -154,14 +154,16 @@ class LinearAttention(Watchable):
         query: Tensor,
         key: Tensor,
         value: Tensor | None = None,
+        *others: object,
         mask: Mask | Tensor | None = None,
     ) -> Tensor:
         """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values.
 
         The mask applies to weights ``[B, H, Q, K]``; which have a meaning, and the errors, are as
-        in :func:`~heedful.attention.linear_attend`.
+        in :func:`~heedful.attention.linear_attend`. The mask is given by name.
         """
-        check_inputs(query=query)
+        refuse_positional(self, others)
+        check_inputs(query=query, key=key, value=key if value is None else value)
         queries = self._split(self.query_projection(query))
         keys, values = self._projected(key, value)
         if self.watched_in_part:

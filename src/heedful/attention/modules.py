@@ -76,7 +76,7 @@ class Attentive(Watchable):
         """The context ``[.., Q, dv]``; watched, the weights are shown as ``[B, H, Q, K]``."""
         dropout = self.dropout if self.training else 0.0
         key, value = memory
-        if not self._watchers:
+        if not self.watched_at_all:
             return attend_projected(parts, asked, key, value, mask, dropout)
         if self.watched:
             weights, draw = projected_weights(parts, asked, key, mask)

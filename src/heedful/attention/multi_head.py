@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from torch import Tensor, nn
 
-from heedful.attention.checking import check_inputs
+from heedful.attention.checking import check_inputs, check_leading, refuse_positional
 from heedful.attention.functional import Asked, Mechanism
 from heedful.attention.masks import Mask
 from heedful.attention.modules import Attentive, Memory
@@ -45,9 +45,10 @@ class MultiHeadAttention(Attentive):
 
     Raises:
         TypeError: a part is of another kind.
-        ValueError: there is no head, ``dim`` is no multiple of ``heads`` and no ``head_dim`` is
-            given, ``heads`` is no multiple of ``key_heads``, keys and values differ in width but
-            share a projection, ``aggregate`` is unknown, or dropout is not in [0, 1).
+        ValueError: there is no head, ``head_dim`` is below 1, ``dim`` is no multiple of ``heads``
+            and no ``head_dim`` is given, ``heads`` is no multiple of ``key_heads``, keys and values
+            differ in width but share a projection, ``aggregate`` is unknown, or dropout is not in
+            [0, 1); at the call, shapes do not fit.
 
     Example:
         >>> import torch
@@ -78,6 +79,8 @@ class MultiHeadAttention(Attentive):
             raise ValueError(f"heads must be at least 1, not heads={heads}, key_heads={key_heads}")
         if heads % key_heads:
             raise ValueError(f"heads {heads} is no multiple of key_heads {key_heads}")
+        if head_dim is not None and head_dim < 1:
+            raise ValueError(f"head_dim must be at least 1, not {head_dim}")
         if head_dim is None and dim % heads:
             raise ValueError(f"dim {dim} is no multiple of heads {heads}; give head_dim")
         if aggregate not in get_args(Aggregate):
@@ -90,7 +93,7 @@ class MultiHeadAttention(Attentive):
                 "one projection needs one width"
             )
         self.heads, self.key_heads = heads, key_heads
-        self.head_dim = head_dim or dim // heads
+        self.head_dim = dim // heads if head_dim is None else head_dim
         self.aggregate = aggregate
         self.query_projection = nn.Linear(dim, heads * self.head_dim, bias=bias)
         self.key_projection = nn.Linear(key_dim, key_heads * self.head_dim, bias=bias)
@@ -150,6 +153,7 @@ class MultiHeadAttention(Attentive):
             mask: a mask, or a tensor ``[Q, K]``, ``[B, Q, K]`` (for all heads) or ``[B, H, Q, K]``.
             first: position of the first query; see :func:`heedful.attention.attend`.
         """
+        check_inputs(query=query)
         queries = self._split(self.query_projection(query))
         parts = self.mechanism
         if isinstance(memory, StepMemory):
@@ -160,6 +164,7 @@ class MultiHeadAttention(Attentive):
                 return self._joined(read.unsqueeze(-2))
             key, value, mask = memory.gather()
             memory = Memory(key, value)
+        check_leading(query=query.shape[:-2], memory=memory.key.shape[:-3])
         asked = Asked.project(parts, queries, memory.key.shape[-2], first)
         if isinstance(mask, Tensor) and mask.dim() == queries.dim() - 1:
             mask = mask.unsqueeze(-3)
@@ -197,8 +202,23 @@ class MultiHeadAttention(Attentive):
         query: Tensor,
         key: Tensor,
         value: Tensor | None = None,
+        *others: object,
         mask: Mask | Tensor | None = None,
         first: int | None = None,
     ) -> Tensor:
-        """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values."""
+        """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values.
+
+        A tensor, not a pair as of ``nn.MultiheadAttention``: for weights see
+        :func:`heedful.attention.watch`. ``out, _ = layer(x, x)`` would take a batch of two apart.
+
+        Args:
+            query: the queries.
+            key: the keys.
+            value: the values; the keys unless given.
+            others: nothing: the mask is given by name.
+            mask: a mask, or a tensor as in :meth:`read`; true = may attend.
+            first: position of the first query; see :func:`heedful.attention.attend`.
+        """
+        refuse_positional(self, others)
+        check_inputs(query=query, key=key, value=key if value is None else value)
         return self.read(query, self.remember(key, value), mask, first)

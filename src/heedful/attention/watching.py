@@ -7,12 +7,14 @@ the block runs. Nothing else in the code carries weights.
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from heedful.attention.normalizers.base import Draw
+from heedful.basics.contexts import ThreadValue
 
 _MOST_AT_ONCE = 1 << 22  # weights made at a time for the largest of each row
 
@@ -29,7 +31,14 @@ class TopWeights(NamedTuple):
 class _Watcher:
     """What one ``watch`` wants of one module, and what it has got."""
 
-    def __init__(self, keep_gradients: bool, rows: Sequence[int] | None, top: int | None) -> None:
+    def __init__(
+        self,
+        module: "Watchable",
+        keep_gradients: bool,
+        rows: Sequence[int] | None,
+        top: int | None,
+    ) -> None:
+        self.module, self.open = module, True
         self.keep_gradients, self.rows, self.top = keep_gradients, rows, top
         self.weights: list[Tensor] = []
         self.largest: list[TopWeights] = []
@@ -76,6 +85,10 @@ class _Watcher:
         )
 
 
+# Of all modules that are watched in this thread or asyncio task.
+_watchers: ContextVar[tuple[_Watcher, ...]] = ContextVar("watchers", default=())
+
+
 def _indices(rows: Sequence[int], queries: int, device: torch.device) -> Tensor:
     for row in rows:
         if not -queries <= row < queries:
@@ -88,7 +101,15 @@ class Watchable(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._watchers: list[_Watcher] = []
+        self._watchers_in_thread = ThreadValue(())
+
+    @property
+    def _watchers(self) -> Sequence[_Watcher]:
+        """Those of this thread or asyncio task."""
+        if torch.compiler.is_compiling():
+            traced: Sequence[_Watcher] = self._watchers_in_thread.value
+            return traced
+        return [one for one in _watchers.get() if one.module is self and one.open]
 
     @property
     def watched_at_all(self) -> bool:
@@ -106,8 +127,15 @@ class Watchable(nn.Module):
         return any(not watcher.wants_all for watcher in self._watchers)
 
     def __getstate__(self) -> dict[str, object]:
+        state = self.__dict__.copy()
+        del state["_watchers_in_thread"]  # which can be neither copied nor saved
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        state.pop("_watchers", None)  # of modules saved by earlier versions
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
         # A copy made while somebody watches is not what they watch.
-        return {**self.__dict__, "_watchers": []}
+        self._watchers_in_thread = ThreadValue(())
 
     def show(self, weights: Tensor, draw: Draw | None = None) -> None:
         """Hand ``weights [B, H, Q, K]``, before dropout, to those who want all of them.
@@ -199,6 +227,10 @@ def watch(
 ) -> Iterator[Seen]:
     """Watch the attention weights of a model while the block runs.
 
+    Calls in other threads and asyncio tasks are not watched, unless they run in a copy of this
+    context, as by ``asyncio.to_thread`` or ``contextvars.copy_context().run``. A compiled model
+    cannot tell the asyncio tasks of one thread apart.
+
     Outputs stay as they are but for rounding (in evaluation, or without dropout). With ``rows`` or
     ``top_k`` the whole matrix is never made, so that 8,000 × 8,000 costs what the rows cost.
 
@@ -236,11 +268,16 @@ def watch(
             near = difflib.get_close_matches(name, there, n=1, cutoff=0.0)
             hint = f"; did you mean '{near[0]}'?" if near else ""
             raise ValueError(f"the model has no attention module named '{name}'{hint}")
-    watchers = {name: _Watcher(keep_gradients, rows, top_k) for name in wanted}
-    for name, watcher in watchers.items():
-        there[name]._watchers.append(watcher)
+    watchers = {name: _Watcher(there[name], keep_gradients, rows, top_k) for name in wanted}
+    for watcher in watchers.values():
+        watcher.module._watchers_in_thread.value += (watcher,)
+    _watchers.set((*_watchers.get(), *watchers.values()))
     try:
         yield Seen(watchers)
     finally:
-        for name, watcher in watchers.items():
-            there[name]._watchers.remove(watcher)
+        # Copies of this context may live on in other threads and tasks.
+        for watcher in watchers.values():
+            watcher.open = False
+            here = watcher.module._watchers_in_thread
+            here.value = tuple(one for one in here.value if one.open)
+        _watchers.set(tuple(one for one in _watchers.get() if one.open))

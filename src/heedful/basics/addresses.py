@@ -55,7 +55,9 @@ def operable(*tensors: Tensor) -> bool:
 
 def is_traced() -> bool:
     """Whether operations are recorded or faked now, which would not see what C does."""
-    return torch.compiler.is_compiling() or any(
+    if torch.compiler.is_compiling():
+        return True
+    return torch._C._is_tracing() or any(
         torch._C._get_dispatch_mode(key) is not None for key in _TRACING
     )
 
@@ -64,6 +66,6 @@ def readable(*tensors: Tensor) -> bool:
     """Whether C may read tensors at ``data_ptr()`` now: plain ones on the CPU.
 
     Not while PyTorch records or fakes operations (``torch.compile``, ``make_fx``,
-    ``FakeTensorMode``).
+    ``torch.jit.trace``, ``FakeTensorMode``).
     """
     return not is_traced() and all(part.device.type == "cpu" and is_plain(part) for part in tensors)

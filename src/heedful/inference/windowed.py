@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from heedful.attention.watching import seen_from_outside
+from heedful.basics.contexts import submit
 from heedful.basics.workers import workers
 from heedful.decoding import SearchOptions
 from heedful.inference.assembling import Found, assemble
@@ -102,7 +103,8 @@ class Window:
                 self._batch(batch)
                 yield batch
             return
-        calls = [workers(count).submit(self._batch_of_worker, batch) for batch in batches]
+        pool = workers(count)
+        calls = [submit(pool, self._batch_of_worker, batch) for batch in batches]
         try:
             for batch, call in zip(batches, calls, strict=True):
                 call.result()

@@ -170,6 +170,10 @@ def _own_files(
             f"{run.path}: its tokeniser composes characters first (nfc); transformers will not, so "
             "give it texts that are composed"
         )
+    notice(
+        f"{run.path}: MarianTokenizer reads '>>de<<' at the start of a text as a language code, "
+        "which this vocabulary does not have, and makes it unknown; give it no texts that start so"
+    )
     data = run.recipe.data
     said = {
         "tokenizer_class": "MarianTokenizer",

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from heedful.attention.normalizers import Softmax
 from heedful.attention.watching import Watchable
+from heedful.basics.constants import WithConstants
 from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import END, PAD
@@ -95,7 +96,7 @@ class _Sentences(NamedTuple):
     """Sentences of each row ``[B]``."""
 
 
-class HierarchicalEncoder(TextEncoder):
+class HierarchicalEncoder(WithConstants, TextEncoder):
     """The encoder; ``states`` are the words', each read within its sentence.
 
     A sentence ends with a token of ``sentence_ends`` that is followed by none of them, with its
@@ -133,8 +134,11 @@ class HierarchicalEncoder(TextEncoder):
         self.sentences = _one_layer(settings, self.dim, settings.sentence_dim)
         self.pooled_dim = self.sentences.output_dim
         self.sentence_attention = AttentionOverParts(self.pooled_dim, settings.hidden_dim)
-        ends = torch.tensor(sorted(set(sentence_ends)), dtype=torch.long)
-        self.register_buffer("sentence_ends", ends, persistent=False)
+        self._ends = sorted(set(sentence_ends))
+        self.register_constants()
+
+    def constants(self) -> dict[str, Tensor]:
+        return {"sentence_ends": torch.tensor(self._ends, dtype=torch.long)}
 
     def encode(self, batch: Sequences) -> Encoded:
         """The vectors of a batch; states are zero at BEGIN, the ENDs and padding."""

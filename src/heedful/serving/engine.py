@@ -232,8 +232,7 @@ class Engine:
 
         job.begun = True
         try:
-            with cancellable(wanted):
-                job.succeed(job.call())
+            job.succeed(job.context.run(_cancellably, job.call, wanted))
         except CancelledWorkError:
             job.fail(TooLongError(self.job_time))
         except BaseException as error:  # noqa: BLE001 - it is the caller's
@@ -241,3 +240,8 @@ class Engine:
 
     def _note_pace(self, seconds: float) -> None:
         self._pace += 0.2 * (seconds - self._pace)
+
+
+def _cancellably(call: Callable[[], T], wanted: Callable[[], bool]) -> T:
+    with cancellable(wanted):
+        return call()

@@ -1,5 +1,6 @@
 """What the engine's queue holds: the texts of one request, or one other piece of model work."""
 
+import contextvars
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
@@ -32,11 +33,13 @@ class TooLongError(Exception):
 class Job:
     """Model work that goes alone: a trace, alternatives, a faithfulness figure.
 
+    It runs with the context variables of the thread that asked for it.
     Its future stays pending until it is answered, so that it can be cancelled while it is done.
     """
 
     def __init__(self, call: Callable[[], Any], client: str = "") -> None:
         self.call, self.client = call, client
+        self.context = contextvars.copy_context()
         self.future: Future[Any] = Future()
         self.arrived = time.monotonic()
         self.begun = False

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention.watching import seen_from_outside
+from heedful.basics.contexts import submit
 from heedful.basics.workers import workers
 from heedful.layers.dropout import drawing_from
 from heedful.tasks.protocol import Loss, Task
@@ -51,7 +52,7 @@ class Shares:
         pool = workers(len(shares))
         seeds = torch.randint(1 << 62, (len(shares),)).tolist()
         calls: list[Future[tuple[Loss, tuple[Tensor | None, ...]]]] = [
-            pool.submit(self._gradients, share, weight, seed)
+            submit(pool, self._gradients, share, weight, seed)
             for share, seed in zip(shares, seeds, strict=True)
         ]
         found = [call.result() for call in calls]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from heedful.attention.checking import leading_sizes
 from heedful.attention.kernels import operators
-from heedful.attention.kernels.choosing import plainly
+from heedful.attention.kernels.choosing import chosen_kernel, plainly, use_kernel
 from heedful.attention.kernels.rows import AdditiveRows, dense_entries, rows_of_mask
 from heedful.attention.kernels.tiles import differentiable, plain_scores
 from heedful.attention.masks import Grid, Mask
@@ -100,6 +100,7 @@ class _Context(torch.autograd.Function):
         *tensors, rows_of, scale, dropout, seed = given
         ctx.save_for_backward(*tensors, seed)
         ctx.settings = rows_of, scale, dropout
+        ctx.kernel = chosen_kernel()
         return AdditiveRows(*given).context()
 
     @staticmethod
@@ -111,4 +112,5 @@ class _Context(torch.autograd.Function):
         if torch.is_grad_enabled() or not is_plain(grads[0]):
             gradients = differentiable(given.plain(), (a, b, value, v), grads[0])
             return (*gradients, None, None, None, None)
-        return (*given.gradients(grads[0]), None, None, None, None)
+        with use_kernel(ctx.kernel):  # On a GPU this is another thread than the forward pass's.
+            return (*given.gradients(grads[0]), None, None, None, None)

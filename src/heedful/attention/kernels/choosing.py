@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Literal, get_args
 
 import torch
@@ -10,18 +11,30 @@ from torch import Tensor
 from heedful.attention.kernels import compiled
 from heedful.attention.kernels.tiles import PlainTiles, Tiles
 from heedful.basics.addresses import forward_mode, is_plain, is_traced, is_transformed, readable
+from heedful.basics.contexts import ThreadValue
 
 Kernel = Literal["plain", "tiles", "compiled", "triton"]
 
 _SMALL = 1 << 18  # (query, key, unit) triples below which the plain formula is the quickest
-_chosen: Kernel | None = None
+_chosen: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
+_traced = ThreadValue(None)  # the same, where torch.compile reads it
+
+
+def chosen_kernel() -> Kernel | None:
+    """The kernel asked for by :func:`use_kernel` in this thread or asyncio task."""
+    if torch.compiler.is_compiling():
+        kernel: Kernel | None = _traced.value
+        return kernel
+    return _chosen.get()
 
 
 @contextmanager
 def use_kernel(kernel: Kernel | None) -> Iterator[None]:
     """Compute additive scores by one way while the block runs: for tests, benchmarks and doubts.
 
-    Backward passes look again: one that runs after the block takes the fastest there is.
+    Other threads and asyncio tasks are not affected, except that a compiled model cannot tell the
+    tasks of one thread apart. A backward pass uses the kernel of its forward pass, also after the
+    block; that of a compiled model uses what is chosen when it runs.
 
     Args:
         kernel: ``plain`` (the formula, whole), ``tiles`` (PyTorch), ``compiled`` (C, on the CPU in
@@ -37,14 +50,16 @@ def use_kernel(kernel: Kernel | None) -> Iterator[None]:
         ValueError: there is no such kernel.
         RuntimeError: when used, if it cannot run for these tensors.
     """
-    global _chosen
     if kernel is not None and kernel not in get_args(Kernel):
         raise ValueError(f"kernel must be one of {get_args(Kernel)} or None, not {kernel!r}")
-    before, _chosen = _chosen, kernel
+    before, traced = _chosen.get(), _traced.value
+    _chosen.set(kernel)
+    _traced.value = kernel
     try:
         yield
     finally:
-        _chosen = before
+        _chosen.set(before)
+        _traced.value = traced
 
 
 def plainly(query: Tensor, key: Tensor, *others: Tensor) -> bool:
@@ -57,8 +72,9 @@ def plainly(query: Tensor, key: Tensor, *others: Tensor) -> bool:
         key: projected.
         others: what else the result depends on.
     """
-    if _chosen is not None:
-        return _chosen == "plain"
+    kernel = chosen_kernel()
+    if kernel is not None:
+        return kernel == "plain"
     if torch.compiler.is_compiling():
         return False  # Not to compile anew for every length.
     parts = query, key, *others
@@ -76,7 +92,7 @@ def plainly(query: Tensor, key: Tensor, *others: Tensor) -> bool:
 
 def compiled_wanted() -> bool:
     """Whether nobody has asked for another way than C."""
-    return _chosen in (None, "compiled")
+    return chosen_kernel() in (None, "compiled")
 
 
 def tiles_for(a: Tensor, b: Tensor, v: Tensor, threads: int | None = None) -> Tiles:
@@ -85,7 +101,7 @@ def tiles_for(a: Tensor, b: Tensor, v: Tensor, threads: int | None = None) -> Ti
     ``threads`` is how many shares work in C is divided into, PyTorch's number of threads unless
     given: gradients depend on it in the last digits.
     """
-    single, kernel = a.dtype == torch.float32, _chosen
+    single, kernel = a.dtype == torch.float32, chosen_kernel()
     if kernel in (None, "compiled") and single and readable(a, b, v):
         library = compiled.library()
         if library is not None:

@@ -3,7 +3,8 @@
 ``scaled_dot_product_attention`` takes no mask, its own causal flag, or a matrix. Where a matrix
 would be large, a mask goes by blocks of rows, each with the keys that it may attend to, and on
 NVIDIA processors to FlexAttention, which skips blocks in its own way. Short sequences on the CPU
-are done by C of ours (:mod:`~.short`); there is no flash attention of our own.
+are done by C of ours (:mod:`~.short`); there is no flash attention of our own. What PyTorch's
+kernels may get wrong for very large numbers at masked keys is done by :mod:`~.selecting`.
 """
 
 import functools
@@ -15,6 +16,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
+from heedful.attention.kernels.selecting import masked_attention
 from heedful.attention.kernels.short import can_do
 from heedful.attention.kernels.short_operators import short_attention
 from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
@@ -84,11 +86,14 @@ def _fused(
     return context[(0,) * (4 - most)]
 
 
-def _by_pytorch(query: Tensor, key: Tensor, value: Tensor, **others: Any) -> Tensor:
+def _by_pytorch(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, **others: Any
+) -> Tensor:
     if forward_mode(query, key, value):
         with sdpa_kernel(SDPBackend.MATH):  # The fused ones have no forward-mode gradients.
-            return F.scaled_dot_product_attention(query, key, value, **others)
-    return F.scaled_dot_product_attention(query, key, value, **others)
+            given = query, key, value, attn_mask
+            return F.scaled_dot_product_attention(*given, **others)
+    return masked_attention(query, key, value, attn_mask, **others)
 
 
 def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.attention.kernels.choosing import tiles_for
+from heedful.attention.kernels.choosing import chosen_kernel, tiles_for, use_kernel
 from heedful.attention.kernels.rows import AdditiveRows, rows_of_table, without_autocast
 from heedful.attention.kernels.tiles import plain_scores
 from heedful.basics.operators import Operator, folded, mapped_first, one_by_one, second_derivatives
@@ -45,10 +45,16 @@ def _(grad: Tensor, a: Tensor, b: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Te
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
+    ctx.kernel = chosen_kernel()
 
 
 def _through_scores(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-    by: tuple[Tensor, ...] = scores_gradients(grad, *ctx.saved_tensors)
+    by: tuple[Tensor, ...]
+    if torch.compiler.is_compiling():
+        by = scores_gradients(grad, *ctx.saved_tensors)
+        return by
+    with use_kernel(ctx.kernel):  # On a GPU this is another thread than the forward pass's.
+        by = scores_gradients(grad, *ctx.saved_tensors)
     return by
 
 

@@ -176,6 +176,8 @@ class AdditiveRows:
             g = above @ self.value[:, block.keys].transpose(1, 2)  # ∂L/∂(weights after dropout)
             if keep is not None:
                 g *= keep
+            if block.allowed is not None:
+                g.masked_fill_(~block.allowed, 0.0)  # A masked value may make it infinite.
             # The softmax's own backward; masked weights are zero, and so are their gradients.
             g -= (g * weights).sum(-1, keepdim=True)
             g *= weights

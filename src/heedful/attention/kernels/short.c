@@ -160,14 +160,20 @@ int heedful_attention(const struct attention *a, int64_t first, int64_t end) {
     return 0;
 }
 
+/* A weight's gradient, zero where the weight is: of a masked key it may not be finite. */
+static inline lanes flowing(const float *weight, const float *gradient) {
+    return (lanes)((load(weight) != (lanes){0}) & (ints)load(gradient));
+}
+
 /* Weights, and what the loss changes with them, become what it changes with scores: it is `scores`. */
 static void through_softmax(const float *weights, float *scores, int64_t keys, int64_t room) {
     for (int64_t v = 0; v < room; v += LANES) {
         lanes mean = {0};
-        for (int64_t k = 0; k < keys; k++) mean += load(weights + k * room + v) * load(scores + k * room + v);
+        for (int64_t k = 0; k < keys; k++)
+            mean += load(weights + k * room + v) * flowing(weights + k * room + v, scores + k * room + v);
         for (int64_t k = 0; k < keys; k++) {
             float *own = scores + k * room + v;
-            store(own, load(weights + k * room + v) * (load(own) - mean));
+            store(own, load(weights + k * room + v) * (flowing(weights + k * room + v, own) - mean));
         }
     }
 }

@@ -14,7 +14,7 @@ def split_mask(mask: Mask | Tensor | None, grid: Grid) -> tuple[Tensor | None, T
     Both broadcast to the grid's scores ``[.., Q, K]``.
 
     A tensor of numbers is added to the scores; where it is −∞, or the lowest number of its type,
-    the key is masked, exactly as by a boolean false.
+    the key is masked, exactly as by a boolean false. NaN is added: its row's weights are NaN.
 
     Raises:
         TypeError: a mask is neither a mask, nor boolean, nor of floating point.
@@ -30,7 +30,7 @@ def split_mask(mask: Mask | Tensor | None, grid: Grid) -> tuple[Tensor | None, T
     if isinstance(mask, Tensor) and mask.is_floating_point():
         _require_fit(mask, grid, whole=True)
         bias = grid.per_pair(mask)
-        allowed = bias > torch.finfo(bias.dtype).min
+        allowed = ~(bias <= torch.finfo(bias.dtype).min)  # NaN stays, and makes its row NaN
         return allowed, bias.masked_fill(~allowed, 0.0)
     if isinstance(mask, Tensor):
         _require_fit(mask, grid, whole=True)

@@ -21,6 +21,7 @@ from heedful.attention.normalizers.preparing import below_largest, check_scores,
 from heedful.attention.normalizers.softmax import masked_softmax
 from heedful.attention.normalizers.sparsemax import sparsemax
 from heedful.basics.addresses import forward_mode
+from heedful.basics.constants import WithConstants
 
 
 def entmax_bisect(
@@ -174,7 +175,7 @@ def _slopes_to_epsilon(weights: Tensor, logs: Tensor, slopes: Tensor, epsilon: T
     return torch.where(near, -weights * logs.square() * series, far)
 
 
-class Entmax(Normalizer):
+class Entmax(WithConstants, Normalizer):
     """α-entmax as a normalizer, with α given or learned.
 
     Learned, α is 1 + softplus(``raw_alpha``), so that it stays above 1.
@@ -185,7 +186,8 @@ class Entmax(Normalizer):
         learned: whether ``alpha`` is where a parameter starts; then it must be above 1.
 
     Raises:
-        ValueError: ``alpha`` is below 1, not finite, or 1 where it is learned.
+        ValueError: ``alpha`` is below 1, not finite, or 1 where it is learned; or it is a tensor on
+            the meta device and not learned.
 
     Example:
         >>> Entmax(alpha=1.5)(torch.tensor([[3.0, 3.0, 0.0]]))
@@ -198,19 +200,30 @@ class Entmax(Normalizer):
 
     def __init__(self, alpha: float | Tensor = 1.5, learned: bool = False) -> None:
         super().__init__()
-        start = alpha.detach().clone() if isinstance(alpha, Tensor) else torch.tensor(float(alpha))
-        check_alpha(start.min().item())
-        check_alpha(start.max().item())
-        if learned and start.min() <= 1:
-            raise ValueError("alpha must be above 1 to be learned: at 1 it could not move")
+        if isinstance(alpha, Tensor):
+            several, start = True, alpha.detach().clone()
+        else:
+            several, start = False, torch.tensor(float(alpha), device="cpu")
+        if not start.is_meta:
+            check_alpha(start.min().item())
+            check_alpha(start.max().item())
+            if learned and start.min() <= 1:
+                raise ValueError("alpha must be above 1 to be learned: at 1 it could not move")
+        elif not learned:
+            raise ValueError("alpha is on the meta device and has no values; make it on the CPU")
         self.learned = learned
-        self.number = None if isinstance(alpha, Tensor) or learned else float(alpha)
+        self.number = None if several or learned else float(alpha)
         if learned:
             beyond = start - 1.0
             # The inverse of softplus, written so that it does not overflow.
-            self.raw_alpha = nn.Parameter(beyond + (-torch.expm1(-beyond)).log())
-        elif isinstance(alpha, Tensor):
-            self.register_buffer("given_alpha", start, persistent=False)
+            raw = beyond + (-torch.expm1(-beyond)).log()
+            self.raw_alpha = nn.Parameter(raw if several else raw.to(torch.get_default_device()))
+        elif several:
+            self._given = start
+            self.register_constants()
+
+    def constants(self) -> dict[str, Tensor]:
+        return {"given_alpha": self._given}
 
     @property
     def alpha(self) -> float | Tensor:

@@ -48,6 +48,7 @@ def _support(z: Tensor) -> Tensor:
     sums = ordered.cumsum(-1)
     k = torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
     count = (1.0 + k * ordered > sums).sum(-1, keepdim=True)  # Holds up to k(z), then no more.
+    count = count.clamp(min=1)  # It is 0 in a row with NaN, whose result is NaN.
     return z > (sums.gather(-1, count - 1) - 1.0) / count
 
 

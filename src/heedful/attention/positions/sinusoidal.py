@@ -4,7 +4,9 @@ Vaswani et al. 2017, section 3.5.
 """
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from heedful.basics.constants import WithConstants
 
 
 def sinusoids(positions: Tensor, dim: int) -> Tensor:
@@ -24,7 +26,7 @@ def sinusoids(positions: Tensor, dim: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).float()
 
 
-class Sinusoidal(nn.Module):
+class Sinusoidal(WithConstants):
     """Adds sinusoids to embeddings ``[B, L, dim]``; any length, the table grows as needed.
 
     Example:
@@ -36,8 +38,11 @@ class Sinusoidal(nn.Module):
 
     def __init__(self, dim: int, length: int = 256) -> None:
         super().__init__()
-        self.dim = dim
-        self.register_buffer("table", sinusoids(torch.arange(length), dim), persistent=False)
+        self.dim, self.length = dim, length
+        self.register_constants()
+
+    def constants(self) -> dict[str, Tensor]:
+        return {"table": sinusoids(torch.arange(self.length), self.dim)}
 
     def forward(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``.

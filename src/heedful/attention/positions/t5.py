@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention.positions.base import RelativePositions, check_heads, offsets, sum_type
+from heedful.basics.constants import WithConstants
 
 
 def bucket_starts(buckets: int, max_distance: int) -> list[int]:
@@ -37,7 +38,7 @@ def bucket_starts(buckets: int, max_distance: int) -> list[int]:
     return starts
 
 
-class T5Buckets(RelativePositions):
+class T5Buckets(WithConstants, RelativePositions):
     """A learned number for each head and bucket of offsets, added to the scores.
 
     T5 itself adds it to the dot product without a scale. ``table.weight`` is ``[buckets, heads]``,
@@ -81,10 +82,12 @@ class T5Buckets(RelativePositions):
                 f"max_distance {max_distance} must be above {self.one_way // 2}, "
                 f"up to which distances have a bucket each with buckets {buckets}"
             )
-        starts = torch.tensor(bucket_starts(self.one_way, max_distance))
-        self.register_buffer("starts", starts, persistent=False)
         self.table = nn.Embedding(buckets, heads)
         nn.init.zeros_(self.table.weight)
+        self.register_constants()
+
+    def constants(self) -> dict[str, Tensor]:
+        return {"starts": torch.tensor(bucket_starts(self.one_way, self.max_distance))}
 
     def bucket(self, offsets: Tensor) -> Tensor:
         """The bucket of each offset ``j − i``, integers of any shape.

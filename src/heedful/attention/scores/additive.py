@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from heedful.attention.kernels.additive import additive_scores
 from heedful.attention.scores.base import Score, require_width
+from heedful.basics.constants import WithConstants
 
 
-class Additive(Score):
+class Additive(WithConstants, Score):
     """One hidden layer of ``hidden_dim`` tanh units over query and key.
 
     Parameters: ``key_projection`` (W₁), ``query_projection`` (W₂), both without bias, and ``v``.
@@ -45,7 +46,10 @@ class Additive(Score):
             self.v = nn.Parameter(torch.empty(hidden_dim))
             nn.init.uniform_(self.v, -(hidden_dim**-0.5), hidden_dim**-0.5)
         else:
-            self.register_buffer("v", torch.ones(hidden_dim), persistent=False)
+            self.register_constants()
+
+    def constants(self) -> dict[str, Tensor]:
+        return {"v": torch.ones(self.key_projection.out_features)}
 
     def project_query(self, query: Tensor) -> Tensor:
         require_width("query", query, self.query_dim)

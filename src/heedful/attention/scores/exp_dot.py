@@ -14,7 +14,8 @@ class ExpDot(Score):
 
     With a plain sum it gives the weights of :class:`Dot` with a softmax, which is the faster and
     safer way: a softmax subtracts the largest score first, while ``exp(q·k)`` is not finite where
-    ``q·k`` is above 88 in float32 and bfloat16, 11 in float16, 709 in float64.
+    ``q·k`` is above 88 in float32 and bfloat16, 11 in float16, 709 in float64. That holds for
+    masked keys, too: their exponential is computed before the mask, and gradients are NaN.
 
     Raises:
         ValueError: at the call, query and key differ in width.

@@ -1,0 +1,33 @@
+"""Values that belong to one thread or asyncio task, and work that keeps its caller's values."""
+
+import contextvars
+import threading
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ThreadValue(threading.local):
+    """A thread's copy of what a ``ContextVar`` holds, for code that is traced.
+
+    ``torch.compile`` cannot trace ``ContextVar.get``. It guards the attributes of a
+    ``threading.local``, so a compiled graph is used only in threads that have its value.
+
+    Args:
+        value: what each thread has at first.
+    """
+
+    def __init__(self, value: Any) -> None:
+        # Called again in each thread. A class attribute would be a constant to torch.compile.
+        self.value = value
+
+
+def submit(
+    pool: Executor, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> "Future[T]":
+    """``pool.submit``, with the caller's context variables in the pool's thread."""
+    context = contextvars.copy_context()
+    return pool.submit(lambda: context.run(function, *args, **kwargs))
