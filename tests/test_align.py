@@ -18,7 +18,7 @@ from heedful.evaluation.choosing_rule import RuleSearch
 from heedful.evaluation.forced_alignment import align_translations, candidate_weights
 from heedful.evaluation.symmetrising import JOINS, symmetrise
 from heedful.inference.alignment import AlignmentRule
-from heedful.runs import load_translator
+from heedful.tasks.pairs.building import load_translator
 from heedful.runs.sealing import write_sealed
 from heedful.training import train
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from heedful.api import load, view
     from heedful.attention import watch
     from heedful.basics.errors import UserError
-    from heedful.runs.texts import load_classifier, load_filler, load_generator, load_tagger
+    from heedful.tasks.texts.loading import load_classifier, load_filler, load_generator, load_tagger
     from heedful.training import train
 
 __version__ = "0.1.0"
@@ -35,7 +35,7 @@ _ROOMS = {
     "UserError": "heedful.basics.errors",
     "load": "heedful.api",
     **dict.fromkeys(
-        ("load_classifier", "load_filler", "load_generator", "load_tagger"), "heedful.runs.texts"
+        ("load_classifier", "load_filler", "load_generator", "load_tagger"), "heedful.tasks.texts.loading"
     ),
     "train": "heedful.training",
     "view": "heedful.api",

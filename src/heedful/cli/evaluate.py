@@ -27,7 +27,7 @@ from heedful.cli.options import (
 
 if TYPE_CHECKING:
     from heedful.evaluation.report import Report, ReportSettings
-    from heedful.runs.run import TextRun
+    from heedful.tasks.texts.run import TextRun
 
 
 def evaluate(
@@ -258,7 +258,8 @@ def _settings(
 
 def _text_run(run: Path) -> "TextRun | None":
     """The run, if it is one for single texts."""
-    from heedful.runs.run import TextRun, open_run
+    from heedful.tasks.texts.run import TextRun
+    from heedful.runs.run import open_run
 
     found = open_run(run)
     return found if isinstance(found, TextRun) else None

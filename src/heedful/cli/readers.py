@@ -17,8 +17,8 @@ def split_runs(runs: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     if not runs:
         return [], []
     from heedful.interop.ctranslate2_facts import is_export
-    from heedful.runs import open_run
-    from heedful.runs.run import TextRun
+    from heedful.runs.run import open_run
+    from heedful.tasks.texts.run import TextRun
 
     texts = [run for run in runs if not is_export(run) and isinstance(open_run(run), TextRun)]
     return [run for run in runs if run not in texts], texts
@@ -39,9 +39,9 @@ def load_readers(runs: Sequence[Path], names: Sequence[str], **chosen: Any) -> "
         return []
     from heedful.basics.device import one_thread
     from heedful.basics.notices import once
-    from heedful.runs import open_run
-    from heedful.runs.text_recipe import EncoderRecipe
-    from heedful.runs.texts import load_classifier, load_filler, load_generator, load_tagger
+    from heedful.runs.run import open_run
+    from heedful.tasks.texts.recipe import EncoderRecipe
+    from heedful.tasks.texts.loading import load_classifier, load_filler, load_generator, load_tagger
     from heedful.serving import ServedReader
     from heedful.serving.readers import Reader
 

@@ -5,7 +5,8 @@ import shutil
 from pathlib import Path
 
 from heedful.basics.files import atomic_folder
-from heedful.runs.recipe import Recipe, write_toml
+from heedful.runs.settings import Recipe
+from heedful.runs.recipe import write_toml
 from heedful.runs.run import Run
 from heedful.runs.sealing import write_facts, write_recipe
 

@@ -8,14 +8,9 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.subwords import VocabularyTooLargeError
-from heedful.runs.aligners import DIRECTIONS
-from heedful.runs.choosing import choose_aligning_recipe, choose_recipe
-from heedful.runs.choosing_texts import (
-    choose_classification,
-    choose_language_model,
-    choose_tagging,
-    fine_tuned,
-)
+from heedful.tasks.pairs.aligners import DIRECTIONS
+from heedful.tasks.pairs.choosing import choose_aligning_recipe, choose_recipe
+from heedful.tasks.texts.choosing import choose_classification, choose_language_model, choose_tagging, fine_tuned
 from heedful.runs.recipe import (
     check_recipe,
     find_recipe,

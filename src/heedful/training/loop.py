@@ -25,8 +25,8 @@ from heedful.runs.checkpoints import (
     whole_checkpoints,
 )
 from heedful.runs.parts import PARTS, parts_of, require_parts
-from heedful.runs.recipe import LoopSettings
-from heedful.tasks.protocol import Task, is_gain
+from heedful.runs.settings import LoopSettings
+from heedful.training.protocol import Task, is_gain
 from heedful.training.interrupting import interruptible
 from heedful.training.operations import operation_counter
 from heedful.training.optimisers import (

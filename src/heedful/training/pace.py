@@ -12,7 +12,7 @@ from heedful.basics.errors import UserError
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.language import LanguageModel
 from heedful.runs.settings import LoopSettings
-from heedful.runs.text_recipe import TextTrainingSettings
+from heedful.tasks.texts.recipe import TextTrainingSettings
 
 
 class Group(NamedTuple):

@@ -16,7 +16,7 @@ from torch import Tensor
 from heedful.attention.watching import seen_from_outside
 from heedful.basics.workers import workers
 from heedful.layers.dropout import drawing_from
-from heedful.tasks.protocol import Loss, Task
+from heedful.training.protocol import Loss, Task
 
 Learnt = tuple[Any, Loss]
 """Some of a batch, and its loss."""

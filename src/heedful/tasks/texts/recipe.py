@@ -13,7 +13,7 @@ from heedful.data.vocabularies import VocabularySettings
 from heedful.models import EncoderSettings, LanguageSettings
 from heedful.models.bert import BertSettings
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
-from heedful.runs.text_data import DocumentData, LabelledData, TaggedData
+from heedful.tasks.texts.data import DocumentData, LabelledData, TaggedData
 
 __all__ = [
     "ClassificationHead",

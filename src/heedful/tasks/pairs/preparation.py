@@ -24,19 +24,12 @@ from heedful.data.shards import write_shards
 from heedful.data.tokeniser import Tokenisers
 from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.holding_out import part_of
-from heedful.runs.recipe import DataSettings, PairRecipe, find_data, write_toml
-from heedful.runs.run import FORMAT, PairRun, Run, open_pair_run, write_pairs
+from heedful.tasks.pairs.recipe import DataSettings, PairRecipe
+from heedful.runs.recipe import find_data, write_toml
+from heedful.runs.run import FORMAT, Run
+from heedful.tasks.pairs.run import PairRun, open_pair_run, write_pairs
 from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.vectors import Given, keep_vectors, vector_hashes
-
-
-class Start(NamedTuple):
-    """What a run takes from another that it starts from."""
-
-    run: Run
-    weights: dict[str, Tensor]
-    facts: dict[str, Any]
-    """Which run and checkpoint that were."""
 
 
 def prepare_run(
@@ -139,16 +132,6 @@ def start_tokenisers(start: Start) -> Tokenisers:
         UserError: it is none of pairs of texts.
     """
     return open_pair_run(start.run.path).tokenisers()
-
-
-def made_with() -> dict[str, Any]:
-    """Versions and machine, for the record."""
-    return {
-        "heedful": version("heedful"),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": platform.machine(),
-    }
 
 
 def data_hashes(recipe: PairRecipe, data_folder: Path | None) -> dict[str, list[str]]:

@@ -19,7 +19,7 @@ from heedful.data.positions import Position
 from heedful.inference.readiness import ready
 from heedful.models.bert import MaskedHead
 from heedful.models.encoders import HeadedEncoder
-from heedful.tasks.protocol import Loss, Validation
+from heedful.training.protocol import Loss, Validation
 
 
 class _Counted(NamedTuple):

@@ -7,8 +7,8 @@ from heedful.evaluation.alignment_error import AlignmentScore, GoldLinks
 from heedful.evaluation.choosing_rule import RuleSearch, choose_joined, turned
 from heedful.evaluation.report import ReportTable
 from heedful.inference.alignment import AlignmentRule
-from heedful.runs.aligners import RunDirection
-from heedful.runs.rules import chosen_on, write_rule
+from heedful.tasks.pairs.aligners import RunDirection
+from heedful.tasks.pairs.rules import chosen_on, write_rule
 
 _SHOWN = 10
 _HEADER = ("module", "heads", "row", "links", "AER", "precision", "recall", "F1")

@@ -11,7 +11,7 @@ from heedful.data.tokeniser import TokeniserSettings
 from heedful.models import ModelSettings, learns_by_reward
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
-from heedful.tasks.reinforce import ReinforceSettings
+from heedful.tasks.pairs.reinforce import ReinforceSettings
 
 
 class DataSettings(FileSettings):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedful.attention.watching import Seen
 from heedful.data.batching import Batch
-from heedful.tasks.protocol import Loss
+from heedful.training.protocol import Loss
 
 
 class Forced(NamedTuple):

@@ -20,15 +20,15 @@ from heedful.models.aligner import WordAligner
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.model_size import on_meta, require_room
 from heedful.runs.parts import load_weights
-from heedful.runs.recipe import EvaluationSettings, TrainingSettings
-from heedful.runs.rules import guided_source, rule_of
-from heedful.runs.run import PairRun, open_pair_run
+from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
+from heedful.tasks.pairs.rules import guided_source, rule_of
+from heedful.tasks.pairs.run import PairRun, open_pair_run
 from heedful.runs.vectors import put_vectors
-from heedful.tasks.aligning import AlignmentTask
-from heedful.tasks.guided import GuidedAlignment
-from heedful.tasks.reinforce import Reinforce, rewarded_modules
-from heedful.tasks.terms import Term
-from heedful.tasks.translation import TranslationTask
+from heedful.tasks.alignment.learning import AlignmentTask
+from heedful.tasks.pairs.guided import GuidedAlignment
+from heedful.tasks.pairs.reinforce import Reinforce, rewarded_modules
+from heedful.tasks.pairs.terms import Term
+from heedful.tasks.translation.learning import TranslationTask
 
 
 def outline_run_model(run: PairRun) -> PairModel:

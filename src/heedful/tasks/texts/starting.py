@@ -5,15 +5,9 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 from heedful.basics.notices import notice
-from heedful.runs.preparation import Start
-from heedful.runs.run import TextRun, as_text_run
-from heedful.runs.text_recipe import (
-    EncoderRecipe,
-    HeadSettings,
-    LanguageRecipe,
-    MaskedHead,
-    TextRecipe,
-)
+from heedful.runs.start import Start
+from heedful.tasks.texts.run import TextRun, as_text_run
+from heedful.tasks.texts.recipe import EncoderRecipe, HeadSettings, LanguageRecipe, MaskedHead, TextRecipe
 
 _HEADS = "heads."
 

@@ -11,23 +11,14 @@ from heedful.basics.errors import UserError
 from heedful.data.examples import Labelled, Tagged
 from heedful.evaluation.classification import score_classification, score_tagging
 from heedful.evaluation.report import ReportTable
-from heedful.runs.run import Example, TextRun
-from heedful.runs.text_building import sentence_pairs
-from heedful.runs.text_preparation import write_sentences
-from heedful.runs.text_recipe import (
-    ClassificationHead,
-    EncoderRecipe,
-    FileSettings,
-    LabelledData,
-    LanguageRecipe,
-    MaskedHead,
-    TaggedData,
-    TaggingHead,
-)
-from heedful.runs.text_sources import Examples
-from heedful.runs.texts import load_classifier, load_filler, load_generator, load_tagger
-from heedful.tasks.masked import MaskedTask
-from heedful.tasks.reading import read
+from heedful.tasks.texts.run import Example, TextRun
+from heedful.tasks.texts.building import sentence_pairs
+from heedful.tasks.texts.preparation import write_sentences
+from heedful.tasks.texts.recipe import ClassificationHead, EncoderRecipe, FileSettings, LabelledData, LanguageRecipe, MaskedHead, TaggedData, TaggingHead
+from heedful.tasks.texts.sources import Examples
+from heedful.tasks.texts.loading import load_classifier, load_filler, load_generator, load_tagger
+from heedful.tasks.masked.learning import MaskedTask
+from heedful.tasks.texts.reading import read
 
 
 class TextScore(NamedTuple):
@@ -63,7 +54,7 @@ def score_text_run(
         head: only this one, of a run that learnt several.
         mistakes: how many of the worst to show.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        precision: as in :func:`heedful.runs.texts.load_classifier`.
+        precision: as in :func:`heedful.tasks.texts.loading.load_classifier`.
         checkpoint: likewise.
 
     Raises:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from heedful.data.batching import FEWEST, mix
 from heedful.data.positions import Position
-from heedful.tasks.protocol import Loss, Task, Validation, is_gain
+from heedful.training.protocol import Loss, Task, Validation, is_gain
 
 _CHOICES = 4096
 """Steps whose tasks are drawn at once."""

@@ -9,9 +9,9 @@ from heedful.basics.notices import notice
 from heedful.evaluation.aligning import Aligner, Direction
 from heedful.evaluation.symmetrising import DEFAULT_JOIN, Join
 from heedful.inference import Translator
-from heedful.runs.building import load_translator
-from heedful.runs.rules import joined_rule_of, rule_of
-from heedful.runs.run import PairRun, open_pair_run
+from heedful.tasks.pairs.building import load_translator
+from heedful.tasks.pairs.rules import joined_rule_of, rule_of
+from heedful.tasks.pairs.run import PairRun, open_pair_run
 
 Languages = tuple[str | None, str | None]
 

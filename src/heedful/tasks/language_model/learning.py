@@ -17,7 +17,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference.generator import Generator
 from heedful.layers.losses import cross_entropy
 from heedful.models.language import LanguageModel
-from heedful.tasks.protocol import Loss, Sample, Validation
+from heedful.training.protocol import Loss, Sample, Validation
 
 
 class LanguageTask:
