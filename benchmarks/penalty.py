@@ -20,10 +20,10 @@ import torch
 from heedful.attention import disagreement, watch
 from heedful.basics.files import write_json
 from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
-from heedful.tasks.texts.run import TextRun
 from heedful.runs.run import open_run
 from heedful.tasks.texts.loading import load_classifier
 from heedful.tasks.texts.reading import read
+from heedful.tasks.texts.run import TextRun
 from heedful.training.train import train
 from heedful.viewing.figures import new_figure, save_figure
 

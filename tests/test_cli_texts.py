@@ -44,7 +44,9 @@ def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
         "load_generator": Generator(gpt, ByteVocabulary()),
     }
     for name in list(there):
-        monkeypatch.setattr(heedful.tasks.texts.loading, name, lambda *_, name=name, **__: there[name])
+        monkeypatch.setattr(
+            heedful.tasks.texts.loading, name, lambda *_, name=name, **__: there[name]
+        )
     return there
 
 

@@ -36,12 +36,17 @@ from heedful.models.gpt import GptSettings
 from heedful.models.recurrent import RecurrentSettings
 from heedful.models.recurrent_language import RecurrentLanguageSettings
 from heedful.models.transformer import TransformerSettings
-from heedful.tasks.pairs.choosing import choose_recipe
 from heedful.runs.recipe import KINDS, check_recipe, read_recipe
-from heedful.tasks.pairs.recipe import PairRecipe, TrainingSettings
-from heedful.tasks.texts.recipe import TextRecipe
 from heedful.runs.searched import Searched
-from heedful.tasks.texts.recipe import EncoderRecipe, HeadSettings, LanguageRecipe, TaggingHead
+from heedful.tasks.pairs.choosing import choose_recipe
+from heedful.tasks.pairs.recipe import PairRecipe, TrainingSettings
+from heedful.tasks.texts.recipe import (
+    EncoderRecipe,
+    HeadSettings,
+    LanguageRecipe,
+    TaggingHead,
+    TextRecipe,
+)
 from heedful.training.going_on import CHANGEABLE
 from heedful.training.optimisers import learning_rate
 

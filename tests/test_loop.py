@@ -12,8 +12,8 @@ from heedful.basics.errors import UserError
 from heedful.data.positions import Position
 from heedful.runs.checkpoints import whole_checkpoints
 from heedful.tasks.pairs.recipe import TrainingSettings
-from heedful.training.protocol import Loss, Validation
 from heedful.training.loop import Loop, Stop
+from heedful.training.protocol import Loss, Validation
 from heedful.training.report import Report
 
 

@@ -26,19 +26,19 @@ from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.positions import Position
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.models.language import LanguageModel
-from heedful.runs.run import open_run
 from heedful.runs.recipe import KINDS
-from heedful.tasks.texts.run import TextRun
-from heedful.tasks.texts.building import build_text_model, build_text_task, load_text_start
-from heedful.tasks.texts.preparation import prepare_text_run
-from heedful.tasks.texts.recipe import ClassificationRecipe
-from heedful.tasks.texts.loading import load_classifier, load_generator, load_tagger
+from heedful.runs.run import open_run
 from heedful.tasks.masked.learning import MaskedTask
-from heedful.training.protocol import Task
-from heedful.tasks.texts.reading import ReadingTask
-from heedful.tasks.texts.rows import RowBatch
 from heedful.tasks.several.learning import SeveralTasks
+from heedful.tasks.texts.building import build_text_model, build_text_task, load_text_start
+from heedful.tasks.texts.loading import load_classifier, load_generator, load_tagger
+from heedful.tasks.texts.preparation import prepare_text_run
+from heedful.tasks.texts.reading import ReadingTask
+from heedful.tasks.texts.recipe import ClassificationRecipe
+from heedful.tasks.texts.rows import RowBatch
+from heedful.tasks.texts.run import TextRun
 from heedful.training import loop
+from heedful.training.protocol import Task
 from heedful.training.report import Report
 from heedful.training.train import train
 from text_help import LABELLED, LOOP, RECIPES, TAGS, encoder, write_data

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.tasks.texts.run import TextRun
 from heedful.runs.run import open_run
 from heedful.tasks.texts.loading import load_classifier
+from heedful.tasks.texts.run import TextRun
 from heedful.training.train import train
 from text_help import ATTENTIVE, DOCUMENTS, LABELLED, LOOP, PAIRS, RECIPES, TAGGED, write_data
 

@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from heedful.api import load, view
     from heedful.attention import watch
     from heedful.basics.errors import UserError
-    from heedful.tasks.texts.loading import load_classifier, load_filler, load_generator, load_tagger
+    from heedful.tasks.texts.loading import (
+        load_classifier,
+        load_filler,
+        load_generator,
+        load_tagger,
+    )
     from heedful.training import train
 
 __version__ = "0.1.0"
@@ -35,7 +40,8 @@ _ROOMS = {
     "UserError": "heedful.basics.errors",
     "load": "heedful.api",
     **dict.fromkeys(
-        ("load_classifier", "load_filler", "load_generator", "load_tagger"), "heedful.tasks.texts.loading"
+        ("load_classifier", "load_filler", "load_generator", "load_tagger"),
+        "heedful.tasks.texts.loading",
     ),
     "train": "heedful.training",
     "view": "heedful.api",

@@ -258,8 +258,8 @@ def _settings(
 
 def _text_run(run: Path) -> "TextRun | None":
     """The run, if it is one for single texts."""
-    from heedful.tasks.texts.run import TextRun
     from heedful.runs.run import open_run
+    from heedful.tasks.texts.run import TextRun
 
     found = open_run(run)
     return found if isinstance(found, TextRun) else None

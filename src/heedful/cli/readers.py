@@ -40,10 +40,15 @@ def load_readers(runs: Sequence[Path], names: Sequence[str], **chosen: Any) -> "
     from heedful.basics.device import one_thread
     from heedful.basics.notices import once
     from heedful.runs.run import open_run
-    from heedful.tasks.texts.recipe import EncoderRecipe
-    from heedful.tasks.texts.loading import load_classifier, load_filler, load_generator, load_tagger
     from heedful.serving import ServedReader
     from heedful.serving.readers import Reader
+    from heedful.tasks.texts.loading import (
+        load_classifier,
+        load_filler,
+        load_generator,
+        load_tagger,
+    )
+    from heedful.tasks.texts.recipe import EncoderRecipe
 
     loaders: dict[str, Callable[..., Reader]] = {
         "classification": load_classifier,

@@ -108,6 +108,10 @@ class Classifier:
         blocks = self.classify_blocks([list(texts)], advance=advance)
         return [one for block in blocks for one in block]
 
+    def predict(self, texts: Iterable[Text]) -> list[Classification]:
+        """As :meth:`classify`: what every predictor has."""
+        return self.classify(texts)
+
     def classify_blocks(
         self, blocks: Iterable[Sequence[Text]], *, advance: Advance | None = None
     ) -> Iterator[list[Classification]]:

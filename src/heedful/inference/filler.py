@@ -116,6 +116,10 @@ class Filler:
             raise UserError("fill takes one text; fill_all takes several")
         return self.fill_all([text], count)[0]
 
+    def predict(self, texts: Iterable[str]) -> list[Filling]:
+        """As :meth:`fill_all`: what every predictor has."""
+        return self.fill_all(texts)
+
     def fill_all(
         self,
         texts: Iterable[str],

@@ -160,6 +160,10 @@ class Generator:
         call = _Call(self, options or self.options, max_tokens, stop, begins, None)
         return call.write(list(prompts), first, advance or (lambda count: None))
 
+    def predict(self, prompts: Iterable[str]) -> list[Generated]:
+        """One text for each prompt, drawn as by :meth:`generate_all`: what every predictor has."""
+        return [texts[0] for texts in self.generate_all(prompts)]
+
     def perplexity(
         self,
         texts: Iterable[str],

@@ -93,6 +93,11 @@ class Tagger:
         """
         return [list(one.tags) for one in self.taggings(sentences)]
 
+    def predict(self, texts: Iterable[str]) -> list[Tagging]:
+        """The tags of the words that spaces part: what every predictor has."""
+        require_list(texts, "predict")
+        return self.taggings([text.split() for text in texts])
+
     def taggings(
         self, sentences: Iterable[Sequence[str]], *, advance: Advance | None = None
     ) -> list[Tagging]:

@@ -24,8 +24,19 @@ from heedful.interop.own_vocabularies import tokeniser_files
 from heedful.interop.tokeniser_class import check_tokeniser
 from heedful.models.bert import BertSettings
 from heedful.models.gpt import GptSettings
+from heedful.tasks.texts.recipe import (
+    ClassificationRecipe,
+    DocumentData,
+    EncoderRecipe,
+    LabelledData,
+    LanguageRecipe,
+    MaskedRecipe,
+    MaskingSettings,
+    TaggedData,
+    TaggingRecipe,
+    TextRecipe,
+)
 from heedful.tasks.texts.run import TextRun
-from heedful.tasks.texts.recipe import ClassificationRecipe, DocumentData, EncoderRecipe, LabelledData, LanguageRecipe, MaskedRecipe, MaskingSettings, TaggedData, TaggingRecipe, TextRecipe
 
 _MASKED, _NEXT = "masked", "masked_next"
 

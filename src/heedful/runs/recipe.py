@@ -15,7 +15,7 @@ from heedful.basics.settings import check
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named
 from heedful.runs.searched import refuse_unsearchable
-from heedful.runs.settings import LoopSettings, Recipe
+from heedful.runs.settings import Recipe
 
 DEFAULT = "translation"
 """The task of a recipe that names none."""

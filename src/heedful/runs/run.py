@@ -1,21 +1,18 @@
 """The run: a folder that holds all there is of a training."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file
 from heedful.basics.locking import locked
 from heedful.basics.reading import parse_toml, read_json, read_json_lines
 from heedful.runs.checkpoints import Checkpoint, find_checkpoint, whole_checkpoints
-from heedful.runs.kind import Kind
-from heedful.runs.registry import kind_named
 from heedful.runs.facts import check_facts
-from heedful.runs.settings import Recipe
+from heedful.runs.kind import Kind
 from heedful.runs.recipe import check_recipe
+from heedful.runs.registry import kind_named
 from heedful.runs.sealing import (
     FACTS,
     RECIPE,
@@ -26,6 +23,7 @@ from heedful.runs.sealing import (
     require_unchanged,
     seal_files,
 )
+from heedful.runs.settings import Recipe
 
 FORMAT = 1
 RESULT, AVERAGE = "result.json", "average"
@@ -217,5 +215,3 @@ def accept_changes(path: str | Path) -> None:
     with locked(folder, doing="trained"):
         _opened(folder, read_json(folder / FACTS), None)
         seal_files(folder)
-
-

@@ -27,5 +27,3 @@ def made_with() -> dict[str, Any]:
         "python": platform.python_version(),
         "machine": platform.machine(),
     }
-
-

@@ -9,8 +9,8 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import write_text
 from heedful.basics.reading import read_json_lines
 from heedful.evaluation.metrics import Score
-from heedful.runs.registry import kind_named, kind_of
 from heedful.runs.model_size import count_parameters
+from heedful.runs.registry import kind_named, kind_of
 from heedful.runs.run import Run, open_run
 
 SCORES = "scores.jsonl"
@@ -122,6 +122,7 @@ def record_scores(path: Path, scores: Sequence[Score], how: dict[str, Any]) -> N
 
 
 def record(run: Run, made: dict[str, Any]) -> None:
+    """Keep a scoring of the run's own test set; an equal one is kept once."""
     known = _scores(run)
     if made in known:
         return

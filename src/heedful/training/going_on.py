@@ -6,8 +6,8 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.runs.registry import kind_of
-from heedful.runs.settings import Recipe
 from heedful.runs.run import Run
+from heedful.runs.settings import Recipe
 
 CHANGEABLE = frozenset(
     {

@@ -26,7 +26,6 @@ from heedful.runs.checkpoints import (
 )
 from heedful.runs.parts import PARTS, parts_of, require_parts
 from heedful.runs.settings import LoopSettings
-from heedful.training.protocol import Task, is_gain
 from heedful.training.interrupting import interruptible
 from heedful.training.operations import operation_counter
 from heedful.training.optimisers import (
@@ -36,6 +35,7 @@ from heedful.training.optimisers import (
     optimiser_tensors,
 )
 from heedful.training.pace import groups_of
+from heedful.training.protocol import Task, is_gain
 from heedful.training.record import Record, made_folder
 from heedful.training.report import Report
 from heedful.training.shares import Learnt, Shares

@@ -10,13 +10,14 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.runs.checkpoints import MODEL, Checkpoint
-from heedful.runs.start import Start
-from heedful.runs.settings import Recipe
-from heedful.runs.recipe import DEFAULT
 from heedful.runs.kind import Kind
+from heedful.runs.recipe import DEFAULT
 from heedful.runs.registry import kind_named, kind_of
 from heedful.runs.run import Run, open_run
+from heedful.runs.settings import Recipe
+from heedful.runs.start import Start
 from heedful.training.going_on import flat
+
 
 def find_start(out: Path, start_from: str | Path | None) -> Path | None:
     """The run whose model and tokeniser are taken: ``out`` itself, once it has them.

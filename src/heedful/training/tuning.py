@@ -13,16 +13,16 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_text
 from heedful.basics.locking import locked
 from heedful.basics.notices import notice
-from heedful.runs.registry import kind_of
-from heedful.runs.settings import Recipe
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_setting, write_toml
+from heedful.runs.registry import kind_of
 from heedful.runs.run import Run, open_run
 from heedful.runs.searched import Searched
+from heedful.runs.settings import Recipe
 from heedful.runs.sharing import can_share, share_preparation
-from heedful.training.protocol import is_gain
 from heedful.training.going_on import flat
 from heedful.training.loop import DivergedError
 from heedful.training.proposing import is_hopeless, propose
+from heedful.training.protocol import is_gain
 from heedful.training.starting import start_hash, with_start
 from heedful.training.train import train
 from heedful.training.tuning_record import (

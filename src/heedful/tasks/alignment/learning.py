@@ -18,8 +18,8 @@ from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.translator import Translator
 from heedful.models.aligner import WordAligner
 from heedful.models.pairs import Source
-from heedful.training.protocol import Loss, Validation
 from heedful.tasks.pairs.terms import Forced, Term, load_terms, modules_of, tensors_of, with_terms
+from heedful.training.protocol import Loss, Validation
 
 
 class AlignmentTask:

@@ -20,13 +20,13 @@ from heedful.models.aligner import WordAligner
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.model_size import on_meta, require_room
 from heedful.runs.parts import load_weights
-from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
-from heedful.tasks.pairs.rules import guided_source, rule_of
-from heedful.tasks.pairs.run import PairRun, open_pair_run
 from heedful.runs.vectors import put_vectors
 from heedful.tasks.alignment.learning import AlignmentTask
 from heedful.tasks.pairs.guided import GuidedAlignment
+from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
 from heedful.tasks.pairs.reinforce import Reinforce, rewarded_modules
+from heedful.tasks.pairs.rules import guided_source, rule_of
+from heedful.tasks.pairs.run import PairRun, open_pair_run
 from heedful.tasks.pairs.terms import Term
 from heedful.tasks.translation.learning import TranslationTask
 
@@ -161,6 +161,7 @@ def load_translator(
     device: str = "auto",
     precision: str = "float32",
     checkpoint: str | int | None = None,
+    make: type[Translator] = Translator,
 ) -> Translator:
     """The translator of a run, or an ensemble of several runs with the same vocabulary.
 
@@ -170,6 +171,7 @@ def load_translator(
         precision: ``float32`` unless ``bfloat16``, ``float16`` or ``int8`` is asked for; ``auto``
             measures which of float32 and bfloat16 is faster, and prints it.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+        make: the class of what is returned.
 
     Raises:
         UserError: a folder is no run of a translator, or the vocabularies differ.
@@ -186,7 +188,7 @@ def load_translator(
         models.append(model.to(chosen_device).eval())
         known = rule_of(run, model)
         rules.append(None if known is None else known.rule)
-    return Translator(
+    return make(
         models,
         tokenisers,
         device=chosen_device,

@@ -26,5 +26,3 @@ class PairFacts(Facts):
     target: str | None = None
     data: _PairData
     vocabulary: _PairVocabulary
-
-

@@ -16,8 +16,8 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.inference.alignment import rows_of
 from heedful.models.pairs import AlignmentSource
-from heedful.training.protocol import Loss
 from heedful.tasks.pairs.terms import Forced, all_steps
+from heedful.training.protocol import Loss
 
 _LEAST = 1e-9
 """Added to a weight before its logarithm, for normalizers that give zeros."""

@@ -1,16 +1,11 @@
 """From files to a run that can train: held-out pairs, tokeniser, encoded corpus, facts."""
 
-import platform
 import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-from torch import Tensor
+from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, content_hash
@@ -24,12 +19,13 @@ from heedful.data.shards import write_shards
 from heedful.data.tokeniser import Tokenisers
 from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.holding_out import part_of
-from heedful.tasks.pairs.recipe import DataSettings, PairRecipe
 from heedful.runs.recipe import find_data, write_toml
-from heedful.runs.run import FORMAT, Run
-from heedful.tasks.pairs.run import PairRun, open_pair_run, write_pairs
+from heedful.runs.run import FORMAT
 from heedful.runs.sealing import write_facts, write_recipe
+from heedful.runs.start import Start, made_with
 from heedful.runs.vectors import Given, keep_vectors, vector_hashes
+from heedful.tasks.pairs.recipe import DataSettings, PairRecipe
+from heedful.tasks.pairs.run import PairRun, open_pair_run, write_pairs
 
 
 def prepare_run(

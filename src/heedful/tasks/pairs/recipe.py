@@ -1,13 +1,16 @@
 """The recipe of what learns from pairs of texts: translators and word aligners."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
-from heedful.basics.settings import Settings
+from heedful.basics.settings import Settings, check
 from heedful.data.filters import FilterSettings
 from heedful.data.tokeniser import TokeniserSettings
+from heedful.evaluation.statistics import check_tokeniser
 from heedful.models import ModelSettings, learns_by_reward
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
@@ -136,3 +139,26 @@ class PairRecipe(Recipe):
                 "model.attention = 'hard-reinforce'; with this model, leave it out"
             )
         return self
+
+
+def without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The tables of a recipe that heedful wrote, without loss terms that it does not use."""
+    training = dict(tables.get("training", {}))
+    optional = {
+        name: training.pop(name) for name in ("guided_alignment", "reinforce") if name in training
+    }
+    recipe = check(PairRecipe, {**tables, "training": training}, where)
+    used = {
+        "guided_alignment": recipe.data.links is not None,
+        "reinforce": learns_by_reward(recipe.model),
+    }
+    kept = {name: table for name, table in optional.items() if used[name]}
+    return {**tables, "training": {**training, **kept}}
+
+
+def require_scorable(recipe: PairRecipe) -> None:
+    """Raise UserError now, and not at the first validation, if it cannot be scored here."""
+    try:
+        check_tokeniser(recipe.evaluation.tokenise, present=recipe.is_validated)
+    except UserError as error:
+        raise UserError(f"evaluation.tokenise: {error}") from error

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from heedful.attention.normalizers import Normalizer
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
-from heedful.training.protocol import Loss
 from heedful.tasks.pairs.terms import Forced, all_steps
+from heedful.training.protocol import Loss
 
 
 def rewarded_modules(model: nn.Module) -> tuple[str, ...]:

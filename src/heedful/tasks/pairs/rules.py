@@ -12,9 +12,9 @@ from heedful.evaluation.choosing_rule import JoinedRules, ScoredRule
 from heedful.evaluation.symmetrising import Join, check_join
 from heedful.inference.alignment import AlignmentRule, cross_modules, usual_rule
 from heedful.models.pairs import AlignmentSource, PairModel
+from heedful.runs.sealing import read_sealed, write_sealed
 from heedful.tasks.pairs.recipe import PairRecipe
 from heedful.tasks.pairs.run import PairRun
-from heedful.runs.sealing import read_sealed, write_sealed
 
 FILE = "alignment.json"
 _FORMAT = 1

@@ -62,5 +62,3 @@ def write_pairs(path: Path, pairs: list[Pair]) -> None:
     with atomic_file(path) as file:
         for pair in pairs:
             file.write((json.dumps(list(pair), ensure_ascii=False) + "\n").encode("utf-8"))
-
-

@@ -23,19 +23,19 @@ from heedful.models.encoders import Classifier as ClassificationLayer
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.encoders import Tagger as TaggingLayer
 from heedful.models.language import LanguageModel
-from heedful.tasks.texts import recipe as text_recipe
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.model_size import on_meta, require_room
 from heedful.runs.parts import load_weights
-from heedful.tasks.texts.run import TextRun
-from heedful.tasks.texts.recipe import EncoderRecipe, LanguageRecipe, TextTrainingSettings
 from heedful.runs.vectors import put_vectors
 from heedful.tasks.language_model.learning import LanguageTask
 from heedful.tasks.masked.learning import MaskedTask
-from heedful.training.protocol import Task
-from heedful.tasks.texts.reading import ClassificationTask, TaggingTask
-from heedful.tasks.texts.rows import RowBatches
 from heedful.tasks.several.learning import Part, SeveralTasks
+from heedful.tasks.texts import recipe as text_recipe
+from heedful.tasks.texts.reading import ClassificationTask, TaggingTask
+from heedful.tasks.texts.recipe import EncoderRecipe, LanguageRecipe, TextTrainingSettings
+from heedful.tasks.texts.rows import RowBatches
+from heedful.tasks.texts.run import TextRun
+from heedful.training.protocol import Task
 
 TextModel = HeadedEncoder | LanguageModel
 

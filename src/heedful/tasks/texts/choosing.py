@@ -9,12 +9,12 @@ from heedful.basics.errors import UserError
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
-from heedful.tasks.pairs.choosing import TOKENS_PER_WORD, words_in
 from heedful.runs.holding_out import place_of
-from heedful.runs.settings import Recipe
 from heedful.runs.recipe import find_data
-from heedful.tasks.texts.run import Example
+from heedful.runs.settings import Recipe
+from heedful.tasks.pairs.choosing import TOKENS_PER_WORD, words_in
 from heedful.tasks.texts.recipe import EncoderRecipe, LanguageRecipe
+from heedful.tasks.texts.run import Example
 from heedful.tasks.texts.sources import known_by, text_of
 
 _SEED = 1

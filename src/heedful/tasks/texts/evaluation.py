@@ -11,14 +11,25 @@ from heedful.basics.errors import UserError
 from heedful.data.examples import Labelled, Tagged
 from heedful.evaluation.classification import score_classification, score_tagging
 from heedful.evaluation.report import ReportTable
-from heedful.tasks.texts.run import Example, TextRun
-from heedful.tasks.texts.building import sentence_pairs
-from heedful.tasks.texts.preparation import write_sentences
-from heedful.tasks.texts.recipe import ClassificationHead, EncoderRecipe, FileSettings, LabelledData, LanguageRecipe, MaskedHead, TaggedData, TaggingHead
-from heedful.tasks.texts.sources import Examples
-from heedful.tasks.texts.loading import load_classifier, load_filler, load_generator, load_tagger
+from heedful.runs.run import Run
+from heedful.runs.summary import record
 from heedful.tasks.masked.learning import MaskedTask
+from heedful.tasks.texts.building import sentence_pairs
+from heedful.tasks.texts.loading import load_classifier, load_filler, load_generator, load_tagger
+from heedful.tasks.texts.preparation import write_sentences
 from heedful.tasks.texts.reading import read
+from heedful.tasks.texts.recipe import (
+    ClassificationHead,
+    EncoderRecipe,
+    FileSettings,
+    LabelledData,
+    LanguageRecipe,
+    MaskedHead,
+    TaggedData,
+    TaggingHead,
+)
+from heedful.tasks.texts.run import Example, TextRun
+from heedful.tasks.texts.sources import Examples
 
 
 class TextScore(NamedTuple):
@@ -216,3 +227,19 @@ def joined_tables(scores: Sequence[TextScore]) -> list[ReportTable]:
             for score in scores
         )
     )
+
+
+def record_text_scores(run: Run, scores: Sequence[TextScore], how: dict[str, Any]) -> None:
+    """Keep what a run scored on its own test set; equal scorings are kept once.
+
+    Args:
+        run: the run.
+        scores: of each thing that it learnt.
+        how: the checkpoint and precision that were used.
+    """
+    named = {
+        f"{score.name}.{key}" if len(scores) > 1 else key: {"value": value, "low": None}
+        for score in scores
+        for key, value in score.figures.items()
+    }
+    record(run, {**how, "scores": named})

@@ -29,5 +29,3 @@ class TextFacts(Facts):
     data: _TextData
     sets: dict[str, _Set]
     vocabulary: _TextVocabulary
-
-

@@ -14,12 +14,12 @@ from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.language import LanguageModel
-from heedful.tasks.pairs.recipe import PairRecipe
-from heedful.runs.settings import Recipe
-from heedful.tasks.texts.run import TextRun
 from heedful.runs.run import open_run
+from heedful.runs.settings import Recipe
+from heedful.tasks.pairs.recipe import PairRecipe
 from heedful.tasks.texts.building import load_text_model
 from heedful.tasks.texts.recipe import EncoderRecipe, HeadSettings, LanguageRecipe
+from heedful.tasks.texts.run import TextRun
 
 COMMANDS = {
     "classification": "heedful classify",

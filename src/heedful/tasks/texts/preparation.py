@@ -29,16 +29,25 @@ from heedful.data.vocabularies import (
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.classifier import rows_of
 from heedful.runs.checkpoints import save_checkpoint
-from heedful.runs.start import Start, made_with
 from heedful.runs.recipe import find_data, write_toml
 from heedful.runs.run import FORMAT, Run, open_run
-from heedful.tasks.texts.run import Example, TextRun, as_text_run, write_examples
 from heedful.runs.sealing import write_facts, write_recipe
-from heedful.tasks.texts.recipe import DocumentData, EncoderRecipe, HeadSettings, LanguageRecipe, MaskedHead, TaggedData, TextRecipe, table_of
+from heedful.runs.start import Start, made_with
+from heedful.runs.vectors import Given, keep_vectors, vector_hashes
+from heedful.tasks.texts.recipe import (
+    DocumentData,
+    EncoderRecipe,
+    HeadSettings,
+    LanguageRecipe,
+    MaskedHead,
+    TaggedData,
+    TextRecipe,
+    table_of,
+)
+from heedful.tasks.texts.rows import tagged_rows
+from heedful.tasks.texts.run import Example, TextRun, as_text_run, write_examples
 from heedful.tasks.texts.sources import Examples, check_labels, text_of
 from heedful.tasks.texts.starting import kept_weights
-from heedful.runs.vectors import Given, keep_vectors, vector_hashes
-from heedful.tasks.texts.rows import tagged_rows
 
 _AT_ONCE = 4096
 HELD_OUT = ("validation", "test")

@@ -23,8 +23,8 @@ from heedful.inference.classifier import Classifier, Text
 from heedful.inference.readiness import ready
 from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
-from heedful.training.protocol import Loss, Sample, Validation
 from heedful.tasks.texts.rows import RowBatch, RowBatches, tagged_rows
+from heedful.training.protocol import Loss, Sample, Validation
 
 ExampleT = TypeVar("ExampleT")
 ReaderT = TypeVar("ReaderT", Classifier, Tagger)

@@ -52,6 +52,9 @@ class TextTrainingSettings(LoopSettings):
     ] = "linear"
     betas: tuple[float, float] = (0.9, 0.999)
 
+    def pace(self) -> tuple[float, int]:
+        return self.layer_decay, self.unfreeze_every or 0
+
 
 class TextVectorSettings(VectorSettings):
     """Word vectors that the embedding begins with."""

@@ -14,8 +14,8 @@ from heedful.data.examples import Labelled, Tagged
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.runs.holding_out import part_of
 from heedful.runs.recipe import find_data
-from heedful.tasks.texts.run import Example
 from heedful.tasks.texts.recipe import DocumentData, FileSettings, LabelledData, TaggedData
+from heedful.tasks.texts.run import Example
 
 PARTS = ("train", "validation", "test")
 _MOST_REAL_LABELS = 10

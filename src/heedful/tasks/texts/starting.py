@@ -6,8 +6,14 @@ from torch import Tensor
 
 from heedful.basics.notices import notice
 from heedful.runs.start import Start
+from heedful.tasks.texts.recipe import (
+    EncoderRecipe,
+    HeadSettings,
+    LanguageRecipe,
+    MaskedHead,
+    TextRecipe,
+)
 from heedful.tasks.texts.run import TextRun, as_text_run
-from heedful.tasks.texts.recipe import EncoderRecipe, HeadSettings, LanguageRecipe, MaskedHead, TextRecipe
 
 _HEADS = "heads."
 

@@ -21,8 +21,8 @@ from heedful.inference.batches import source_of, target_in_of, target_out_of
 from heedful.inference.translator import Translator
 from heedful.layers.losses import cross_entropy
 from heedful.models import PairModel, Source
-from heedful.training.protocol import Loss, Sample, Validation
 from heedful.tasks.pairs.terms import Forced, Term, load_terms, modules_of, tensors_of, with_terms
+from heedful.training.protocol import Loss, Sample, Validation
 
 
 class TranslationTask:

@@ -8,10 +8,8 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.subwords import VocabularyTooLargeError
-from heedful.tasks.pairs.aligners import DIRECTIONS
-from heedful.tasks.pairs.choosing import choose_aligning_recipe, choose_recipe
-from heedful.tasks.texts.choosing import choose_classification, choose_language_model, choose_tagging, fine_tuned
 from heedful.runs.recipe import (
+    DEFAULT,
     check_recipe,
     find_recipe,
     read_recipe,
@@ -19,6 +17,7 @@ from heedful.runs.recipe import (
     with_setting,
 )
 from heedful.runs.run import open_run
+from heedful.tasks.spec import TaskSpec, spec_named, spec_of_run, specs
 from heedful.training.starting import find_start, with_start
 from heedful.training.train import train
 
@@ -26,35 +25,11 @@ Choose = Callable[..., dict[str, Any]]
 
 _STARTED = ("model", "tokeniser")
 """What a run that starts from another takes from it."""
-_NAMES = {
-    "translate": "translation",
-    "align": "alignment",
-    "classify": "classification",
-    "tag": "tagging",
-    "language-model": "language-model",
-}
-"""Task of the command line → task of its recipes."""
-_READING = {
-    "translate": ("encoding",),
-    "classify": ("encoding", "format", "unlabelled"),
-    "tag": ("encoding",),
-    "language-model": ("encoding", "documents"),
-}
-"""What ``--set data.…`` says of how files are read, which a choice of a recipe must know."""
-_OPTIONS = {
-    "translate": {"--from": "source", "--to": "target"},
-    "align": {"--from": "source", "--to": "target"},
-    "classify": {"--text": "text", "--label": "label"},
-    "tag": {"--column": "column"},
-    "language-model": {},
-}
-"""Task of the command line → its options → the data's settings."""
-_CHOOSE: dict[str, Choose] = {
-    "translate": choose_recipe,
-    "classify": choose_classification,
-    "tag": choose_tagging,
-    "language-model": choose_language_model,
-}
+
+
+def trainable() -> dict[str, TaskSpec]:
+    """The tasks that ``heedful train --task`` takes, by the option's value."""
+    return {spec.train_option: spec for spec in specs() if spec.train_option}
 
 
 def task_asked_for(task: str | None, start_from: Path | None) -> str:
@@ -65,11 +40,12 @@ def task_asked_for(task: str | None, start_from: Path | None) -> str:
     """
     if task is not None or start_from is None:
         return task or "translate"
-    known = open_run(start_from).recipe.task
-    for name, own in _NAMES.items():
-        if own == known:
-            return name
-    raise UserError(f"{start_from} is a run for {known}: say what to train for with --task, or how")
+    spec = spec_of_run(start_from)[1]
+    if spec.train_option:
+        return spec.train_option
+    raise UserError(
+        f"{start_from} is a run for {spec.name}: say what to train for with --task, or how"
+    )
 
 
 def settings_of(
@@ -86,19 +62,23 @@ def settings_of(
     Raises:
         UserError: an option is not for this task.
     """
-    every = {option: name for own in _OPTIONS.values() for option, name in own.items()}
-    known = _OPTIONS[task] if chosen else every
+    by_option = trainable()
+    spec = by_option[task]
+    every = {
+        option: name for one in by_option.values() for option, name in one.data_options.items()
+    }
+    known = spec.data_options if chosen else every
     for option, value in options.items():
         if value is not None and option not in known:
-            fitting = " or ".join(name for name, own in _OPTIONS.items() if option in own)
-            raise UserError(f"{option} is for --task {fitting}, not for {task}")
+            fitting = [name for name, one in by_option.items() if option in one.data_options]
+            raise UserError(f"{option} is for --task {' or '.join(fitting)}, not for {task}")
     # A recipe has only the settings that are given; a choice needs them all.
     named = {name: options.get(option) for option, name in known.items()}
     if not chosen:
         named = {name: value for name, value in named.items() if value is not None}
     data = with_overrides({}, overrides).get("data", {})
-    reading = {name: data[name] for name in _READING.get(task, ()) if name in data}
-    return named, partial(_CHOOSE.get(task, choose_recipe), **reading)
+    reading = {name: data[name] for name in spec.reading_settings if name in data}
+    return named, partial(spec.choose_recipe, **reading)
 
 
 def train_from_command(
@@ -110,7 +90,7 @@ def train_from_command(
     overrides: list[str],
     start_from: Path | None,
     task: str | None = None,
-    choose: Choose = choose_recipe,
+    choose: Choose | None = None,
 ) -> bool:
     """Train from a recipe or from a corpus alone; True when training has ended.
 
@@ -122,7 +102,7 @@ def train_from_command(
         overrides: of ``--set``.
         start_from: a run to start from.
         task: of the command line, where it was said.
-        choose: makes a recipe for files, from ``given``.
+        choose: makes a recipe for files, from ``given``; that of translation if None.
 
     Raises:
         UserError: neither a recipe nor data are given, or they cannot be used.
@@ -130,13 +110,12 @@ def train_from_command(
     start = find_start(out, start_from)  # a wrong one is said before the corpus is read
     tables, where, folder = _tables(recipe, out, data, given, choose)
     known = tables.get("task", "translation")
-    if task is not None and _NAMES[task] != known:
+    if task is not None and trainable()[task].name != known:
         raise UserError(f"{where} is for task = '{known}', not for --task {task}; leave that out")
     if start is not None:
         if recipe is None:
             tables = {key: table for key, table in tables.items() if key not in _STARTED}
-            if known not in ("translation", "alignment"):
-                tables = fine_tuned(tables, open_run(start).recipe)
+            tables = spec_named(known).adapt_chosen(tables, open_run(start))
         tables = dict(with_start(tables, start))
     if recipe is None and not (out / "run.json").exists():
         _say_chosen(with_overrides(tables, overrides), out)
@@ -154,47 +133,12 @@ def train_from_command(
         return train(checked, out, data=folder, start_from=start_from)
 
 
-def train_aligner_from_command(
-    out: Path,
-    data: list[str],
-    *,
-    source: str | None,
-    target: str | None,
-    overrides: list[str],
-) -> bool:
-    """Train aligners of both directions into ``out/forward`` and ``out/reverse``.
-
-    The same again goes on where it stopped.
-
-    Raises:
-        UserError: no corpus is given, ``out`` is a run, or the corpus cannot be used.
-    """
-    if (out / "run.json").exists():
-        raise UserError(f"{out} is a run; --task align makes a folder of two: use another --out")
-    for (name, is_reversed), languages in zip(
-        DIRECTIONS.items(), ((source, target), (target, source)), strict=True
-    ):
-        finished = train_from_command(
-            None,
-            out / name,
-            data,
-            given={"source": languages[0], "target": languages[1]},
-            overrides=overrides,
-            start_from=None,
-            choose=partial(choose_aligning_recipe, reversed=is_reversed),
-        )
-        if not finished:
-            return False
-    notice(f"trained: heedful align {out} FILE links words by both directions")
-    return True
-
-
 def _tables(
     recipe: str | None,
     out: Path,
     data: list[str],
     given: Mapping[str, Any],
-    choose: Choose,
+    choose: Choose | None,
 ) -> tuple[dict[str, Any], str, Path | None]:
     """The recipe's tables, where they are from, and the folder of relative data paths."""
     if recipe is not None:
@@ -218,6 +162,7 @@ def _tables(
         raise UserError(
             "give a recipe, or a corpus with --data FILE (and --from and --to, or a --task)"
         )
+    choose = spec_named(DEFAULT).choose_recipe if choose is None else choose
     tables = choose(data, **given)
     return tables, f"the recipe chosen for {', '.join(data)}", None
 

@@ -1,0 +1,47 @@
+"""Classification: a text, or a pair of texts, and its label."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.tasks.spec import register
+from heedful.tasks.texts.spec import EncoderSpec
+
+if TYPE_CHECKING:
+    from heedful.tasks.texts.recipe import ClassificationRecipe
+
+
+class Classification(EncoderSpec):
+    """A label for each text."""
+
+    name = "classification"
+    place = 4
+    command = "classify"
+    train_option = "classify"
+    data_options: Mapping[str, str] = {"--text": "text", "--label": "label"}
+    reading_settings = ("encoding", "format", "unlabelled")
+
+    def recipe_type(self) -> "type[ClassificationRecipe]":
+        from heedful.tasks.texts.recipe import ClassificationRecipe
+
+        return ClassificationRecipe
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.texts.choosing import choose_classification
+
+        return choose_classification(files, **settings)
+
+    def load(self, run: str | Path, **how: Any) -> Any:
+        from heedful.tasks.texts.loading import load_classifier
+
+        return load_classifier(run, **how)
+
+    def read_input(self, line: str) -> Any:
+        first, tab, second = line.partition("\t")
+        return (first, second) if tab else first
+
+    def write_result(self, result: Any) -> str:
+        return str(result.label or "")
+
+
+register(Classification())

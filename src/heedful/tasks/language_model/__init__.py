@@ -1,0 +1,60 @@
+"""Language model: each next token of plain text."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.tasks.spec import register
+from heedful.tasks.texts.spec import TextSpec
+
+if TYPE_CHECKING:
+    from heedful.runs.run import Run
+    from heedful.tasks.texts.recipe import LanguageRecipe
+
+_LEAST_SYMBOLS = 5
+"""Of a vocabulary: before it is made, its size is not known."""
+
+
+class LanguageModel(TextSpec):
+    """Texts written on."""
+
+    name = "language-model"
+    place = 6
+    command = "generate"
+    train_option = "language-model"
+    reading_settings = ("encoding", "documents")
+    family = "language"
+    starts = frozenset({"language"})
+
+    def recipe_type(self) -> "type[LanguageRecipe]":
+        from heedful.tasks.texts.recipe import LanguageRecipe
+
+        return LanguageRecipe
+
+    def require_usable(self, recipe: "LanguageRecipe") -> None:
+        from heedful.models import build_language_model
+        from heedful.runs.model_size import require_trainable
+
+        require_trainable(recipe, lambda: build_language_model(recipe.model, _LEAST_SYMBOLS))
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.texts.choosing import choose_language_model
+
+        return choose_language_model(files, **settings)
+
+    def weight_name(self, run: "Run") -> str:
+        return "tokens"
+
+    def compile_name(self, run: "Run") -> str:
+        return "states"
+
+    def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:
+        from heedful.tasks.texts.loading import load_generator
+
+        self.refuse_head(run, head)
+        return load_generator(run, **how)
+
+    def write_result(self, result: Any) -> str:
+        return str(result.text)
+
+
+register(LanguageModel())

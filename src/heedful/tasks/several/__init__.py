@@ -1,0 +1,49 @@
+"""Several tasks at once: one encoder with a head for each of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.basics.errors import UserError
+from heedful.tasks.spec import TaskSpec, register, spec_named, spec_of_run
+from heedful.tasks.texts.spec import EncoderSpec
+
+if TYPE_CHECKING:
+    from heedful.runs.run import Run
+    from heedful.tasks.texts.recipe import SeveralRecipe
+
+
+class Several(EncoderSpec):
+    """What the tasks of its heads decide."""
+
+    name = "several"
+    place = 8
+    command = "predict"
+
+    def recipe_type(self) -> "type[SeveralRecipe]":
+        from heedful.tasks.texts.recipe import SeveralRecipe
+
+        return SeveralRecipe
+
+    def weight_name(self, run: "Run") -> str:
+        return "batches"
+
+    def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:
+        return self.spec_of_head(run, head).load(run, head=head, **how)
+
+    def spec_of_head(self, run: str | Path, head: str | None) -> TaskSpec:
+        """The task that a head of a run decides.
+
+        Raises:
+            UserError: no head is named, or the run has no such head.
+        """
+        heads = self.heads(spec_of_run(run)[0].recipe)
+        if head not in heads:
+            missing = f"no head '{head}'" if head else "several heads"
+            raise UserError(f"{run} has {missing}: give --head with one of {', '.join(heads)}")
+        return spec_named(heads[head])
+
+    def write_result(self, result: Any) -> str:
+        raise TypeError("the results of a head are written by the head's own task")
+
+
+register(Several())
