@@ -75,6 +75,8 @@ class Classifier:
         ValueError: there is no such head.
     """
 
+    task = "classification"
+
     def __init__(
         self,
         model: HeadedEncoder,

@@ -76,6 +76,8 @@ class Generator:
     a time may use it.
     """
 
+    task = "language-model"
+
     def __init__(
         self,
         model: LanguageModel,

@@ -65,6 +65,8 @@ class Tagger:
         ValueError: there is no such head, or the model has no vectors of tokens.
     """
 
+    task = "tagging"
+
     def __init__(
         self,
         model: HeadedEncoder,

@@ -10,9 +10,10 @@ from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named, kinds, register
 
 if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
     from heedful.runs.run import Run
 
-__all__ = ["Predictor", "TaskSpec", "register", "spec_named", "spec_of_run", "specs"]
+__all__ = ["Predictor", "TaskSpec", "maps_of", "register", "spec_named", "spec_of_run", "specs"]
 
 
 class Prediction(Protocol):
@@ -46,6 +47,13 @@ class TaskSpec(Kind):
     """Options of ``heedful train`` that say what the data are → settings of ``[data]``."""
     reading_settings: tuple[str, ...] = ()
     """Settings of ``[data]`` that a recipe's choice needs to read the data: ``encoding``."""
+
+    has_languages: bool = False
+    """Whether its runs lead from one language into another."""
+    does: str = ""
+    """What its runs do: "classifies"."""
+    trace_options: frozenset[str] = frozenset()
+    """Options that :meth:`trace` has beside ``relevance``."""
 
     # A recipe for people without one
 
@@ -105,6 +113,10 @@ class TaskSpec(Kind):
             UserError: the run cannot be used so.
         """
 
+    def deciding(self, run: str | Path, head: str | None) -> "TaskSpec":
+        """The task whose predictor :meth:`load` returns for a head."""
+        return self
+
     def refuse_head(self, run: str | Path, head: str | None) -> None:
         """Raise UserError for a head of a run that decides one thing."""
         if head is not None:
@@ -116,7 +128,36 @@ class TaskSpec(Kind):
 
     @abstractmethod
     def write_result(self, result: Any) -> str:
-        """A predictor's result as a line of text."""
+        """A predictor's result as text."""
+
+    # Views
+
+    @abstractmethod
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        """What ``/api/models`` tells of a predictor."""
+
+    @abstractmethod
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        """What a predictor attends to.
+
+        Args:
+            predictor: of :meth:`load`.
+            source: the text.
+            target: the second text, where there is one.
+            relevance: whether to add what is computed from the weights.
+            options: those of :attr:`trace_options`.
+
+        Raises:
+            UserError: the texts cannot be traced.
+        """
 
 
 def specs() -> list[TaskSpec]:
@@ -149,3 +190,11 @@ def _spec(kind: Kind) -> TaskSpec:
     if not isinstance(kind, TaskSpec):
         raise TypeError(f"the task '{kind.name}' is registered without a TaskSpec")
     return kind
+
+
+def maps_of(model: Any) -> list[dict[str, str]]:
+    """The attention maps of a model and their axes, as ``/api/models`` tells them."""
+    return [
+        {"name": name, "query_axis": query, "key_axis": key}
+        for name, (query, key) in model.attention_axes().items()
+    ]

@@ -8,6 +8,7 @@ from heedful.tasks.spec import register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
     from heedful.tasks.texts.recipe import ClassificationRecipe
 
 
@@ -17,6 +18,7 @@ class Classification(EncoderSpec):
     name = "classification"
     place = 4
     command = "classify"
+    does = "classifies"
     train_option = "classify"
     data_options: Mapping[str, str] = {"--text": "text", "--label": "label"}
     reading_settings = ("encoding", "format", "unlabelled")
@@ -35,6 +37,24 @@ class Classification(EncoderSpec):
         from heedful.tasks.texts.loading import load_classifier
 
         return load_classifier(run, **how)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        own = {"labels": list(predictor.labels), "pairs": predictor.pairs}
+        return {**super().facts(predictor), **own}
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        from heedful.inference.reading_trace import trace_classification
+
+        text = source if target is None else (source, target)
+        return trace_classification(predictor, text, relevance=relevance)
 
     def read_input(self, line: str) -> Any:
         first, tab, second = line.partition("\t")

@@ -7,6 +7,7 @@ from heedful.tasks.spec import register
 from heedful.tasks.texts.spec import TextSpec
 
 if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
     from heedful.runs.run import Run
     from heedful.tasks.texts.recipe import LanguageRecipe
 
@@ -20,6 +21,8 @@ class LanguageModel(TextSpec):
     name = "language-model"
     place = 6
     command = "generate"
+    does = "writes on"
+    trace_options = frozenset({"begins", "latest"})
     train_option = "language-model"
     reading_settings = ("encoding", "documents")
     family = "language"
@@ -52,6 +55,39 @@ class LanguageModel(TextSpec):
 
         self.refuse_head(run, head)
         return load_generator(run, **how)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        # An int8 copy has other parameters.
+        return {**super().facts(predictor), "parameters": predictor.parameters}
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        begins: bool = False,
+        latest: bool = False,
+        **options: bool,
+    ) -> "Trace":
+        """What a language model attends to.
+
+        Args:
+            predictor: of :meth:`load`.
+            source: a prompt.
+            target: what follows it.
+            relevance: whether to add what is computed from the weights.
+            begins: whether a prompt is the beginning of a document.
+            latest: whether to look at the last tokens that fit where a prompt and what follows it
+                are longer than the model reads.
+            options: there are no others.
+        """
+        from heedful.inference.writing_trace import last_that_fits, trace_writing
+
+        if latest and target is not None:
+            source, target, begins = last_that_fits(predictor, source, target, begins)
+        return trace_writing(predictor, source, target, begins=begins, relevance=relevance)
 
     def write_result(self, result: Any) -> str:
         return str(result.text)

@@ -7,6 +7,7 @@ from heedful.tasks.spec import register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
     from heedful.tasks.texts.recipe import MaskedRecipe
 
 
@@ -16,6 +17,7 @@ class Masked(EncoderSpec):
     name = "masked"
     place = 7
     command = "fill"
+    does = "fills hidden words in"
 
     def recipe_type(self) -> "type[MaskedRecipe]":
         from heedful.tasks.texts.recipe import MaskedRecipe
@@ -26,6 +28,26 @@ class Masked(EncoderSpec):
         from heedful.tasks.texts.loading import load_filler
 
         return load_filler(run, **how)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        from heedful.inference.filler import MASK
+
+        masks = [MASK, *predictor.vocabulary.pieces([predictor.mask])]
+        return {**super().facts(predictor), "masks": list(dict.fromkeys(masks))}
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        from heedful.inference.reading_trace import trace_filling
+
+        self.refuse_second(target)
+        return trace_filling(predictor, source, relevance=relevance)
 
     def write_result(self, result: Any) -> str:
         return str(result.text)

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.runs.kind import Kind
-from heedful.tasks.spec import TaskSpec
+from heedful.tasks.spec import TaskSpec, maps_of
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from heedful.inference.trace import Trace
     from heedful.runs.facts import Facts
     from heedful.runs.run import Run
     from heedful.runs.start import Start
@@ -25,6 +26,8 @@ _LEAST_SYMBOLS = 5
 class PairSpec(TaskSpec):
     """A task of pairs of texts."""
 
+    does = "translates"
+    has_languages = True
     data_options: Mapping[str, str] = {"--from": "source", "--to": "target"}
     reading_settings = ("encoding",)
     changeable_at_start = frozenset(
@@ -140,6 +143,32 @@ class PairSpec(TaskSpec):
 
         self.refuse_head(run, head)
         return load_translator([run], device=device, precision=precision, checkpoint=checkpoint)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        models, engine = predictor.models, predictor.engine
+        sides = predictor.tokenisers
+        return {
+            "architecture": engine.architecture if engine else type(models[0]).__name__,
+            "parameters": engine.parameters if engine else predictor.parameters,
+            **predictor.computing,
+            "vocabulary": {"source": sides.source.size, "target": sides.target.size},
+            "max_tokens": predictor.max_length - 1,
+            "aligns": predictor.aligns,
+            # An export has no model.
+            "maps": maps_of(models[0]) if models else [],
+        }
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        found: Trace = predictor.trace(source, target, relevance=relevance)
+        return found
 
     def write_result(self, result: Any) -> str:
         return str(result.text)

@@ -8,8 +8,12 @@ from heedful.tasks.spec import TaskSpec, register, spec_named, spec_of_run
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
     from heedful.runs.run import Run
     from heedful.tasks.texts.recipe import SeveralRecipe
+
+
+_OF_A_HEAD = "the task of a head does this: TaskSpec.deciding"
 
 
 class Several(EncoderSpec):
@@ -28,9 +32,9 @@ class Several(EncoderSpec):
         return "batches"
 
     def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:
-        return self.spec_of_head(run, head).load(run, head=head, **how)
+        return self.deciding(run, head).load(run, head=head, **how)
 
-    def spec_of_head(self, run: str | Path, head: str | None) -> TaskSpec:
+    def deciding(self, run: str | Path, head: str | None) -> TaskSpec:
         """The task that a head of a run decides.
 
         Raises:
@@ -43,7 +47,10 @@ class Several(EncoderSpec):
         return spec_named(heads[head])
 
     def write_result(self, result: Any) -> str:
-        raise TypeError("the results of a head are written by the head's own task")
+        raise TypeError(_OF_A_HEAD)
+
+    def trace(self, predictor: Any, *given: Any, **options: Any) -> "Trace":
+        raise TypeError(_OF_A_HEAD)
 
 
 register(Several())

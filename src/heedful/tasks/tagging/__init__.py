@@ -8,6 +8,7 @@ from heedful.tasks.spec import register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
     from heedful.runs.run import Run
     from heedful.tasks.texts.recipe import TaggingRecipe
 
@@ -18,6 +19,7 @@ class Tagging(EncoderSpec):
     name = "tagging"
     place = 5
     command = "tag"
+    does = "tags"
     train_option = "tag"
     data_options: Mapping[str, str] = {"--column": "column"}
     reading_settings = ("encoding",)
@@ -39,6 +41,23 @@ class Tagging(EncoderSpec):
         from heedful.tasks.texts.loading import load_tagger
 
         return load_tagger(run, **how)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        return {**super().facts(predictor), "labels": list(predictor.tags)}
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        from heedful.inference.reading_trace import trace_tagging
+
+        self.refuse_second(target)
+        return trace_tagging(predictor, source.split(), relevance=relevance)
 
     def write_result(self, result: Any) -> str:
         return " ".join(result.tags)

@@ -16,21 +16,10 @@ from heedful.models.encoders import HeadedEncoder
 from heedful.models.language import LanguageModel
 from heedful.runs.run import open_run
 from heedful.runs.settings import Recipe
-from heedful.tasks.pairs.recipe import PairRecipe
+from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.building import load_text_model
-from heedful.tasks.texts.recipe import EncoderRecipe, HeadSettings, LanguageRecipe
+from heedful.tasks.texts.recipe import EncoderRecipe
 from heedful.tasks.texts.run import TextRun
-
-COMMANDS = {
-    "classification": "heedful classify",
-    "tagging": "heedful tag",
-    "masked": "heedful fill",
-    "language-model": "heedful generate",
-    "translation": "heedful translate",
-    "text-to-text": "heedful translate",
-    "alignment": "heedful align",
-}
-"""What each task's runs are used with."""
 
 
 class _Opened(NamedTuple):
@@ -178,24 +167,18 @@ def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
     Raises:
         UserError: the run has none for it, or several of which none is named.
     """
-    heads: dict[str, str] = {}
-    if isinstance(recipe, EncoderRecipe):
-        heads = {name: _task_of(settings) for name, settings in recipe.heads().items()}
-    elif isinstance(recipe, LanguageRecipe | PairRecipe):
-        heads = {recipe.task: recipe.task}
+    heads = spec_named(recipe.task).heads(recipe)
     fitting = [name for name, own in heads.items() if own == task]
     if head is not None and head in fitting:
         return head
     if head is not None:
         named = ", ".join(fitting) or "none"
-        raise UserError(f"{path} has no head '{head}' for {COMMANDS[task]}; there is {named}")
+        raise UserError(
+            f"{path} has no head '{head}' for heedful {spec_named(task).command}; there is {named}"
+        )
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
         raise UserError(f"{path} has several heads for this: say which (--head {fitting[0]}, …)")
-    others = ", ".join(sorted({COMMANDS[own] for own in heads.values()}))
+    others = ", ".join(sorted({f"heedful {spec_named(own).command}" for own in heads.values()}))
     raise UserError(f"{path} is a run for {recipe.task}; it is used with {others}")
-
-
-def _task_of(settings: HeadSettings) -> str:
-    return settings.task

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.basics.errors import UserError
 from heedful.runs.kind import Kind
-from heedful.tasks.spec import TaskSpec
+from heedful.tasks.spec import TaskSpec, maps_of
 
 if TYPE_CHECKING:
     import torch
@@ -147,6 +147,23 @@ class TextSpec(TaskSpec):
         from heedful.tasks.texts.choosing import fine_tuned
 
         return fine_tuned(tables, start.recipe)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        model = predictor.model
+        return {
+            "architecture": type(getattr(model, "encoder", model)).__name__,
+            "parameters": sum(one.numel() for one in model.parameters()),
+            "device": predictor.device.type,
+            "precision": predictor.precision,
+            "vocabulary": predictor.vocabulary.size,
+            "max_tokens": predictor.max_length,
+            "maps": maps_of(model),
+        }
+
+    def refuse_second(self, target: str | None) -> None:
+        """Raise UserError for a second text."""
+        if target is not None:
+            raise UserError(f"a run for {self.name} reads one text; leave the second one out")
 
     def reads_any_length(self, run: "Run") -> bool:
         return run.recipe.as_tables()["model"]["kind"] in {
