@@ -26,6 +26,8 @@ class Kind(ABC):
     """``task`` in a recipe."""
     place: int = 100
     """Where it stands in lists of tasks: a lower number comes first."""
+    falling: frozenset[str] = frozenset({"loss"})
+    """Figures of a validation that fall as the model gets better; the others rise."""
     changeable_at_start: frozenset[str] = frozenset()
     """Settings of the model that may differ from those of the run that is started from."""
 
@@ -118,6 +120,15 @@ class Kind(ABC):
     def compile_name(self, run: Any) -> str:
         """The method of the model, with dots for submodules, that ``training.compile`` compiles."""
         return "forward"
+
+    def falls(self, recipe: Any, figure: str) -> bool:
+        """Whether a figure of a validation falls as the model gets better.
+
+        Args:
+            recipe: of the run.
+            figure: its name, as in ``training.choose_by``.
+        """
+        return figure in self.falling
 
     # Runs that start from another
 

@@ -86,16 +86,3 @@ class Task(Protocol):
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`tensors` gave."""
         ...
-
-
-_COSTS = frozenset({"loss", "masked_loss", "next_loss", "perplexity", "bits_per_byte"})
-
-
-def is_gain(figure: str) -> bool:
-    """Whether a figure of a validation grows as the model gets better.
-
-    Example:
-        >>> is_gain("bleu"), is_gain("loss"), is_gain("trec.loss")
-        (True, False, False)
-    """
-    return figure.rpartition(".")[2] not in _COSTS

@@ -155,6 +155,7 @@ def _train(
             precision=precision,
             report=report,
             stop=stop,
+            falls=kind.falls(recipe, settings.choose_by),
         )
         if not loop.progress.step:
             kind.load_start(run, model)

@@ -22,7 +22,6 @@ from heedful.runs.sharing import can_share, share_preparation
 from heedful.training.going_on import flat
 from heedful.training.loop import DivergedError
 from heedful.training.proposing import is_hopeless, propose
-from heedful.training.protocol import is_gain
 from heedful.training.starting import start_hash, with_start
 from heedful.training.train import train
 from heedful.training.tuning_record import (
@@ -161,7 +160,9 @@ class _Search:
                 f"{self.folder} holds other files ({sorted(other)[0]}); --out names a new folder "
                 "or a search"
             )
-        self.tuning = Tuning(begun_with, compared_by, higher=is_gain(compared_by))
+        self.tuning = Tuning(
+            begun_with, compared_by, higher=not kind_of(self.recipe).falls(self.recipe, compared_by)
+        )
 
     def _as_of_now(self, known: dict[str, Any]) -> dict[str, Any]:
         """Settings of a search begun before, with those that were added to heedful since."""

@@ -21,6 +21,7 @@ class LanguageModel(TextSpec):
     name = "language-model"
     place = 6
     command = "generate"
+    falling = frozenset({"loss", "perplexity", "bits_per_byte"})
     does = "writes on"
     trace_options = frozenset({"begins", "latest"})
     train_option = "language-model"

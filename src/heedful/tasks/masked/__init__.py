@@ -17,6 +17,7 @@ class Masked(EncoderSpec):
     name = "masked"
     place = 7
     command = "fill"
+    falling = frozenset({"loss", "masked_loss", "next_loss"})
     does = "fills hidden words in"
 
     def recipe_type(self) -> "type[MaskedRecipe]":

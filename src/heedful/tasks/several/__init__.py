@@ -31,6 +31,10 @@ class Several(EncoderSpec):
     def weight_name(self, run: "Run") -> str:
         return "batches"
 
+    def falls(self, recipe: Any, figure: str) -> bool:
+        name, dot, own = figure.partition(".")
+        return spec_named(self.heads(recipe)[name]).falls(recipe, own) if dot else figure == "loss"
+
     def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:
         return self.deciding(run, head).load(run, head=head, **how)
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from heedful.data.batching import FEWEST, mix
 from heedful.data.positions import Position
-from heedful.training.protocol import Loss, Task, Validation, is_gain
+from heedful.training.protocol import Loss, Task, Validation
 
 _CHOICES = 4096
 """Steps whose tasks are drawn at once."""
@@ -24,6 +24,8 @@ class Part(NamedTuple):
     """λ of its loss, which is a mean over its batch."""
     examples: int
     """How many it learns from."""
+    falling: frozenset[str] = frozenset({"loss"})
+    """Figures of its validation that fall as the model gets better."""
 
 
 @dataclass(frozen=True)
@@ -113,8 +115,8 @@ class SeveralTasks:
         firsts = []
         for name, part in self.parts.items():
             found = part.task.validate()
-            gains = [value for figure, value in found.figures.items() if is_gain(figure)]
-            firsts += gains[:1]
+            rising = [own for own in found.figures if own not in part.falling]
+            firsts += [found.figures[own] for own in rising[:1]]
             figures |= {f"{name}.{figure}": value for figure, value in found.figures.items()}
             samples += found.samples[:1]
         return Validation({"mean": sum(firsts) / len(firsts), **figures} if firsts else {}, samples)

@@ -30,6 +30,7 @@ from heedful.runs.vectors import put_vectors
 from heedful.tasks.language_model.learning import LanguageTask
 from heedful.tasks.masked.learning import MaskedTask
 from heedful.tasks.several.learning import Part, SeveralTasks
+from heedful.tasks.spec import spec_named
 from heedful.tasks.texts import recipe as text_recipe
 from heedful.tasks.texts.reading import ClassificationTask, TaggingTask
 from heedful.tasks.texts.recipe import EncoderRecipe, LanguageRecipe, TextTrainingSettings
@@ -147,7 +148,12 @@ def build_text_task(
     if not isinstance(recipe, text_recipe.SeveralRecipe):
         return make.task(*next(iter(recipe.heads().items())))
     parts = {
-        name: Part(make.task(name, head), head.weight, run.facts["sets"][name]["train"])
+        name: Part(
+            make.task(name, head),
+            head.weight,
+            run.facts["sets"][name]["train"],
+            spec_named(head.task).falling,
+        )
         for name, head in recipe.tasks.items()
     }
     return SeveralTasks(model, parts, recipe.temperature)
