@@ -26,10 +26,10 @@ from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.positions import Position
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.models.language import LanguageModel
-from heedful.runs.recipe import KINDS
 from heedful.runs.run import open_run
 from heedful.tasks.masked.learning import MaskedTask
 from heedful.tasks.several.learning import SeveralTasks
+from heedful.tasks.spec import specs
 from heedful.tasks.texts.building import build_text_model, build_text_task, load_text_start
 from heedful.tasks.texts.loading import load_classifier, load_generator, load_tagger
 from heedful.tasks.texts.preparation import prepare_text_run
@@ -182,7 +182,7 @@ def _interrupted(vocabulary: object) -> list[int]:
 
 def test_the_loop_knows_no_task_by_name() -> None:
     text = Path(loop.__file__).read_text(encoding="utf-8")
-    tasks = {*KINDS} - {"several"}  # which is a word like any other
+    tasks = {spec.name for spec in specs()} - {"several"}  # which is a word like any other
     for name in (*tasks, "classif", "tagg", "mask", "language", "translat", "isinstance"):
         assert not re.search(name, text, re.IGNORECASE), name
 

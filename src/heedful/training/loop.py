@@ -91,7 +91,7 @@ class Loop:
         precision: kept in checkpoints; ``float16`` scales the loss.
         report: what people see.
         stop: may end the training after any validation.
-        falls: whether the figure of ``choose_by`` falls as the model gets better; by its name if None.
+        falls: whether a lower ``choose_by`` is better; if None, whether it is ``loss``.
 
     Raises:
         UserError: the folder cannot be made, or its last checkpoint does not fit the task.

@@ -19,7 +19,7 @@ class LanguageModel(TextSpec):
     """Texts written on."""
 
     name = "language-model"
-    place = 6
+    place = 8
     command = "generate"
     falling = frozenset({"loss", "perplexity", "bits_per_byte"})
     does = "writes on"

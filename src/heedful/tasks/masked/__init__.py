@@ -15,7 +15,7 @@ class Masked(EncoderSpec):
     """What may stand at the hidden places of a text."""
 
     name = "masked"
-    place = 7
+    place = 6
     command = "fill"
     falling = frozenset({"loss", "masked_loss", "next_loss"})
     does = "fills hidden words in"

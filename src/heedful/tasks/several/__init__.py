@@ -20,7 +20,7 @@ class Several(EncoderSpec):
     """What the tasks of its heads decide."""
 
     name = "several"
-    place = 8
+    place = 7
     command = "predict"
 
     def recipe_type(self) -> "type[SeveralRecipe]":
