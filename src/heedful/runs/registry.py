@@ -6,7 +6,11 @@ names a module. The module registers what it has when it is imported.
 
 import difflib
 import functools
+import sys
 from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from traceback import extract_tb
 from typing import TYPE_CHECKING
 
 from heedful.basics.errors import UserError
@@ -53,6 +57,36 @@ def load_plugins() -> None:
         raise UserError("no task is registered: install heedful again (pip install -e .)")
 
 
+def load_file(path: str | Path) -> None:
+    """Import a plug-in from a file, which registers what it has.
+
+    Args:
+        path: a Python file. It is run with the rights of this process: take one that you trust.
+
+    Raises:
+        UserError: the file is missing or cannot be imported.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"no plug-in at {file}; --plugin names a Python file")
+    load_plugins()
+    name = f"heedful_plugin_{file.stem}"
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{file} is not a Python file; --plugin names one, such as my_task.py")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except UserError:
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        line = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == str(file)]
+        where = f"{file}:{line[-1]}" if line else str(file)
+        raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+
+
 def kinds() -> list[Kind]:
     """All tasks, in the order of their places, then of their names."""
     load_plugins()
@@ -71,7 +105,9 @@ def kind_named(task: str, where: str) -> Kind:
     names = [kind.name for kind in kinds()]
     near = difflib.get_close_matches(str(task), names, n=1, cutoff=0.4)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names)}"
-    raise UserError(f"{where}: unknown task {task!r}; {hint}")
+    raise UserError(
+        f"{where}: unknown task {task!r}; {hint} (a task of your own needs --plugin FILE.py)"
+    )
 
 
 def kind_of(recipe: "Recipe") -> Kind:

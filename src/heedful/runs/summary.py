@@ -33,7 +33,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
         "target": facts.get("target"),
         "model": recipe.model_dump(mode="json", exclude_none=True)["model"],
         "parameters": count_parameters(kind_of(recipe).outline_model(run)),
-        "vocabulary": facts["vocabulary"],
+        "vocabulary": facts.get("vocabulary", {}),
         "data": facts["data"],
         "sets": facts.get("sets", {}),
         "started_from": facts.get("started_from"),
