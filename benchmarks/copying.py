@@ -38,7 +38,7 @@ from heedful.models.convolutional import ConvolutionalSettings
 from heedful.models.recurrent import RecurrentSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.checkpoints import load_model_tensors, whole_checkpoints
-from heedful.runs.recipe import TrainingSettings
+from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.training.loop import DivergedError, Loop
 from heedful.training.report import Report
 from reporting import machine, said, table

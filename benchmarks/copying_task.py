@@ -15,7 +15,7 @@ from heedful.data.positions import Position
 from heedful.decoding import SearchOptions, search
 from heedful.layers.losses import cross_entropy
 from heedful.models import PairModel, Source
-from heedful.tasks.protocol import Loss, Validation
+from heedful.training.protocol import Loss, Validation
 
 Kind = Literal["copy", "reverse"]
 FIRST, SYMBOLS = END + 1, 26

@@ -6,7 +6,7 @@ from pathlib import Path
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
-from heedful.runs.text_recipe import ClassificationRecipe
+from heedful.tasks.texts.recipe import ClassificationRecipe
 
 FOLDS = 10
 SEED = 1

@@ -20,9 +20,10 @@ import torch
 from heedful.attention import disagreement, watch
 from heedful.basics.files import write_json
 from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
-from heedful.runs.run import TextRun, open_run
-from heedful.runs.texts import load_classifier
-from heedful.tasks.reading import read
+from heedful.runs.run import open_run
+from heedful.tasks.texts.loading import load_classifier
+from heedful.tasks.texts.reading import read
+from heedful.tasks.texts.run import TextRun
 from heedful.training.train import train
 from heedful.viewing.figures import new_figure, save_figure
 

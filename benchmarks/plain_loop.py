@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from heedful.basics.symbols import PAD
 from heedful.data.batching import Batch
 from heedful.models.transformer import TransformerSettings
-from heedful.runs.recipe import TrainingSettings
+from heedful.tasks.pairs.recipe import TrainingSettings
 
 
 def sinusoids(length: int, dim: int) -> Tensor:

@@ -35,7 +35,7 @@ from typing import Any
 import torch
 
 from heedful.inference import Translator
-from heedful.runs import load_translator
+from heedful.tasks.pairs.building import load_translator
 from reporting import machine, said
 
 Right = dict[str, str]

@@ -21,8 +21,9 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import write_json, write_text
 from heedful.evaluation.classification import spread
 from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
-from heedful.runs.run import TextRun, open_run
-from heedful.runs.text_evaluation import score_text_run
+from heedful.runs.run import open_run
+from heedful.tasks.texts.evaluation import score_text_run
+from heedful.tasks.texts.run import TextRun
 from heedful.training.train import train
 from heedful.training.tuning import tune
 from reporting import machine, said, table

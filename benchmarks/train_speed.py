@@ -44,8 +44,8 @@ from heedful.decoding import SearchOptions
 from heedful.inference.translator import Translator
 from heedful.models import build_model
 from heedful.models.transformer import TransformerSettings
-from heedful.runs.recipe import TrainingSettings
-from heedful.tasks.translation import TranslationTask
+from heedful.tasks.pairs.recipe import TrainingSettings
+from heedful.tasks.translation.learning import TranslationTask
 from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop
 from heedful.training.report import Report

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
+from safetensors import safe_open
 
 from text_help import BERT, LABELLED, LANGUAGE, TAGGED, WORDS, sentence, write_data
 
@@ -270,10 +271,20 @@ def content(folder: Path) -> Iterator[tuple[str, str]]:
     """What must be identical: weights, traces and outputs, by their path."""
     for path in sorted(folder.rglob("*")):
         if path.name in ("model.safetensors", "trace.safetensors"):
-            yield str(path.relative_to(folder)), path.read_bytes().hex()
+            yield str(path.relative_to(folder)), _tensors(path)
         if path.name == "outputs.json":
             # The run's own path and the time differ, in no version the texts.
             yield str(path.relative_to(folder)), re.sub(r"[0-9.]+ s\b", "", path.read_text())
+
+
+def _tensors(path: Path) -> str:
+    """The content of a safetensors file; the order of its metadata is another in each process."""
+    with safe_open(path, framework="numpy") as file:
+        metadata = sorted((file.metadata() or {}).items())
+        tensors = [(name, file.get_tensor(name)) for name in sorted(file.keys())]
+    return repr(metadata) + "".join(
+        f"{name} {array.dtype} {array.shape} {array.tobytes().hex()}" for name, array in tensors
+    )
 
 
 def compare(old: str, new: str | None) -> int:

@@ -18,8 +18,8 @@ from heedful.evaluation.choosing_rule import RuleSearch
 from heedful.evaluation.forced_alignment import align_translations, candidate_weights
 from heedful.evaluation.symmetrising import JOINS, symmetrise
 from heedful.inference.alignment import AlignmentRule
-from heedful.runs import load_translator
 from heedful.runs.sealing import write_sealed
+from heedful.tasks.pairs.building import load_translator
 from heedful.training import train
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 import heedful.cli.train
-import heedful.runs.texts
+import heedful.tasks.texts.loading
 from heedful.basics.errors import UserError
 from heedful.cli import classify, fill, generate, tag, view
 from heedful.cli.readers import load_readers, split_runs
@@ -44,7 +44,9 @@ def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
         "load_generator": Generator(gpt, ByteVocabulary()),
     }
     for name in list(there):
-        monkeypatch.setattr(heedful.runs.texts, name, lambda *_, name=name, **__: there[name])
+        monkeypatch.setattr(
+            heedful.tasks.texts.loading, name, lambda *_, name=name, **__: there[name]
+        )
     return there
 
 

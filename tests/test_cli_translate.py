@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from heedful.basics.errors import UserError
 from heedful.cli import translate
-from heedful.runs import load_translator
+from heedful.tasks.pairs.building import load_translator
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
 RECIPE = """

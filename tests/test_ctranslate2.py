@@ -31,9 +31,9 @@ from heedful.interop.engines import load_with_engine
 from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_names
 from heedful.models.pairs import AlignmentSource
 from heedful.models.transformer import Transformer, TransformerSettings
-from heedful.runs import load_translator
 from heedful.runs.checkpoints import model_tensors
 from heedful.runs.run import accept_changes
+from heedful.tasks.pairs.building import load_translator
 from serving_help import sentences, serving, small_run
 
 torch.set_num_threads(1)

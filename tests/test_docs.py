@@ -36,17 +36,19 @@ from heedful.models.gpt import GptSettings
 from heedful.models.recurrent import RecurrentSettings
 from heedful.models.recurrent_language import RecurrentLanguageSettings
 from heedful.models.transformer import TransformerSettings
-from heedful.runs.choosing import choose_recipe
-from heedful.runs.recipe import (
-    KINDS,
-    PairRecipe,
-    TextRecipe,
-    TrainingSettings,
-    check_recipe,
-    read_recipe,
-)
+from heedful.runs.recipe import check_recipe, read_recipe
+from heedful.runs.registry import GROUP
 from heedful.runs.searched import Searched
-from heedful.runs.text_recipe import EncoderRecipe, HeadSettings, LanguageRecipe, TaggingHead
+from heedful.tasks.pairs.choosing import choose_recipe
+from heedful.tasks.pairs.recipe import PairRecipe, TrainingSettings
+from heedful.tasks.spec import specs
+from heedful.tasks.texts.recipe import (
+    EncoderRecipe,
+    HeadSettings,
+    LanguageRecipe,
+    TaggingHead,
+    TextRecipe,
+)
 from heedful.training.going_on import CHANGEABLE
 from heedful.training.optimisers import learning_rate
 
@@ -273,7 +275,8 @@ def model_settings(part: str) -> Iterator[Setting]:
 
 def text_settings() -> Iterator[Setting]:
     """Those of recipes for single texts: once where all tasks that have a setting agree."""
-    kinds = {task: kind for task, kind in KINDS.items() if issubclass(kind, TextRecipe)}
+    recipes = {spec.name: spec.recipe_type() for spec in specs()}
+    kinds = {task: kind for task, kind in recipes.items() if issubclass(kind, TextRecipe)}
     found: dict[str, dict[str, Setting]] = {}
     for task, kind in kinds.items():
         for row in settings(kind, ""):
@@ -477,6 +480,8 @@ def test_files_tests_and_objects_that_are_named_exist(page: Path) -> None:
 
 def resolves(dotted: str) -> bool:
     """Whether a dotted name is a module or something in one."""
+    if dotted == GROUP:
+        return True
     parts = dotted.split(".")
     for length in range(len(parts), 0, -1):
         try:

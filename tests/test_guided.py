@@ -24,10 +24,11 @@ from heedful.data.tokeniser import Tokenisers
 from heedful.evaluation.aligning import Aligner, Direction
 from heedful.evaluation.alignment_error import GoldLinks, alignment_error_rate
 from heedful.models.pairs import AlignmentSource, PairModel, Source
-from heedful.runs import load_translator, open_run
-from heedful.runs.rules import rule_of
-from heedful.tasks.guided import GuidedAlignment
-from heedful.tasks.terms import Forced
+from heedful.runs.run import open_run
+from heedful.tasks.pairs.building import load_translator
+from heedful.tasks.pairs.guided import GuidedAlignment
+from heedful.tasks.pairs.rules import rule_of
+from heedful.tasks.pairs.terms import Forced
 from heedful.training import train
 from test_inference import TOKENISERS, recurrent, sentences, transformer
 

@@ -15,11 +15,11 @@ from heedful.interop.exporting import export_hf
 from heedful.interop.importing import import_hf
 from heedful.models.encoders import HeadedEncoder, sequences_of
 from heedful.models.language import LanguageModel
-from heedful.runs import open_run
 from heedful.runs.checkpoints import load_model_tensors
-from heedful.runs.run import TextRun
-from heedful.runs.text_building import build_text_model
-from heedful.runs.texts import load_classifier, load_filler, load_generator, load_tagger
+from heedful.runs.run import open_run
+from heedful.tasks.texts.building import build_text_model
+from heedful.tasks.texts.loading import load_classifier, load_filler, load_generator, load_tagger
+from heedful.tasks.texts.run import TextRun
 from heedful.training import train
 from interop_help import LABELS, TEXTS, bert_folder, gpt_folder
 

@@ -18,8 +18,9 @@ from heedful.decoding import SearchOptions
 from heedful.inference.batches import source_of
 from heedful.interop.exporting import export_hf
 from heedful.interop.importing import import_hf
-from heedful.runs import load_translator, open_run
-from heedful.tasks.translation import TranslationTask
+from heedful.runs.run import open_run
+from heedful.tasks.pairs.building import load_translator
+from heedful.tasks.translation.learning import TranslationTask
 from heedful.training import train
 from interop_help import TEXTS, marian_folder
 

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from heedful.basics.errors import UserError
 from heedful.data.positions import Position
 from heedful.runs.checkpoints import whole_checkpoints
-from heedful.runs.recipe import TrainingSettings
-from heedful.tasks.protocol import Loss, Validation
+from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.training.loop import Loop, Stop
+from heedful.training.protocol import Loss, Validation
 from heedful.training.report import Report
 
 

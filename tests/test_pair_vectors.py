@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from heedful.basics.errors import UserError
-from heedful.runs.building import build_run_model, load_run_start
 from heedful.runs.checkpoints import load_model_tensors
-from heedful.runs.run import PairRun, open_pair_run
+from heedful.tasks.pairs.building import build_run_model, load_run_start
+from heedful.tasks.pairs.run import PairRun, open_pair_run
 from heedful.training.train import train
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}

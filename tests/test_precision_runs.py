@@ -22,7 +22,7 @@ from heedful.inference import Translator
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.generator import Generator
 from heedful.layers.quantized import Int8Linear, largest_input
-from heedful.runs import load_translator
+from heedful.tasks.pairs.building import load_translator
 from heedful.training import train
 from language_help import ByteVocabulary, SmallLanguage
 from serving_help import serving

@@ -45,8 +45,8 @@ from heedful.models.encoders import HeadedEncoder, sequences_of
 from heedful.models.encoders import Tagger as TaggerHead
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.hierarchical import HierarchicalSettings
-from heedful.tasks.reading import TaggingTask
-from heedful.tasks.rows import RowBatches
+from heedful.tasks.texts.reading import TaggingTask
+from heedful.tasks.texts.rows import RowBatches
 from heedful.viewing.page import export_html
 from heedful.viewing.wire import map_bytes, summary
 from test_interop_tokenisers import in_ours, made

@@ -15,10 +15,10 @@ from heedful.basics.symbols import BEGIN, END
 from heedful.data.batching import Batch
 from heedful.models import Source, build_model
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
-from heedful.runs import load_translator
-from heedful.tasks.reinforce import Reinforce, rewarded_modules
-from heedful.tasks.terms import Forced
-from heedful.training.commands import train_from_command
+from heedful.tasks.commands import train_from_command
+from heedful.tasks.pairs.building import load_translator
+from heedful.tasks.pairs.reinforce import Reinforce, rewarded_modules
+from heedful.tasks.pairs.terms import Forced
 
 HARD = ("hard-reinforce", "hard-gumbel")
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}

@@ -17,9 +17,9 @@ from heedful.models import Source, build_model, learns_by_reward
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.recurrent_settings import AttentionName
 from heedful.runs.recipe import check_recipe, write_toml
-from heedful.tasks.protocol import Loss
-from heedful.tasks.reinforce import Reinforce, ReinforceSettings, rewarded_modules
-from heedful.tasks.terms import Forced
+from heedful.tasks.pairs.reinforce import Reinforce, ReinforceSettings, rewarded_modules
+from heedful.tasks.pairs.terms import Forced
+from heedful.training.protocol import Loss
 
 NAME = "decoder.attention"
 PURE = ReinforceSettings(weight=1.0, discount=1.0, entropy=0.0)

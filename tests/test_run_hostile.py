@@ -29,7 +29,7 @@ from heedful.decoding import SearchOptions
 from heedful.runs.run import accept_changes, open_run
 from heedful.runs.sealing import seal, seal_files
 from heedful.runs.summary import describe_run, summarise_run
-from heedful.runs.texts import load_classifier
+from heedful.tasks.texts.loading import load_classifier
 from heedful.training.train import train
 from text_help import RECIPES, write_data
 
@@ -373,7 +373,7 @@ def test_a_run_is_private(tmp_path: Path) -> None:
 
 
 def test_outlines_draw_no_random_numbers() -> None:
-    from heedful.runs.building import outline_run_model
+    from heedful.tasks.pairs.building import outline_run_model
 
     before = torch.get_rng_state()
     run = open_run(made("translator"))

@@ -20,9 +20,9 @@ from heedful.models.encoders import Sequences
 from heedful.models.recurrent_settings import RecurrentSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.checkpoints import model_tensors
-from heedful.runs.recipe import TrainingSettings
-from heedful.tasks.rows import RowBatch
-from heedful.tasks.translation import TranslationTask
+from heedful.tasks.pairs.recipe import TrainingSettings
+from heedful.tasks.texts.rows import RowBatch
+from heedful.tasks.translation.learning import TranslationTask
 from heedful.training.loop import Loop
 from heedful.training.report import Report
 from heedful.training.shares import Shares

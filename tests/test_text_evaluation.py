@@ -13,8 +13,9 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.cli.main import _register, app
-from heedful.runs.run import TextRun, open_run
-from heedful.runs.text_evaluation import score_text_run
+from heedful.runs.run import open_run
+from heedful.tasks.texts.evaluation import score_text_run
+from heedful.tasks.texts.run import TextRun
 from text_help import RECIPES, write_data
 
 Made = Callable[[str], Path]

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 import heedful.cli.main as command_line
-from heedful.runs.choosing_texts import choose_classification
-from heedful.runs.run import TextRun, open_run
-from heedful.runs.text_recipe import LabelledData
-from heedful.runs.text_sources import Examples
+from heedful.runs.run import open_run
+from heedful.tasks.texts.choosing import choose_classification
+from heedful.tasks.texts.recipe import LabelledData
+from heedful.tasks.texts.run import TextRun
+from heedful.tasks.texts.sources import Examples
 from heedful.training.train import train
 from text_help import RECIPES, TAGS, write_data
 

@@ -26,19 +26,19 @@ from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.positions import Position
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.models.language import LanguageModel
-from heedful.runs import open_run
-from heedful.runs.recipe import KINDS
-from heedful.runs.run import TextRun
-from heedful.runs.text_building import build_text_model, build_text_task, load_text_start
-from heedful.runs.text_preparation import prepare_text_run
-from heedful.runs.text_recipe import ClassificationRecipe
-from heedful.runs.texts import load_classifier, load_generator, load_tagger
-from heedful.tasks.masked import MaskedTask
-from heedful.tasks.protocol import Task
-from heedful.tasks.reading import ReadingTask
-from heedful.tasks.rows import RowBatch
-from heedful.tasks.several import SeveralTasks
+from heedful.runs.run import open_run
+from heedful.tasks.masked.learning import MaskedTask
+from heedful.tasks.several.learning import SeveralTasks
+from heedful.tasks.spec import specs
+from heedful.tasks.texts.building import build_text_model, build_text_task, load_text_start
+from heedful.tasks.texts.loading import load_classifier, load_generator, load_tagger
+from heedful.tasks.texts.preparation import prepare_text_run
+from heedful.tasks.texts.reading import ReadingTask
+from heedful.tasks.texts.recipe import ClassificationRecipe
+from heedful.tasks.texts.rows import RowBatch
+from heedful.tasks.texts.run import TextRun
 from heedful.training import loop
+from heedful.training.protocol import Task
 from heedful.training.report import Report
 from heedful.training.train import train
 from text_help import LABELLED, LOOP, RECIPES, TAGS, encoder, write_data
@@ -164,7 +164,7 @@ def test_a_preparation_that_was_interrupted_is_made_anew(
 ) -> None:
     path = folder / "half-prepared"
     with monkeypatch.context() as patched:
-        patched.setattr("heedful.runs.text_preparation._sentence_ends", _interrupted)
+        patched.setattr("heedful.tasks.texts.preparation._sentence_ends", _interrupted)
         with pytest.raises(KeyboardInterrupt):
             train(RECIPES["several"], path, data=folder)
     assert (path / "data").exists()
@@ -182,7 +182,7 @@ def _interrupted(vocabulary: object) -> list[int]:
 
 def test_the_loop_knows_no_task_by_name() -> None:
     text = Path(loop.__file__).read_text(encoding="utf-8")
-    tasks = {*KINDS} - {"several"}  # which is a word like any other
+    tasks = {spec.name for spec in specs()} - {"several"}  # which is a word like any other
     for name in (*tasks, "classif", "tagg", "mask", "language", "translat", "isinstance"):
         assert not re.search(name, text, re.IGNORECASE), name
 

@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.runs.run import TextRun, open_run
-from heedful.runs.texts import load_classifier
+from heedful.runs.run import open_run
+from heedful.tasks.texts.loading import load_classifier
+from heedful.tasks.texts.run import TextRun
 from heedful.training.train import train
 from text_help import ATTENTIVE, DOCUMENTS, LABELLED, LOOP, PAIRS, RECIPES, TAGGED, write_data
 

@@ -1,7 +1,8 @@
 """heedful: attention models. Train one from your own data, run it, and look at what it attends to.
 
 heedful.train(recipe, out="run")                train, or go on exactly where a run stopped
-heedful.load("run").translate(["A text."])      use a run
+heedful.load("run").predict(["A text."])        use a run of any task
+heedful.load("run").translate(["A text."])      translate, with options
 heedful.load("run").trace("A text.").view()     look at what a run attends to, in a notebook
 heedful.load_classifier("run").classify([…])    and load_tagger, load_generator, load_filler
 heedful.watch(model)                            see attention weights
@@ -11,10 +12,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from heedful.api import load, view
+    from heedful.api import load, load_translator, view
     from heedful.attention import watch
     from heedful.basics.errors import UserError
-    from heedful.runs.texts import load_classifier, load_filler, load_generator, load_tagger
+    from heedful.tasks.texts.loading import (
+        load_classifier,
+        load_filler,
+        load_generator,
+        load_tagger,
+    )
     from heedful.training import train
 
 __version__ = "0.1.0"
@@ -26,6 +32,7 @@ __all__ = [
     "load_filler",
     "load_generator",
     "load_tagger",
+    "load_translator",
     "train",
     "view",
     "watch",
@@ -34,8 +41,10 @@ __all__ = [
 _ROOMS = {
     "UserError": "heedful.basics.errors",
     "load": "heedful.api",
+    "load_translator": "heedful.api",
     **dict.fromkeys(
-        ("load_classifier", "load_filler", "load_generator", "load_tagger"), "heedful.runs.texts"
+        ("load_classifier", "load_filler", "load_generator", "load_tagger"),
+        "heedful.tasks.texts.loading",
     ),
     "train": "heedful.training",
     "view": "heedful.api",

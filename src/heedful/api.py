@@ -7,10 +7,53 @@ from heedful.basics.errors import UserError
 from heedful.inference.trace import Trace
 from heedful.inference.translation import Translation
 from heedful.inference.translator import Translator
+from heedful.interop.ctranslate2_facts import is_export
 from heedful.interop.engines import load_with_engine
+from heedful.tasks.spec import spec_of_run
 
 
 def load(
+    run: str | Path,
+    *more: str | Path,
+    head: str | None = None,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | int | None = None,
+    engine: str = "torch",
+    quantization: str | None = None,
+) -> Any:
+    """The predictor of a run, whatever its task; all have ``predict``.
+
+    A translator for a run that translates, a classifier for one that classifies, and so on.
+    ``load_translator``, ``load_classifier``, ``load_tagger``, ``load_filler`` and
+    ``load_generator`` do the same for one task, with a typed result.
+
+    Args:
+        run: a folder that ``heedful train`` made; with CTranslate2 also what was exported from one.
+        more: further runs of translators with the same vocabulary, for their ensemble.
+        head: what is decided, of a run that learnt several things.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        precision: of matrix products: ``float32``, ``bfloat16``, ``float16``, ``int8``, or
+            ``auto``, the faster of float32 and bfloat16, which is printed on standard error.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+        engine: ``torch``, our own models and search, or ``ctranslate2``, for one Transformer
+            (``pip install "heedful[ctranslate2]"``); traces and given beginnings stay ours.
+        quantization: what CTranslate2 computes in; by ``precision`` if None.
+
+    Raises:
+        UserError: a folder is no run, the vocabularies differ, or the engine cannot take it or is
+            missing.
+    """
+    how: dict[str, Any] = {"device": device, "precision": precision, "checkpoint": checkpoint}
+    exported = is_export(Path(run))
+    if not more and engine == "torch" and quantization is None and not exported:
+        return spec_of_run(run)[1].load(run, head=head, **how)
+    if head is not None:
+        raise UserError("head is for one run that learnt several things; leave it out")
+    return load_translator(run, *more, engine=engine, quantization=quantization, **how)
+
+
+def load_translator(
     run: str | Path,
     *more: str | Path,
     device: str = "auto",
@@ -19,18 +62,7 @@ def load(
     engine: str = "torch",
     quantization: str | None = None,
 ) -> Translator:
-    """The translator of a run; with more runs of the same vocabulary, their ensemble.
-
-    Args:
-        run: a folder that ``heedful train`` made; with CTranslate2 also what was exported from one.
-        more: further runs.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        precision: of matrix products: ``float32``, ``bfloat16``, ``float16``, ``int8``, or
-            ``auto``, the faster of float32 and bfloat16, which is said on standard error.
-        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
-        engine: ``torch``, our own models and search, or ``ctranslate2``, for one Transformer
-            (``pip install "heedful[ctranslate2]"``); traces and given beginnings stay ours.
-        quantization: what CTranslate2 computes in; by ``precision`` if None.
+    """The translator of a run, or the ensemble of several; the arguments are those of :func:`load`.
 
     Raises:
         UserError: a folder is no run of a translator, the vocabularies differ, or the engine

@@ -18,7 +18,7 @@ from heedful.cli.options import (
 
 if TYPE_CHECKING:
     from heedful.data.examples import Pair
-    from heedful.runs.aligners import RunDirection
+    from heedful.tasks.pairs.aligners import RunDirection
 
 
 def align(
@@ -93,7 +93,7 @@ def align(
     """
     from heedful.evaluation.symmetrising import check_join
     from heedful.inference.files import check_output
-    from heedful.runs.aligners import build_aligner, load_directions, runs_of
+    from heedful.tasks.pairs.aligners import build_aligner, load_directions, runs_of
 
     runs, files = _parted(places)
     if len(runs) == 1:
@@ -230,7 +230,7 @@ def _choose(
     from heedful.data.readers import read_lines
     from heedful.evaluation.aligning import require_two_sides
     from heedful.evaluation.alignment_error import read_gold
-    from heedful.runs.choosing_rules import choose_rules
+    from heedful.tasks.pairs.choosing_rules import choose_rules
 
     gold, indexing, first = how
     pairs = list(corpus.read())

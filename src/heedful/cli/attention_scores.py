@@ -37,9 +37,9 @@ def score_references(
 
 def say_rule(run: Path, translator: Any) -> dict[str, Any]:
     """Say where the alignments are read; as a part of the JSON object too."""
-    from heedful.runs import open_pair_run
-    from heedful.runs.aligners import say_rule as say
-    from heedful.runs.rules import describe_rule
+    from heedful.tasks.pairs.aligners import say_rule as say
+    from heedful.tasks.pairs.rules import describe_rule
+    from heedful.tasks.pairs.run import open_pair_run
 
     say(open_pair_run(run), translator)
     return describe_rule(translator.rules[0])

@@ -79,7 +79,7 @@ def classify(
         raise UserError("--scores is for lines of text; JSON lines have it: leave it out")
     use_threads(threads)
     from heedful.inference.files import write_lines
-    from heedful.runs.texts import load_classifier
+    from heedful.tasks.texts.loading import load_classifier
 
     classifier = load_classifier(
         run, head=head, device=device, precision=precision, checkpoint=checkpoint

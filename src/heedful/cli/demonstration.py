@@ -13,7 +13,8 @@ from heedful.data.examples import Pair
 from heedful.decoding import SearchOptions
 from heedful.evaluation.metrics import bleu
 from heedful.inference.translation import Translation
-from heedful.runs import check_recipe, load_translator
+from heedful.runs.recipe import check_recipe
+from heedful.tasks.pairs.building import load_translator
 from heedful.training import train
 from heedful.viewing.figures import save_figure
 from heedful.viewing.heatmap import alignment_figure

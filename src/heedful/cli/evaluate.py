@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -27,7 +27,7 @@ from heedful.cli.options import (
 
 if TYPE_CHECKING:
     from heedful.evaluation.report import Report, ReportSettings
-    from heedful.runs.run import TextRun
+    from heedful.tasks.texts.run import TextRun
 
 
 def evaluate(
@@ -258,10 +258,10 @@ def _settings(
 
 def _text_run(run: Path) -> "TextRun | None":
     """The run, if it is one for single texts."""
-    from heedful.runs.run import TextRun, open_run
+    from heedful.tasks.spec import spec_of_run
 
-    found = open_run(run)
-    return found if isinstance(found, TextRun) else None
+    found, spec = spec_of_run(run)
+    return None if spec.has_languages else cast("TextRun", found)
 
 
 def _show_links(gold: str, links: str, indexing: str, as_json: bool) -> None:

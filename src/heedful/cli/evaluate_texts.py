@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from heedful.basics.errors import UserError
 
 if TYPE_CHECKING:
-    from heedful.runs.run import TextRun
+    from heedful.tasks.texts.run import TextRun
 
 
 def evaluate_texts(
@@ -32,8 +32,7 @@ def evaluate_texts(
     import json
 
     from heedful.cli.drawing import draw
-    from heedful.runs.summary import record_text_scores
-    from heedful.runs.text_evaluation import joined_tables, score_text_run
+    from heedful.tasks.texts.evaluation import joined_tables, record_text_scores, score_text_run
 
     scores = score_text_run(
         run, data=data, encoding=encoding, head=head, mistakes=mistakes, **chosen

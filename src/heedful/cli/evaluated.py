@@ -17,7 +17,7 @@ from heedful.cli.options import search_of
 if TYPE_CHECKING:
     from heedful.evaluation.alignment_error import AlignmentScore
     from heedful.evaluation.attention_statistics import HeadStatistics
-    from heedful.runs import PairRun
+    from heedful.tasks.pairs.run import PairRun
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,6 @@ def _test_pairs(
 
 def open_pairs(run: Path) -> "PairRun":
     """The run; a UserError where it is none for pairs of texts."""
-    from heedful.runs import open_pair_run
+    from heedful.tasks.pairs.run import open_pair_run
 
     return open_pair_run(run)

@@ -64,7 +64,7 @@ def fill(
     use_threads(threads)
     from heedful.inference.files import write_lines
     from heedful.inference.reading_trace import trace_filling
-    from heedful.runs.texts import load_filler
+    from heedful.tasks.texts.loading import load_filler
 
     filler = load_filler(run, head=head, device=device, precision=precision, checkpoint=checkpoint)
     if text is None:

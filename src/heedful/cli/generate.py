@@ -100,7 +100,7 @@ def generate(
     drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     options = _options(beam, length_penalty, nbest, drawing)
     use_threads(threads)
-    from heedful.runs.texts import load_generator
+    from heedful.tasks.texts.loading import load_generator
 
     generator = load_generator(run, device=device, precision=precision, checkpoint=checkpoint)
     how: dict[str, Any] = {

@@ -63,6 +63,14 @@ def _options(
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
     ] = False,
+    plugin: Annotated[
+        str | None,
+        typer.Option(
+            "--plugin",
+            metavar="FILE.py",
+            help="With any command: run this Python file first, which adds tasks of your own.",
+        ),
+    ] = None,
 ) -> None:
     """What stands before a command."""
 
@@ -70,6 +78,7 @@ def _options(
 def main() -> None:
     """Run the command line; the user's mistake is one line on standard error and exit code 2."""
     try:
+        sys.argv[1:] = _with_plugins(sys.argv[1:])
         _register()
         app()
     except UserError as error:
@@ -77,6 +86,31 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
+
+
+def _with_plugins(arguments: list[str]) -> list[str]:
+    """Import the files of ``--plugin`` anywhere in the arguments; the arguments without them.
+
+    Before the commands are made, because plug-ins add to what they offer.
+    """
+    if "--plugin" not in arguments and not any(one.startswith("--plugin=") for one in arguments):
+        return arguments
+    from heedful.runs.registry import load_file
+
+    rest: list[str] = []
+    remaining = iter(arguments)
+    for argument in remaining:
+        name, equals, path = argument.partition("=")
+        if argument == "--":
+            return [*rest, argument, *remaining]
+        if name != "--plugin":
+            rest.append(argument)
+            continue
+        file = path if equals else next(remaining, None)
+        if file is None:
+            raise UserError("--plugin needs a file: --plugin my_task.py")
+        load_file(file)
+    return rest
 
 
 def _register() -> None:
@@ -93,6 +127,7 @@ def _register() -> None:
         import_hf,
         info,
         plot,
+        predict,
         serve,
         tag,
         train,
@@ -105,6 +140,7 @@ def _register() -> None:
         demo,
         train,
         tune,
+        predict,
         translate,
         align,
         classify,

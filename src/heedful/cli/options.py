@@ -57,7 +57,7 @@ def search_of(run: Path, beam: int | None, where: str) -> "SearchOptions":
     """
     from heedful.basics.settings import check
     from heedful.decoding import SearchOptions
-    from heedful.runs import open_pair_run
+    from heedful.tasks.pairs.run import open_pair_run
 
     recipe = open_pair_run(run).recipe.evaluation
     width = recipe.beam if beam is None else beam

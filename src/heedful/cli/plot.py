@@ -73,7 +73,7 @@ def plot(
         raise UserError('nothing to draw: give a sentence in quotes ("…"), or --curves')
     if not sentence.strip():
         raise UserError("the sentence is empty; give a text to look at")
-    from heedful.runs import load_translator
+    from heedful.tasks.pairs.building import load_translator
 
     use_threads(threads)
     search = search_of(run, beam, "heedful plot")
@@ -90,7 +90,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _plot_curves(run: Path, sentence: str | None, output: Path | None) -> None:
-    from heedful.runs import open_run
+    from heedful.runs.run import open_run
     from heedful.viewing.curves import curve_figure, read_records
     from heedful.viewing.figures import save_figure
 

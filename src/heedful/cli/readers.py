@@ -1,6 +1,6 @@
 """Runs for single texts among those that a command is given: told apart, and opened."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +17,9 @@ def split_runs(runs: Sequence[Path]) -> tuple[list[Path], list[Path]]:
     if not runs:
         return [], []
     from heedful.interop.ctranslate2_facts import is_export
-    from heedful.runs import open_run
-    from heedful.runs.run import TextRun
+    from heedful.tasks.spec import spec_of_run
 
-    texts = [run for run in runs if not is_export(run) and isinstance(open_run(run), TextRun)]
+    texts = [run for run in runs if not is_export(run) and not spec_of_run(run)[1].has_languages]
     return [run for run in runs if run not in texts], texts
 
 
@@ -39,30 +38,20 @@ def load_readers(runs: Sequence[Path], names: Sequence[str], **chosen: Any) -> "
         return []
     from heedful.basics.device import one_thread
     from heedful.basics.notices import once
-    from heedful.runs import open_run
-    from heedful.runs.text_recipe import EncoderRecipe
-    from heedful.runs.texts import load_classifier, load_filler, load_generator, load_tagger
     from heedful.serving import ServedReader
-    from heedful.serving.readers import Reader
+    from heedful.tasks.spec import spec_of_run
 
-    loaders: dict[str, Callable[..., Reader]] = {
-        "classification": load_classifier,
-        "tagging": load_tagger,
-        "masked": load_filler,
-    }
     found: list[ServedReader] = []
-    for run, name in zip(runs, names, strict=True):
-        recipe = open_run(run).recipe
+    for path, name in zip(runs, names, strict=True):
+        run, spec = spec_of_run(path)
+        heads = spec.heads(run.recipe)
         # Computing is the engine's: its thread alone is to have a pool of threads.
         with one_thread():
-            if not isinstance(recipe, EncoderRecipe):
-                found.append(ServedReader(name, load_generator(run, **chosen)))
+            if len(heads) == 1:
+                found.append(ServedReader(name, spec.load(path, **chosen)))
                 continue
-            heads = recipe.heads()
-            for head, settings in heads.items():
-                own = name if len(heads) == 1 else f"{name}/{head}"
-                reader = loaders[settings.task](run, head=head, **chosen)
-                found.append(ServedReader(own, reader))
+            for head in heads:
+                found.append(ServedReader(f"{name}/{head}", spec.load(path, head=head, **chosen)))
     for one in found:
         one.reader.say = once()
     return found

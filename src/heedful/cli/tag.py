@@ -55,7 +55,7 @@ def tag(
     check_outputs(output, trace)
     use_threads(threads)
     from heedful.inference.files import line_windows, write_lines
-    from heedful.runs.texts import load_tagger
+    from heedful.tasks.texts.loading import load_tagger
 
     tagger = load_tagger(run, head=head, device=device, precision=precision, checkpoint=checkpoint)
     windows = line_windows(file, encoding=encoding)

@@ -1,22 +1,23 @@
 """``heedful train``: from a recipe, or straight from a corpus, to a run."""
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.tasks.spec import specs
 
 
-class Task(StrEnum):
-    """What to train for."""
+def _trainable() -> list[str]:
+    """The tasks that can be trained without a recipe, as --task names them."""
+    return [spec.train_option for spec in specs() if spec.train_option]
 
-    TRANSLATE = "translate"
-    ALIGN = "align"
-    CLASSIFY = "classify"
-    TAG = "tag"
-    LANGUAGE_MODEL = "language-model"
+
+def _task(value: str) -> str:
+    if value not in _trainable():
+        raise typer.BadParameter(f"'{value}' is not one of {', '.join(_trainable())}")
+    return value
 
 
 RECIPE = Annotated[
@@ -56,9 +57,11 @@ def train(
         ),
     ] = None,
     task: Annotated[
-        Task | None,
+        str | None,
         typer.Option(
             "--task",
+            parser=_task,
+            metavar=f"[{'|'.join(_trainable())}]",
             help="Without a recipe: what to train for, translate unless said. align makes a folder "
             "of two runs, one a direction, for heedful align.",
         ),
@@ -100,46 +103,29 @@ def train(
 
         heedful train --task classify --data my.csv --text body --label team --out runs/teams
     """
-    from heedful.training.commands import (
-        settings_of,
-        task_asked_for,
-        train_aligner_from_command,
-        train_from_command,
-    )
+    from heedful.tasks.commands import settings_of, task_asked_for, train_from_command, trainable
 
     if out is None:
         raise UserError("--out RUN is missing: the folder to train into")
     machine = {"device": device, "threads": threads, "precision": precision}
     settings = [f"training.{name}={value}" for name, value in machine.items() if value is not None]
     changes = [*(overrides or []), *settings]
-    if task is Task.ALIGN:
-        if recipe is not None or start_from is not None:
-            raise UserError(
-                "--task align chooses its own recipe and begins anew: leave out "
-                + ("the recipe, or set its task" if recipe is not None else "--start-from")
-            )
-        finished = train_aligner_from_command(
-            out, data or [], source=source, target=target, overrides=changes
-        )
-        if not finished:
-            raise typer.Exit(130)
-        return
     options = {"--from": source, "--to": target, "--text": text, "--label": label}
     options["--column"] = column
-    said = None if task is None else task.value
     chosen = recipe is None and not (out / "run.json").exists()
-    asked = task_asked_for(said, start_from) if chosen else said
+    asked = task_asked_for(task, start_from) if chosen else task
     given, choose = settings_of(asked or "translate", options, changes, chosen=chosen)
-    finished = train_from_command(
-        recipe,
-        out,
-        data or [],
-        given=given,
-        overrides=changes,
-        start_from=start_from,
-        task=said,
-        choose=choose,
-    )
+    how: dict[str, Any] = {
+        "given": given,
+        "overrides": changes,
+        "start_from": start_from,
+        "task": task,
+        "choose": choose,
+    }
+    if recipe is None and task is not None:
+        finished = trainable()[task].train_corpus(out, data or [], **how)
+    else:
+        finished = train_from_command(recipe, out, data or [], **how)
     if not finished:
         raise typer.Exit(130)
 

@@ -75,6 +75,8 @@ class Classifier:
         ValueError: there is no such head.
     """
 
+    task = "classification"
+
     def __init__(
         self,
         model: HeadedEncoder,
@@ -107,6 +109,10 @@ class Classifier:
         require_list(texts, "classify")
         blocks = self.classify_blocks([list(texts)], advance=advance)
         return [one for block in blocks for one in block]
+
+    def predict(self, texts: Iterable[Text]) -> list[Classification]:
+        """As :meth:`classify`: what every predictor has."""
+        return self.classify(texts)
 
     def classify_blocks(
         self, blocks: Iterable[Sequence[Text]], *, advance: Advance | None = None

@@ -81,6 +81,8 @@ class Filler:
         UserError: the vocabulary has no mask.
     """
 
+    task = "masked"
+
     def __init__(
         self,
         model: HeadedEncoder,
@@ -114,7 +116,13 @@ class Filler:
         """
         if not isinstance(text, str):
             raise UserError("fill takes one text; fill_all takes several")
+        if not text.strip():
+            self.tokens(text)  # refuses it
         return self.fill_all([text], count)[0]
+
+    def predict(self, texts: Iterable[str]) -> list[Filling]:
+        """As :meth:`fill_all`: what every predictor has."""
+        return self.fill_all(texts)
 
     def fill_all(
         self,
@@ -142,7 +150,7 @@ class Filler:
         found, long = [], 0
         with ready(self.model, self.device, self.precision):
             for number, text in enumerate(texts, first or 0):
-                if not text.strip() and first is not None:
+                if not text.strip():
                     found.append(Filling(text, text, ()))
                 else:
                     tokens = self.tokens(text, "" if first is None else f"line {number}: ")

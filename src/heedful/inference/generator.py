@@ -76,6 +76,8 @@ class Generator:
     a time may use it.
     """
 
+    task = "language-model"
+
     def __init__(
         self,
         model: LanguageModel,
@@ -159,6 +161,10 @@ class Generator:
         require_list(prompts, "generate_all")
         call = _Call(self, options or self.options, max_tokens, stop, begins, None)
         return call.write(list(prompts), first, advance or (lambda count: None))
+
+    def predict(self, prompts: Iterable[str]) -> list[Generated]:
+        """One text for each prompt, drawn as by :meth:`generate_all`: what every predictor has."""
+        return [texts[0] for texts in self.generate_all(prompts)]
 
     def perplexity(
         self,

@@ -65,6 +65,8 @@ class Tagger:
         ValueError: there is no such head, or the model has no vectors of tokens.
     """
 
+    task = "tagging"
+
     def __init__(
         self,
         model: HeadedEncoder,
@@ -92,6 +94,11 @@ class Tagger:
             UserError: a word is empty or white space only, or not valid Unicode.
         """
         return [list(one.tags) for one in self.taggings(sentences)]
+
+    def predict(self, texts: Iterable[str]) -> list[Tagging]:
+        """The tags of the words that spaces part: what every predictor has."""
+        require_list(texts, "predict")
+        return self.taggings([text.split() for text in texts])
 
     def taggings(
         self, sentences: Iterable[Sequence[str]], *, advance: Advance | None = None

@@ -126,6 +126,10 @@ class Translator:
             self.translate_stream(texts, options=options, alignments=alignments, advance=advance)
         )
 
+    def predict(self, inputs: Iterable[Any]) -> list[Any]:
+        """As :meth:`translate`: what every predictor has."""
+        return self.translate(inputs)
+
     def translate_stream(
         self,
         texts: Iterable[str],

@@ -126,3 +126,22 @@ def _labels(vocabulary: Vocabulary, tokens: Sequence[int]) -> list[str]:
     if tokens[0] == END:
         labels[0] = BEGIN_LABEL
     return labels
+
+
+def last_that_fits(
+    generator: Generator, prompt: str, written: str, begins: bool
+) -> tuple[str, str, bool]:
+    """As much of the end of both as fits into the model; all, unless it is too long."""
+    vocabulary, most = generator.vocabulary, generator.max_length
+    tokens = vocabulary.encode(prompt + written)
+    boundary = begins or not vocabulary.encode(prompt)
+    if len(tokens) + boundary <= most:
+        return prompt, written, begins
+    # Its end as text may be of more tokens than its last ones, if these began inside a word.
+    kept = most
+    while len(vocabulary.encode(vocabulary.decode(tokens[-kept:]))) > most:
+        kept -= 1
+    text = vocabulary.decode(tokens[-kept:])
+    # Something has to stand before, or a document would seem to begin here.
+    before = max(1, len(text) - len(written))
+    return text[:before], text[before:], False

@@ -21,7 +21,7 @@ from heedful.interop.ctranslate2_facts import (
     read_tokenisers,
 )
 from heedful.interop.ctranslate2_folders import kept_export
-from heedful.runs import load_translator
+from heedful.tasks.pairs.building import load_translator
 
 ENGINES = ("torch", "ctranslate2")
 

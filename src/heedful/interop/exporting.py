@@ -11,8 +11,10 @@ from heedful.interop.folder import CONFIG, write_weights
 from heedful.interop.importing import KEPT
 from heedful.interop.texts import write_text_model
 from heedful.interop.translators import write_marian
-from heedful.runs.aligners import runs_of
-from heedful.runs.run import PairRun, Run, TextRun, open_run
+from heedful.runs.run import Run, open_run
+from heedful.tasks.pairs.aligners import runs_of
+from heedful.tasks.pairs.run import PairRun
+from heedful.tasks.texts.run import TextRun
 
 
 def export_hf(

@@ -16,10 +16,13 @@ from heedful.interop.folder import CONFIG, read_config
 from heedful.interop.texts import ImportedText, read_bert, read_gpt
 from heedful.interop.translators import read_marian
 from heedful.runs.checkpoints import folder_of, save_checkpoint
-from heedful.runs.preparation import made_with
-from heedful.runs.recipe import PairRecipe, write_toml
-from heedful.runs.run import FORMAT, PairRun, Run, TextRun, open_run, write_pairs
+from heedful.runs.recipe import write_toml
+from heedful.runs.run import FORMAT, Run, open_run
 from heedful.runs.sealing import write_facts, write_recipe
+from heedful.runs.start import made_with
+from heedful.tasks.pairs.recipe import PairRecipe
+from heedful.tasks.pairs.run import PairRun, write_pairs
+from heedful.tasks.texts.run import TextRun
 
 KEPT = "imported"
 """The folder of a run that keeps the configuration as it was."""

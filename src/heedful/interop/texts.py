@@ -24,8 +24,7 @@ from heedful.interop.own_vocabularies import tokeniser_files
 from heedful.interop.tokeniser_class import check_tokeniser
 from heedful.models.bert import BertSettings
 from heedful.models.gpt import GptSettings
-from heedful.runs.run import TextRun
-from heedful.runs.text_recipe import (
+from heedful.tasks.texts.recipe import (
     ClassificationRecipe,
     DocumentData,
     EncoderRecipe,
@@ -37,6 +36,7 @@ from heedful.runs.text_recipe import (
     TaggingRecipe,
     TextRecipe,
 )
+from heedful.tasks.texts.run import TextRun
 
 _MASKED, _NEXT = "masked", "masked_next"
 

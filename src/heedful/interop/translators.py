@@ -25,8 +25,8 @@ from heedful.interop.folder import CONFIG, read_weights
 from heedful.interop.layouts import marian
 from heedful.interop.layouts.marian import MarianSymbols
 from heedful.models.transformer import TransformerSettings
-from heedful.runs.recipe import DataSettings, EvaluationSettings, PairRecipe
-from heedful.runs.run import PairRun
+from heedful.tasks.pairs.recipe import DataSettings, EvaluationSettings, PairRecipe
+from heedful.tasks.pairs.run import PairRun
 
 _WITH_FIRST_SPACE = b"\x1a\x02\x18\x01"
 """A further part of a sentencepiece model, merged with those before it (protobuf's rule for fields

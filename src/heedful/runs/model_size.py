@@ -8,6 +8,7 @@ from torch import nn
 
 from heedful.basics.errors import UserError
 from heedful.basics.memory import machine_memory, readable_size
+from heedful.runs.settings import Recipe
 
 M = TypeVar("M", bound=nn.Module)
 
@@ -27,6 +28,20 @@ def on_meta(build: Callable[[], M]) -> M:
 def count_parameters(model: nn.Module) -> int:
     """Numbers in the model's parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def require_trainable(recipe: Recipe, build: Callable[[], nn.Module]) -> None:
+    """Raise UserError, before the data are prepared, for a model that cannot be trained here.
+
+    Args:
+        recipe: its settings.
+        build: makes the model with the smallest vocabulary.
+    """
+    copies = TRAINED_COPIES[recipe.training.optimiser]
+    try:
+        require_room(on_meta(build), "the recipe's [model]", copies=copies)
+    except (ValueError, RuntimeError) as error:  # of settings that exclude each other
+        raise UserError(f"the recipe's [model]: {error}") from error
 
 
 def require_room(model: nn.Module, where: str, *, copies: int = 1) -> None:

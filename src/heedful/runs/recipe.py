@@ -1,6 +1,5 @@
 """The recipe: all settings of a run, typed, from TOML and back."""
 
-import difflib
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -13,55 +12,13 @@ import tomlkit
 from heedful.basics.errors import UserError
 from heedful.basics.reading import MOST_TOML_BYTES, parse_toml, read_bytes
 from heedful.basics.settings import check
-from heedful.models import learns_by_reward
-from heedful.runs.pair_recipe import (
-    DataSettings,
-    EvaluationSettings,
-    GuidedSettings,
-    PairRecipe,
-    TrainingSettings,
-)
+from heedful.runs.kind import Kind
+from heedful.runs.registry import kind_named
 from heedful.runs.searched import refuse_unsearchable
-from heedful.runs.settings import LoopSettings, Recipe
-from heedful.runs.text_recipe import (
-    ClassificationRecipe,
-    LanguageRecipe,
-    MaskedRecipe,
-    SeveralRecipe,
-    TaggingRecipe,
-    TextRecipe,
-)
+from heedful.runs.settings import Recipe
 
-__all__ = [
-    "DataSettings",
-    "EvaluationSettings",
-    "GuidedSettings",
-    "LoopSettings",
-    "PairRecipe",
-    "Recipe",
-    "TextRecipe",
-    "TrainingSettings",
-    "check_recipe",
-    "find_data",
-    "find_recipe",
-    "read_recipe",
-    "with_overrides",
-    "with_setting",
-    "write_toml",
-]
-
-
-KINDS: dict[str, type[Recipe]] = {
-    "translation": PairRecipe,
-    "text-to-text": PairRecipe,
-    "alignment": PairRecipe,
-    "classification": ClassificationRecipe,
-    "tagging": TaggingRecipe,
-    "masked": MaskedRecipe,
-    "several": SeveralRecipe,
-    "language-model": LanguageRecipe,
-}
-"""Task → its recipes."""
+DEFAULT = "translation"
+"""The task of a recipe that names none."""
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -183,8 +140,8 @@ def check_recipe(tables: Mapping[str, Any], where: str, *, written: bool = False
             too for a key that is searched, and each end of its range.
     """
     kind = recipe_kind(tables, where)
-    if written and issubclass(kind, PairRecipe):
-        tables = _without_unused(tables, where)
+    if written:
+        tables = _kind(tables, where).without_unused(tables, where)
     recipe = check(kind, dict(tables), where)
     plain = {key: table for key, table in tables.items() if key != "tune"}
     for key, searched in recipe.tune.items():
@@ -201,26 +158,11 @@ def recipe_kind(tables: Mapping[str, Any], where: str) -> type[Recipe]:
     Raises:
         UserError: there is no such task; the nearest is named.
     """
-    task = tables.get("task", "translation")
-    if task in KINDS:
-        return KINDS[task]
-    near = difflib.get_close_matches(str(task), KINDS, n=1, cutoff=0.4)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(KINDS)}"
-    raise UserError(f"{where}: unknown task {task!r}; {hint}")
+    return _kind(tables, where).recipe_type()
 
 
-def _without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
-    training = dict(tables.get("training", {}))
-    optional = {
-        name: training.pop(name) for name in ("guided_alignment", "reinforce") if name in training
-    }
-    recipe = check(PairRecipe, {**tables, "training": training}, where)
-    used = {
-        "guided_alignment": recipe.data.links is not None,
-        "reinforce": learns_by_reward(recipe.model),
-    }
-    kept = {name: table for name, table in optional.items() if used[name]}
-    return {**tables, "training": {**training, **kept}}
+def _kind(tables: Mapping[str, Any], where: str) -> Kind:
+    return kind_named(tables.get("task", DEFAULT), where)
 
 
 def write_toml(recipe: Recipe) -> str:

@@ -1,21 +1,18 @@
 """The run: a folder that holds all there is of a training."""
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file
 from heedful.basics.locking import locked
 from heedful.basics.reading import parse_toml, read_json, read_json_lines
-from heedful.data.examples import Labelled, Pair, Tagged
-from heedful.data.tokeniser import Tokenisers
-from heedful.data.vocabularies import SavedVocabulary, load_vocabulary
 from heedful.runs.checkpoints import Checkpoint, find_checkpoint, whole_checkpoints
-from heedful.runs.facts import PairFacts, TextFacts, check_facts
-from heedful.runs.recipe import PairRecipe, Recipe, TextRecipe, check_recipe
+from heedful.runs.facts import check_facts
+from heedful.runs.kind import Kind
+from heedful.runs.recipe import check_recipe
+from heedful.runs.registry import kind_named
 from heedful.runs.sealing import (
     FACTS,
     RECIPE,
@@ -26,12 +23,10 @@ from heedful.runs.sealing import (
     require_unchanged,
     seal_files,
 )
+from heedful.runs.settings import Recipe
 
 FORMAT = 1
 RESULT, AVERAGE = "result.json", "average"
-
-Example = Labelled | Tagged | str
-"""A labelled text, a tagged sentence, or a document."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +40,11 @@ class Run:
     it was started from."""
     manifest: dict[str, str] | None = None
     """Hashes of the files that are written once; None in runs of versions that kept none."""
+
+    @property
+    def kind(self) -> Kind:
+        """What its task is."""
+        return kind_named(self.recipe.task, str(self.path))
 
     def require_unchanged(self, *names: str) -> None:
         """Raise UserError if one of these files, or of those in these folders, has changed.
@@ -149,107 +149,13 @@ class Run:
         raise UserError(f"{self.path} has no checkpoint '{name}'; there are best, last, {steps}")
 
 
-@dataclass(frozen=True)
-class PairRun(Run):
-    """A run that learns from pairs of texts."""
-
-    recipe: PairRecipe
-
-    def tokenisers(self) -> Tokenisers:
-        """The run's own tokenisers.
-
-        Raises:
-            UserError: they are missing, damaged or were changed.
-        """
-        self.require_unchanged("tokeniser/")
-        found = Tokenisers.load(self.path / "tokeniser")
-        known = self.facts["vocabulary"]
-        if (found.source.size, found.target.size) != (known["source"], known["target"]):
-            raise _other_vocabulary(self.path)
-        return found
-
-    def pairs(self, part: str) -> list[Pair]:
-        """The ``validation`` or ``test`` pairs that the run keeps; none if it was given none."""
-        name = f"data/{part}.jsonl"
-        self.require_unchanged(name)
-        try:
-            pairs = [Pair(*pair) for pair in read_json_lines(self.path / name)]
-        except TypeError as error:
-            raise _no_examples(self.path / name) from error
-        if not all(isinstance(text, str) for pair in pairs for text in pair):
-            raise _no_examples(self.path / name)
-        return pairs
-
-
-@dataclass(frozen=True)
-class TextRun(Run):
-    """A run for single texts; ``facts["sets"]`` tells of the data of each thing that is learnt."""
-
-    recipe: TextRecipe
-
-    def vocabulary(self) -> SavedVocabulary:
-        """The run's own vocabulary.
-
-        Raises:
-            UserError: it is missing, damaged or was changed.
-        """
-        self.require_unchanged("tokeniser/")
-        found = load_vocabulary(self.path / "tokeniser")
-        if found.size != self.facts["vocabulary"]["size"]:
-            raise _other_vocabulary(self.path)
-        return found
-
-    def labels(self, name: str) -> list[str]:
-        """The labels or tags of what is learnt as ``name``, by number."""
-        return [str(label) for label in self.facts["sets"][name]["labels"]]
-
-    def set_folder(self, name: str) -> Path:
-        """Where the data of what is learnt as ``name`` are."""
-        return self.path / "data" / name
-
-    def labelled(self, name: str, part: str) -> list[Labelled]:
-        """The labelled texts that the run keeps of ``validation`` or ``test``."""
-        found = self._kept(name, part)
-        if not all(_is_labelled(example) for example in found):
-            raise _no_examples(self.set_folder(name) / f"{part}.jsonl")
-        return [Labelled(tuple(texts), label) for texts, label in found]
-
-    def tagged(self, name: str, part: str) -> list[Tagged]:
-        """The tagged sentences that the run keeps of ``validation`` or ``test``."""
-        found = self._kept(name, part)
-        if not all(_is_tagged(example) for example in found):
-            raise _no_examples(self.set_folder(name) / f"{part}.jsonl")
-        return [Tagged(tuple(words), tuple(tags)) for words, tags in found]
-
-    def documents(self, name: str, part: str) -> list[str]:
-        """The documents that the run keeps of ``validation`` or ``test``."""
-        return [str(document) for document in self._kept(name, part)]
-
-    def _kept(self, name: str, part: str) -> list[Any]:
-        path = self.set_folder(name) / f"{part}.jsonl"
-        self.require_unchanged(path.relative_to(self.path).as_posix())
-        return list(read_json_lines(path))
-
-
-def _is_texts(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(text, str) for text in value)
-
-
-def _is_labelled(example: Any) -> bool:
-    right = isinstance(example, list) and len(example) == 2
-    return right and _is_texts(example[0]) and isinstance(example[1], str)
-
-
-def _is_tagged(example: Any) -> bool:
-    right = isinstance(example, list) and len(example) == 2 and all(map(_is_texts, example))
-    return right and len(example[0]) == len(example[1])
-
-
-def _no_examples(path: Path) -> UserError:
+def no_examples(path: Path) -> UserError:
+    """The error for a file of held-out examples that is damaged."""
     return UserError(f"{path}: a line is no example of this run; the file is damaged")
 
 
-def _other_vocabulary(run: Path) -> UserError:
+def other_vocabulary(run: Path) -> UserError:
+    """The error for a vocabulary of another size than the run's facts tell."""
     return UserError(
         f"{run / 'tokeniser'}: the vocabulary has another size than {run / FACTS} tells; the files "
         "are of different runs"
@@ -288,18 +194,11 @@ def _opened(folder: Path, facts: dict[str, Any], manifest: dict[str, str] | None
     content = read_recipe_text(folder, sealed=manifest is not None)
     where = str(folder / RECIPE)
     recipe = check_recipe(parse_toml(content, where), where, written=True)
-    if isinstance(recipe, PairRecipe):
-        check_facts(PairFacts, facts, folder / FACTS)
-        return PairRun(folder, recipe, facts, manifest)
-    if isinstance(recipe, TextRecipe):
-        check_facts(TextFacts, facts, folder / FACTS)
-        if facts["sets"].keys() != recipe.sets().keys():
-            raise UserError(
-                f"{folder / FACTS}: it is about {', '.join(facts['sets']) or 'nothing'}, the "
-                f"recipe about {', '.join(recipe.sets())}; the files are of different runs"
-            )
-        return TextRun(folder, recipe, facts, manifest)
-    raise TypeError(f"no runs for {recipe.task}")
+    kind = kind_named(recipe.task, where)
+    check_facts(kind.facts_type(), facts, folder / FACTS)
+    run = kind.run_type()(folder, recipe, facts, manifest)
+    kind.check_run(run)
+    return run
 
 
 def accept_changes(path: str | Path) -> None:
@@ -316,40 +215,3 @@ def accept_changes(path: str | Path) -> None:
     with locked(folder, doing="trained"):
         _opened(folder, read_json(folder / FACTS), None)
         seal_files(folder)
-
-
-def open_pair_run(path: str | Path) -> PairRun:
-    """As :func:`open_run`, of a run that learns from pairs of texts.
-
-    Raises:
-        UserError: also for a run of another task.
-    """
-    run = open_run(path)
-    if not isinstance(run, PairRun):
-        raise UserError(f"{path} is a run for {run.recipe.task}, not for pairs of texts")
-    return run
-
-
-def write_pairs(path: Path, pairs: list[Pair]) -> None:
-    """Write pairs as JSON lines, whole or not at all."""
-    with atomic_file(path) as file:
-        for pair in pairs:
-            file.write((json.dumps(list(pair), ensure_ascii=False) + "\n").encode("utf-8"))
-
-
-def as_text_run(run: Run) -> TextRun:
-    """The same run, if it is one for single texts.
-
-    Raises:
-        UserError: it is for pairs of texts.
-    """
-    if not isinstance(run, TextRun):
-        raise UserError(f"{run.path} is a run for {run.recipe.task}, not for single texts")
-    return run
-
-
-def write_examples(path: Path, examples: Sequence[Example]) -> None:
-    """Write held-out examples as JSON lines, whole or not at all."""
-    with atomic_file(path) as file:
-        for example in examples:
-            file.write((json.dumps(example, ensure_ascii=False) + "\n").encode("utf-8"))

@@ -99,6 +99,10 @@ class LoopSettings(Settings):
     """The figure of a validation that checkpoints are compared by."""
     tensorboard: bool = False
 
+    def pace(self) -> tuple[float, int]:
+        """How much slower each deeper layer learns, and steps between layers that start to."""
+        return 1.0, 0
+
     @field_validator("betas", mode="before")
     @classmethod
     def _two_betas(cls, given: Any) -> Any:

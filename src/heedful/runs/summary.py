@@ -9,14 +9,11 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import write_text
 from heedful.basics.reading import read_json_lines
 from heedful.evaluation.metrics import Score
-from heedful.runs.kinds import kind_of
 from heedful.runs.model_size import count_parameters
+from heedful.runs.registry import kind_named, kind_of
 from heedful.runs.run import Run, open_run
-from heedful.runs.text_evaluation import TextScore
 
 SCORES = "scores.jsonl"
-_LABELS = 12
-"""So many are named."""
 
 
 def summarise_run(path: Path) -> dict[str, Any]:
@@ -36,7 +33,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
         "target": facts.get("target"),
         "model": recipe.model_dump(mode="json", exclude_none=True)["model"],
         "parameters": count_parameters(kind_of(recipe).outline_model(run)),
-        "vocabulary": facts["vocabulary"],
+        "vocabulary": facts.get("vocabulary", {}),
         "data": facts["data"],
         "sets": facts.get("sets", {}),
         "started_from": facts.get("started_from"),
@@ -61,7 +58,7 @@ def describe_run(summary: dict[str, Any]) -> str:
     """The summary for people."""
     model, training = summary["model"], summary["training"]
     shape = ", ".join(f"{key} {value}" for key, value in model.items() if key != "kind")
-    about = _about_texts(summary) if summary["sets"] else _about_pairs(summary)
+    about = kind_named(summary["task"], summary["run"]).describe(summary)
     lines = [
         about[0],
         ("model", f"{model['kind']}, {summary['parameters']:,} parameters: {shape}"),
@@ -89,39 +86,6 @@ def describe_run(summary: dict[str, Any]) -> str:
     ]
     lines += [("scored", _score_line(score)) for score in summary["scores"]]
     return "\n".join(f"{name:<14}{text}" for name, text in lines)
-
-
-def _about_pairs(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    """What it is, then what it knows and was trained on."""
-    data = summary["data"]
-    languages = " to ".join(str(summary[side] or "?") for side in ("source", "target"))
-    left_out = ", ".join(f"{count:,} {why}" for why, count in data["left_out"].items())
-    vocabulary = summary["vocabulary"]
-    return [
-        ("run", f"{summary['run']} ({summary['task']}, {languages})"),
-        ("vocabulary", f"{vocabulary['source']:,} source, {vocabulary['target']:,} target symbols"),
-        (
-            "trained on",
-            f"{data['train_pairs']:,} pairs" + (f"; left out: {left_out}" if left_out else ""),
-        ),
-        ("held out", f"{data['validation_pairs']:,} validation, {data['test_pairs']:,} test pairs"),
-    ]
-
-
-def _about_texts(summary: dict[str, Any]) -> list[tuple[str, str]]:
-    lines = [
-        ("run", f"{summary['run']} ({summary['task']})"),
-        ("vocabulary", f"{summary['vocabulary']['size']:,} symbols"),
-    ]
-    for name, facts in summary["sets"].items():
-        labels = facts["labels"]
-        shown = ", ".join(labels[:_LABELS]) + (", …" if len(labels) > _LABELS else "")
-        said = f", {len(labels):,} labels: {shown}" if labels else ""
-        own = "" if len(summary["sets"]) == 1 else f"{name}: "
-        lines.append(("trained on", f"{own}{facts['train']:,} {facts['unit']}{said}"))
-        held = f"{facts['validation']:,} validation, {facts['test']:,} test"
-        lines.append(("held out", f"{own}{held}"))
-    return lines
 
 
 def _started(start: dict[str, Any] | None) -> list[tuple[str, str]]:
@@ -154,20 +118,11 @@ def record_scores(path: Path, scores: Sequence[Score], how: dict[str, Any]) -> N
             for score in scores
         },
     }
-    _record(run, made)
+    record(run, made)
 
 
-def record_text_scores(run: Run, scores: Sequence[TextScore], how: dict[str, Any]) -> None:
-    """As `record_scores`, for a run for single texts."""
-    named = {
-        f"{score.name}.{key}" if len(scores) > 1 else key: {"value": value, "low": None}
-        for score in scores
-        for key, value in score.figures.items()
-    }
-    _record(run, {**how, "scores": named})
-
-
-def _record(run: Run, made: dict[str, Any]) -> None:
+def record(run: Run, made: dict[str, Any]) -> None:
+    """Keep a scoring of the run's own test set; an equal one is kept once."""
     known = _scores(run)
     if made in known:
         return

@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from heedful import __version__
 from heedful.inference import Trace
-from heedful.serving import libre, native, reading_api
+from heedful.serving import libre, native, predicting, reading_api
 from heedful.serving.admission import Admission
 from heedful.serving.asking import Desk
 from heedful.serving.engine import Engine
@@ -87,6 +87,7 @@ def make_application(
     served = ServedReaders(readers, others=[model.name for model in models])
     app.include_router(native.routes(desk, traces or {}, served))
     app.include_router(reading_api.routes(desk, served))
+    app.include_router(predicting.routes(desk, served))
 
     @app.get("/health", responses=answers(dict[str, str]))
     async def health() -> Response:

@@ -9,6 +9,7 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.inference import Translator
 from heedful.serving.saying import RefusedError, said
+from heedful.tasks.spec import spec_named
 
 
 @dataclass(frozen=True)
@@ -29,27 +30,8 @@ class Served:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What ``/api/models`` tells of it."""
-        translator = self.translator
-        models, engine = translator.models, translator.engine
-        return {
-            "name": self.name,
-            "source": self.source,
-            "target": self.target,
-            "architecture": engine.architecture if engine else type(models[0]).__name__,
-            "parameters": engine.parameters if engine else translator.parameters,
-            **translator.computing,
-            "vocabulary": {
-                "source": translator.tokenisers.source.size,
-                "target": translator.tokenisers.target.size,
-            },
-            "max_tokens": translator.max_length - 1,
-            "aligns": translator.aligns,
-            "maps": [
-                {"name": name, "query_axis": query, "key_axis": key}
-                for model in models[:1]  # none of an export
-                for name, (query, key) in model.attention_axes().items()
-            ],
-        }
+        own = {"name": self.name, "source": self.source, "target": self.target}
+        return {**own, **spec_named("translation").facts(self.translator)}
 
 
 class ServedModels:

@@ -9,7 +9,7 @@ from heedful.basics.device import autocast, has_fast_bfloat16, one_thread
 from heedful.basics.measuring import Measured, fastest
 from heedful.data.positions import Position
 from heedful.inference.fastest_precision import said_of, sizes_of
-from heedful.tasks.protocol import Task
+from heedful.training.protocol import Task
 
 _TOKENS = 256
 """Of the part of a batch that is measured, roughly."""

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.runs.kinds import kind_of
-from heedful.runs.recipe import Recipe
+from heedful.runs.registry import kind_of
 from heedful.runs.run import Run
-from heedful.runs.text_recipe import TextRecipe, table_of
+from heedful.runs.settings import Recipe
 
 CHANGEABLE = frozenset(
     {
@@ -80,12 +79,7 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
 
 def _key_of(recipe: Recipe, part: str) -> str:
     """The setting that names the files of a part."""
-    if part in _VECTORS:
-        return part
-    if not isinstance(recipe, TextRecipe):
-        return f"data.{part}"
-    name, _, own = part.rpartition(".")
-    return f"{table_of(recipe, name)}.{own}"
+    return part if part in _VECTORS else kind_of(recipe).setting_of_files(recipe, part)
 
 
 def flat(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:

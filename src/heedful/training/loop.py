@@ -25,8 +25,7 @@ from heedful.runs.checkpoints import (
     whole_checkpoints,
 )
 from heedful.runs.parts import PARTS, parts_of, require_parts
-from heedful.runs.recipe import LoopSettings
-from heedful.tasks.protocol import Task, is_gain
+from heedful.runs.settings import LoopSettings
 from heedful.training.interrupting import interruptible
 from heedful.training.operations import operation_counter
 from heedful.training.optimisers import (
@@ -36,6 +35,7 @@ from heedful.training.optimisers import (
     optimiser_tensors,
 )
 from heedful.training.pace import groups_of
+from heedful.training.protocol import Task
 from heedful.training.record import Record, made_folder
 from heedful.training.report import Report
 from heedful.training.shares import Learnt, Shares
@@ -91,6 +91,7 @@ class Loop:
         precision: kept in checkpoints; ``float16`` scales the loss.
         report: what people see.
         stop: may end the training after any validation.
+        falls: whether a lower ``choose_by`` is better; if None, whether it is ``loss``.
 
     Raises:
         UserError: the folder cannot be made, or its last checkpoint does not fit the task.
@@ -107,10 +108,13 @@ class Loop:
         precision: str,
         report: Report,
         stop: Stop | None = None,
+        falls: bool | None = None,
     ) -> None:
         self.task, self.settings, self.folder = task, settings, made_folder(Path(folder))
         self.device, self.report, self.stop = device, report, stop
         self.precision = precision
+        by = settings.choose_by
+        self.sign = -1 if (by == "loss" if falls is None else falls) else 1
         self.checkpoints = self.folder / "checkpoints"
         self.groups = groups_of(task.model, settings)
         self.parameters = [p for group in self.groups for p in group.parameters]
@@ -364,8 +368,7 @@ class Loop:
     def rank(self, figures: dict[str, float]) -> list[float]:
         """What validations are compared by, greater is better: the chosen figure, then the loss."""
         chosen = self.settings.choose_by
-        sign = 1 if is_gain(chosen) else -1
-        return [sign * figures[chosen], -figures.get("loss", 0.0)]
+        return [self.sign * figures[chosen], -figures.get("loss", 0.0)]
 
     def _save(self, validation: dict[str, float]) -> None:
         progress = self.progress

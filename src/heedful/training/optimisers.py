@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from heedful.runs.recipe import LoopSettings
+from heedful.runs.settings import LoopSettings
 from heedful.training.pace import Group
 
 _RATIO = 32

@@ -4,15 +4,21 @@ Layer-wise decay is the "discriminative fine-tuning" of Howard and Ruder 2018, "
 Model Fine-tuning for Text Classification", section 3.2; gradual unfreezing is of section 3.3.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import nn
 
 from heedful.basics.errors import UserError
-from heedful.models.encoders import HeadedEncoder
-from heedful.models.language import LanguageModel
 from heedful.runs.settings import LoopSettings
-from heedful.runs.text_recipe import TextTrainingSettings
+
+
+@runtime_checkable
+class _Layered(Protocol):
+    """A model that says how deep its parameters are."""
+
+    def depth(self, name: str) -> int:
+        """The depth of a parameter's layer, 0 at the input."""
+        ...
 
 
 class Group(NamedTuple):
@@ -32,12 +38,10 @@ def groups_of(model: nn.Module, settings: LoopSettings) -> list[Group]:
         UserError: layers are to differ in a model that does not say what its layers are.
     """
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    decay, every = 1.0, 0
-    if isinstance(settings, TextTrainingSettings):
-        decay, every = settings.layer_decay, settings.unfreeze_every or 0
+    decay, every = settings.pace()
     if decay == 1.0 and not every:
         return [Group(list(trained.values()), 1.0, 1)]
-    if not isinstance(model, HeadedEncoder | LanguageModel):
+    if not isinstance(model, _Layered):
         raise UserError("training.layer_decay and unfreeze_every need a model of layers")
     depths = {name: model.depth(name) for name in trained}
     top = max(depths.values())

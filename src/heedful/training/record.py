@@ -6,7 +6,7 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, cannot_write, open_to_append
-from heedful.tasks.protocol import Sample
+from heedful.training.protocol import Sample
 
 
 class Record:

@@ -11,7 +11,7 @@ from typing import IO, Self, TextIO, cast
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from heedful.tasks.protocol import Sample
+from heedful.training.protocol import Sample
 
 
 class _StandardError:

@@ -17,7 +17,7 @@ from heedful.attention.watching import seen_from_outside
 from heedful.basics.contexts import submit
 from heedful.basics.workers import workers
 from heedful.layers.dropout import drawing_from
-from heedful.tasks.protocol import Loss, Task
+from heedful.training.protocol import Loss, Task
 
 Learnt = tuple[Any, Loss]
 """Some of a batch, and its loss."""

@@ -10,31 +10,13 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.runs.checkpoints import MODEL, Checkpoint
-from heedful.runs.preparation import Start
-from heedful.runs.recipe import PairRecipe, Recipe, TextRecipe, recipe_kind
+from heedful.runs.kind import Kind
+from heedful.runs.recipe import DEFAULT
+from heedful.runs.registry import kind_named, kind_of
 from heedful.runs.run import Run, open_run
-from heedful.runs.text_recipe import EncoderRecipe, LanguageRecipe
+from heedful.runs.settings import Recipe
+from heedful.runs.start import Start
 from heedful.training.going_on import flat
-
-CHANGEABLE_AT_START = frozenset(
-    {
-        *("model.dropout", "model.attention_dropout", "model.inner_dropout"),
-        *("model.writer.dropout", "model.writer.attention_dropout"),
-    }
-)
-"""Of the model's settings, those that a run may have otherwise than the one it starts from."""
-
-_WITHOUT_PLACES = frozenset(
-    {
-        *("recurrent", "recurrent-encoder", "recurrent-language-model"),
-        *("hierarchical", "decomposable"),
-    }
-)
-_FAMILIES: dict[type[Recipe], str] = {
-    PairRecipe: "learns from pairs of texts",
-    EncoderRecipe: "reads texts",
-    LanguageRecipe: "writes texts on",
-}
 
 
 def find_start(out: Path, start_from: str | Path | None) -> Path | None:
@@ -79,8 +61,9 @@ def with_start(tables: Mapping[str, Any], start: Path | None) -> Mapping[str, An
     if start is None:
         return tables
     run = open_run(start)
-    _require_fitting(run, recipe_kind(tables, "the recipe"), tables.get("task", "translation"))
-    known = _taken(run, recipe_kind(tables, "the recipe"))
+    kind = kind_named(tables.get("task", DEFAULT), "the recipe")
+    _require_fitting(run, kind)
+    known = kind.tables_from(run)
     result = dict(tables)
     for table in ("model", "tokeniser"):
         given = tables.get(table, {})
@@ -94,24 +77,13 @@ def with_start(tables: Mapping[str, Any], start: Path | None) -> Mapping[str, An
     return result
 
 
-def _taken(run: Run, kind: type[Recipe]) -> dict[str, Any]:
-    """The model and the tokeniser that a recipe of a kind takes from a run."""
-    tables = run.recipe.as_tables()
-    model = tables["model"]
-    if isinstance(run.recipe, LanguageRecipe) and issubclass(kind, EncoderRecipe):
-        model = {"kind": "language", "writer": model}
-    return {"model": model, "tokeniser": tables["tokeniser"]}
-
-
-def _require_fitting(run: Run, kind: type[Recipe], task: str) -> None:
-    """Raise UserError unless recipes of a kind can start from a run."""
-    for family, what in _FAMILIES.items():
-        fitting = (EncoderRecipe, LanguageRecipe) if family is LanguageRecipe else family
-        if isinstance(run.recipe, family) and not issubclass(kind, fitting):
-            raise UserError(
-                f"{run.path} is a run for {run.recipe.task}, whose model {what}: no start for "
-                f"task = '{task}'"
-            )
+def _require_fitting(run: Run, kind: Kind) -> None:
+    """Raise UserError unless runs of a task can start from a run."""
+    if not kind.starts_from(run.kind):
+        raise UserError(
+            f"{run.path} is a run for {run.recipe.task}, whose model does not fit: a run for "
+            f"task = '{kind.name}' cannot start from it"
+        )
 
 
 def open_start(start_from: str | Path, recipe: Recipe) -> Start:
@@ -121,20 +93,22 @@ def open_start(start_from: str | Path, recipe: Recipe) -> Start:
         UserError: the recipe's model or tokeniser is another than that run's.
     """
     run = open_run(start_from)
-    _require_fitting(run, type(recipe), recipe.task)
-    now, known = flat(recipe.as_tables()), flat(_taken(run, type(recipe)))
+    kind = kind_of(recipe)
+    _require_fitting(run, kind)
+    now, known = flat(recipe.as_tables()), flat(kind.tables_from(run))
     for key in sorted(now.keys() | known.keys()):
         table = key.partition(".")[0]
         if table not in ("model", "tokeniser") or now.get(key) == known.get(key):
             continue
-        if key in CHANGEABLE_AT_START or (key == "model.max_length" and _reads_any_length(run)):
+        length = key == "model.max_length" and run.kind.reads_any_length(run)
+        if length or key in kind.changeable_at_start:
             continue
         raise UserError(
             f"the recipe's [{table}] differs from that of {run.path} in {key} ({now.get(key)!r}, "
             f"there {known.get(key)!r}): a run that starts from another has its model and "
             "tokeniser, but for dropout; leave it out"
         )
-    if isinstance(recipe, PairRecipe | TextRecipe) and recipe.vectors is not None:
+    if recipe.as_tables().get("vectors"):
         raise UserError(
             f"[vectors] and the weights of {run.path} both say what the embedding begins with; "
             "leave one of them out"
@@ -142,11 +116,6 @@ def open_start(start_from: str | Path, recipe: Recipe) -> Start:
     point = run.chosen()
     facts = {"run": str(start_from), "checkpoint": point.path.name, "weights": _hash(point)}
     return Start(run, point.weights(), facts)
-
-
-def _reads_any_length(run: Run) -> bool:
-    """Whether no weight of a run's model belongs to a place in the text."""
-    return run.recipe.as_tables()["model"]["kind"] in _WITHOUT_PLACES
 
 
 def _hash(point: Checkpoint) -> str:

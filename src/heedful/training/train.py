@@ -28,23 +28,17 @@ from heedful.runs.checkpoints import (
     save_checkpoint,
     whole_checkpoints,
 )
-from heedful.runs.kinds import kind_of
 from heedful.runs.model_size import TRAINED_COPIES, require_room
 from heedful.runs.parts import PARTS, parts_of
-from heedful.runs.recipe import (
-    LoopSettings,
-    Recipe,
-    check_recipe,
-    find_recipe,
-    read_recipe,
-    write_toml,
-)
+from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, write_toml
+from heedful.runs.registry import kind_of
 from heedful.runs.run import RESULT, Run, open_run
 from heedful.runs.sealing import write_recipe, write_sealed
-from heedful.tasks.protocol import Task
+from heedful.runs.settings import LoopSettings, Recipe
 from heedful.training.fastest_precision import training_precision
 from heedful.training.going_on import require_same
 from heedful.training.loop import Loop, Stop
+from heedful.training.protocol import Task
 from heedful.training.report import Report
 from heedful.training.starting import find_start, open_start, with_start
 
@@ -161,6 +155,7 @@ def _train(
             precision=precision,
             report=report,
             stop=stop,
+            falls=kind.falls(recipe, settings.choose_by),
         )
         if not loop.progress.step:
             kind.load_start(run, model)

@@ -13,19 +13,12 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_text
 from heedful.basics.locking import locked
 from heedful.basics.notices import notice
-from heedful.runs.kinds import kind_of
-from heedful.runs.recipe import (
-    Recipe,
-    check_recipe,
-    find_recipe,
-    read_recipe,
-    with_setting,
-    write_toml,
-)
+from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_setting, write_toml
+from heedful.runs.registry import kind_of
 from heedful.runs.run import Run, open_run
 from heedful.runs.searched import Searched
+from heedful.runs.settings import Recipe
 from heedful.runs.sharing import can_share, share_preparation
-from heedful.tasks.protocol import is_gain
 from heedful.training.going_on import flat
 from heedful.training.loop import DivergedError
 from heedful.training.proposing import is_hopeless, propose
@@ -167,7 +160,9 @@ class _Search:
                 f"{self.folder} holds other files ({sorted(other)[0]}); --out names a new folder "
                 "or a search"
             )
-        self.tuning = Tuning(begun_with, compared_by, higher=is_gain(compared_by))
+        self.tuning = Tuning(
+            begun_with, compared_by, higher=not kind_of(self.recipe).falls(self.recipe, compared_by)
+        )
 
     def _as_of_now(self, known: dict[str, Any]) -> dict[str, Any]:
         """Settings of a search begun before, with those that were added to heedful since."""

@@ -1,0 +1,150 @@
+"""What runs and training ask of a task. The tasks themselves stand above, and register here."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from heedful.runs.facts import Facts
+    from heedful.runs.run import Run
+    from heedful.runs.settings import Recipe
+    from heedful.runs.start import Start
+
+
+class Kind(ABC):
+    """How runs of one task are made and trained.
+
+    The methods import what they need when they are called, so that the command line can list the
+    tasks without PyTorch.
+    """
+
+    name: str
+    """``task`` in a recipe."""
+    place: int = 100
+    """Where it stands in lists of tasks: a lower number comes first."""
+    falling: frozenset[str] = frozenset({"loss"})
+    """Figures of a validation that fall as the model gets better; the others rise."""
+    changeable_at_start: frozenset[str] = frozenset()
+    """Settings of the model that may differ from those of the run that is started from."""
+
+    # The recipe and the run's folder
+
+    @abstractmethod
+    def recipe_type(self) -> "type[Recipe]":
+        """The class of its recipes."""
+
+    @abstractmethod
+    def run_type(self) -> "type[Run]":
+        """The class of its runs."""
+
+    @abstractmethod
+    def facts_type(self) -> "type[Facts]":
+        """What its ``run.json`` must tell."""
+
+    def check_run(self, run: "Run") -> None:  # noqa: B027 - most tasks have nothing to check
+        """Raise UserError if a run's facts do not fit its recipe."""
+
+    def without_unused(self, tables: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+        """The tables of a recipe that heedful wrote, without settings that have no effect in it."""
+        return tables
+
+    @abstractmethod
+    def setting_of_files(self, recipe: "Recipe", part: str) -> str:
+        """The setting that names the files which ``run.json`` calls ``part``."""
+
+    @abstractmethod
+    def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
+        """Lines of ``heedful info``: what the run is, then what it knows and was trained on."""
+
+    # Training
+
+    @abstractmethod
+    def require_usable(self, recipe: Any) -> None:
+        """Raise UserError, before anything is read, for what cannot be had on this machine."""
+
+    @abstractmethod
+    def prepare(
+        self, path: Path, recipe: Any, data_folder: Path | None, start: "Start | None"
+    ) -> "Run":
+        """Make a new run.
+
+        Args:
+            path: the run's folder.
+            recipe: all settings.
+            data_folder: where relative data paths start; the current folder if None.
+            start: what is taken from another run.
+        """
+
+    @abstractmethod
+    def data_hashes(self, recipe: Any, data_folder: Path | None) -> dict[str, list[str]]:
+        """Content hashes of a recipe's files, by the dotted key that names them."""
+
+    @abstractmethod
+    def build_model(self, run: Any) -> "nn.Module":
+        """The run's model with fresh weights."""
+
+    @abstractmethod
+    def outline_model(self, run: Any) -> "nn.Module":
+        """The same on the device ``meta``, which takes no memory."""
+
+    @abstractmethod
+    def build_task(
+        self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
+    ) -> Any:
+        """What the training loop is given: a :class:`heedful.training.protocol.Task`.
+
+        Args:
+            run: the run.
+            model: its model, on ``device``.
+            training: the settings of this training; those of the run may be older.
+            device: where to compute.
+            precision: of matrix products in training.
+        """
+
+    @abstractmethod
+    def load_start(self, run: Any, model: Any) -> None:
+        """Load the weights that a run started from into its model."""
+
+    @abstractmethod
+    def amount(self, run: Any) -> str:
+        """The size of the training data for people: "28,997 pairs"."""
+
+    def weight_name(self, run: Any) -> str:
+        """What a batch's weight counts, for people: "tokens"."""
+        return "examples"
+
+    def compile_name(self, run: Any) -> str:
+        """The method of the model, with dots for submodules, that ``training.compile`` compiles."""
+        return "forward"
+
+    def falls(self, recipe: Any, figure: str) -> bool:
+        """Whether a figure of a validation falls as the model gets better.
+
+        Args:
+            recipe: of the run.
+            figure: its name, as in ``training.choose_by``.
+        """
+        return figure in self.falling
+
+    # Runs that start from another
+
+    @abstractmethod
+    def starts_from(self, other: "Kind") -> bool:
+        """Whether a run of this task can start from the weights of a run of another."""
+
+    def tables_from(self, run: "Run") -> dict[str, Any]:
+        """The tables ``model`` and ``tokeniser`` that a recipe of this task takes from a run."""
+        tables = run.recipe.as_tables()
+        return {"model": tables["model"], "tokeniser": tables["tokeniser"]}
+
+    def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
+        """A recipe that was chosen from a corpus, for a run that starts from another."""
+        return tables
+
+    def reads_any_length(self, run: "Run") -> bool:
+        """Whether no weight of a run's model belongs to a position, so that it reads any length."""
+        return False

@@ -1,0 +1,115 @@
+"""The registered tasks. Each comes from an entry point, those of heedful like those of others.
+
+A package adds a task, or any other part, by an entry point of the group ``heedful.plugins`` that
+names a module. The module registers what it has when it is imported.
+"""
+
+import difflib
+import functools
+import sys
+from importlib.metadata import entry_points
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from traceback import extract_tb
+from typing import TYPE_CHECKING
+
+from heedful.basics.errors import UserError
+from heedful.runs.kind import Kind
+
+if TYPE_CHECKING:
+    from heedful.runs.settings import Recipe
+
+GROUP = "heedful.plugins"
+_kinds: dict[str, Kind] = {}
+
+
+def register(kind: Kind) -> None:
+    """Add a task under its name; the same task again is ignored.
+
+    Raises:
+        UserError: another task has the name.
+    """
+    known = _kinds.setdefault(kind.name, kind)
+    if type(known) is not type(kind):
+        raise UserError(
+            f"the task '{kind.name}' of {type(kind).__module__} is already registered by "
+            f"{type(known).__module__}; give it another name"
+        )
+
+
+@functools.cache
+def load_plugins() -> None:
+    """Import the modules of all entry points, once.
+
+    Raises:
+        UserError: a module cannot be imported, or heedful is not installed.
+    """
+    found = sorted(entry_points(group=GROUP), key=lambda each: each.name)
+    for each in found:
+        try:
+            each.load()
+        except ImportError as error:
+            raise UserError(
+                f"the plug-in '{each.name}' ({each.value}) cannot be imported: {error}; update or "
+                "uninstall its package"
+            ) from error
+    if not _kinds:
+        raise UserError("no task is registered: install heedful again (pip install -e .)")
+
+
+def load_file(path: str | Path) -> None:
+    """Import a plug-in from a file, which registers what it has.
+
+    Args:
+        path: a Python file. It is run with the rights of this process: take one that you trust.
+
+    Raises:
+        UserError: the file is missing or cannot be imported.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UserError(f"no plug-in at {file}; --plugin names a Python file")
+    load_plugins()
+    name = f"heedful_plugin_{file.stem}"
+    spec = spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise UserError(f"{file} is not a Python file; --plugin names one, such as my_task.py")
+    module = module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except UserError:
+        raise
+    except Exception as error:
+        del sys.modules[name]
+        line = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == str(file)]
+        where = f"{file}:{line[-1]}" if line else str(file)
+        raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+
+
+def kinds() -> list[Kind]:
+    """All tasks, in the order of their places, then of their names."""
+    load_plugins()
+    return sorted(_kinds.values(), key=lambda kind: (kind.place, kind.name))
+
+
+def kind_named(task: str, where: str) -> Kind:
+    """The task of a name.
+
+    Raises:
+        UserError: there is none; the message starts with ``where`` and names the nearest.
+    """
+    load_plugins()
+    if task in _kinds:
+        return _kinds[task]
+    names = [kind.name for kind in kinds()]
+    near = difflib.get_close_matches(str(task), names, n=1, cutoff=0.4)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names)}"
+    raise UserError(
+        f"{where}: unknown task {task!r}; {hint} (a task of your own needs --plugin FILE.py)"
+    )
+
+
+def kind_of(recipe: "Recipe") -> Kind:
+    """The task of a recipe."""
+    return kind_named(recipe.task, "the recipe")

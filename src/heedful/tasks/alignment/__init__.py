@@ -1,0 +1,76 @@
+"""Alignment: which words of a text and its translation belong together."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.tasks.pairs.spec import PairSpec
+from heedful.tasks.spec import register
+
+
+class Alignment(PairSpec):
+    """Links between the words of pairs."""
+
+    name = "alignment"
+    place = 3
+    command = "align"
+    train_option = "align"
+
+    def train_corpus(self, out: Path, files: list[str], **how: Any) -> bool:
+        """Train aligners of both directions into ``out/forward`` and ``out/reverse``.
+
+        Raises:
+            UserError: no corpus is given, ``out`` is a run, or the corpus cannot be used.
+        """
+        from heedful.basics.notices import notice
+        from heedful.tasks.pairs.aligners import DIRECTIONS
+        from heedful.tasks.pairs.choosing import choose_aligning_recipe
+
+        if (out / "run.json").exists():
+            raise UserError(
+                f"{out} is a run; --task align makes a folder of two: use another --out"
+            )
+        if how.pop("start_from", None) is not None:
+            raise UserError(
+                "--task align chooses its own recipe and begins anew: leave out --start-from"
+            )
+        given: Mapping[str, Any] = how.pop("given")
+        languages = (given.get("source"), given.get("target"))
+        how = {name: value for name, value in how.items() if name not in ("choose", "task")}
+        for name, is_reversed in DIRECTIONS.items():
+            source, target = languages if not is_reversed else languages[::-1]
+            finished = super().train_corpus(
+                out / name,
+                files,
+                given={"source": source, "target": target},
+                start_from=None,
+                choose=partial(choose_aligning_recipe, reversed=is_reversed),
+                **how,
+            )
+            if not finished:
+                return False
+        notice(f"trained: heedful align {out} FILE links words by both directions")
+        return True
+
+    def read_input(self, line: str) -> Any:
+        from heedful.data.examples import Pair
+
+        source, tab, target = line.partition("\t")
+        if not tab and line.strip():
+            raise UserError("a line of an alignment has two texts, with a tab between them")
+        return Pair(source, target)
+
+    def load(self, run: str | Path, **how: Any) -> Any:
+        from heedful.tasks.alignment.predictor import AlignmentPredictor
+        from heedful.tasks.pairs.building import load_translator
+
+        self.refuse_head(run, how.pop("head", None))
+        return load_translator([run], make=AlignmentPredictor, **how)
+
+    def write_result(self, result: Any) -> str:
+        return str(result.pharaoh())
+
+
+register(Alignment())

@@ -1,0 +1,67 @@
+"""Classification: a text, or a pair of texts, and its label."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.tasks.spec import register
+from heedful.tasks.texts.spec import EncoderSpec
+
+if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
+    from heedful.tasks.texts.recipe import ClassificationRecipe
+
+
+class Classification(EncoderSpec):
+    """A label for each text."""
+
+    name = "classification"
+    place = 4
+    command = "classify"
+    does = "classifies"
+    train_option = "classify"
+    data_options: Mapping[str, str] = {"--text": "text", "--label": "label"}
+    reading_settings = ("encoding", "format", "unlabelled")
+
+    def recipe_type(self) -> "type[ClassificationRecipe]":
+        from heedful.tasks.texts.recipe import ClassificationRecipe
+
+        return ClassificationRecipe
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.texts.choosing import choose_classification
+
+        return choose_classification(files, **settings)
+
+    def load(self, run: str | Path, **how: Any) -> Any:
+        from heedful.tasks.texts.loading import load_classifier
+
+        return load_classifier(run, **how)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        own = {"labels": list(predictor.labels), "pairs": predictor.pairs}
+        return {**super().facts(predictor), **own}
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        from heedful.inference.reading_trace import trace_classification
+
+        text = source if target is None else (source, target)
+        return trace_classification(predictor, text, relevance=relevance)
+
+    def read_input(self, line: str) -> Any:
+        first, tab, second = line.partition("\t")
+        return (first, second) if tab else first
+
+    def write_result(self, result: Any) -> str:
+        return str(result.label or "")
+
+
+register(Classification())

@@ -1,0 +1,97 @@
+"""Language model: each next token of plain text."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.tasks.spec import register
+from heedful.tasks.texts.spec import TextSpec
+
+if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
+    from heedful.runs.run import Run
+    from heedful.tasks.texts.recipe import LanguageRecipe
+
+_LEAST_SYMBOLS = 5
+"""Of a vocabulary: before it is made, its size is not known."""
+
+
+class LanguageModel(TextSpec):
+    """Texts written on."""
+
+    name = "language-model"
+    place = 8
+    command = "generate"
+    falling = frozenset({"loss", "perplexity", "bits_per_byte"})
+    does = "writes on"
+    trace_options = frozenset({"begins", "latest"})
+    train_option = "language-model"
+    reading_settings = ("encoding", "documents")
+    family = "language"
+    starts = frozenset({"language"})
+
+    def recipe_type(self) -> "type[LanguageRecipe]":
+        from heedful.tasks.texts.recipe import LanguageRecipe
+
+        return LanguageRecipe
+
+    def require_usable(self, recipe: "LanguageRecipe") -> None:
+        from heedful.models import build_language_model
+        from heedful.runs.model_size import require_trainable
+
+        require_trainable(recipe, lambda: build_language_model(recipe.model, _LEAST_SYMBOLS))
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.texts.choosing import choose_language_model
+
+        return choose_language_model(files, **settings)
+
+    def weight_name(self, run: "Run") -> str:
+        return "tokens"
+
+    def compile_name(self, run: "Run") -> str:
+        return "states"
+
+    def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:
+        from heedful.tasks.texts.loading import load_generator
+
+        self.refuse_head(run, head)
+        return load_generator(run, **how)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        # An int8 copy has other parameters.
+        return {**super().facts(predictor), "parameters": predictor.parameters}
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        begins: bool = False,
+        latest: bool = False,
+        **options: bool,
+    ) -> "Trace":
+        """What a language model attends to.
+
+        Args:
+            predictor: of :meth:`load`.
+            source: a prompt.
+            target: what follows it.
+            relevance: whether to add what is computed from the weights.
+            begins: whether a prompt is the beginning of a document.
+            latest: whether to look at the last tokens that fit where a prompt and what follows it
+                are longer than the model reads.
+            options: there are no others.
+        """
+        from heedful.inference.writing_trace import last_that_fits, trace_writing
+
+        if latest and target is not None:
+            source, target, begins = last_that_fits(predictor, source, target, begins)
+        return trace_writing(predictor, source, target, begins=begins, relevance=relevance)
+
+    def write_result(self, result: Any) -> str:
+        return str(result.text)
+
+
+register(LanguageModel())

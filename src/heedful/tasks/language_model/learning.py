@@ -1,0 +1,116 @@
+"""Language modelling: a stream of text, learnt by cross-entropy of each next token.
+
+Shapes: B windows, T tokens, N real places, D width.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from heedful.basics.device import autocast
+from heedful.basics.symbols import PAD
+from heedful.data.batching import FEWEST
+from heedful.data.positions import Position
+from heedful.data.streams import WindowBatch, WindowBatches
+from heedful.decoding import SearchOptions
+from heedful.inference.generator import Generator
+from heedful.layers.losses import cross_entropy
+from heedful.models.language import LanguageModel
+from heedful.training.protocol import Loss, Sample, Validation
+
+
+class LanguageTask:
+    """Learning to write a text on.
+
+    Args:
+        model: a language model.
+        train: windows of the training text.
+        validation: documents to validate on; may be empty.
+        generator: predicts and writes with ``model``, as every command does.
+        device: where the model is.
+        context: tokens of a window at validation.
+        label_smoothing: ε in [0, 1) of the training loss.
+        precision: of matrix products in training; validation is in float32.
+        samples: how many texts are written at validation.
+        seed: of the texts written.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        train: WindowBatches,
+        validation: Sequence[str],
+        generator: Generator,
+        *,
+        device: torch.device,
+        label_smoothing: float = 0.0,
+        precision: str = "float32",
+        samples: int = 1,
+        seed: int = 1,
+    ) -> None:
+        self.model: LanguageModel = model
+        self.train, self.validation, self.generator = train, validation, generator
+        self.device, self.label_smoothing, self.precision = device, label_smoothing, precision
+        self.samples, self.seed = samples, seed
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, WindowBatch]]:
+        """Batches without end from ``position``, each with the position after it."""
+        return self.train.batches(position)
+
+    def loss(self, batch: WindowBatch) -> Loss:
+        """Summed cross-entropy of each next token; its part ``loss`` is unsmoothed."""
+        with autocast(self.device, self.precision):
+            states = self.model.states(batch.tokens)
+            real = batch.targets != PAD
+            # Most batches are windows of equal length: nothing has to be picked out of them.
+            whole = batch.weight == batch.targets.numel()
+            chosen = states.flatten(0, 1) if whole else states[real]
+            labels = batch.targets.flatten() if whole else batch.targets[real]
+            total, exact = next_token_loss(self.model, chosen, labels, self.label_smoothing)
+        return Loss(total, {"loss": exact})
+
+    def divided(self, batch: WindowBatch, count: int, fewest: int = FEWEST) -> list[WindowBatch]:
+        """Some windows in each."""
+        return batch.divided(count, fewest)
+
+    def validate(self) -> Validation:
+        """Over all validation text, window by window: ``loss`` a token (nats), perplexity, bits.
+
+        ``perplexity`` is a token's, ``bits_per_byte`` comparable between vocabularies.
+        """
+        if not self.validation:
+            return Validation({}, [])
+        found = self.generator.perplexity(self.validation, stride=self.train.context, joined=True)
+        figures = {
+            "loss": -found.log_probability / max(1, found.tokens),
+            "perplexity": found.per_token,
+            "bits_per_byte": found.bits_per_byte,
+        }
+        if not self.samples:
+            return Validation(figures, [])
+        options = SearchOptions(sample=True, nbest=self.samples, seed=self.seed)
+        written = self.generator.generate("", options=options, max_tokens=self.train.context)
+        return Validation(figures, [Sample("", one.text, "") for one in written])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Nothing is remembered from batch to batch."""
+        return {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """There is nothing to load."""
+
+
+def next_token_loss(
+    model: LanguageModel, states: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor]:
+    """Summed cross-entropy, smoothed, of ``states [N, D]``; and unsmoothed, detached."""
+    if model.output_bias is None:
+        total, exact = cross_entropy(states, model.output_table, labels, smoothing)
+        return total, exact.sum()
+    logits = model.logits(states).float()
+    total = torch.nn.functional.cross_entropy(
+        logits, labels, label_smoothing=smoothing, reduction="sum"
+    )
+    exact = torch.nn.functional.cross_entropy(logits.detach(), labels, reduction="sum")
+    return total, exact

@@ -1,0 +1,57 @@
+"""Masked language model: hidden tokens of a text, and whether a sentence follows another."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.tasks.spec import register
+from heedful.tasks.texts.spec import EncoderSpec
+
+if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
+    from heedful.tasks.texts.recipe import MaskedRecipe
+
+
+class Masked(EncoderSpec):
+    """What may stand at the hidden places of a text."""
+
+    name = "masked"
+    place = 6
+    command = "fill"
+    falling = frozenset({"loss", "masked_loss", "next_loss"})
+    does = "fills hidden words in"
+
+    def recipe_type(self) -> "type[MaskedRecipe]":
+        from heedful.tasks.texts.recipe import MaskedRecipe
+
+        return MaskedRecipe
+
+    def load(self, run: str | Path, **how: Any) -> Any:
+        from heedful.tasks.texts.loading import load_filler
+
+        return load_filler(run, **how)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        from heedful.inference.filler import MASK
+
+        masks = [MASK, *predictor.vocabulary.pieces([predictor.mask])]
+        return {**super().facts(predictor), "masks": list(dict.fromkeys(masks))}
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        from heedful.inference.reading_trace import trace_filling
+
+        self.refuse_second(target)
+        return trace_filling(predictor, source, relevance=relevance)
+
+    def write_result(self, result: Any) -> str:
+        return str(result.text)
+
+
+register(Masked())

@@ -1,0 +1,150 @@
+"""Pre-training of an encoder: hidden tokens, and whether two segments follow each other.
+
+Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language
+Understanding", section 3.1.
+Shapes: B rows, L tokens, M hidden tokens, D width, V vocabulary.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.basics.device import autocast
+from heedful.data.batching import FEWEST
+from heedful.data.masking import MaskedBatch, SentencePairs
+from heedful.data.positions import Position
+from heedful.inference.readiness import ready
+from heedful.models.bert import MaskedHead
+from heedful.models.encoders import HeadedEncoder
+from heedful.training.protocol import Loss, Validation
+
+
+class _Counted(NamedTuple):
+    """Sums over one batch."""
+
+    masked: Tensor
+    """−log p of the hidden tokens."""
+    following: Tensor
+    """−log p of whether segments follow; 0 without that task."""
+    masked_right: Tensor
+    following_right: Tensor
+
+
+class MaskedTask:
+    """Learning to tell hidden tokens, and next sentences.
+
+    Args:
+        model: an encoder with the heads ``name`` and, for next sentences, ``name_next``.
+        train: pairs of segments of the training text.
+        validation: pairs of segments to validate on, those of one epoch; None for none.
+        name: of the head.
+        device: where the model is.
+        precision: of matrix products in training; validation is in float32.
+    """
+
+    def __init__(
+        self,
+        model: HeadedEncoder,
+        train: SentencePairs,
+        validation: SentencePairs | None,
+        *,
+        name: str = "masked",
+        device: torch.device,
+        precision: str = "float32",
+    ) -> None:
+        self.model: HeadedEncoder = model
+        self.train, self.validation, self.name = train, validation, name
+        self.device, self.precision = device, precision
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, MaskedBatch]]:
+        """Batches without end from ``position``, each with the position after it."""
+        return self.train.batches(position)
+
+    def loss(self, batch: MaskedBatch) -> Loss:
+        """The mean over hidden tokens plus the mean over pairs, times the pairs.
+
+        The parts ``masked`` and ``next_sentence`` are sums over their own numbers.
+        """
+        with autocast(self.device, self.precision):
+            found = self._count(batch)
+        hidden, rows = max(1, len(batch.labels)), batch.weight
+        total = found.masked * (rows / hidden) + found.following
+        parts = {"loss": total.detach(), "masked": found.masked.detach()}
+        if self._follows:
+            parts["next_sentence"] = found.following.detach()
+        return Loss(total, parts, {"masked": hidden})
+
+    def divided(self, batch: MaskedBatch, count: int, fewest: int = FEWEST) -> list[MaskedBatch]:
+        """The batch itself: its loss is a mean over its hidden tokens, not a sum over rows."""
+        return [batch]
+
+    @property
+    def _follows(self) -> bool:
+        return f"{self.name}_next" in self.model.heads
+
+    def _count(self, batch: MaskedBatch) -> _Counted:
+        encoded = self.model.encoder(batch.sequences)
+        head = self.model.heads[self.name]
+        if encoded.states is None or not isinstance(head, MaskedHead):
+            raise TypeError("hidden tokens are told from token vectors by a MaskedHead")
+        chosen = encoded.states[batch.places[:, 0], batch.places[:, 1]]  # [M, D]
+        logits = head(chosen).float()
+        masked = F.cross_entropy(logits, batch.labels, reduction="sum")
+        right = (logits.argmax(1) == batch.labels).sum()
+        if not self._follows or batch.next_labels is None:
+            nothing = torch.zeros((), device=logits.device)
+            return _Counted(masked, nothing, right, nothing)
+        follows = self.model.heads[f"{self.name}_next"](encoded).float()  # [B, 2]
+        following = F.cross_entropy(follows, batch.next_labels, reduction="sum")
+        follows_right = (follows.argmax(1) == batch.next_labels).sum()
+        return _Counted(masked, following, right, follows_right)
+
+    def validate(self) -> Validation:
+        """``loss`` is that of both; accuracies, and what the most frequent answer would reach."""
+        if self.validation is None:
+            return Validation({}, [])
+        sums = torch.zeros(4, dtype=torch.float64)
+        hidden = rows = 0
+        labels: list[Tensor] = []
+        follows: list[Tensor] = []
+        with ready(self.model, self.device, "float32"):
+            for after, batch in self.validation.batches(Position(0)):
+                found = self._count(batch.to(self.device))
+                sums += torch.stack([each.double().cpu() for each in found])
+                hidden, rows = hidden + len(batch.labels), rows + batch.weight
+                labels.append(batch.labels)
+                if batch.next_labels is not None:
+                    follows.append(batch.next_labels)
+                if after.epoch:
+                    break
+        masked, following, right, follows_right = sums.tolist()
+        hidden, rows = max(1, hidden), max(1, rows)
+        figures = {
+            "loss": masked / hidden + following / rows,
+            "masked_loss": masked / hidden,
+            "masked_accuracy": right / hidden,
+            "masked_majority": _majority(labels),
+        }
+        if self._follows:
+            figures |= {
+                "next_loss": following / rows,
+                "next_accuracy": follows_right / rows,
+                "next_majority": _majority(follows),
+            }
+        return Validation(figures, [])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Nothing is remembered from batch to batch."""
+        return {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """There is nothing to load."""
+
+
+def _majority(labels: list[Tensor]) -> float:
+    """The share of the most frequent label."""
+    joined = torch.cat(labels)
+    return float(joined.bincount().max()) / max(1, len(joined)) if len(joined) else 0.0

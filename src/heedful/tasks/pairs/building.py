@@ -1,0 +1,213 @@
+"""From a run's settings to its model, task and translator."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import nn
+
+from heedful.basics.device import check_precision, choose_device
+from heedful.basics.errors import UserError
+from heedful.basics.notices import once
+from heedful.data.batching import TokenBatches
+from heedful.data.shards import EncodedCorpus
+from heedful.decoding import SearchOptions
+from heedful.inference.fastest_precision import settle_precision
+from heedful.inference.translator import Translator
+from heedful.models import PairModel, build_model
+from heedful.models.aligner import WordAligner
+from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
+from heedful.runs.model_size import on_meta, require_room
+from heedful.runs.parts import load_weights
+from heedful.runs.vectors import put_vectors
+from heedful.tasks.alignment.learning import AlignmentTask
+from heedful.tasks.pairs.guided import GuidedAlignment
+from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
+from heedful.tasks.pairs.reinforce import Reinforce, rewarded_modules
+from heedful.tasks.pairs.rules import guided_source, rule_of
+from heedful.tasks.pairs.run import PairRun, open_pair_run
+from heedful.tasks.pairs.terms import Term
+from heedful.tasks.translation.learning import TranslationTask
+
+
+def outline_run_model(run: PairRun) -> PairModel:
+    """The recipe's model on the device ``meta``: its shapes, without numbers or memory for them.
+
+    Raises:
+        UserError: the settings do not fit the vocabularies.
+    """
+    return on_meta(lambda: _fresh(run))
+
+
+def _fresh(run: PairRun) -> PairModel:
+    sizes = run.facts["vocabulary"]
+    try:
+        return build_model(run.recipe.model, sizes["source"], sizes["target"])
+    except (ValueError, RuntimeError) as error:  # of a size that PyTorch cannot count
+        raise UserError(f"{run.path / 'recipe.toml'}: {error}") from error
+
+
+def build_run_model(run: PairRun) -> PairModel:
+    """The recipe's model with fresh weights, which the recipe's seed decides.
+
+    Raises:
+        UserError: the settings do not fit the vocabularies, or it is larger than the memory.
+    """
+    require_room(outline_run_model(run), str(run.path / "recipe.toml"))
+    torch.manual_seed(run.recipe.seed)
+    model = _fresh(run)
+    if run.recipe.vectors is not None and run.recipe.vectors.frozen:
+        for side in run.recipe.vectors.files:
+            _embeddings(model)[side].weight.requires_grad_(False)
+    return model
+
+
+def load_run_model(run: PairRun, checkpoint: str | int | None = None) -> PairModel:
+    """The run's model with the weights of a checkpoint.
+
+    Args:
+        run: the run.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: there is no such checkpoint, it is damaged or not of the recipe's model, or
+            larger than the memory.
+    """
+    point = run.chosen(checkpoint)
+    return load_weights(lambda: build_run_model(run), lambda: outline_run_model(run), point)
+
+
+def load_run_start(run: PairRun, model: PairModel) -> None:
+    """Put what a run began with into its model: another's weights, or the vectors of words.
+
+    Raises:
+        UserError: weights or vectors are missing or damaged.
+    """
+    if run.facts.get("started_from") is not None:
+        point = open_checkpoint(run.start_folder)
+        load_model_tensors(model, point.weights(), point.path)
+    if run.facts.get("vectors") is not None:
+        put_vectors(run.path, _embeddings(model))
+
+
+def _embeddings(model: PairModel) -> dict[str, nn.Embedding]:
+    """The tables of token vectors of each side that has one."""
+    found = {side: getattr(model, f"{side}_embedding", None) for side in ("source", "target")}
+    return {side: table for side, table in found.items() if table is not None}
+
+
+def build_task(
+    run: PairRun, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
+) -> TranslationTask | AlignmentTask:
+    """The run's task, ready for the loop.
+
+    Args:
+        run: the run.
+        model: its model, on ``device``.
+        training: as this session has them (a run's ``max_steps``, say, may have changed).
+        device: where to compute.
+        precision: of matrix products in training.
+    """
+    evaluation = run.recipe.evaluation
+    batches = TokenBatches(EncodedCorpus.open(run.train_folder), training.batch_tokens)
+    translator = Translator([model], run.tokenisers(), device=device, say=once())
+    if run.recipe.task == "alignment":
+        return AlignmentTask(
+            cast(WordAligner, model),  # the recipe has seen to it
+            batches,
+            run.pairs("validation"),
+            translator,
+            device=device,
+            terms=_terms(run, model, training),
+            precision=precision,
+        )
+    return TranslationTask(
+        model,
+        batches,
+        run.pairs("validation"),
+        translator,
+        options=search_options(evaluation),
+        device=device,
+        label_smoothing=training.label_smoothing,
+        terms=_terms(run, model, training),
+        precision=precision,
+        tokenise=evaluation.tokenise,
+        validation_pairs=evaluation.validation_pairs,
+        samples=evaluation.samples,
+    )
+
+
+def _terms(run: PairRun, model: PairModel, training: TrainingSettings) -> list[Term]:
+    """What the loss has beside the cross-entropy."""
+    terms: list[Term] = []
+    guided = guided_source(run.recipe, model)
+    if guided is not None:
+        terms.append(GuidedAlignment(guided, run.recipe.training.guided_alignment.weight))
+    rewarded = rewarded_modules(model)
+    if rewarded:
+        terms.append(Reinforce(rewarded, training.reinforce))
+    return terms
+
+
+def search_options(evaluation: EvaluationSettings) -> SearchOptions:
+    """The search that a recipe asks for."""
+    return SearchOptions(beam=evaluation.beam, length_penalty=evaluation.length_penalty)
+
+
+def load_translator(
+    paths: Sequence[str | Path],
+    *,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | int | None = None,
+    make: type[Translator] = Translator,
+) -> Translator:
+    """The translator of a run, or an ensemble of several runs with the same vocabulary.
+
+    Args:
+        paths: folders of runs.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        precision: ``float32`` unless ``bfloat16``, ``float16`` or ``int8`` is asked for; ``auto``
+            measures which of float32 and bfloat16 is faster, and prints it.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+        make: the class of what is returned.
+
+    Raises:
+        UserError: a folder is no run of a translator, or the vocabularies differ.
+    """
+    chosen_device = choose_device(device)
+    chosen_precision = check_precision(precision, chosen_device, int8=True)
+    runs = [open_pair_run(path) for path in paths]
+    tokenisers = runs[0].tokenisers()
+    for run in runs[1:]:
+        require_same_vocabulary(runs[0], run)
+    models, rules = [], []
+    for run in runs:
+        model = load_run_model(run, checkpoint)
+        models.append(model.to(chosen_device).eval())
+        known = rule_of(run, model)
+        rules.append(None if known is None else known.rule)
+    return make(
+        models,
+        tokenisers,
+        device=chosen_device,
+        precision=settle_precision(models[0], chosen_precision, chosen_device),
+        options=search_options(runs[0].recipe.evaluation),
+        source_language=runs[0].recipe.data.source,
+        target_language=runs[0].recipe.data.target,
+        rules=rules,
+    )
+
+
+def require_same_vocabulary(one: PairRun, other: PairRun) -> None:
+    """Raise UserError unless two runs have the very same tokenisers."""
+    if _fingerprint(one) != _fingerprint(other):
+        raise UserError(
+            f"{one.path} and {other.path} have different vocabularies; only runs with the same "
+            "tokeniser go together (train the second with --start-from the first)"
+        )
+
+
+def _fingerprint(run: PairRun) -> str:
+    return str(run.facts["vocabulary"]["fingerprint"])

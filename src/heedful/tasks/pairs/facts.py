@@ -1,0 +1,28 @@
+"""What ``run.json`` tells of a run that learns from pairs of texts."""
+
+from pydantic import BaseModel
+
+from heedful.runs.facts import Count, Facts, Size
+
+
+class _PairVocabulary(BaseModel):
+    source: Size
+    target: Size
+    fingerprint: str
+
+
+class _PairData(BaseModel):
+    hashes: dict[str, list[str]]
+    train_pairs: Count
+    left_out: dict[str, Count]
+    validation_pairs: Count
+    test_pairs: Count
+
+
+class PairFacts(Facts):
+    """Of a run that learns from pairs of texts."""
+
+    source: str | None = None
+    target: str | None = None
+    data: _PairData
+    vocabulary: _PairVocabulary

@@ -1,0 +1,70 @@
+"""Guided alignment: attention learns from word links that are given.
+
+    L = −Σ_t 1/|A_t| Σ_{s ∈ A_t} log a[t, s]
+
+for every target token t that is linked to source tokens A_t; those without links count nothing.
+Chen et al. 2016, "Guided alignment training for topic-aware neural machine translation", section
+3; for one head of a Transformer Garg et al. 2019, "Jointly learning to align and translate with
+Transformer models", section 4.2.
+
+Shapes: B batch, H heads, S source tokens, T target tokens.
+"""
+
+import torch
+from torch import Tensor
+
+from heedful.basics.errors import UserError
+from heedful.inference.alignment import rows_of
+from heedful.models.pairs import AlignmentSource
+from heedful.tasks.pairs.terms import Forced, all_steps
+from heedful.training.protocol import Loss
+
+_LEAST = 1e-9
+"""Added to a weight before its logarithm, for normalizers that give zeros."""
+
+
+class GuidedAlignment:
+    """The term of the loss by which attention learns given links.
+
+    Its part ``guided_alignment`` is the sum above, without the weight.
+
+    Args:
+        where: the module, the heads (their mean learns), and the row of a target token.
+        weight: of this term beside the cross-entropy.
+    """
+
+    def __init__(self, where: AlignmentSource, weight: float) -> None:
+        self.where = where
+        self.weight = weight
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """The one module that learns."""
+        return (self.where.module,)
+
+    def loss(self, forced: Forced) -> Loss:
+        """The sum over the batch's linked target tokens.
+
+        Raises:
+            UserError: the batch has no links, or the module has no such head.
+        """
+        links = forced.batch.links
+        if links is None:
+            raise UserError("the encoded corpus has no links; name their file: data.links")
+        weights = all_steps(forced.seen[self.where.module])  # [B, H, T, S]
+        # The last row, or the first, is nobody's: see the rule of the same module in inference.
+        mean = rows_of(weights, self.where).float().mean(1)  # [B, T - 1, S]
+        row, target, source = links.unbind(1)
+        linked = torch.log(mean[row, target, source] + _LEAST)
+        place = row * mean.shape[1] + target
+        # 1 / |A_t| for each of a token's links.
+        share = torch.bincount(place, minlength=mean.shape[0] * mean.shape[1])[place]
+        total = -(linked / share).sum()
+        return Loss(self.weight * total, {"guided_alignment": total.detach()})
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Nothing is remembered."""
+        return {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Nothing is remembered."""

@@ -1,0 +1,164 @@
+"""The recipe of what learns from pairs of texts: translators and word aligners."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from heedful.basics.errors import UserError
+from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
+from heedful.basics.settings import Settings, check
+from heedful.data.filters import FilterSettings
+from heedful.data.tokeniser import TokeniserSettings
+from heedful.evaluation.statistics import check_tokeniser
+from heedful.models import ModelSettings, learns_by_reward
+from heedful.models.transformer import TransformerSettings
+from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
+from heedful.tasks.pairs.reinforce import ReinforceSettings
+
+
+class DataSettings(FileSettings):
+    """Where the examples come from."""
+
+    train: list[str] = Field(min_length=1, max_length=2)
+    """One file (TSV, TMX, PO, XLIFF; ``-`` is standard input) or two aligned text files."""
+    validation: list[str] = Field([], max_length=2)
+    test: list[str] = Field([], max_length=2)
+    source: str | None = None
+    """Language of the source side, matched by prefix; needed for TMX, PO and XLIFF."""
+    target: str | None = None
+    reversed: bool = False
+    """The files have the target first: learn from their second side to their first."""
+    links: str | None = None
+    """Word links of the training pairs (0-0 1-2), one line a pair, in the files' order."""
+    max_tokens: int = Field(256, ge=2, le=MOST_POSITIONS)
+    """Longer training pairs are left out (and counted)."""
+    filters: FilterSettings = FilterSettings()
+
+
+class GuidedSettings(Settings):
+    """How attention learns from ``data.links``, where they are given."""
+
+    weight: float = Field(0.05, ge=0)
+    """Of the term beside the cross-entropy."""
+    module: str | None = None
+    """The attention module; that of the model's own alignments unless set."""
+    head: int | None = Field(None, ge=1)
+    """The head, from 1; the mean of all unless set."""
+    shift: int | None = Field(None, ge=0, le=1)
+    """Row of a target token: 0 where it is predicted, 1 where it is fed in; the model's own."""
+
+
+class PairVectorSettings(VectorSettings):
+    """Word vectors that the embeddings begin with; one that both sides share takes both."""
+
+    source: str | None = None
+    target: str | None = None
+
+    @model_validator(mode="after")
+    def _of_something(self) -> "PairVectorSettings":
+        if not self.files:
+            raise ValueError("[vectors] names no file: give vectors.source, vectors.target or both")
+        return self
+
+
+class TrainingSettings(LoopSettings):
+    """How a model for pairs learns its weights."""
+
+    label_smoothing: float = Field(0.1, ge=0, lt=1)
+    guided_alignment: GuidedSettings = GuidedSettings()
+    reinforce: ReinforceSettings = ReinforceSettings()
+    choose_by: Literal["loss", "bleu", "chrf"] = "bleu"
+
+
+class EvaluationSettings(Settings):
+    """How translations are made and scored, at validation and by ``heedful evaluate``."""
+
+    beam: int = Field(5, ge=1, le=MOST_BEAM)
+    length_penalty: float = Field(1.0, ge=0)
+    tokenise: str = "13a"
+    """sacreBLEU's tokeniser; ``none`` for text that is tokenised already."""
+    validation_pairs: int = Field(1000, ge=1)
+    """Pairs translated at validation: the first ones; the loss is over all."""
+    samples: int = Field(3, ge=0)
+
+
+class PairRecipe(Recipe):
+    """All settings of a run that learns from pairs of texts."""
+
+    task: Literal["translation", "text-to-text", "alignment"] = "translation"
+    """``text-to-text`` is the same learning for whatever else is a pair: a text and its summary, a
+    question and its answer, a turn of a dialogue and the next."""
+    data: DataSettings
+    tokeniser: TokeniserSettings = TokeniserSettings()
+    vectors: PairVectorSettings | None = None
+    model: ModelSettings = Field(
+        default_factory=lambda: TransformerSettings.model_validate({"size": "tiny"}),
+        discriminator="kind",
+    )
+    training: TrainingSettings = TrainingSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _kind_is_transformer_unless_said(cls, given: Any) -> Any:
+        return {"kind": "transformer", **given} if isinstance(given, dict) else given
+
+    @property
+    def is_validated(self) -> bool:
+        return self.data.is_validated
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "PairRecipe":
+        if self.model.tied == "all" and not self.tokeniser.joint:
+            raise ValueError(
+                "model.tied = 'all' needs tokeniser.joint = true; or use model.tied = 'output'"
+            )
+        if self.data.max_tokens > self.model.max_length - 1:
+            raise ValueError(
+                f"data.max_tokens {self.data.max_tokens} must be less than model.max_length "
+                f"{self.model.max_length}"
+            )
+        if (self.task == "alignment") != (self.model.kind == "aligner"):
+            raise ValueError(
+                "task = 'alignment' and model.kind = 'aligner' go together: the aligner does not "
+                "translate, and translators are aligned with as they are"
+            )
+        if self.task == "alignment" and self.training.choose_by != "loss":
+            raise ValueError("task = 'alignment' has no translations: training.choose_by = 'loss'")
+        if self.task == "alignment" and self.vectors is not None and self.vectors.target:
+            raise ValueError("the aligner embeds the source only: leave vectors.target out")
+        if self.data.links is None and self.training.guided_alignment != GuidedSettings():
+            raise ValueError(
+                "training.guided_alignment needs data.links, the word links to learn from"
+            )
+        rewarded = learns_by_reward(self.model)
+        if not rewarded and self.training.reinforce != ReinforceSettings():
+            raise ValueError(
+                "training.reinforce is for attention that learns by reward, as with "
+                "model.attention = 'hard-reinforce'; with this model, leave it out"
+            )
+        return self
+
+
+def without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The tables of a recipe that heedful wrote, without loss terms that it does not use."""
+    training = dict(tables.get("training", {}))
+    optional = {
+        name: training.pop(name) for name in ("guided_alignment", "reinforce") if name in training
+    }
+    recipe = check(PairRecipe, {**tables, "training": training}, where)
+    used = {
+        "guided_alignment": recipe.data.links is not None,
+        "reinforce": learns_by_reward(recipe.model),
+    }
+    kept = {name: table for name, table in optional.items() if used[name]}
+    return {**tables, "training": {**training, **kept}}
+
+
+def require_scorable(recipe: PairRecipe) -> None:
+    """Raise UserError now, and not at the first validation, if it cannot be scored here."""
+    try:
+        check_tokeniser(recipe.evaluation.tokenise, present=recipe.is_validated)
+    except UserError as error:
+        raise UserError(f"evaluation.tokenise: {error}") from error

@@ -1,0 +1,64 @@
+"""Runs that learn from pairs of texts."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file
+from heedful.basics.reading import read_json_lines
+from heedful.data.examples import Pair
+from heedful.data.tokeniser import Tokenisers
+from heedful.runs.run import Run, no_examples, open_run, other_vocabulary
+from heedful.tasks.pairs.recipe import PairRecipe
+
+
+@dataclass(frozen=True)
+class PairRun(Run):
+    """A run that learns from pairs of texts."""
+
+    recipe: PairRecipe
+
+    def tokenisers(self) -> Tokenisers:
+        """The run's own tokenisers.
+
+        Raises:
+            UserError: they are missing, damaged or were changed.
+        """
+        self.require_unchanged("tokeniser/")
+        found = Tokenisers.load(self.path / "tokeniser")
+        known = self.facts["vocabulary"]
+        if (found.source.size, found.target.size) != (known["source"], known["target"]):
+            raise other_vocabulary(self.path)
+        return found
+
+    def pairs(self, part: str) -> list[Pair]:
+        """The ``validation`` or ``test`` pairs that the run keeps; none if it was given none."""
+        name = f"data/{part}.jsonl"
+        self.require_unchanged(name)
+        try:
+            pairs = [Pair(*pair) for pair in read_json_lines(self.path / name)]
+        except TypeError as error:
+            raise no_examples(self.path / name) from error
+        if not all(isinstance(text, str) for pair in pairs for text in pair):
+            raise no_examples(self.path / name)
+        return pairs
+
+
+def open_pair_run(path: str | Path) -> PairRun:
+    """As :func:`open_run`, of a run that learns from pairs of texts.
+
+    Raises:
+        UserError: also for a run of another task.
+    """
+    run = open_run(path)
+    if not isinstance(run, PairRun):
+        raise UserError(f"{path} is a run for {run.recipe.task}, not for pairs of texts")
+    return run
+
+
+def write_pairs(path: Path, pairs: list[Pair]) -> None:
+    """Write pairs as JSON lines, whole or not at all."""
+    with atomic_file(path) as file:
+        for pair in pairs:
+            file.write((json.dumps(list(pair), ensure_ascii=False) + "\n").encode("utf-8"))

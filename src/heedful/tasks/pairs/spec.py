@@ -1,0 +1,174 @@
+"""What the specs of tasks of pairs of texts have in common."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.runs.kind import Kind
+from heedful.tasks.spec import TaskSpec, maps_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from heedful.inference.trace import Trace
+    from heedful.runs.facts import Facts
+    from heedful.runs.run import Run
+    from heedful.runs.start import Start
+    from heedful.tasks.pairs.recipe import PairRecipe
+    from heedful.tasks.pairs.run import PairRun
+    from heedful.training.protocol import Task
+
+_LEAST_SYMBOLS = 5
+"""Of a vocabulary: before it is made, its size is not known."""
+
+
+class PairSpec(TaskSpec):
+    """A task of pairs of texts."""
+
+    does = "translates"
+    has_languages = True
+    data_options: Mapping[str, str] = {"--from": "source", "--to": "target"}
+    reading_settings = ("encoding",)
+    changeable_at_start = frozenset(
+        {"model.dropout", "model.attention_dropout", "model.inner_dropout"}
+    )
+
+    def recipe_type(self) -> "type[PairRecipe]":
+        from heedful.tasks.pairs.recipe import PairRecipe
+
+        return PairRecipe
+
+    def run_type(self) -> "type[PairRun]":
+        from heedful.tasks.pairs.run import PairRun
+
+        return PairRun
+
+    def facts_type(self) -> "type[Facts]":
+        from heedful.tasks.pairs.facts import PairFacts
+
+        return PairFacts
+
+    def without_unused(self, tables: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+        from heedful.tasks.pairs.recipe import without_unused
+
+        return without_unused(tables, where)
+
+    def setting_of_files(self, recipe: Any, part: str) -> str:
+        return f"data.{part}"
+
+    def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
+        data, vocabulary = summary["data"], summary["vocabulary"]
+        languages = " to ".join(str(summary[side] or "?") for side in ("source", "target"))
+        left_out = ", ".join(f"{count:,} {why}" for why, count in data["left_out"].items())
+        left_out = f"; left out: {left_out}" if left_out else ""
+        held_out = f"{data['validation_pairs']:,} validation, {data['test_pairs']:,} test pairs"
+        return [
+            ("run", f"{summary['run']} ({summary['task']}, {languages})"),
+            (
+                "vocabulary",
+                f"{vocabulary['source']:,} source, {vocabulary['target']:,} target symbols",
+            ),
+            ("trained on", f"{data['train_pairs']:,} pairs{left_out}"),
+            ("held out", held_out),
+        ]
+
+    def require_usable(self, recipe: "PairRecipe") -> None:
+        from heedful.models import build_model
+        from heedful.runs.model_size import require_trainable
+        from heedful.tasks.pairs.recipe import require_scorable
+
+        require_trainable(recipe, lambda: build_model(recipe.model, _LEAST_SYMBOLS, _LEAST_SYMBOLS))
+        require_scorable(recipe)
+
+    def prepare(
+        self, path: Path, recipe: "PairRecipe", data_folder: Path | None, start: "Start | None"
+    ) -> "Run":
+        from heedful.tasks.pairs.preparation import prepare_run
+
+        return prepare_run(path, recipe, data_folder, start)
+
+    def data_hashes(self, recipe: "PairRecipe", data_folder: Path | None) -> dict[str, list[str]]:
+        from heedful.tasks.pairs.preparation import data_hashes
+
+        return data_hashes(recipe, data_folder)
+
+    def build_model(self, run: "PairRun") -> "nn.Module":
+        from heedful.tasks.pairs.building import build_run_model
+
+        return build_run_model(run)
+
+    def outline_model(self, run: "PairRun") -> "nn.Module":
+        from heedful.tasks.pairs.building import outline_run_model
+
+        return outline_run_model(run)
+
+    def build_task(
+        self, run: "PairRun", model: Any, training: Any, device: "torch.device", precision: str
+    ) -> "Task":
+        from heedful.tasks.pairs.building import build_task
+
+        return build_task(run, model, training, device, precision)
+
+    def load_start(self, run: "PairRun", model: Any) -> None:
+        from heedful.tasks.pairs.building import load_run_start
+
+        load_run_start(run, model)
+
+    def amount(self, run: "PairRun") -> str:
+        return f"{run.facts['data']['train_pairs']:,} pairs"
+
+    def weight_name(self, run: "Run") -> str:
+        return "tokens"
+
+    def compile_name(self, run: "Run") -> str:
+        return "states"
+
+    def starts_from(self, other: Kind) -> bool:
+        return isinstance(other, PairSpec)
+
+    def reads_any_length(self, run: "Run") -> bool:
+        return bool(run.recipe.as_tables()["model"]["kind"] == "recurrent")
+
+    def load(
+        self,
+        run: str | Path,
+        *,
+        head: str | None = None,
+        device: str = "auto",
+        precision: str = "float32",
+        checkpoint: str | int | None = None,
+    ) -> Any:
+        from heedful.tasks.pairs.building import load_translator
+
+        self.refuse_head(run, head)
+        return load_translator([run], device=device, precision=precision, checkpoint=checkpoint)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        models, engine = predictor.models, predictor.engine
+        sides = predictor.tokenisers
+        return {
+            "architecture": engine.architecture if engine else type(models[0]).__name__,
+            "parameters": engine.parameters if engine else predictor.parameters,
+            **predictor.computing,
+            "vocabulary": {"source": sides.source.size, "target": sides.target.size},
+            "max_tokens": predictor.max_length - 1,
+            "aligns": predictor.aligns,
+            # An export has no model.
+            "maps": maps_of(models[0]) if models else [],
+        }
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        found: Trace = predictor.trace(source, target, relevance=relevance)
+        return found
+
+    def write_result(self, result: Any) -> str:
+        return str(result.text)

@@ -1,0 +1,86 @@
+"""Terms of a loss beside the cross-entropy, from attention that is watched while it is trained.
+
+Shapes: B batch, H heads, S source tokens, T target tokens.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from heedful.attention.watching import Seen
+from heedful.data.batching import Batch
+from heedful.training.protocol import Loss
+
+
+class Forced(NamedTuple):
+    """What teacher forcing a batch has given."""
+
+    batch: Batch
+    seen: Seen
+    """The watched modules' weights, in the graph."""
+    surprise: Tensor
+    """``−log p`` of each target token in nats, detached ``[B, T]``; zero at padding."""
+
+
+class Term(Protocol):
+    """A part of the loss of a batch."""
+
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """Names of the attention modules that it watches."""
+        ...
+
+    def loss(self, forced: Forced) -> Loss:
+        """A sum over the batch's target tokens, and its named parts."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What it remembers from batch to batch, by name; a checkpoint keeps it."""
+        ...
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
+        ...
+
+
+def all_steps(calls: list[Tensor]) -> Tensor:
+    """``[B, H, T, S]`` of a module that was called once (a Transformer's) or once a step."""
+    return calls[0] if len(calls) == 1 else torch.cat(calls, dim=2)
+
+
+def modules_of(terms: Sequence[Term]) -> list[str]:
+    """Names of all modules that the terms watch."""
+    return sorted({name for term in terms for name in term.modules})
+
+
+def with_terms(loss: Loss, terms: Sequence[Term], forced: Forced) -> Loss:
+    """A loss and all the terms, their parts beside its own."""
+    total, parts, _ = loss
+    for term in terms:
+        more = term.loss(forced)
+        total, parts = total + more.total, parts | more.parts
+    return Loss(total, parts)
+
+
+def tensors_of(terms: Sequence[Term]) -> dict[str, Tensor]:
+    """What all terms remember, under their numbers."""
+    return {
+        f"{number}.{name}": tensor
+        for number, term in enumerate(terms)
+        for name, tensor in term.tensors().items()
+    }
+
+
+def load_terms(terms: Sequence[Term], tensors: dict[str, Tensor]) -> None:
+    """Give each term back what :func:`tensors_of` had of it."""
+    for number, term in enumerate(terms):
+        begin = f"{number}."
+        term.load(
+            {
+                name.removeprefix(begin): tensor
+                for name, tensor in tensors.items()
+                if name.startswith(begin)
+            }
+        )

@@ -1,0 +1,60 @@
+"""Several tasks at once: one encoder with a head for each of them."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.basics.errors import UserError
+from heedful.tasks.spec import TaskSpec, register, spec_named, spec_of_run
+from heedful.tasks.texts.spec import EncoderSpec
+
+if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
+    from heedful.runs.run import Run
+    from heedful.tasks.texts.recipe import SeveralRecipe
+
+
+_OF_A_HEAD = "the task of a head does this: TaskSpec.deciding"
+
+
+class Several(EncoderSpec):
+    """What the tasks of its heads decide."""
+
+    name = "several"
+    place = 7
+    command = "predict"
+
+    def recipe_type(self) -> "type[SeveralRecipe]":
+        from heedful.tasks.texts.recipe import SeveralRecipe
+
+        return SeveralRecipe
+
+    def weight_name(self, run: "Run") -> str:
+        return "batches"
+
+    def falls(self, recipe: Any, figure: str) -> bool:
+        name, dot, own = figure.partition(".")
+        return spec_named(self.heads(recipe)[name]).falls(recipe, own) if dot else figure == "loss"
+
+    def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:
+        return self.deciding(run, head).load(run, head=head, **how)
+
+    def deciding(self, run: str | Path, head: str | None) -> TaskSpec:
+        """The task that a head of a run decides.
+
+        Raises:
+            UserError: no head is named, or the run has no such head.
+        """
+        heads = self.heads(spec_of_run(run)[0].recipe)
+        if head not in heads:
+            missing = f"no head '{head}'" if head else "several heads"
+            raise UserError(f"{run} has {missing}: give --head with one of {', '.join(heads)}")
+        return spec_named(heads[head])
+
+    def write_result(self, result: Any) -> str:
+        raise TypeError(_OF_A_HEAD)
+
+    def trace(self, predictor: Any, *given: Any, **options: Any) -> "Trace":
+        raise TypeError(_OF_A_HEAD)
+
+
+register(Several())

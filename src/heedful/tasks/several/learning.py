@@ -1,0 +1,148 @@
+"""Several tasks over one model: ``Σ λ_t L_t``, one task's batch at a time."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from heedful.data.batching import FEWEST, mix
+from heedful.data.positions import Position
+from heedful.training.protocol import Loss, Task, Validation
+
+_CHOICES = 4096
+"""Steps whose tasks are drawn at once."""
+
+
+class Part(NamedTuple):
+    """One of several tasks."""
+
+    task: Task
+    weight: float
+    """λ of its loss, which is a mean over its batch."""
+    examples: int
+    """How many it learns from."""
+    falling: frozenset[str] = frozenset({"loss"})
+    """Figures of its validation that fall as the model gets better."""
+
+
+@dataclass(frozen=True)
+class PartBatch:
+    """A batch of one of the tasks; its loss counts once, however large it is."""
+
+    name: str
+    batch: Any
+    after: Position
+    """Where its task goes on."""
+    weight: int = 1
+
+    def to(self, device: torch.device) -> "PartBatch":
+        """The same batch on a device."""
+        return replace(self, batch=self.batch.to(device))
+
+
+class SeveralTasks:
+    """Tasks that share a model, drawn with probabilities ``n_t^(1/τ) / Σ n^(1/τ)``.
+
+    n_t is a task's number of examples; the temperature τ = 1 keeps their proportions, a high one
+    draws all equally often.
+
+    Args:
+        model: what all of them learn with.
+        parts: the tasks by name.
+        temperature: τ, at least 1.
+
+    Raises:
+        ValueError: there is no task.
+    """
+
+    def __init__(
+        self, model: nn.Module, parts: Mapping[str, Part], temperature: float = 1.0
+    ) -> None:
+        if not parts:
+            raise ValueError("there is no task")
+        self._model, self.parts = model, dict(parts)
+        shares = np.array([part.examples for part in parts.values()], float) ** (1 / temperature)
+        self.shares = shares / shares.sum()
+        self._positions: dict[str, Position] = {}
+
+    @property
+    def model(self) -> nn.Module:
+        """What is trained."""
+        return self._model
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, PartBatch]]:
+        """Batches without end; which task's the next is, is a function of the position."""
+        seed, epoch, index = position
+        begin = {name: self._positions.get(name, Position(seed)) for name in self.parts}
+        streams = {name: part.task.batches(begin[name]) for name, part in self.parts.items()}
+        names = list(self.parts)
+        while True:
+            for number in self._choices(seed, index):
+                name = names[number]
+                after, batch = next(streams[name])
+                index += 1
+                yield Position(seed, epoch, index), PartBatch(name, batch, after)
+
+    def _choices(self, seed: int, index: int) -> list[int]:
+        """The tasks of step ``index`` and some after it."""
+        steps = np.arange(index, index + _CHOICES, dtype=np.uint64)
+        places = mix(steps, f"task {seed}") / 2.0**64
+        found: list[int] = np.searchsorted(np.cumsum(self.shares)[:-1], places, "right").tolist()
+        return found
+
+    def loss(self, batch: PartBatch) -> Loss:
+        """``λ_t`` times the mean of the task's loss; its parts stand under the task's name."""
+        part = self.parts[batch.name]
+        total, parts, weights = part.task.loss(batch.batch)
+        self._positions[batch.name] = batch.after
+        own = batch.batch.weight
+        scaled = total * (part.weight / own)
+        named = {f"{batch.name}.{name}": value for name, value in parts.items()}
+        by_name = {f"{batch.name}.{name}": weights.get(name, own) for name in parts}
+        return Loss(scaled, {"loss": scaled.detach(), **named}, {"loss": 1, **by_name})
+
+    def divided(self, batch: PartBatch, count: int, fewest: int = FEWEST) -> list[PartBatch]:
+        """The batch itself: its loss moves the place in its own task."""
+        return [batch]
+
+    def validate(self) -> Validation:
+        """Each task's figures under its name; ``mean`` is that of their accuracies."""
+        figures: dict[str, float] = {}
+        samples = []
+        firsts = []
+        for name, part in self.parts.items():
+            found = part.task.validate()
+            rising = [own for own in found.figures if own not in part.falling]
+            firsts += [found.figures[own] for own in rising[:1]]
+            figures |= {f"{name}.{figure}": value for figure, value in found.figures.items()}
+            samples += found.samples[:1]
+        return Validation({"mean": sum(firsts) / len(firsts), **figures} if firsts else {}, samples)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Where each task goes on, and what it remembers."""
+        kept = {
+            f"position.{name}": torch.tensor(position) for name, position in self._positions.items()
+        }
+        for name, part in self.parts.items():
+            kept |= {f"task.{name}.{key}": value for key, value in part.task.tensors().items()}
+        return kept
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
+        self._positions = {
+            name: Position(*tensors[f"position.{name}"].tolist())
+            for name in self.parts
+            if f"position.{name}" in tensors
+        }
+        for name, part in self.parts.items():
+            begin = f"task.{name}."
+            part.task.load(
+                {
+                    key.removeprefix(begin): value
+                    for key, value in tensors.items()
+                    if key.startswith(begin)
+                }
+            )

@@ -1,0 +1,200 @@
+"""The contract of a task: what the command line, the server and the Python API ask of it."""
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from heedful.basics.errors import UserError
+from heedful.runs.kind import Kind
+from heedful.runs.registry import kind_named, kinds, register
+
+if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
+    from heedful.runs.run import Run
+
+__all__ = ["Predictor", "TaskSpec", "maps_of", "register", "spec_named", "spec_of_run", "specs"]
+
+
+class Prediction(Protocol):
+    """One result of a predictor."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as what :mod:`json` can write."""
+        ...
+
+
+class Predictor(Protocol):
+    """A run that was opened for use."""
+
+    def predict(self, inputs: Sequence[Any]) -> Sequence[Any]:
+        """One result for each input, in their order."""
+        ...
+
+
+class TaskSpec(Kind):
+    """A task: how its runs are made and trained (:class:`~heedful.runs.kind.Kind`) and used.
+
+    The methods import what they need when they are called, so that the command line can list the
+    tasks without PyTorch.
+    """
+
+    command: str
+    """The command that uses its runs: ``heedful COMMAND RUN``."""
+    train_option: str = ""
+    """Its value of ``heedful train --task``; empty if it always needs a recipe."""
+    data_options: Mapping[str, str] = {}
+    """Options of ``heedful train`` that say what the data are → settings of ``[data]``."""
+    reading_settings: tuple[str, ...] = ()
+    """Settings of ``[data]`` that a recipe's choice needs to read the data: ``encoding``."""
+
+    has_languages: bool = False
+    """Whether its runs lead from one language into another."""
+    does: str = ""
+    """What its runs do: "classifies"."""
+    trace_options: frozenset[str] = frozenset()
+    """Options that :meth:`trace` has beside ``relevance``."""
+
+    # A recipe for people without one
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        """The tables of a recipe for a corpus.
+
+        Args:
+            files: the corpus.
+            settings: of ``[data]``, by :attr:`data_options` and :attr:`reading_settings`.
+
+        Raises:
+            UserError: the task needs a recipe, or the corpus cannot be used.
+        """
+        raise UserError(f"task '{self.name}' needs a recipe: heedful train RECIPE.toml")
+
+    def train_corpus(self, out: Path, files: list[str], **how: Any) -> bool:
+        """Train from a corpus alone, as ``heedful train --task`` does.
+
+        Args:
+            out: the run's folder.
+            files: the corpus.
+            how: further arguments of :func:`heedful.tasks.commands.train_from_command`.
+
+        Returns:
+            True when training has ended, False when it was interrupted.
+        """
+        from heedful.tasks.commands import train_from_command
+
+        return train_from_command(None, out, files, **how)
+
+    # Use
+
+    def heads(self, recipe: Any) -> dict[str, str]:
+        """What a run decides → the task that decides it; most runs decide one thing."""
+        return {self.name: self.name}
+
+    @abstractmethod
+    def load(
+        self,
+        run: str | Path,
+        *,
+        head: str | None = None,
+        device: str = "auto",
+        precision: str = "float32",
+        checkpoint: str | int | None = None,
+    ) -> Any:
+        """The predictor of a run.
+
+        Args:
+            run: the run's folder.
+            head: what is decided, of a run that learnt several things.
+            device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+            precision: ``float32`` unless another is asked for; ``auto`` takes the fastest.
+            checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+        Raises:
+            UserError: the run cannot be used so.
+        """
+
+    def deciding(self, run: str | Path, head: str | None) -> "TaskSpec":
+        """The task whose predictor :meth:`load` returns for a head."""
+        return self
+
+    def refuse_head(self, run: str | Path, head: str | None) -> None:
+        """Raise UserError for a head of a run that decides one thing."""
+        if head is not None:
+            raise UserError(f"{run} is a run for {self.name} and has no heads; leave --head out")
+
+    def read_input(self, line: str) -> Any:
+        """A predictor's input from a line of text."""
+        return line
+
+    @abstractmethod
+    def write_result(self, result: Any) -> str:
+        """A predictor's result as text."""
+
+    # Views
+
+    @abstractmethod
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        """What ``/api/models`` tells of a predictor."""
+
+    @abstractmethod
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        """What a predictor attends to.
+
+        Args:
+            predictor: of :meth:`load`.
+            source: the text.
+            target: the second text, where there is one.
+            relevance: whether to add what is computed from the weights.
+            options: those of :attr:`trace_options`.
+
+        Raises:
+            UserError: the texts cannot be traced.
+        """
+
+
+def specs() -> list[TaskSpec]:
+    """All tasks."""
+    return [_spec(kind) for kind in kinds()]
+
+
+def spec_named(task: str, where: str = "heedful") -> TaskSpec:
+    """The task of a name.
+
+    Raises:
+        UserError: there is none; the message starts with ``where``.
+    """
+    return _spec(kind_named(task, where))
+
+
+def spec_of_run(path: str | Path) -> "tuple[Run, TaskSpec]":
+    """A run and its task.
+
+    Raises:
+        UserError: the folder is no run.
+    """
+    from heedful.runs.run import open_run
+
+    run = open_run(path)
+    return run, _spec(run.kind)
+
+
+def _spec(kind: Kind) -> TaskSpec:
+    if not isinstance(kind, TaskSpec):
+        raise TypeError(f"the task '{kind.name}' is registered without a TaskSpec")
+    return kind
+
+
+def maps_of(model: Any) -> list[dict[str, str]]:
+    """The attention maps of a model and their axes, as ``/api/models`` tells them."""
+    return [
+        {"name": name, "query_axis": query, "key_axis": key}
+        for name, (query, key) in model.attention_axes().items()
+    ]

@@ -1,0 +1,66 @@
+"""Tagging: a tag for each word of a sentence."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from heedful.tasks.spec import register
+from heedful.tasks.texts.spec import EncoderSpec
+
+if TYPE_CHECKING:
+    from heedful.inference.trace import Trace
+    from heedful.runs.run import Run
+    from heedful.tasks.texts.recipe import TaggingRecipe
+
+
+class Tagging(EncoderSpec):
+    """A tag for each word."""
+
+    name = "tagging"
+    place = 5
+    command = "tag"
+    does = "tags"
+    train_option = "tag"
+    data_options: Mapping[str, str] = {"--column": "column"}
+    reading_settings = ("encoding",)
+
+    def recipe_type(self) -> "type[TaggingRecipe]":
+        from heedful.tasks.texts.recipe import TaggingRecipe
+
+        return TaggingRecipe
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.texts.choosing import choose_tagging
+
+        return choose_tagging(files, **settings)
+
+    def weight_name(self, run: "Run") -> str:
+        return "words"
+
+    def load(self, run: str | Path, **how: Any) -> Any:
+        from heedful.tasks.texts.loading import load_tagger
+
+        return load_tagger(run, **how)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        return {**super().facts(predictor), "labels": list(predictor.tags)}
+
+    def trace(
+        self,
+        predictor: Any,
+        source: str,
+        target: str | None = None,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> "Trace":
+        from heedful.inference.reading_trace import trace_tagging
+
+        self.refuse_second(target)
+        return trace_tagging(predictor, source.split(), relevance=relevance)
+
+    def write_result(self, result: Any) -> str:
+        return " ".join(result.tags)
+
+
+register(Tagging())

@@ -1,0 +1,1 @@
+"""What the tasks of single texts have in common."""

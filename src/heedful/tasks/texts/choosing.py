@@ -1,0 +1,262 @@
+"""Recipes for people without one, for single texts: sizes and steps from the examples."""
+
+from array import array
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from heedful.basics.errors import UserError
+from heedful.data.readers import read_documents, read_labelled, read_tagged
+from heedful.data.readers.labelled import LabelledFormat, Unlabelled
+from heedful.data.readers.plain import DocumentRule
+from heedful.runs.holding_out import place_of
+from heedful.runs.recipe import find_data
+from heedful.runs.settings import Recipe
+from heedful.tasks.pairs.choosing import TOKENS_PER_WORD, words_in
+from heedful.tasks.texts.recipe import EncoderRecipe, LanguageRecipe
+from heedful.tasks.texts.run import Example
+from heedful.tasks.texts.sources import known_by, text_of
+
+_SEED = 1
+_TYPES = 50_000
+
+
+class Size(NamedTuple):
+    """How large a set of examples is."""
+
+    examples: int
+    words: int
+    word_types: int
+    longest: int
+    """Characters of the longest example."""
+    share: float
+    """Of the examples, to be held out for validation and as much again for test."""
+
+
+def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
+    """Count examples and their words, once.
+
+    Raises:
+        UserError: there is none.
+    """
+    examples = words = longest = 0
+    types: set[str] = set()
+    places = array("d")
+    for example in examples_read:
+        own = words_in(text_of(example))
+        places.append(place_of(known_by(example), _SEED))
+        examples += 1
+        words += len(own)
+        longest = max(longest, len(text_of(example)))
+        if len(types) < _TYPES:
+            types.update(word.lower() for word in own)
+    if not examples:
+        raise UserError(f"{where} has nothing to train on")
+    return Size(examples, words, len(types), longest, _share(places))
+
+
+def _share(places: "array[float]") -> float:
+    """A tenth, but a thousand examples at most; more of a few, so that there are some; or none."""
+    share = round(min(0.1, 1000 / len(places)), 6)
+    while share < 0.35:
+        validation = sum(place < share for place in places)
+        test = sum(share <= place < 2 * share for place in places)
+        if validation and test and validation + test < len(places):
+            return share
+        share = round(share * 1.25, 6)
+    return 0.0
+
+
+def choose_classification(
+    paths: list[str],
+    *,
+    text: Sequence[str] | None = None,
+    label: str | None = None,
+    encoding: str | None = None,
+    format: LabelledFormat | None = None,
+    unlabelled: Unlabelled = "error",
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """The tables of a recipe for a classifier of texts, or of pairs of texts.
+
+    A bidirectional LSTM with structured self-attention, which learns from little and shows what it
+    attended to; docs/texts.md gives the reasons.
+
+    Raises:
+        UserError: the files are broken, or have no such columns.
+    """
+    _refuse_pipe(paths)
+    text, label = text or ["text"], label or "label"
+    found = read_labelled(
+        find_data(paths, folder),
+        text=text,
+        label=label,
+        encoding=encoding,
+        format=format,
+        unlabelled=unlabelled,
+    )
+    size = measure_texts(found, paths[0])
+    return {
+        "task": "classification",
+        "seed": _SEED,
+        "data": {
+            "train": paths,
+            "text": list(text),
+            "label": label,
+            **({"encoding": encoding} if encoding else {}),
+            **({"format": format} if format else {}),
+            "unlabelled": unlabelled,
+            **_shares(size),
+        },
+        "tokeniser": _tokeniser(size),
+        "max_tokens": _row(size),
+        "model": {
+            "kind": "recurrent-encoder",
+            "dim": 128,
+            "embedding_dim": 128,
+            "hops": 4,
+            "hidden_dim": 64,
+            "dropout": 0.4,
+            "pairs": "apart" if len(text) == 2 else "joined",
+            "max_length": _row(size),
+        },
+        "training": {**_steps(size, passes=12), "penalty": 0.03, "choose_by": "accuracy"},
+    }
+
+
+def choose_tagging(
+    paths: list[str],
+    *,
+    column: str | None = None,
+    encoding: str | None = None,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """The tables of a recipe for a tagger of words.
+
+    Raises:
+        UserError: the files are broken, or have no such column.
+    """
+    _refuse_pipe(paths)
+    column = column or "upos"
+    found = read_tagged(find_data(paths, folder), column=column, encoding=encoding)
+    size = measure_texts(found, paths[0])
+    return {
+        "task": "tagging",
+        "seed": _SEED,
+        "data": {
+            "train": paths,
+            "column": column,
+            **({"encoding": encoding} if encoding else {}),
+            **_shares(size),
+        },
+        "tokeniser": {**_tokeniser(size), "lower_case": False},
+        "max_tokens": _row(size),
+        "model": {
+            "kind": "recurrent-encoder",
+            "dim": 128,
+            "embedding_dim": 128,
+            "pooling": "mean",
+            "dropout": 0.3,
+            "max_length": _row(size),
+        },
+        "training": {**_steps(size, passes=12), "choose_by": "accuracy"},
+    }
+
+
+def choose_language_model(
+    paths: list[str],
+    *,
+    documents: DocumentRule | None = None,
+    encoding: str | None = None,
+    folder: Path | None = None,
+) -> dict[str, Any]:
+    """The tables of a recipe for a small GPT.
+
+    Raises:
+        UserError: the files are broken or empty.
+    """
+    _refuse_pipe(paths)
+    rule = documents or "blank-lines"
+    found = read_documents(
+        find_data(paths, folder), document=rule, blank_lines=True, encoding=encoding
+    )
+    size = measure_texts(("\n".join(lines) for lines in found), paths[0])
+    small = size.words < 1_000_000
+    training = _steps(size, passes=8)
+    return {
+        "task": "language-model",
+        "seed": _SEED,
+        "data": {
+            "train": paths,
+            **({"documents": documents} if documents else {}),
+            **({"encoding": encoding} if encoding else {}),
+            **_shares(size),
+        },
+        "tokeniser": {
+            "kind": "bytes",
+            "vocabulary": max(400, min(2000 if small else 8000, size.word_types)),
+        },
+        "context": 128,
+        "model": {"kind": "gpt", "size": "tiny", "dropout": 0.2 if small else 0.1},
+        "training": {**training, "learning_rate": 1e-3, "optimiser": "adamw"},
+    }
+
+
+def fine_tuned(tables: dict[str, Any], start: Recipe) -> dict[str, Any]:
+    """A chosen recipe, for training that begins with the weights of another run.
+
+    Args:
+        tables: the recipe, without a model.
+        start: the other run's recipe.
+
+    Raises:
+        UserError: the other run has no model that reads or writes single texts.
+    """
+    if not isinstance(start, EncoderRecipe | LanguageRecipe):
+        raise UserError(f"a run for {start.task} is no start for task = '{tables['task']}'")
+    training = {**tables["training"], "learning_rate": 3e-4, "layer_decay": 0.95, "penalty": 0.0}
+    for length in ("max_tokens", "context"):
+        if length in tables:
+            tables = {**tables, length: min(tables[length], start.model.max_length)}
+    return {**tables, "training": training}
+
+
+def _refuse_pipe(paths: list[str]) -> None:
+    if "-" in paths:
+        raise UserError(
+            "examples from standard input cannot be measured first; save them to a file, or give "
+            "a recipe"
+        )
+
+
+def _shares(size: Size) -> dict[str, float]:
+    return {"validation_share": size.share, "test_share": size.share} if size.share else {}
+
+
+def _tokeniser(size: Size) -> dict[str, Any]:
+    return {"vocabulary": max(400, min(8000, size.word_types)), "lower_case": True}
+
+
+def _row(size: Size) -> int:
+    """Tokens of the longest row: that of the longest example, up to a page.
+
+    A token is a character at least (but for rare ones, which are spelt in bytes). How much more it
+    is depends on script and vocabulary, and words would not tell: Chinese does not part them.
+    """
+    return max(32, min(512, size.longest + 3))
+
+
+def _steps(size: Size, passes: int) -> dict[str, Any]:
+    tokens = size.words * TOKENS_PER_WORD
+    batch_tokens = 1024 if tokens < 200_000 else 2048 if tokens < 5_000_000 else 4096
+    steps = max(200, min(50_000, round(passes * tokens / batch_tokens)))
+    every = max(25, round(steps / passes))
+    return {
+        "max_steps": steps,
+        "batch_tokens": batch_tokens,
+        "learning_rate": 2e-3,
+        "warmup_steps": max(10, steps // 20),
+        "validate_every": every,
+        "checkpoint_every": every,
+        **({"patience": 5} if size.share else {}),
+    }

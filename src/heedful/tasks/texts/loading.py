@@ -1,0 +1,184 @@
+"""Runs for single texts, opened to read or write with."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from heedful.basics.device import check_precision, choose_device
+from heedful.basics.errors import UserError
+from heedful.inference.classifier import Classifier
+from heedful.inference.fastest_precision import settle_precision
+from heedful.inference.filler import Filler
+from heedful.inference.generator import Generator
+from heedful.inference.tagger import Tagger
+from heedful.models.encoders import HeadedEncoder
+from heedful.models.language import LanguageModel
+from heedful.runs.run import open_run
+from heedful.runs.settings import Recipe
+from heedful.tasks.spec import spec_named
+from heedful.tasks.texts.building import load_text_model
+from heedful.tasks.texts.recipe import EncoderRecipe
+from heedful.tasks.texts.run import TextRun
+
+
+class _Opened(NamedTuple):
+    run: TextRun
+    model: HeadedEncoder | LanguageModel
+    device: torch.device
+    precision: str
+    head: str
+
+
+def load_classifier(
+    path: str | Path,
+    *,
+    head: str | None = None,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | int | None = None,
+) -> Classifier:
+    """The classifier of a run.
+
+    Args:
+        path: the run's folder.
+        head: what is decided, of a run that learnt several things; its only classification if None.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
+        precision: ``float32`` unless another is asked for; ``auto`` takes the fastest.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+
+    Raises:
+        UserError: the folder is no run that classifies.
+    """
+    opened = _open(path, "classification", head, device, precision, checkpoint)
+    recipe = opened.run.recipe
+    if not isinstance(recipe, EncoderRecipe) or not isinstance(opened.model, HeadedEncoder):
+        raise TypeError("a classifier is an encoder with a head")
+    settings = recipe.heads()[opened.head]
+    return Classifier(
+        opened.model,
+        opened.run.vocabulary(),
+        opened.run.labels(opened.head),
+        head=opened.head,
+        pairs=settings.task == "classification" and len(settings.data.text) == 2,
+        device=opened.device,
+        precision=opened.precision,
+    )
+
+
+def load_tagger(
+    path: str | Path,
+    *,
+    head: str | None = None,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | int | None = None,
+) -> Tagger:
+    """The tagger of a run; the arguments are those of :func:`load_classifier`.
+
+    Raises:
+        UserError: the folder is no run that tags.
+    """
+    opened = _open(path, "tagging", head, device, precision, checkpoint)
+    if not isinstance(opened.model, HeadedEncoder):
+        raise TypeError("a tagger is an encoder with a head")
+    return Tagger(
+        opened.model,
+        opened.run.vocabulary(),
+        opened.run.labels(opened.head),
+        head=opened.head,
+        device=opened.device,
+        precision=opened.precision,
+    )
+
+
+def load_filler(
+    path: str | Path,
+    *,
+    head: str | None = None,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | int | None = None,
+) -> Filler:
+    """What fills hidden tokens in, of a run; the arguments are those of :func:`load_classifier`.
+
+    Raises:
+        UserError: the folder is no run that was pre-trained on hidden tokens.
+    """
+    opened = _open(path, "masked", head, device, precision, checkpoint)
+    if not isinstance(opened.model, HeadedEncoder):
+        raise TypeError("hidden tokens are told by an encoder with a head")
+    return Filler(
+        opened.model,
+        opened.run.vocabulary(),
+        head=opened.head,
+        device=opened.device,
+        precision=opened.precision,
+    )
+
+
+def load_generator(
+    path: str | Path,
+    *,
+    device: str = "auto",
+    precision: str = "float32",
+    checkpoint: str | int | None = None,
+) -> Generator:
+    """The language model of a run, ready to write; the arguments are :func:`load_classifier`'s.
+
+    Raises:
+        UserError: the folder is no run of a language model.
+    """
+    opened = _open(path, "language-model", None, device, precision, checkpoint)
+    if not isinstance(opened.model, LanguageModel):
+        raise TypeError("no language model")
+    return Generator(
+        opened.model, opened.run.vocabulary(), device=opened.device, precision=opened.precision
+    )
+
+
+def _open(
+    path: str | Path,
+    task: str,
+    head: str | None,
+    device: str,
+    precision: str,
+    checkpoint: str | int | None,
+) -> _Opened:
+    run = open_run(path)
+    name = _head(path, run.recipe, task, head)
+    if not isinstance(run, TextRun):
+        raise TypeError(f"{path} is no run for single texts")
+    if precision == "int8" and task != "language-model":
+        raise UserError(
+            f"{path} is a run for {run.recipe.task}: int8 is for translating and for writing a "
+            "text on; use float32 or bfloat16"
+        )
+    chosen = choose_device(device)
+    products = check_precision(precision, chosen, int8=True)
+    model = load_text_model(run, checkpoint)
+    model.to(chosen).eval()
+    return _Opened(run, model, chosen, settle_precision(model, products, chosen), name)
+
+
+def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
+    """The head that a command is about.
+
+    Raises:
+        UserError: the run has none for it, or several of which none is named.
+    """
+    heads = spec_named(recipe.task).heads(recipe)
+    fitting = [name for name, own in heads.items() if own == task]
+    if head is not None and head in fitting:
+        return head
+    if head is not None:
+        named = ", ".join(fitting) or "none"
+        raise UserError(
+            f"{path} has no head '{head}' for heedful {spec_named(task).command}; there is {named}"
+        )
+    if len(fitting) == 1:
+        return fitting[0]
+    if fitting:
+        raise UserError(f"{path} has several heads for this: say which (--head {fitting[0]}, …)")
+    others = ", ".join(sorted({f"heedful {spec_named(own).command}" for own in heads.values()}))
+    raise UserError(f"{path} is a run for {recipe.task}; it is used with {others}")

@@ -1,0 +1,202 @@
+"""Classification and tagging: rows, learnt by the cross-entropy of what is decided of them.
+
+Shapes: B rows, L tokens, C classes, R hops.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Generic, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.attention import watch
+from heedful.attention.disagreement import disagreement
+from heedful.basics.device import autocast
+from heedful.data.batching import FEWEST
+from heedful.data.examples import Labelled, Tagged
+from heedful.data.positions import Position
+from heedful.evaluation.classification import score_classification, score_tagging
+from heedful.inference.batches import Item, padded, token_batches
+from heedful.inference.classifier import Classifier, Text
+from heedful.inference.readiness import ready
+from heedful.inference.tagger import Tagger
+from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
+from heedful.tasks.texts.rows import RowBatch, RowBatches, tagged_rows
+from heedful.training.protocol import Loss, Sample, Validation
+
+ExampleT = TypeVar("ExampleT")
+ReaderT = TypeVar("ReaderT", Classifier, Tagger)
+
+_LEAST = 1e-30
+"""A probability that rounding has made zero costs as much as this."""
+
+
+class ReadingTask(Generic[ExampleT, ReaderT]):
+    """What learning to classify and learning to tag have in common.
+
+    Args:
+        model: an encoder with the reader's head.
+        train: the training rows.
+        validation: examples to validate on; may be empty.
+        reader: classifies or tags with ``model``, as every command does.
+        device: where the model is.
+        label_smoothing: ε in [0, 1) of the training loss.
+        penalty: of ``‖AAᵀ − I‖²_F`` of each row's hops (Lin et al. 2017, equation 8).
+        precision: of matrix products in training; validation is in float32.
+        samples: how many decisions are shown at validation.
+    """
+
+    def __init__(
+        self,
+        model: HeadedEncoder,
+        train: RowBatches,
+        validation: Sequence[ExampleT],
+        reader: ReaderT,
+        *,
+        device: torch.device,
+        label_smoothing: float = 0.0,
+        penalty: float = 0.0,
+        precision: str = "float32",
+        samples: int = 3,
+    ) -> None:
+        self.model: HeadedEncoder = model
+        self.train, self.validation = train, validation
+        self.reader: ReaderT = reader
+        self.head, self.device = reader.head, device
+        self.label_smoothing, self.penalty = label_smoothing, penalty
+        self.precision, self.samples = precision, samples
+        self._hops = (
+            [name for name, axes in model.attention_axes().items() if axes[0] == "hops"]
+            if penalty
+            else []
+        )
+
+    def validate(self) -> Validation:
+        """``loss`` a decision (nats), accuracy, macro F1 and Matthews' correlation."""
+        return self._measure() if self.validation else Validation({}, [])
+
+    def _measure(self) -> Validation:
+        """As `validate`, of one example at least."""
+        raise NotImplementedError
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, RowBatch]]:
+        """Batches without end from ``position``, each with the position after it."""
+        return self.train.batches(position)
+
+    def loss(self, batch: RowBatch) -> Loss:
+        """Summed cross-entropy of the decisions; its part ``loss`` is unsmoothed.
+
+        With a penalty on hops it is added, and the part ``overlap`` is what it is of.
+        """
+        watching = watch(self.model, self._hops, keep_gradients=True)
+        with autocast(self.device, self.precision), watching as seen:
+            logits = self.model.heads[self.head](self.model.encoder(batch.rows))
+            chosen, labels = decided(logits, batch.labels)
+            total = F.cross_entropy(
+                chosen.float(), labels, label_smoothing=self.label_smoothing, reduction="sum"
+            )
+            exact = F.cross_entropy(chosen.detach().float(), labels, reduction="sum")
+        if not self._hops:
+            return Loss(total, {"loss": exact})
+        overlap = sum(
+            (disagreement(calls[0]).sum() for calls in map(seen.__getitem__, self._hops)),
+            start=total.new_zeros(()),
+        )
+        # A batch's weight is its rows, as is that of the penalty: hops are pooling's.
+        return Loss(total + self.penalty * overlap, {"loss": exact, "overlap": overlap.detach()})
+
+    def divided(self, batch: RowBatch, count: int, fewest: int = FEWEST) -> list[RowBatch]:
+        """Some rows in each; the batch itself where hops are watched."""
+        return [batch] if self._hops else batch.divided(count, fewest)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Nothing is remembered from batch to batch."""
+        return {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """There is nothing to load."""
+
+
+def decided(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The logits ``[N, C]`` that are to be decided, and their classes ``[N]``.
+
+    Args:
+        logits: ``[B, C]``, or ``[B, L, C]`` where tokens have labels.
+        labels: as :class:`RowBatch` has them.
+    """
+    if labels.dim() == 1:
+        return logits, labels
+    real = labels > 0
+    return logits[real], labels[real] - 1
+
+
+class ClassificationTask(ReadingTask[Labelled, Classifier]):
+    """Learning to classify; the arguments are those of :class:`ReadingTask`."""
+
+    def _measure(self) -> Validation:
+        found = self.reader.classify([read(example) for example in self.validation])
+        gold = [example.label for example in self.validation]
+        given = [one.label or self.reader.labels[0] for one in found]
+        report = score_classification(gold, given, labels=self.reader.labels, worst=0)
+        surprise = [
+            -math.log(max(one.probabilities[label], _LEAST))
+            for one, label in zip(found, gold, strict=True)
+        ]
+        figures = {"loss": sum(surprise) / len(surprise), **report.figures()}
+        shown = [
+            Sample(" / ".join(example.texts), label, example.label)
+            for example, label in zip(self.validation[: self.samples], given, strict=False)
+        ]
+        return Validation(figures, shown)
+
+
+def _side_by_side(words: Sequence[str], tags: Sequence[str]) -> str:
+    """ "the/DET dog/NOUN"."""
+    return " ".join(f"{word}/{tag}" for word, tag in zip(words, tags, strict=True))
+
+
+def read(example: Labelled) -> Text:
+    """What a classifier reads of an example."""
+    return example.texts[0] if len(example.texts) == 1 else (example.texts[0], example.texts[1])
+
+
+class TaggingTask(ReadingTask[Tagged, Tagger]):
+    """Learning to tag; the arguments are those of :class:`ReadingTask`."""
+
+    def _measure(self) -> Validation:
+        found = self.reader.tag([example.words for example in self.validation])
+        gold = [example.tags for example in self.validation]
+        report = score_tagging(gold, found, labels=self.reader.tags, worst=0)
+        shown = [
+            Sample(
+                " ".join(example.words),
+                _side_by_side(example.words, tags),
+                _side_by_side(example.words, example.tags),
+            )
+            for example, tags in zip(self.validation[: self.samples], found, strict=False)
+        ]
+        return Validation({"loss": self._surprise(), **report.figures()}, shown)
+
+    def _surprise(self) -> float:
+        """−log p of a word's tag (nats): the mean over the windows that training would make."""
+        numbers = {tag: number for number, tag in enumerate(self.reader.tags)}
+        rows = [
+            row
+            for example in self.validation
+            for row in tagged_rows(example, numbers, self.reader.vocabulary, self.reader.max_length)
+        ]
+        items = [Item(line, 0, tokens) for line, (tokens, _) in enumerate(rows)]
+        total, count = 0.0, 0
+        with ready(self.model, self.device):
+            for batch in token_batches(items, 1, self.reader.batch_tokens):
+                read = sequences_of([item.tokens for item in batch])
+                # BEGIN, which stands before the tokens, has no tag.
+                labels = padded([[0, *rows[item.line][1], 0] for item in batch], self.device)
+                read = Sequences(*(part.to(self.device) for part in read))
+                logits = self.model.heads[self.head](self.model.encoder(read))
+                chosen, tags = decided(logits, labels)
+                total += float(F.cross_entropy(chosen.double(), tags, reduction="sum"))
+                count += len(tags)
+        return total / max(1, count)

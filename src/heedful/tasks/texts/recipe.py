@@ -1,0 +1,360 @@
+"""Recipes of what reads or writes single texts: classifiers, taggers, BERTs, language models."""
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import Field, field_validator, model_validator
+from torch import nn
+
+from heedful.basics.limits import MOST_POSITIONS
+from heedful.basics.settings import Settings
+from heedful.data.vocabularies import VocabularySettings
+from heedful.models import EncoderSettings, LanguageSettings
+from heedful.models.bert import BertSettings
+from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
+from heedful.tasks.texts.data import DocumentData, LabelledData, TaggedData
+
+__all__ = [
+    "ClassificationHead",
+    "ClassificationRecipe",
+    "DocumentData",
+    "EncoderRecipe",
+    "FileSettings",
+    "HeadSettings",
+    "LabelledData",
+    "LanguageRecipe",
+    "MaskedHead",
+    "MaskedRecipe",
+    "MaskingSettings",
+    "SeveralRecipe",
+    "TaggedData",
+    "TaggingHead",
+    "TaggingRecipe",
+    "TextRecipe",
+    "TextTrainingSettings",
+    "table_of",
+]
+
+
+class TextTrainingSettings(LoopSettings):
+    """How encoders and language models learn their weights."""
+
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    penalty: float = Field(0.0, ge=0)
+    """Of ``‖AAᵀ − I‖²`` of each example's hops (structured self-attention)."""
+    layer_decay: float = Field(1.0, gt=0, le=1)
+    """The learning rate of each layer over that of the layer above it."""
+    unfreeze_every: int | None = Field(None, ge=1)
+    """Learn the head alone at first, and one layer more each so many steps, from the top."""
+    schedule: Literal[
+        "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
+    ] = "linear"
+    betas: tuple[float, float] = (0.9, 0.999)
+
+    def pace(self) -> tuple[float, int]:
+        return self.layer_decay, self.unfreeze_every or 0
+
+
+class TextVectorSettings(VectorSettings):
+    """Word vectors that the embedding begins with."""
+
+    file: str
+
+
+class MaskingSettings(Settings):
+    """What an encoder is pre-trained on (Devlin et al. 2019, section 3.1)."""
+
+    share: float = Field(0.15, gt=0, lt=1)
+    """Of the tokens, that are to be told; 80 % of them are masked, 10 % replaced, 10 % kept."""
+    whole_word: bool = False
+    """Choose words, with all their tokens."""
+    next_sentence: bool = True
+    """Also learn whether the second segment of a pair follows the first."""
+
+
+class ClassificationHead(Settings):
+    """A label for each text, or pair of texts."""
+
+    task: Literal["classification"] = "classification"
+    data: LabelledData
+    weight: float = Field(1.0, gt=0)
+    """λ of its loss, where there are several."""
+
+
+class TaggingHead(Settings):
+    """A tag for each word."""
+
+    task: Literal["tagging"] = "tagging"
+    data: TaggedData
+    weight: float = Field(1.0, gt=0)
+
+
+class MaskedHead(Settings):
+    """Hidden tokens, and whether two segments follow each other."""
+
+    task: Literal["masked"] = "masked"
+    data: DocumentData
+    weight: float = Field(1.0, gt=0)
+    masking: MaskingSettings = MaskingSettings()
+
+
+HeadSettings = ClassificationHead | TaggingHead | MaskedHead
+_NO_HEADS = nn.ModuleDict()
+
+
+class TextRecipe(Recipe):
+    """All settings of a run for single texts."""
+
+    tokeniser: VocabularySettings = VocabularySettings()
+    vectors: TextVectorSettings | None = None
+    training: TextTrainingSettings = TextTrainingSettings()
+
+    @property
+    def is_validated(self) -> bool:
+        return any(data.is_validated for data in self.sets().values())
+
+    def sets(self) -> Mapping[str, FileSettings]:
+        """The data by the name of what is learnt from them."""
+        raise NotImplementedError
+
+
+class EncoderRecipe(TextRecipe):
+    """An encoder with one head, or several."""
+
+    model: Annotated[EncoderSettings, Field(discriminator="kind")] = Field(
+        default_factory=lambda: BertSettings.model_validate({"size": "tiny"})
+    )
+    max_tokens: int = Field(128, ge=8, le=MOST_POSITIONS)
+    """Longest row that is trained on, BEGIN and the ENDs included; what is longer goes in parts."""
+    head_dropout: float = Field(0.1, ge=0, lt=1)
+    """Before the layer that decides."""
+
+    @field_validator("model", mode="before")
+    @classmethod
+    def _kind_is_bert_unless_said(cls, given: Any) -> Any:
+        return {"kind": "bert", **given} if isinstance(given, dict) else given
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        """What is learnt, by name."""
+        raise NotImplementedError
+
+    def sets(self) -> Mapping[str, FileSettings]:
+        return {name: head.data for name, head in self.heads().items()}
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> "EncoderRecipe":
+        if self.max_tokens > self.model.max_length:
+            raise ValueError(
+                f"max_tokens {self.max_tokens} is more than model.max_length "
+                f"{self.model.max_length}"
+            )
+        masked = any(head.task == "masked" for head in self.heads().values())
+        if masked and self.model.kind != "bert":
+            raise ValueError("hidden tokens are learnt by model.kind = 'bert' only")
+        if masked and not self.tokeniser.mask:
+            raise ValueError("hidden tokens need tokeniser.mask = true")
+        self._training_fits()
+        for name, head in self.heads().items():
+            self._can_read(name, head)
+        return self
+
+    def _training_fits(self) -> None:
+        tasks = {head.task for head in self.heads().values()}
+        if self.training.penalty and getattr(self.model, "pooling", None) != "structured":
+            raise ValueError(
+                "training.penalty is for structured self-attention: model.pooling = 'structured'"
+            )
+        if self.training.penalty and "classification" not in tasks:
+            raise ValueError("training.penalty is of the hops by which texts are classified")
+        if self.vectors is not None and self.model.kind == "language":
+            raise ValueError(
+                "[vectors] are for other encoders: a language model has learnt its own"
+            )
+        if self.training.label_smoothing and tasks == {"masked"}:
+            raise ValueError("training.label_smoothing is of labels and tags; leave it out")
+
+    def _can_read(self, name: str, head: HeadSettings) -> None:
+        """Raise ValueError for examples that the model does not read."""
+        kind: str = self.model.kind
+        apart = kind == "decomposable" or getattr(self.model, "pairs", None) == "apart"
+        if not apart:
+            return
+        kind = kind if kind == "decomposable" else f"{kind}' with pairs = 'apart"
+        if head.task == "tagging":
+            raise ValueError(f"model.kind = '{kind}' has no vectors of words to tag")
+        if head.task == "classification" and len(head.data.text) == 1:
+            raise ValueError(
+                f"model.kind = '{kind}' reads pairs of texts only: {table_of(self, name)}.text "
+                "names the columns of both, or take another model"
+            )
+
+
+def table_of(recipe: TextRecipe, name: str) -> str:
+    """The key of the data table from which a recipe learns ``name``."""
+    return f"tasks.{name}.data" if isinstance(recipe, SeveralRecipe) else "data"
+
+
+class ClassificationTraining(TextTrainingSettings):
+    """As all, chosen by accuracy."""
+
+    choose_by: Literal["loss", "accuracy", "macro_f1", "matthews"] = "accuracy"
+
+
+class ClassificationRecipe(EncoderRecipe):
+    """A label for each text, or pair of texts."""
+
+    task: Literal["classification"] = "classification"
+    data: LabelledData
+    training: ClassificationTraining = ClassificationTraining()
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return {"classification": ClassificationHead(data=self.data)}
+
+
+class TaggingTraining(TextTrainingSettings):
+    """As all, chosen by accuracy."""
+
+    choose_by: Literal["loss", "accuracy", "macro_f1"] = "accuracy"
+
+
+class TaggingRecipe(EncoderRecipe):
+    """A tag for each word."""
+
+    task: Literal["tagging"] = "tagging"
+    data: TaggedData
+    training: TaggingTraining = TaggingTraining()
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return {"tagging": TaggingHead(data=self.data)}
+
+
+class MaskedTraining(TextTrainingSettings):
+    """As all, chosen by loss."""
+
+    choose_by: Literal["loss", "masked_accuracy", "next_accuracy"] = "loss"
+
+
+class MaskedRecipe(EncoderRecipe):
+    """An encoder's pre-training on plain text."""
+
+    task: Literal["masked"] = "masked"
+    data: DocumentData
+    masking: MaskingSettings = MaskingSettings()
+    training: MaskedTraining = MaskedTraining()
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return {"masked": MaskedHead(data=self.data, masking=self.masking)}
+
+    @model_validator(mode="after")
+    def _is_chosen_by_a_figure(self) -> "MaskedRecipe":
+        if self.training.choose_by == "next_accuracy" and not self.masking.next_sentence:
+            raise ValueError(
+                "training.choose_by = 'next_accuracy' needs masking.next_sentence = true"
+            )
+        return self
+
+
+class SeveralTraining(TextTrainingSettings):
+    """As all, chosen by the mean of the tasks' accuracies, or by a figure of one of them."""
+
+    choose_by: str = "mean"
+
+
+class SeveralRecipe(EncoderRecipe):
+    """Several tasks over one encoder: ``Σ λ_t L_t``."""
+
+    task: Literal["several"] = "several"
+    tasks: dict[str, Annotated[HeadSettings, Field(discriminator="task")]] = Field(min_length=1)
+    temperature: float = Field(1.0, ge=1)
+    """A task is drawn in proportion to its examples to the power of 1 over this."""
+    training: SeveralTraining = SeveralTraining()
+
+    @field_validator("tasks")
+    @classmethod
+    def _names_are_plain(cls, given: dict[str, Any]) -> dict[str, Any]:
+        for name in given:
+            if not name.isidentifier():
+                raise ValueError(f"tasks: '{name}' is no name of letters, digits and underscores")
+            if hasattr(_NO_HEADS, name):
+                raise ValueError(f"tasks: '{name}' is a name that PyTorch keeps; take another")
+        for name, head in given.items():
+            if head.task == "masked" and f"{name}_next" in given:
+                raise ValueError(f"tasks: '{name}_next' is the name of a head of '{name}'")
+        return given
+
+    def heads(self) -> Mapping[str, HeadSettings]:
+        return self.tasks
+
+    @model_validator(mode="after")
+    def _is_chosen_by_a_figure(self) -> "SeveralRecipe":
+        known = [
+            f"{name}.{figure}"
+            for name, head in self.tasks.items()
+            if head.data.is_validated
+            for figure in _figures(head)
+        ]
+        by = self.training.choose_by
+        if known and by not in ["mean", *known]:
+            near = get_close_matches(by, known, n=1, cutoff=0.4)
+            hint = f"did you mean '{near[0]}'?" if near else f"there are mean, {', '.join(known)}"
+            raise ValueError(f"training.choose_by = '{by}' is no figure of a validation; {hint}")
+        return self
+
+
+def _figures(head: HeadSettings) -> tuple[str, ...]:
+    """What checkpoints can be chosen by, of one of several tasks."""
+    kinds = {
+        "classification": ClassificationTraining,
+        "tagging": TaggingTraining,
+        "masked": MaskedTraining,
+    }
+    figures = get_args(kinds[head.task].model_fields["choose_by"].annotation)
+    following = not isinstance(head, MaskedHead) or head.masking.next_sentence
+    return tuple(str(each) for each in figures if following or each != "next_accuracy")
+
+
+class LanguageTraining(TextTrainingSettings):
+    """As all, chosen by loss."""
+
+    choose_by: Literal["loss"] = "loss"
+    schedule: Literal[
+        "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
+    ] = "cosine"
+
+
+class LanguageRecipe(TextRecipe):
+    """A language model: each next token of plain text."""
+
+    task: Literal["language-model"] = "language-model"
+    data: DocumentData
+    model: Annotated[LanguageSettings, Field(discriminator="kind")]
+    context: int = Field(128, ge=2, le=MOST_POSITIONS)
+    """Tokens that are trained on at a time; ``model.max_length`` is as many unless given."""
+    samples: int = Field(1, ge=0)
+    """Texts that are written at each validation."""
+    training: LanguageTraining = LanguageTraining()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gpt_of_the_context_unless_said(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        model, context = given.get("model", {}), given.get("context", 128)
+        if isinstance(model, dict):
+            own = {"size": "tiny"} if "kind" not in model and "layers" not in model else {}
+            model = {"kind": "gpt", **own, "max_length": context, **model}
+        return {**given, "model": model}
+
+    def sets(self) -> Mapping[str, FileSettings]:
+        return {"language-model": self.data}
+
+    @model_validator(mode="after")
+    def _context_fits(self) -> "LanguageRecipe":
+        if self.context > self.model.max_length:
+            raise ValueError(
+                f"context {self.context} is more than model.max_length {self.model.max_length}"
+            )
+        if self.data.sentences is not None:
+            raise ValueError("data.sentences is for hidden tokens; a language model reads lines")
+        return self

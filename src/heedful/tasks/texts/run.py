@@ -1,0 +1,100 @@
+"""Runs for single texts."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file
+from heedful.basics.reading import read_json_lines
+from heedful.data.examples import Labelled, Tagged
+from heedful.data.vocabularies import SavedVocabulary, load_vocabulary
+from heedful.runs.run import Run, no_examples, other_vocabulary
+from heedful.tasks.texts.recipe import TextRecipe
+
+Example = Labelled | Tagged | str
+"""A labelled text, a tagged sentence, or a document."""
+
+
+@dataclass(frozen=True)
+class TextRun(Run):
+    """A run for single texts; ``facts["sets"]`` tells of the data of each thing that is learnt."""
+
+    recipe: TextRecipe
+
+    def vocabulary(self) -> SavedVocabulary:
+        """The run's own vocabulary.
+
+        Raises:
+            UserError: it is missing, damaged or was changed.
+        """
+        self.require_unchanged("tokeniser/")
+        found = load_vocabulary(self.path / "tokeniser")
+        if found.size != self.facts["vocabulary"]["size"]:
+            raise other_vocabulary(self.path)
+        return found
+
+    def labels(self, name: str) -> list[str]:
+        """The labels or tags of what is learnt as ``name``, by number."""
+        return [str(label) for label in self.facts["sets"][name]["labels"]]
+
+    def set_folder(self, name: str) -> Path:
+        """Where the data of what is learnt as ``name`` are."""
+        return self.path / "data" / name
+
+    def labelled(self, name: str, part: str) -> list[Labelled]:
+        """The labelled texts that the run keeps of ``validation`` or ``test``."""
+        found = self._kept(name, part)
+        if not all(_is_labelled(example) for example in found):
+            raise no_examples(self.set_folder(name) / f"{part}.jsonl")
+        return [Labelled(tuple(texts), label) for texts, label in found]
+
+    def tagged(self, name: str, part: str) -> list[Tagged]:
+        """The tagged sentences that the run keeps of ``validation`` or ``test``."""
+        found = self._kept(name, part)
+        if not all(_is_tagged(example) for example in found):
+            raise no_examples(self.set_folder(name) / f"{part}.jsonl")
+        return [Tagged(tuple(words), tuple(tags)) for words, tags in found]
+
+    def documents(self, name: str, part: str) -> list[str]:
+        """The documents that the run keeps of ``validation`` or ``test``."""
+        return [str(document) for document in self._kept(name, part)]
+
+    def _kept(self, name: str, part: str) -> list[Any]:
+        path = self.set_folder(name) / f"{part}.jsonl"
+        self.require_unchanged(path.relative_to(self.path).as_posix())
+        return list(read_json_lines(path))
+
+
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)
+
+
+def _is_labelled(example: Any) -> bool:
+    right = isinstance(example, list) and len(example) == 2
+    return right and _is_texts(example[0]) and isinstance(example[1], str)
+
+
+def _is_tagged(example: Any) -> bool:
+    right = isinstance(example, list) and len(example) == 2 and all(map(_is_texts, example))
+    return right and len(example[0]) == len(example[1])
+
+
+def as_text_run(run: Run) -> TextRun:
+    """The same run, if it is one for single texts.
+
+    Raises:
+        UserError: it is for pairs of texts.
+    """
+    if not isinstance(run, TextRun):
+        raise UserError(f"{run.path} is a run for {run.recipe.task}, not for single texts")
+    return run
+
+
+def write_examples(path: Path, examples: Sequence[Example]) -> None:
+    """Write held-out examples as JSON lines, whole or not at all."""
+    with atomic_file(path) as file:
+        for example in examples:
+            file.write((json.dumps(example, ensure_ascii=False) + "\n").encode("utf-8"))

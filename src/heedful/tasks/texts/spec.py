@@ -1,0 +1,187 @@
+"""What the specs of tasks of single texts have in common."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from heedful.basics.errors import UserError
+from heedful.runs.kind import Kind
+from heedful.tasks.spec import TaskSpec, maps_of
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from heedful.runs.facts import Facts
+    from heedful.runs.run import Run
+    from heedful.runs.start import Start
+    from heedful.tasks.texts.recipe import TextRecipe
+    from heedful.tasks.texts.run import TextRun
+    from heedful.training.protocol import Task
+
+_MOST_LABELS = 12
+"""Labels that ``heedful info`` names."""
+_LEAST_SYMBOLS = 5
+"""Of a vocabulary: before it is made, its size is not known."""
+
+
+class TextSpec(TaskSpec):
+    """A task of single texts."""
+
+    family: ClassVar[str]
+    """``encoder`` or ``language``: the weights that its models share with those of other tasks."""
+    starts: ClassVar[frozenset[str]]
+    """Families whose weights a run can start from."""
+    changeable_at_start = frozenset(
+        {
+            *("model.dropout", "model.attention_dropout", "model.inner_dropout"),
+            *("model.writer.dropout", "model.writer.attention_dropout"),
+        }
+    )
+
+    def run_type(self) -> "type[TextRun]":
+        from heedful.tasks.texts.run import TextRun
+
+        return TextRun
+
+    def facts_type(self) -> "type[Facts]":
+        from heedful.tasks.texts.facts import TextFacts
+
+        return TextFacts
+
+    def check_run(self, run: "Run") -> None:
+        from heedful.runs.sealing import FACTS
+
+        told, asked = run.facts["sets"], self.sets(run.recipe)
+        if told.keys() != asked.keys():
+            raise UserError(
+                f"{run.path / FACTS}: it is about {', '.join(told) or 'nothing'}, the recipe about "
+                f"{', '.join(asked)}; the files are of different runs"
+            )
+
+    def sets(self, recipe: Any) -> Mapping[str, Any]:
+        """The data of each thing that a recipe learns."""
+        found: Mapping[str, Any] = recipe.sets()
+        return found
+
+    def setting_of_files(self, recipe: Any, part: str) -> str:
+        name, _, own = part.rpartition(".")
+        return f"{self.table_of(recipe, name)}.{own}"
+
+    def table_of(self, recipe: Any, name: str) -> str:
+        """The key of the data table from which a recipe learns ``name``."""
+        from heedful.tasks.texts.recipe import table_of
+
+        return table_of(recipe, name)
+
+    def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
+        lines = [
+            ("run", f"{summary['run']} ({summary['task']})"),
+            ("vocabulary", f"{summary['vocabulary']['size']:,} symbols"),
+        ]
+        for name, facts in summary["sets"].items():
+            labels = facts["labels"]
+            shown = ", ".join(labels[:_MOST_LABELS]) + (", …" if len(labels) > _MOST_LABELS else "")
+            named = f", {len(labels):,} labels: {shown}" if labels else ""
+            own = "" if len(summary["sets"]) == 1 else f"{name}: "
+            lines.append(("trained on", f"{own}{facts['train']:,} {facts['unit']}{named}"))
+            held = f"{facts['validation']:,} validation, {facts['test']:,} test"
+            lines.append(("held out", f"{own}{held}"))
+        return lines
+
+    def require_usable(self, recipe: Any) -> None:
+        from heedful.models import build_encoder
+        from heedful.runs.model_size import require_trainable
+
+        require_trainable(recipe, lambda: build_encoder(recipe.model, _LEAST_SYMBOLS))
+
+    def prepare(
+        self, path: Path, recipe: "TextRecipe", data_folder: Path | None, start: "Start | None"
+    ) -> "Run":
+        from heedful.tasks.texts.preparation import prepare_text_run
+
+        return prepare_text_run(path, recipe, data_folder, start)
+
+    def data_hashes(self, recipe: "TextRecipe", data_folder: Path | None) -> dict[str, list[str]]:
+        from heedful.tasks.texts.preparation import text_data_hashes
+
+        return text_data_hashes(recipe, data_folder)
+
+    def build_model(self, run: "TextRun") -> "nn.Module":
+        from heedful.tasks.texts.building import build_text_model
+
+        return build_text_model(run)
+
+    def outline_model(self, run: "TextRun") -> "nn.Module":
+        from heedful.tasks.texts.building import outline_text_model
+
+        return outline_text_model(run)
+
+    def build_task(
+        self, run: "TextRun", model: Any, training: Any, device: "torch.device", precision: str
+    ) -> "Task":
+        from heedful.tasks.texts.building import build_text_task
+
+        return build_text_task(run, model, training, device, precision)
+
+    def load_start(self, run: "TextRun", model: Any) -> None:
+        from heedful.tasks.texts.building import load_text_start
+
+        load_text_start(run, model)
+
+    def amount(self, run: "TextRun") -> str:
+        parts = []
+        for name, facts in run.facts["sets"].items():
+            labels = f" with {len(facts['labels']):,} labels" if facts["labels"] else ""
+            own = f"{facts['train']:,} {facts['unit']}{labels}"
+            parts.append(own if len(run.facts["sets"]) == 1 else f"{name}: {own}")
+        return "; ".join(parts)
+
+    def compile_name(self, run: "Run") -> str:
+        return "encoder.encode"
+
+    def starts_from(self, other: Kind) -> bool:
+        return isinstance(other, TextSpec) and other.family in self.starts
+
+    def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
+        from heedful.tasks.texts.choosing import fine_tuned
+
+        return fine_tuned(tables, start.recipe)
+
+    def facts(self, predictor: Any) -> dict[str, Any]:
+        model = predictor.model
+        return {
+            "architecture": type(getattr(model, "encoder", model)).__name__,
+            "parameters": sum(one.numel() for one in model.parameters()),
+            "device": predictor.device.type,
+            "precision": predictor.precision,
+            "vocabulary": predictor.vocabulary.size,
+            "max_tokens": predictor.max_length,
+            "maps": maps_of(model),
+        }
+
+    def refuse_second(self, target: str | None) -> None:
+        """Raise UserError for a second text."""
+        if target is not None:
+            raise UserError(f"a run for {self.name} reads one text; leave the second one out")
+
+    def reads_any_length(self, run: "Run") -> bool:
+        return run.recipe.as_tables()["model"]["kind"] in {
+            *("recurrent-encoder", "recurrent-language-model", "hierarchical", "decomposable")
+        }
+
+
+class EncoderSpec(TextSpec):
+    """A task whose model is an encoder with heads."""
+
+    family = "encoder"
+    starts = frozenset({"encoder", "language"})
+
+    def tables_from(self, run: "Run") -> dict[str, Any]:
+        tables = super().tables_from(run)
+        if isinstance(run.kind, TextSpec) and run.kind.family == "language":
+            tables["model"] = {"kind": "language", "writer": tables["model"]}
+        return tables
+
+    def heads(self, recipe: Any) -> dict[str, str]:
+        return {name: str(head.task) for name, head in recipe.heads().items()}

@@ -1,0 +1,23 @@
+"""Translation: pairs of a text and its translation."""
+
+from typing import Any
+
+from heedful.tasks.pairs.spec import PairSpec
+from heedful.tasks.spec import register
+
+
+class Translation(PairSpec):
+    """Texts into another language."""
+
+    name = "translation"
+    place = 1
+    command = "translate"
+    train_option = "translate"
+
+    def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
+        from heedful.tasks.pairs.choosing import choose_recipe
+
+        return choose_recipe(files, **settings)
+
+
+register(Translation())

@@ -1,0 +1,152 @@
+"""Translation: pairs of texts, learnt by cross-entropy of each next target token.
+
+Shapes: B batch, T target tokens, D width.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from heedful.attention import watch
+from heedful.basics.device import autocast
+from heedful.basics.symbols import PAD
+from heedful.data.batching import FEWEST, Batch, TokenBatches
+from heedful.data.examples import Pair
+from heedful.data.positions import Position
+from heedful.decoding import SearchOptions
+from heedful.evaluation.metrics import perplexity, score_corpus
+from heedful.inference.batches import source_of, target_in_of, target_out_of
+from heedful.inference.translator import Translator
+from heedful.layers.losses import cross_entropy
+from heedful.models import PairModel, Source
+from heedful.tasks.pairs.terms import Forced, Term, load_terms, modules_of, tensors_of, with_terms
+from heedful.training.protocol import Loss, Sample, Validation
+
+
+class TranslationTask:
+    """Learning to translate.
+
+    Args:
+        model: any model for pairs.
+        train: batches of the training corpus.
+        validation: pairs to validate on; may be empty.
+        translator: translates with ``model``, as every command does.
+        options: the search at validation.
+        label_smoothing: ε in [0, 1) of the training loss.
+        terms: losses on what the model attends to, beside the cross-entropy.
+        precision: of matrix products in training; validation is in float32.
+        tokenise: sacreBLEU's tokeniser at validation.
+        validation_pairs: how many of the pairs are translated.
+        samples: how many translations are shown.
+    """
+
+    def __init__(
+        self,
+        model: PairModel,
+        train: TokenBatches,
+        validation: Sequence[Pair],
+        translator: Translator,
+        *,
+        options: SearchOptions,
+        device: torch.device,
+        label_smoothing: float,
+        terms: Sequence[Term] = (),
+        precision: str,
+        tokenise: str,
+        validation_pairs: int,
+        samples: int,
+    ) -> None:
+        self.model: PairModel = model
+        self.train = train
+        self.validation = validation
+        self.translator = translator
+        self.options = options
+        self.device = device
+        self.label_smoothing = label_smoothing
+        self.terms = tuple(terms)
+        self.precision = precision
+        self.tokenise = tokenise
+        self.validation_pairs = validation_pairs
+        self.samples = samples
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+        """Batches without end from ``position``, each with the position after it."""
+        return self.train.batches(position)
+
+    def loss(self, batch: Batch) -> Loss:
+        """Summed cross-entropy over the batch's target tokens; its part ``loss`` is unsmoothed.
+
+        The terms are added to it, and their parts stand beside.
+        """
+        source = Source(batch.source, batch.source_lengths)
+        # To watch nothing is to compute as ever, by the fast path.
+        watching = watch(self.model, modules_of(self.terms), keep_gradients=True)
+        with autocast(self.device, self.precision), watching as seen:
+            total, exact = self._cross_entropy(
+                source, batch.target_in, batch.target_out, self.label_smoothing
+            )
+            loss = Loss(total, {"loss": exact.sum()})
+            if not self.terms:
+                return loss
+            surprise = exact.new_zeros(batch.target_out.shape)
+            surprise[batch.target_out != PAD] = exact
+            return with_terms(loss, self.terms, Forced(batch, seen, surprise))
+
+    def divided(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
+        """Some rows in each; the batch itself where there are terms, which watch the model."""
+        return [batch] if self.terms else batch.divided(count, fewest)
+
+    def _cross_entropy(
+        self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float
+    ) -> tuple[Tensor, Tensor]:
+        states = self.model.states(source, target_in)
+        # Only real tokens go on to the vocabulary, which is the larger part of the work.
+        real = target_out != PAD
+        table, bias = self.model.output_table, self.model.output_bias
+        return cross_entropy(states[real], table, target_out[real], smoothing, bias)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What the terms remember from batch to batch."""
+        return tensors_of(self.terms)
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
+        load_terms(self.terms, tensors)
+
+    def validate(self) -> Validation:
+        """``loss`` a token (nats) and ``perplexity`` over all, BLEU and chrF of translations."""
+        if not self.validation:
+            return Validation({}, [])
+        figures = self._validation_loss()
+        pairs = self.validation[: self.validation_pairs]
+        outputs = [
+            translation.text
+            for translation in self.translator.translate(
+                [pair.source for pair in pairs], options=self.options
+            )
+        ]
+        references = [pair.target for pair in pairs]
+        metrics: tuple[Literal["bleu"], Literal["chrf"]] = ("bleu", "chrf")
+        scores = score_corpus(
+            outputs, references, metrics=metrics, tokenise=self.tokenise, bootstrap=0
+        )
+        figures |= {name: score.value for name, score in zip(metrics, scores, strict=True)}
+        shown = [
+            Sample(pair.source, output, pair.target)
+            for pair, output in zip(pairs[: self.samples], outputs, strict=False)
+        ]
+        return Validation(figures, shown)
+
+    def _validation_loss(self) -> dict[str, float]:
+        """Mean over all target tokens, in float32 and without smoothing."""
+        total, weight = 0.0, 0
+        with self.translator.ready():
+            for sources, targets in self.translator.encoded_batches(self.validation):
+                target_in = target_in_of(targets, self.device)
+                target_out = target_out_of(targets, self.device)
+                source = source_of(sources, self.device)
+                total += self._cross_entropy(source, target_in, target_out, 0.0)[1].sum().item()
+                weight += sum(len(target) + 1 for target in targets)
+        return {"loss": total / max(weight, 1), "perplexity": perplexity(total, weight)}

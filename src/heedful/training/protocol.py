@@ -1,0 +1,88 @@
+"""What the training loop knows of a task: batches, a loss, a validation. Never a model's kind."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from heedful.data.batching import FEWEST
+from heedful.data.positions import Position
+
+
+class Loss(NamedTuple):
+    """The loss of one batch."""
+
+    total: Tensor
+    """What is differentiated: a sum over ``weight`` tokens or examples."""
+    parts: dict[str, Tensor]
+    """Named sums over the same, detached, for the record."""
+    weights: Mapping[str, float] = MappingProxyType({})
+    """What a part is a sum over, where it is another number than ``weight``."""
+
+
+class Sample(NamedTuple):
+    """One validation example, to print."""
+
+    source: str
+    output: str
+    reference: str
+
+
+class Validation(NamedTuple):
+    """What a validation found."""
+
+    figures: dict[str, float]
+    samples: list[Sample]
+
+
+class Batch(Protocol):
+    """What a task learns from at once."""
+
+    @property
+    def weight(self) -> int:
+        """Tokens (or examples) the loss is a sum over."""
+        ...
+
+    def to(self, device: torch.device) -> Any:
+        """The same batch on a device."""
+        ...
+
+
+class Task(Protocol):
+    """What a model learns."""
+
+    @property
+    def model(self) -> nn.Module:
+        """What is trained."""
+        ...
+
+    def batches(self, position: Position) -> Iterator[tuple[Position, Any]]:
+        """Batches without end from ``position``, each with the position after it."""
+        ...
+
+    def loss(self, batch: Any) -> Loss:
+        """The loss of a batch, with the model as it is."""
+        ...
+
+    def divided(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
+        """The batch as at most ``count``, whose losses add up to its own; or itself alone.
+
+        Each has about ``fewest`` tokens at least.
+
+        They may be learnt at once, so a loss of theirs changes nothing in the task or the model.
+        """
+        ...
+
+    def validate(self) -> Validation:
+        """Figures on the validation data; draws no random numbers that training draws."""
+        ...
+
+    def tensors(self) -> dict[str, Tensor]:
+        """What the task remembers from batch to batch, by name; a checkpoint keeps it."""
+        ...
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """Go on from what :meth:`tensors` gave."""
+        ...

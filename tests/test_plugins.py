@@ -1,0 +1,126 @@
+"""``--plugin``: a task from a file of the user's own, ``examples/picture_labels.py``."""
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from heedful.basics.errors import UserError
+from heedful.runs.registry import load_file as load_plugin
+from heedful.tasks.spec import spec_of_run
+
+PLUGIN = Path(__file__).parents[1] / "examples" / "picture_labels.py"
+RECIPE = """
+task = "picture-labels"
+[data]
+train = "train.txt"
+validation = "held.txt"
+[training]
+learning_rate = 0.02
+warmup_steps = 2
+schedule = "constant"
+max_steps = 40
+validate_every = 20
+checkpoint_every = 10
+batch_tokens = 256
+precision = "float32"
+device = "cpu"
+threads = 1
+"""
+
+
+def drawn(label: str, rng: random.Random) -> str:
+    """A bar across the picture, horizontal or vertical, with noise."""
+    place = rng.randrange(8)
+    cells = [
+        9 if place == (row if label == "horizontal" else column) else rng.randrange(3)
+        for row in range(8)
+        for column in range(8)
+    ]
+    return "".join(map(str, cells))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place, rng = tmp_path_factory.mktemp("pictures"), random.Random(1)
+    for name, count in (("train.txt", 200), ("held.txt", 40)):
+        labels = [rng.choice(["horizontal", "vertical"]) for _ in range(count)]
+        lines = [f"{label}\t{drawn(label, rng)}\n" for label in labels]
+        (place / name).write_text("".join(lines), encoding="utf-8")
+    (place / "recipe.toml").write_text(RECIPE, encoding="utf-8")
+    return place
+
+
+def heedful(folder: Path, *arguments: str, given: str | None = None) -> Any:
+    command = [sys.executable, "-m", "heedful", *arguments]
+    return subprocess.run(command, cwd=folder, input=given, capture_output=True, text=True)
+
+
+def test_a_task_from_a_file_trains_resumes_and_predicts(folder: Path) -> None:
+    plugin = ("--plugin", str(PLUGIN))
+    train = ("train", "recipe.toml", "--data", ".", *plugin)
+    whole = heedful(folder, *train, "--out", "whole")
+    assert whole.returncode == 0, whole.stderr
+    assert "200 pictures" in whole.stderr
+    part = ("--set", "training.max_steps=20", "--out", "parts")
+    assert heedful(folder, *train, *part).returncode == 0
+    assert heedful(folder, *train, "--out", "parts").returncode == 0
+    weights = [
+        load_file(folder / run / "checkpoints" / "step-00000040" / "model.safetensors")
+        for run in ("whole", "parts")
+    ]
+    assert all(torch.equal(weights[0][name], weights[1][name]) for name in weights[0])
+
+    pictures = [line.split("\t") for line in (folder / "held.txt").read_text().splitlines()]
+    given = "".join(f"{digits}\n" for _, digits in pictures)
+    found = heedful(folder, "predict", "whole", f"--plugin={PLUGIN}", given=given)
+    assert found.returncode == 0, found.stderr
+    labels = found.stdout.splitlines()
+    assert len(labels) == len(pictures)
+    right = sum(own == label for own, (label, _) in zip(labels, pictures, strict=True))
+    told = heedful(folder, "info", "whole", "--json", *plugin)
+    figures = json.loads(told.stdout)["validation"]
+    assert right / len(pictures) == pytest.approx(figures["accuracy"])
+
+    without = heedful(folder, "predict", "whole", given=given)
+    assert without.returncode == 2
+    assert "unknown task 'picture-labels'" in without.stderr
+    assert "--plugin FILE.py" in without.stderr
+
+
+def test_its_attention_is_traced(folder: Path) -> None:
+    load_plugin(PLUGIN)
+    if not (folder / "whole").exists():
+        pytest.skip("the run is trained by the test before")
+    run, spec = spec_of_run(folder / "whole")
+    digits = (folder / "held.txt").read_text().splitlines()[0].split("\t")[1]
+    trace = spec.trace(spec.load(run.path), digits)
+    assert len(trace.axes["patches"]) == 16
+    torch.testing.assert_close(trace["attention"].weights.sum(), torch.tensor(1.0))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("import none_such", r"broken\.py:1: ModuleNotFoundError"),
+        ("x = 1\nraise ValueError('why')", r"broken\.py:2: ValueError: why"),
+        ("def", r"broken\.py: SyntaxError"),
+    ],
+)
+def test_a_broken_plugin_is_named(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=message):
+        load_plugin(tmp_path / "broken.py")
+    with pytest.raises(UserError, match="no plug-in at"):
+        load_plugin(tmp_path / "missing.py")
+
+
+def test_a_plugin_needs_a_file() -> None:
+    done = heedful(Path.cwd(), "info", "--plugin")
+    assert (done.returncode, "--plugin needs a file" in done.stderr) == (2, True)
