@@ -1,4 +1,4 @@
-"""``--plugin``: a task from a file of the user's own, ``examples/picture_labels.py``."""
+"""``--plugin``: a task from a file of the user's own, ``examples/plugins/picture_labels.py``."""
 
 import json
 import random
@@ -15,7 +15,7 @@ from heedful.basics.errors import UserError
 from heedful.runs.registry import load_file as load_plugin
 from heedful.tasks.spec import spec_of_run
 
-PLUGIN = Path(__file__).parents[1] / "examples" / "picture_labels.py"
+PLUGIN = Path(__file__).parents[1] / "examples" / "plugins" / "picture_labels.py"
 RECIPE = """
 task = "picture-labels"
 [data]
