@@ -240,7 +240,8 @@ def test_the_word_that_decides_is_found() -> None:
         assert total == pytest.approx(1.0, abs=1e-5) or total == 0  # where nothing speaks for it
         attended += max(why.words, key=share_of).word == why.classification.label
         assert max(why.words, key=lambda one: one.fall).word == why.classification.label
-    assert attended >= 30  # Chance would have 12; what is attended to is a hint, and no proof.
+    # Chance would have 12, with a standard deviation of 3: what is attended to is a hint.
+    assert attended >= 25
 
 
 def share_of(one: Reason) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from heedful.attention import Memory, MultiHeadAttention, watch
 from heedful.attention.kernels import steps as kernel
@@ -22,7 +23,7 @@ from heedful.layers.fused import made as fused_forms
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
-from tolerance import assert_near
+from tolerance import assert_near, assert_rounded, reference
 
 compiled = pytest.mark.skipif(
     kernel.library() is None or tops.library() is None, reason="there is no compiler"
@@ -66,15 +67,21 @@ def test_reading_is_softmax_attention(
     query = 3 * torch.randn(rows, heads, width)
     for lengths in (None, torch.tensor([34, 1, 0, 8, 9, 16, 33])):
         found = parts.read(query, index, lengths, 0.3)
-        key, values = (part.double() for part in parts.gather(index))
         each = heads // groups
-        key, values = (part.repeat_interleave(each, dim=1) for part in (key, values))
-        scores = 0.3 * (query.double().unsqueeze(2) @ key.mT)  # [N, H, 1, T]
+        key, values = (part.repeat_interleave(each, dim=1) for part in parts.gather(index))
+        there = torch.ones(rows, 34, dtype=torch.bool)
         if lengths is not None:
             there = torch.arange(34) < lengths[:, None]
+
+        def exact(
+            query: Tensor, key: Tensor, values: Tensor, there: Tensor = there
+        ) -> list[Tensor]:
+            scores = 0.3 * (query.unsqueeze(2) @ key.mT)  # [N, H, 1, T]
             scores = scores.masked_fill(~there[:, None, None], -torch.inf)
-        expected = (scores.softmax(-1).nan_to_num() @ values).squeeze(2)
-        torch.testing.assert_close(found.double(), expected, rtol=2e-6, atol=2e-6)
+            return [(scores.softmax(-1).nan_to_num() @ values).squeeze(2)]
+
+        terms = max(width, 34)
+        assert_rounded([found], reference(exact, query, key, values, terms=terms))
     torch.set_num_threads(before)
 
 
