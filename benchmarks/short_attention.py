@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.attention.kernels import short
+from heedful.attention.kernels import short, short_operators
 from reporting import machine, said, table
 
 SHAPES = [
@@ -42,7 +42,7 @@ _SPAN = 0.02
 
 
 def ours(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    return short.short_attention(query, key, value, None, False, query.shape[-1] ** -0.5)
+    return short_operators.short_attention(query, key, value, None, False, query.shape[-1] ** -0.5)
 
 
 def seconds(call: Callable[[], object], times: int) -> float:

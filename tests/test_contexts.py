@@ -19,8 +19,8 @@ from heedful.attention.kernels.choosing import chosen_kernel
 from heedful.basics.contexts import submit
 from heedful.models.pairs import Source
 from heedful.serving.engine import Engine
-from heedful.tasks.guided import GuidedAlignment
-from heedful.tasks.terms import Forced
+from heedful.tasks.pairs.guided import GuidedAlignment
+from heedful.tasks.pairs.terms import Forced
 from test_guided import linked_batch
 from test_inference import recurrent, translator
 

@@ -25,6 +25,7 @@ def _three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     monkeypatch.setattr(crowding, "_told", threading.Event())
+    monkeypatch.setattr(crowding, "_keeping", 0)  # as if no test had asked for threads
     yield
     torch.set_num_threads(before)
 

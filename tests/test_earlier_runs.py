@@ -109,5 +109,7 @@ def test_an_interrupted_run_is_resumed(name: str, folder: Path, commands: Any) -
     ]
     assert weights[0].keys() == weights[1].keys()
     for key, tensor in weights[1].items():
+        if key.endswith("key_projection.bias"):
+            continue  # Its gradient is rounding alone, of which Adam makes steps of full size.
         # Rounding of another processor grows from step to step; a lost random state is far more.
         torch.testing.assert_close(weights[0][key], tensor, rtol=0.02, atol=0.02)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fuzz_help import NOT_FINITE, Draw, assert_others_equal, doubled, each_case
-from heedful.attention.kernels import compiled, reading, short, steps
+from heedful.attention.kernels import compiled, reading, short, short_operators, steps
 from heedful.attention.kernels.tiles import plain_scores
 from heedful.decoding import top
 from heedful.layers import cells, compiled_losses, dropout, fused
@@ -44,7 +44,7 @@ def test_short_attention(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     masks = [(keys,), (queries, keys), (batch, 1, 1, keys), (batch, 1, queries, keys), shape]
     mask = draw.mask(*draw.random.choice(masks)) if draw.random.random() < 0.7 else None
     is_causal = draw.random.random() < 0.3
-    context = short.short_attention(query, key, value, mask, is_causal, 0.3)
+    context = short_operators.short_attention(query, key, value, mask, is_causal, 0.3)
     by_context = draw.numbers(batch, heads, queries, widths[1])
     found = torch.autograd.grad(context, (query, key, value), by_context)
 
@@ -64,7 +64,9 @@ def test_short_attention(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = query.detach().permute(2, 0, 1, 3)  # a query's row is one of all entries and heads
     other, row = draw.spoiled(rows)
     if not is_causal:
-        again = short.short_attention(other.permute(1, 2, 0, 3), key, value, mask, False, 0.3)
+        again = short_operators.short_attention(
+            other.permute(1, 2, 0, 3), key, value, mask, False, 0.3
+        )
         clean = context.detach().permute(2, 0, 1, 3)
         assert_others_equal(again.detach().permute(2, 0, 1, 3), clean, row)
 

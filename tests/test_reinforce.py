@@ -127,10 +127,11 @@ def test_draws_without_a_number_of_their_own_reach_the_expectation_too() -> None
     found = gradient(model, (cross_entropy + loss.total) / rows)
 
     assert (found - expected).norm() < 0.05 * expected.norm()
-    # Without the term, the scores learn nothing, and the whole is far off.
+    # Without the term, the scores learn nothing, and the whole is off by as much at least.
     scoring = gradient(model.decoder.attention.score, exact)
     assert scoring.norm() > 0.01
-    assert (gradient(model, cross_entropy / rows) - expected).norm() > 0.05 * expected.norm()
+    without = gradient(model, cross_entropy / rows)
+    assert (without - expected).norm() > 0.9 * scoring.norm()
 
 
 @pytest.mark.parametrize("discount", [0.0, 0.5, 1.0])

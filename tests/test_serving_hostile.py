@@ -234,4 +234,5 @@ def test_requests_made_from_the_description(address: str) -> None:
             case.call_and_validate(checks=checks)
 
         call()
-    assert set(FIELDS) | {"/languages", "/frontend/settings", "/health", "/api/models"} == paths
+    others = {"/languages", "/frontend/settings", "/health", "/api/models"}
+    assert set(FIELDS) | others | {"/api/predict/{model}"} == paths

@@ -110,7 +110,8 @@ def flop(func: Any, args: Any, kwargs: Any, given: list[Tensor], made: list[Tens
         return 5.0 * results
     if name in ("sort", "topk"):
         return results * math.log2(max(2, given[0].shape[-1]))
-    if name == "heedful::squared_distances":  # subtract, square, add; a root and its square
+    if name in ("heedful::squared_distances", "_cdist_forward"):
+        # Subtract, square, add; a root and its square.
         return results * (3.0 * args[0].shape[-1] + 2)
     if name.startswith(_FREE):
         return 0.0

@@ -110,6 +110,10 @@ def train(
     machine = {"device": device, "threads": threads, "precision": precision}
     settings = [f"training.{name}={value}" for name, value in machine.items() if value is not None]
     changes = [*(overrides or []), *settings]
+    if recipe is not None and task is not None and not trainable()[task].takes_recipe:
+        raise UserError(
+            f"--task {task} chooses its own recipe: leave out the recipe, or set its task"
+        )
     options = {"--from": source, "--to": target, "--text": text, "--label": label}
     options["--column"] = column
     chosen = recipe is None and not (out / "run.json").exists()

@@ -43,6 +43,8 @@ class TaskSpec(Kind):
     """The command that uses its runs: ``heedful COMMAND RUN``."""
     train_option: str = ""
     """Its value of ``heedful train --task``; empty if it always needs a recipe."""
+    takes_recipe: bool = True
+    """Whether ``heedful train RECIPE --task`` is possible: it chooses no recipe of its own."""
     data_options: Mapping[str, str] = {}
     """Options of ``heedful train`` that say what the data are → settings of ``[data]``."""
     reading_settings: tuple[str, ...] = ()

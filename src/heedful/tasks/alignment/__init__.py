@@ -17,6 +17,7 @@ class Alignment(PairSpec):
     place = 3
     command = "align"
     train_option = "align"
+    takes_recipe = False
 
     def train_corpus(self, out: Path, files: list[str], **how: Any) -> bool:
         """Train aligners of both directions into ``out/forward`` and ``out/reverse``.
