@@ -97,6 +97,8 @@ def test_masked_rows_are_zero_and_nothing_is_ever_nan(score: str) -> None:
 def test_watching_changes_nothing_but_rounding_and_rows_are_rows(score: str, place: str) -> None:
     torch.manual_seed(2)
     query, key, value = (torch.randn(3, n, 8) for n in (6, 9, 9))
+    if score == "exp dot":
+        query = query / 4  # A large exponential has few digits behind the point.
     mask = masks.causal() & masks.padding(torch.tensor([9, 5, 0]))
     for normalize in NORMALIZERS:
         attention = build(score, normalize, place).eval()
