@@ -328,7 +328,7 @@ def test_fused_steps(precision: str, seed: int, monkeypatch: pytest.MonkeyPatch)
     clean = logits_of(model, given, tokens)
     wide = exact.double().teacher_force(given, tokens)[:, -1]
     size = max(1.0, largest(wide))
-    allowed = {"float32": 1e-4, "bfloat16": 0.1, "int8": 0.3}[precision]
+    allowed = {"float32": 1e-4, "bfloat16": 0.3, "int8": 0.3}[precision]
     assert float((clean - wide).abs().max()) < allowed * size
     model = copies.get(precision, lambda plain: plain)(exact.float())
     table = next(part for name, part in model.named_parameters() if name.startswith("target_emb"))
