@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from heedful.basics.files import write_json, write_text
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
-from heedful.runs.run import open_run
 from heedful.training.train import train
 from reporting import machine, said, summarised
 

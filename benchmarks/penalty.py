@@ -19,8 +19,8 @@ import torch
 
 from heedful.attention import disagreement, watch
 from heedful.basics.files import write_json
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
-from heedful.runs.run import open_run
 from heedful.tasks.texts.loading import load_classifier
 from heedful.tasks.texts.reading import read
 from heedful.tasks.texts.run import TextRun

@@ -8,7 +8,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from heedful.evaluation.significance import compare_systems
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.training.tuning_record import read_tuning
 from reporting import machine, said
 

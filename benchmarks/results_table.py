@@ -23,8 +23,8 @@ from pathlib import Path
 import tatoeba_joined
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json, write_text
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe
-from heedful.runs.run import open_run
 from results_collect import collect, markdown
 
 HERE = Path(__file__).resolve().parent

@@ -20,8 +20,8 @@ import folds
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json, write_text
 from heedful.evaluation.classification import spread
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
-from heedful.runs.run import open_run
 from heedful.tasks.texts.evaluation import score_text_run
 from heedful.tasks.texts.run import TextRun
 from heedful.training.train import train

@@ -20,7 +20,7 @@ from heedful.evaluation.alignment_error import GoldLinks, alignment_error_rate, 
 from heedful.interop.exporting import export_hf
 from heedful.models.aligner import AlignerSettings, WordAligner
 from heedful.models.pairs import Source
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 
 
 def by_enumeration(scores: Tensor, attention: HiddenMarkovAttention) -> tuple[float, Tensor]:

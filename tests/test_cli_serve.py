@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 
 from heedful.basics.errors import UserError
 from heedful.cli import serve, translate
-from heedful.runs.run import accept_changes
+from heedful.runs.opening import accept_changes
 from serving_help import sentences, small_run
 
 TEXTS = [*sentences(6, seed=4), "é ☃ \t tab", "the cat. A DOG?  Two  spaces "]

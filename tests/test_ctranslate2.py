@@ -32,7 +32,7 @@ from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_n
 from heedful.models.pairs import AlignmentSource
 from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.runs.checkpoints import model_tensors
-from heedful.runs.run import accept_changes
+from heedful.runs.opening import accept_changes
 from heedful.tasks.pairs.building import load_translator
 from serving_help import sentences, serving, small_run
 

@@ -15,7 +15,7 @@ import heedful
 from earlier_runs import CASES, UNFINISHED, filled_in
 from heedful.cli import main
 from heedful.inference.trace import Trace
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 
 EARLIER = Path(__file__).parent / "data" / "runs-0.1"
 TRACED = [name for name, case in CASES.items() if "trace" in case.commands]

@@ -15,7 +15,7 @@ from heedful.evaluation.forced_alignment import align_translations
 from heedful.evaluation.metrics import score_corpus
 from heedful.inference import Translator
 from heedful.inference.trace import AttentionMap, Trace
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.tasks.pairs.building import load_translator
 from heedful.training import train
 from heedful.viewing.trace_view import cross_maps, map_rows, trace_figure

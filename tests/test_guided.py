@@ -24,7 +24,7 @@ from heedful.data.tokeniser import Tokenisers
 from heedful.evaluation.aligning import Aligner, Direction
 from heedful.evaluation.alignment_error import GoldLinks, alignment_error_rate
 from heedful.models.pairs import AlignmentSource, PairModel, Source
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.tasks.pairs.building import load_translator
 from heedful.tasks.pairs.guided import GuidedAlignment
 from heedful.tasks.pairs.rules import rule_of

@@ -15,7 +15,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.imported_files import read_files
 from heedful.data.imported_pairs import FILES, MarianTokenisers, find_marian_special
-from heedful.data.tokeniser import Tokenisers
+from heedful.data.saved_vocabularies import load_tokenisers
 from interop_help import TEXTS, save_marian_tokeniser
 
 WORDS = st.sampled_from(
@@ -94,7 +94,7 @@ def test_a_language_code_is_one_token() -> None:
 def test_saved_and_loaded_they_are_the_same_and_their_files_too(kind: str, tmp_path: Path) -> None:
     folder, _, ours = made(kind)
     ours.save(tmp_path)
-    again = Tokenisers.load(tmp_path)
+    again = load_tokenisers(tmp_path)
     assert (
         again.fingerprint()
         == ours.fingerprint()
@@ -105,7 +105,7 @@ def test_saved_and_loaded_they_are_the_same_and_their_files_too(kind: str, tmp_p
         assert (tmp_path / name).read_bytes() == (folder / name).read_bytes()
     (tmp_path / "vocab.json").write_text("{}")
     with pytest.raises(UserError, match="was changed"):
-        Tokenisers.load(tmp_path)
+        load_tokenisers(tmp_path)
 
 
 def test_wrong_files_are_one_line() -> None:

@@ -16,7 +16,7 @@ from heedful.interop.importing import import_hf
 from heedful.models.encoders import HeadedEncoder, sequences_of
 from heedful.models.language import LanguageModel
 from heedful.runs.checkpoints import load_model_tensors
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.tasks.texts.building import build_text_model
 from heedful.tasks.texts.loading import load_classifier, load_filler, load_generator, load_tagger
 from heedful.tasks.texts.run import TextRun

@@ -15,7 +15,8 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.imported import ImportedVocabulary
 from heedful.data.imported_files import find_special, read_files
-from heedful.data.vocabularies import encode_words, load_vocabulary, save_vocabulary
+from heedful.data.saved_vocabularies import load_vocabulary
+from heedful.data.vocabularies import encode_words, save_vocabulary
 from interop_help import TEXTS, save_bytes, save_wordpiece
 
 WORDS = st.sampled_from(

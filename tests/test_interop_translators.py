@@ -18,7 +18,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference.batches import source_of
 from heedful.interop.exporting import export_hf
 from heedful.interop.importing import import_hf
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.tasks.pairs.building import load_translator
 from heedful.tasks.translation.learning import TranslationTask
 from heedful.training import train

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.cli.main import _register, app
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.tasks.texts.evaluation import score_text_run
 from heedful.tasks.texts.run import TextRun
 from text_help import RECIPES, write_data

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import heedful.cli.main as command_line
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.tasks.texts.choosing import choose_classification
 from heedful.tasks.texts.recipe import LabelledData
 from heedful.tasks.texts.run import TextRun

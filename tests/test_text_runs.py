@@ -26,7 +26,7 @@ from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.positions import Position
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.models.language import LanguageModel
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.tasks.masked.learning import MaskedTask
 from heedful.tasks.several.learning import SeveralTasks
 from heedful.tasks.spec import specs

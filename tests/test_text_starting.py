@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.tasks.texts.loading import load_classifier
 from heedful.tasks.texts.run import TextRun
 from heedful.training.train import train

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.examples import Pair
+from heedful.data.saved_vocabularies import load_tokenisers
 from heedful.data.subwords import ESCAPE, MARKER, reservoir
 from heedful.data.tokeniser import (
     PLACEHOLDERS,
@@ -236,7 +237,7 @@ def test_tokenisers_are_saved_and_loaded(tmp_path: Path, joint: bool) -> None:
     trained = Tokenisers.train(lambda: pairs, chosen, seed=1)
     assert trained.shared == joint
     trained.save(tmp_path / "it")
-    loaded = Tokenisers.load(tmp_path / "it")
+    loaded = load_tokenisers(tmp_path / "it")
     assert loaded.shared == joint
     assert loaded.target.settings == chosen
     assert loaded.fingerprint() == trained.fingerprint()
@@ -262,13 +263,13 @@ def test_saved_files_are_checked(tmp_path: Path) -> None:
             else:
                 (tmp_path / name).write_bytes(damaged)
             with pytest.raises(UserError, match=name.replace(".", r"\.")) as error:
-                Tokenisers.load(tmp_path)
+                load_tokenisers(tmp_path)
             assert "\n" not in str(error.value)
         (tmp_path / name).write_bytes(content)
     other = train(TEXTS + HOSTILE, vocabulary=400)
     (tmp_path / "joint.model").write_bytes(other.model)
     with pytest.raises(UserError, match=r"joint\.model: not the model that was saved"):
-        Tokenisers.load(tmp_path)
+        load_tokenisers(tmp_path)
     (tmp_path / "joint.json").write_text(json.dumps({"vocabulari": 3}), encoding="utf-8")
     with pytest.raises(UserError, match="did you mean 'vocabulary'"):
-        Tokenisers.load(tmp_path)
+        load_tokenisers(tmp_path)

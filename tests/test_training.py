@@ -19,7 +19,7 @@ from torch._dynamo.utils import counters
 from heedful.attention.kernels import dot
 from heedful.basics.errors import UserError
 from heedful.basics.locking import locked
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.runs.summary import describe_run, summarise_run
 from heedful.tasks.commands import train_from_command
 from heedful.tasks.pairs.building import build_run_model, build_task

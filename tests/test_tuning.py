@@ -16,8 +16,8 @@ import pytest
 import tomlkit
 
 from heedful.basics.errors import UserError
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, read_recipe, with_overrides
-from heedful.runs.run import open_run
 from heedful.runs.searched import Searched
 from heedful.training import train
 from heedful.training.proposing import RANDOM_TRIALS, is_hopeless, propose

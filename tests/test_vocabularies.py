@@ -12,14 +12,13 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.byte_vocabulary import ByteVocabulary
 from heedful.data.listed_vocabularies import Characters, Words
+from heedful.data.saved_vocabularies import load_vocabulary
 from heedful.data.subwords import MASK, VocabularyTooLargeError
 from heedful.data.tokeniser import Tokeniser, TokeniserSettings
 from heedful.data.vocabularies import (
     SavedVocabulary,
     VocabularySettings,
     encode_words,
-    load_vocabulary,
-    register_kind,
     save_vocabulary,
     train_vocabulary,
     unknown_share,
@@ -271,15 +270,13 @@ def test_files_that_were_changed_are_refused(tmp_path: Path) -> None:
         load_vocabulary(tmp_path)
 
 
-def test_further_kinds_are_registered(tmp_path: Path) -> None:
+def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     made = train("characters")
     made.save(tmp_path)
     path = tmp_path / "vocabulary.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"characters"', '"of the test"'))
     with pytest.raises(UserError, match="the kind 'of the test' is not known; known are bpe"):
         load_vocabulary(tmp_path)
-    register_kind("of the test", Characters.load)
-    assert load_vocabulary(tmp_path).encode("cat") == made.encode("cat")
 
 
 def test_byte_pieces_agree_with_transformers(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from heedful.basics.errors import UserError
 from heedful.evaluation.forced_alignment import align_translations
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.tasks.pairs.building import load_translator
 from heedful.viewing.figures import save_figure
 from heedful.viewing.heatmap import head_figure

@@ -25,9 +25,10 @@ from heedful.inference.trace import Trace
 from heedful.runs.facts import Facts
 from heedful.runs.kind import Kind
 from heedful.runs.model_size import on_meta, require_trainable
+from heedful.runs.opening import open_run
 from heedful.runs.parts import load_weights
 from heedful.runs.recipe import find_data, write_toml
-from heedful.runs.run import FORMAT, Run, open_run
+from heedful.runs.run import FORMAT, Run
 from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe
 from heedful.runs.start import Start, made_with

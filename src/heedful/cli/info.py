@@ -24,7 +24,7 @@ def info(
 
         heedful info runs/en-de
     """
-    from heedful.runs.run import accept_changes as accept
+    from heedful.runs.opening import accept_changes as accept
     from heedful.runs.summary import describe_run, summarise_run
 
     if accept_changes:

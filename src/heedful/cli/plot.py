@@ -90,7 +90,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _plot_curves(run: Path, sentence: str | None, output: Path | None) -> None:
-    from heedful.runs.run import open_run
+    from heedful.runs.opening import open_run
     from heedful.viewing.curves import curve_figure, read_records
     from heedful.viewing.figures import save_figure
 

@@ -127,7 +127,8 @@ def train(
         "choose": choose,
     }
     if recipe is None and task is not None:
-        finished = trainable()[task].train_corpus(out, data or [], **how)
+        spec = trainable()[task]
+        finished = spec.train_corpus(train_from_command, out, data or [], **how)
     else:
         finished = train_from_command(recipe, out, data or [], **how)
     if not finished:

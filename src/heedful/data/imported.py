@@ -20,7 +20,7 @@ from heedful.data.fixed_symbols import digest, fixed_names
 from heedful.data.imported_files import FILES, family_of, hash_of, read_kept, read_tokenizer
 from heedful.data.subwords import refuse_surrogates
 from heedful.data.tokeniser import words_of_spans
-from heedful.data.vocabularies import FORMAT, INDEX, register_kind
+from heedful.data.vocabularies import FORMAT, INDEX
 
 KIND = "imported"
 
@@ -222,6 +222,3 @@ class ImportedVocabulary:
 
 
 _LETTERS = bytes_of_letters()
-
-
-register_kind(KIND, ImportedVocabulary.load)

@@ -8,7 +8,6 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -277,17 +276,12 @@ class Tokenisers:
         write_json(folder / INDEX, index)
 
     @classmethod
-    def load(cls, folder: Path) -> "Tokenisers":
-        """Read what `save` wrote.
+    def load(cls, folder: Path, index: dict[str, Any]) -> "Tokenisers":
+        """Read what `save` wrote; ``index`` is the content of its index.
 
         Raises:
             UserError: a file is missing, damaged, or not the one that was saved.
         """
-        index = read_json(folder / INDEX)
-        if index.get("kind") == "marian":
-            loaded_by: Callable[[Path, dict[str, Any]], Tokenisers]
-            loaded_by = import_module("heedful.data.imported_pairs").load_marian
-            return loaded_by(folder, index)
         models = index.get("models")
         if not isinstance(models, dict) or set(models) not in ({"joint"}, {"source", "target"}):
             raise UserError(f"{folder / INDEX}: not an index of tokenisers; the file is damaged")

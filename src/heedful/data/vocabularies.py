@@ -2,8 +2,6 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -12,7 +10,7 @@ from pydantic import Field, model_validator
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
 from heedful.basics.limits import MOST_SYMBOLS
-from heedful.basics.reading import read_bytes, read_json
+from heedful.basics.reading import read_bytes
 from heedful.basics.settings import Settings, check
 from heedful.basics.symbols import UNKNOWN
 from heedful.data.byte_vocabulary import ByteSettings, ByteVocabulary
@@ -27,8 +25,6 @@ __all__ = [
     "Subwords",
     "VocabularySettings",
     "encode_words",
-    "load_vocabulary",
-    "register_kind",
     "save_vocabulary",
     "train_vocabulary",
     "unknown_share",
@@ -86,9 +82,6 @@ class SavedVocabulary(Vocabulary, Protocol):
     def save(self, folder: Path) -> None:
         """Write files into ``folder``: last ``vocabulary.json``, with ``format`` and ``kind``."""
         ...
-
-
-Loader = Callable[[Path, dict[str, Any]], SavedVocabulary]
 
 
 class Subwords:
@@ -170,27 +163,6 @@ class Subwords:
         return cls(Tokeniser(model, settings, str(path)), index["lower_case"])
 
 
-_LOADERS: dict[str, Loader] = {
-    "bpe": Subwords.load,
-    "unigram": Subwords.load,
-    "bytes": ByteVocabulary.load,
-    "characters": Characters.load,
-    "words": Words.load,
-}
-_ELSEWHERE = ("heedful.data.imported",)
-"""Modules that register further kinds, imported when a kind is not known."""
-
-
-def register_kind(kind: str, load: Loader) -> None:
-    """Let `load_vocabulary` load vocabularies of another ``kind``.
-
-    Args:
-        kind: what ``vocabulary.json`` says.
-        load: given the folder and the content of ``vocabulary.json``, makes the vocabulary.
-    """
-    _LOADERS[kind] = load
-
-
 def train_vocabulary(
     texts: Callable[[], Iterable[str]], settings: VocabularySettings, *, seed: int, where: str
 ) -> SavedVocabulary:
@@ -237,27 +209,6 @@ def train_vocabulary(
 def save_vocabulary(vocabulary: SavedVocabulary, folder: Path) -> None:
     """Write ``vocabulary`` into ``folder``, whose other files are left alone."""
     vocabulary.save(folder)
-
-
-def load_vocabulary(folder: Path) -> SavedVocabulary:
-    """Read what `save_vocabulary` wrote; nothing that could be run is read.
-
-    Raises:
-        UserError: a file is missing, damaged, or of a kind that is not known.
-    """
-    path = folder / INDEX
-    index = read_json(path)
-    kind = index.get("kind")
-    if index.get("format") != FORMAT or not isinstance(kind, str):
-        raise UserError(f"{path}: not a vocabulary that this version of heedful reads")
-    if kind not in _LOADERS:
-        for name in filter(find_spec, _ELSEWHERE):
-            import_module(name)
-    if kind not in _LOADERS:
-        raise UserError(
-            f"{path}: the kind '{kind}' is not known; known are {', '.join(sorted(_LOADERS))}"
-        )
-    return _LOADERS[kind](folder, index)
 
 
 def encode_words(vocabulary: Vocabulary, words: Sequence[str]) -> tuple[list[int], list[int]]:

@@ -5,7 +5,6 @@ Shapes: B sources, P tokens of the beginning, V vocabulary.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -14,12 +13,10 @@ from heedful.basics.errors import UserError
 from heedful.decoding import Continued, Hypothesis, SearchOptions, search
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import source_of
+from heedful.inference.searcher import Searcher
 from heedful.inference.splitting import Part
 from heedful.inference.translation import Translation
 from heedful.models.pairs import Source
-
-if TYPE_CHECKING:
-    from heedful.inference.translator import Translator
 
 # Different tokens may begin the same word, so more are tried than words are wanted.
 _TRIED = 2
@@ -40,7 +37,7 @@ class Alternative:
 
 
 def continue_from(
-    translator: "Translator", text: str, prefix: str, *, options: SearchOptions, alignments: bool
+    translator: Searcher, text: str, prefix: str, *, options: SearchOptions, alignments: bool
 ) -> Translation:
     """See :meth:`heedful.inference.Translator.continue_from`."""
     if options.sample:
@@ -57,7 +54,7 @@ def continue_from(
     return begun.translation(found[0], soft, options)
 
 
-def alternatives(translator: "Translator", text: str, prefix: str, count: int) -> list[Alternative]:
+def alternatives(translator: Searcher, text: str, prefix: str, count: int) -> list[Alternative]:
     """See :meth:`heedful.inference.Translator.alternatives`."""
     if count < 1:
         raise UserError(f"count: at least 1 alternative, not {count}")
@@ -82,7 +79,7 @@ def alternatives(translator: "Translator", text: str, prefix: str, count: int) -
 class _Begun:
     """A text and the beginning of its translation, as tokens."""
 
-    def __init__(self, translator: "Translator", text: str, prefix: str) -> None:
+    def __init__(self, translator: Searcher, text: str, prefix: str) -> None:
         self.translator, self.text = translator, text
         self.source = translator.tokenisers.source.encode(text)
         self.prefix = translator.tokenisers.target.encode(prefix.rstrip())

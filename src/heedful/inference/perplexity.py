@@ -6,7 +6,7 @@ Shapes: B windows, T tokens of the longest, D width, V vocabulary.
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,11 +14,10 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END, UNKNOWN
 from heedful.data.examples import require_list
+from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import padded
 from heedful.inference.readiness import ready
-
-if TYPE_CHECKING:
-    from heedful.inference.generator import Generator
+from heedful.models.language import LanguageModel
 
 # Logits of so many places are made at a time: of all, they would take the most memory of all.
 _PLACES = 512
@@ -75,6 +74,18 @@ class Perplexity:
         }
 
 
+class LanguagePredictor(Protocol):
+    """A language model that is ready for use, such as a :class:`Generator`."""
+
+    batch_tokens: int
+    max_length: int
+    vocabulary: Vocabulary
+    model: LanguageModel
+    device: torch.device
+    products: str
+    say: Callable[[str], None]
+
+
 class _Window(NamedTuple):
     """Tokens ``x₀ … x_n`` of which the last ``counted`` are predicted from those before."""
 
@@ -83,7 +94,7 @@ class _Window(NamedTuple):
 
 
 def perplexity(
-    generator: "Generator",
+    generator: LanguagePredictor,
     texts: Iterable[str],
     *,
     stride: int | None,
@@ -130,7 +141,7 @@ class _Counting:
 
 
 def _documents(
-    generator: "Generator",
+    generator: LanguagePredictor,
     texts: Iterable[str],
     counting: _Counting,
     ends: bool,
@@ -210,7 +221,7 @@ def _batches(windows: Iterable[_Window], batch_tokens: int) -> Iterator[list[_Wi
     yield from batches()
 
 
-def _log_probability(generator: "Generator", batch: Sequence[_Window]) -> float:
+def _log_probability(generator: LanguagePredictor, batch: Sequence[_Window]) -> float:
     """The sum over what the windows count."""
     model, device = generator.model, generator.device
     inputs = padded([window.tokens[:-1] for window in batch], device)  # [B, T]

@@ -5,7 +5,6 @@ Shapes: H heads, Q queries, K keys, L layers, T target tokens with BEGIN.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -14,13 +13,11 @@ from heedful.attention import watch
 from heedful.basics.cancelling import check_cancelled
 from heedful.basics.symbols import END
 from heedful.inference.batches import source_of, target_in_of
+from heedful.inference.searcher import Searcher
 from heedful.inference.trace import AttentionMap, Trace
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.language import LanguageModel
 from heedful.models.pairs import PairModel
-
-if TYPE_CHECKING:
-    from heedful.inference.translator import Translator
 
 
 def rollout(trace: Trace) -> list[AttentionMap]:
@@ -69,7 +66,7 @@ def _products(layers: Sequence[Tensor]) -> Tensor:
 
 
 def attention_times_gradient(
-    translator: "Translator", source: Sequence[int], target: Sequence[int]
+    translator: Searcher, source: Sequence[int], target: Sequence[int]
 ) -> list[AttentionMap]:
     """Weights times how much the output's log-probability grows with them, negative ones as 0.
 

@@ -1,18 +1,16 @@
 """A translator's one search over sequences that enter it as others leave."""
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from heedful.basics.crowding import each_uncrowded
 from heedful.decoding import Hypothesis, SearchOptions, Supplied, search_stream
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import source_of
+from heedful.inference.searcher import Searcher, ended_by_limit
 from heedful.inference.splitting import Part
 from heedful.inference.translation import Translation
 from heedful.models.pairs import Source
-
-if TYPE_CHECKING:
-    from heedful.inference.translator import Translator
 
 
 class Sequenced(NamedTuple):
@@ -49,7 +47,7 @@ class _Written(NamedTuple):
 
 
 def find_stream(
-    translator: "Translator",
+    translator: Searcher,
     supplier: Supplier,
     options: SearchOptions,
     *,
@@ -95,7 +93,7 @@ def find_stream(
 
 
 def _all_found(
-    translator: "Translator", written: Sequence[_Written], options: SearchOptions, alignments: bool
+    translator: Searcher, written: Sequence[_Written], options: SearchOptions, alignments: bool
 ) -> list[tuple[int, Found]]:
     found = [
         Found(one.hypotheses, None, ended_by_limit(one.hypotheses, one.limit, options))
@@ -108,12 +106,6 @@ def _all_found(
         for one, soft in zip(found, translator.align(source, sources, targets), strict=True):
             one.soft = soft
     return [(one.own.key, own) for one, own in zip(written, found, strict=True)]
-
-
-def ended_by_limit(hypotheses: Sequence[Hypothesis], limit: int, options: SearchOptions) -> bool:
-    """Whether the best hypothesis was ended by the longest output, in tokens with END."""
-    free = options.forced_length is None
-    return free and len(hypotheses[0].token_log_probabilities) == limit
 
 
 class TextSupplier(Protocol):
@@ -133,7 +125,7 @@ class TextSupplier(Protocol):
 
 
 def translated_stream(
-    translator: "Translator",
+    translator: Searcher,
     texts: TextSupplier,
     options: SearchOptions,
     *,
@@ -160,7 +152,7 @@ class _Encoding:
         texts: what it is made of.
     """
 
-    def __init__(self, translator: "Translator", texts: TextSupplier) -> None:
+    def __init__(self, translator: Searcher, texts: TextSupplier) -> None:
         self._encode = translator.tokenisers.source.encode_batch
         self._supplier = texts
         self.texts: dict[int, str] = {}

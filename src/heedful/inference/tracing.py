@@ -5,7 +5,6 @@ Shapes: B = 1, H heads, Q queries, K keys, T target tokens with BEGIN.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -16,17 +15,15 @@ from heedful.basics.symbols import END
 from heedful.decoding import SearchOptions
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.relevance import attention_times_gradient, rollout
+from heedful.inference.searcher import Searcher
 from heedful.inference.trace import AttentionMap, Trace
-
-if TYPE_CHECKING:
-    from heedful.inference.translator import Translator
 
 END_LABEL = "</s>"
 BEGIN_LABEL = "<s>"
 
 
 def make_trace(
-    translator: "Translator",
+    translator: Searcher,
     source_text: str,
     target_text: str | None = None,
     *,

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -13,12 +12,10 @@ from heedful.basics.workers import workers
 from heedful.decoding import SearchOptions
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import Item, token_batches
+from heedful.inference.searcher import Searcher
 from heedful.inference.splitting import Part, split_text
 from heedful.inference.translation import Translation
 from heedful.inference.word_alignment import WordAlignment
-
-if TYPE_CHECKING:
-    from heedful.inference.translator import Translator
 
 _FEWEST = 1024
 """Source tokens of a batch, times beam, that are worth a worker's call."""
@@ -37,7 +34,7 @@ class Window:
 
     def __init__(
         self,
-        translator: "Translator",
+        translator: Searcher,
         texts: list[str],
         start: int,
         options: SearchOptions,

@@ -11,6 +11,7 @@ from heedful.basics.files import write_json
 from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
 from heedful.basics.reading import parse_json, read_bytes, read_json
 from heedful.basics.settings import Settings, check
+from heedful.data.saved_vocabularies import load_tokenisers
 from heedful.data.tokeniser import Tokenisers
 from heedful.inference.alignment import AlignmentRule
 from heedful.models.pairs import AlignmentSource
@@ -91,7 +92,7 @@ def read_tokenisers(folder: Path, facts: Facts) -> Tokenisers:
     Raises:
         UserError: they are missing, damaged, or not those that the model was exported with.
     """
-    tokenisers = Tokenisers.load(folder / TOKENISER)
+    tokenisers = load_tokenisers(folder / TOKENISER)
     if tokenisers.fingerprint() != facts.vocabulary:
         raise UserError(f"{folder / TOKENISER}: not the tokenisers of this model; export it again")
     return tokenisers

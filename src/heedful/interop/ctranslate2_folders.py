@@ -23,7 +23,8 @@ from heedful.interop.ctranslate2_facts import (
 from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_names
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.checkpoints import MODEL, Checkpoint, require_shapes
-from heedful.runs.run import Run, open_run
+from heedful.runs.opening import open_run
+from heedful.runs.run import Run
 from heedful.tasks.pairs.building import outline_run_model, search_options
 from heedful.tasks.pairs.rules import describe_rule, rule_of
 from heedful.tasks.pairs.run import PairRun

@@ -11,7 +11,8 @@ from heedful.interop.folder import CONFIG, write_weights
 from heedful.interop.importing import KEPT
 from heedful.interop.texts import write_text_model
 from heedful.interop.translators import write_marian
-from heedful.runs.run import Run, open_run
+from heedful.runs.opening import open_run
+from heedful.runs.run import Run
 from heedful.tasks.pairs.aligners import runs_of
 from heedful.tasks.pairs.run import PairRun
 from heedful.tasks.texts.run import TextRun

@@ -16,8 +16,9 @@ from heedful.interop.folder import CONFIG, read_config
 from heedful.interop.texts import ImportedText, read_bert, read_gpt
 from heedful.interop.translators import read_marian
 from heedful.runs.checkpoints import folder_of, save_checkpoint
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import write_toml
-from heedful.runs.run import FORMAT, Run, open_run
+from heedful.runs.run import FORMAT, Run
 from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.start import made_with
 from heedful.tasks.pairs.recipe import PairRecipe

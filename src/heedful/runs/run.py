@@ -6,23 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.locking import locked
-from heedful.basics.reading import parse_toml, read_json, read_json_lines
+from heedful.basics.reading import read_json_lines
 from heedful.runs.checkpoints import Checkpoint, find_checkpoint, whole_checkpoints
-from heedful.runs.facts import check_facts
-from heedful.runs.kind import Kind
-from heedful.runs.recipe import check_recipe
-from heedful.runs.registry import kind_named
-from heedful.runs.sealing import (
-    FACTS,
-    RECIPE,
-    read_facts,
-    read_manifest,
-    read_recipe_text,
-    read_sealed,
-    require_unchanged,
-    seal_files,
-)
+from heedful.runs.sealing import FACTS, read_sealed, require_unchanged
 from heedful.runs.settings import Recipe
 
 FORMAT = 1
@@ -31,7 +17,7 @@ RESULT, AVERAGE = "result.json", "average"
 
 @dataclass(frozen=True)
 class Run:
-    """A run on disk; :func:`open_run` opens one."""
+    """A run on disk; :func:`heedful.runs.opening.open_run` opens one."""
 
     path: Path
     recipe: Recipe
@@ -40,11 +26,6 @@ class Run:
     it was started from."""
     manifest: dict[str, str] | None = None
     """Hashes of the files that are written once; None in runs of versions that kept none."""
-
-    @property
-    def kind(self) -> Kind:
-        """What its task is."""
-        return kind_named(self.recipe.task, str(self.path))
 
     def require_unchanged(self, *names: str) -> None:
         """Raise UserError if one of these files, or of those in these folders, has changed.
@@ -160,58 +141,3 @@ def other_vocabulary(run: Path) -> UserError:
         f"{run / 'tokeniser'}: the vocabulary has another size than {run / FACTS} tells; the files "
         "are of different runs"
     )
-
-
-def open_run(path: str | Path) -> Run:
-    """The run in a folder.
-
-    Raises:
-        UserError: the folder is missing or is no run, or one of a later version; a file of it is
-            damaged, or was changed since heedful wrote it.
-    """
-    folder = Path(path)
-    _require_run(folder)
-    manifest = read_manifest(folder)
-    return _opened(folder, read_facts(folder, manifest), manifest)
-
-
-def _require_run(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is no run: it is a file, a run is a folder")
-    if not folder.is_dir():
-        raise UserError(f"no run at {folder}: there is no such folder")
-    if not (folder / FACTS).exists():
-        raise UserError(f"{folder} is no run: it has no run.json (heedful train makes one)")
-
-
-def _opened(folder: Path, facts: dict[str, Any], manifest: dict[str, str] | None) -> Run:
-    """The run, its facts and recipe checked."""
-    if facts.get("format") != FORMAT:
-        raise UserError(
-            f"{folder} is a run of format {facts.get('format')}, this version reads {FORMAT}; "
-            "update heedful"
-        )
-    content = read_recipe_text(folder, sealed=manifest is not None)
-    where = str(folder / RECIPE)
-    recipe = check_recipe(parse_toml(content, where), where, written=True)
-    kind = kind_named(recipe.task, where)
-    check_facts(kind.facts_type(), facts, folder / FACTS)
-    run = kind.run_type()(folder, recipe, facts, manifest)
-    kind.check_run(run)
-    return run
-
-
-def accept_changes(path: str | Path) -> None:
-    """Record the hashes of a run's files as they are now, after an edit on purpose.
-
-    Also gives hashes to a run of a version that kept none. Checkpoints keep their own.
-
-    Raises:
-        UserError: the folder is no run, its recipe or ``run.json`` cannot be used, or it is being
-            trained.
-    """
-    folder = Path(path)
-    _require_run(folder)
-    with locked(folder, doing="trained"):
-        _opened(folder, read_json(folder / FACTS), None)
-        seal_files(folder)

@@ -10,8 +10,9 @@ from heedful.basics.files import write_text
 from heedful.basics.reading import read_json_lines
 from heedful.evaluation.metrics import Score
 from heedful.runs.model_size import count_parameters
+from heedful.runs.opening import open_run
 from heedful.runs.registry import kind_named, kind_of
-from heedful.runs.run import Run, open_run
+from heedful.runs.run import Run
 
 SCORES = "scores.jsonl"
 

@@ -8,6 +8,7 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.subwords import VocabularyTooLargeError
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import (
     DEFAULT,
     check_recipe,
@@ -16,7 +17,6 @@ from heedful.runs.recipe import (
     with_overrides,
     with_setting,
 )
-from heedful.runs.run import open_run
 from heedful.tasks.spec import TaskSpec, spec_named, spec_of_run, specs
 from heedful.training.starting import find_start, with_start
 from heedful.training.train import train

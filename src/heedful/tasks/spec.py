@@ -1,13 +1,13 @@
 """The contract of a task: what the command line, the server and the Python API ask of it."""
 
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from heedful.basics.errors import UserError
 from heedful.runs.kind import Kind
-from heedful.runs.registry import kind_named, kinds, register
+from heedful.runs.registry import kind_named, kind_of, kinds, register
 
 if TYPE_CHECKING:
     from heedful.inference.trace import Trace
@@ -71,20 +71,21 @@ class TaskSpec(Kind):
         """
         raise UserError(f"task '{self.name}' needs a recipe: heedful train RECIPE.toml")
 
-    def train_corpus(self, out: Path, files: list[str], **how: Any) -> bool:
+    def train_corpus(
+        self, train: Callable[..., bool], out: Path, files: list[str], **how: Any
+    ) -> bool:
         """Train from a corpus alone, as ``heedful train --task`` does.
 
         Args:
+            train: :func:`heedful.tasks.commands.train_from_command`.
             out: the run's folder.
             files: the corpus.
-            how: further arguments of :func:`heedful.tasks.commands.train_from_command`.
+            how: further arguments of ``train``.
 
         Returns:
             True when training has ended, False when it was interrupted.
         """
-        from heedful.tasks.commands import train_from_command
-
-        return train_from_command(None, out, files, **how)
+        return train(None, out, files, **how)
 
     # Use
 
@@ -182,10 +183,10 @@ def spec_of_run(path: str | Path) -> "tuple[Run, TaskSpec]":
     Raises:
         UserError: the folder is no run.
     """
-    from heedful.runs.run import open_run
+    from heedful.runs.opening import open_run
 
     run = open_run(path)
-    return run, _spec(run.kind)
+    return run, _spec(kind_of(run.recipe))
 
 
 def _spec(kind: Kind) -> TaskSpec:

@@ -11,9 +11,10 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.runs.checkpoints import MODEL, Checkpoint
 from heedful.runs.kind import Kind
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import DEFAULT
 from heedful.runs.registry import kind_named, kind_of
-from heedful.runs.run import Run, open_run
+from heedful.runs.run import Run
 from heedful.runs.settings import Recipe
 from heedful.runs.start import Start
 from heedful.training.going_on import flat
@@ -79,7 +80,7 @@ def with_start(tables: Mapping[str, Any], start: Path | None) -> Mapping[str, An
 
 def _require_fitting(run: Run, kind: Kind) -> None:
     """Raise UserError unless runs of a task can start from a run."""
-    if not kind.starts_from(run.kind):
+    if not kind.starts_from(kind_of(run.recipe)):
         raise UserError(
             f"{run.path} is a run for {run.recipe.task}, whose model does not fit: a run for "
             f"task = '{kind.name}' cannot start from it"
@@ -100,7 +101,7 @@ def open_start(start_from: str | Path, recipe: Recipe) -> Start:
         table = key.partition(".")[0]
         if table not in ("model", "tokeniser") or now.get(key) == known.get(key):
             continue
-        length = key == "model.max_length" and run.kind.reads_any_length(run)
+        length = key == "model.max_length" and kind_of(run.recipe).reads_any_length(run)
         if length or key in kind.changeable_at_start:
             continue
         raise UserError(

@@ -29,10 +29,11 @@ from heedful.runs.checkpoints import (
     whole_checkpoints,
 )
 from heedful.runs.model_size import TRAINED_COPIES, require_room
+from heedful.runs.opening import open_run
 from heedful.runs.parts import PARTS, parts_of
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, write_toml
 from heedful.runs.registry import kind_of
-from heedful.runs.run import RESULT, Run, open_run
+from heedful.runs.run import RESULT, Run
 from heedful.runs.sealing import write_recipe, write_sealed
 from heedful.runs.settings import LoopSettings, Recipe
 from heedful.training.fastest_precision import training_precision

@@ -13,9 +13,10 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_text
 from heedful.basics.locking import locked
 from heedful.basics.notices import notice
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_setting, write_toml
 from heedful.runs.registry import kind_of
-from heedful.runs.run import Run, open_run
+from heedful.runs.run import Run
 from heedful.runs.searched import Searched
 from heedful.runs.settings import Recipe
 from heedful.runs.sharing import can_share, share_preparation

@@ -1,6 +1,6 @@
 """Alignment: which words of a text and its translation belong together."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ class Alignment(PairSpec):
     train_option = "align"
     takes_recipe = False
 
-    def train_corpus(self, out: Path, files: list[str], **how: Any) -> bool:
+    def train_corpus(
+        self, train: Callable[..., bool], out: Path, files: list[str], **how: Any
+    ) -> bool:
         """Train aligners of both directions into ``out/forward`` and ``out/reverse``.
 
         Raises:
@@ -43,6 +45,7 @@ class Alignment(PairSpec):
         for name, is_reversed in DIRECTIONS.items():
             source, target = languages if not is_reversed else languages[::-1]
             finished = super().train_corpus(
+                train,
                 out / name,
                 files,
                 given={"source": source, "target": target},

@@ -8,8 +8,10 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.basics.reading import read_json_lines
 from heedful.data.examples import Pair
+from heedful.data.saved_vocabularies import load_tokenisers
 from heedful.data.tokeniser import Tokenisers
-from heedful.runs.run import Run, no_examples, open_run, other_vocabulary
+from heedful.runs.opening import open_run
+from heedful.runs.run import Run, no_examples, other_vocabulary
 from heedful.tasks.pairs.recipe import PairRecipe
 
 
@@ -26,7 +28,7 @@ class PairRun(Run):
             UserError: they are missing, damaged or were changed.
         """
         self.require_unchanged("tokeniser/")
-        found = Tokenisers.load(self.path / "tokeniser")
+        found = load_tokenisers(self.path / "tokeniser")
         known = self.facts["vocabulary"]
         if (found.source.size, found.target.size) != (known["source"], known["target"]):
             raise other_vocabulary(self.path)

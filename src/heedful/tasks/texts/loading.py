@@ -14,7 +14,7 @@ from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.language import LanguageModel
-from heedful.runs.run import open_run
+from heedful.runs.opening import open_run
 from heedful.runs.settings import Recipe
 from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.building import load_text_model

@@ -29,8 +29,9 @@ from heedful.data.vocabularies import (
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.classifier import rows_of
 from heedful.runs.checkpoints import save_checkpoint
+from heedful.runs.opening import open_run
 from heedful.runs.recipe import find_data, write_toml
-from heedful.runs.run import FORMAT, Run, open_run
+from heedful.runs.run import FORMAT, Run
 from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.start import Start, made_with
 from heedful.runs.vectors import Given, keep_vectors, vector_hashes

@@ -10,7 +10,8 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.basics.reading import read_json_lines
 from heedful.data.examples import Labelled, Tagged
-from heedful.data.vocabularies import SavedVocabulary, load_vocabulary
+from heedful.data.saved_vocabularies import load_vocabulary
+from heedful.data.vocabularies import SavedVocabulary
 from heedful.runs.run import Run, no_examples, other_vocabulary
 from heedful.tasks.texts.recipe import TextRecipe
 

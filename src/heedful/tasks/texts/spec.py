@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.basics.errors import UserError
 from heedful.runs.kind import Kind
+from heedful.runs.registry import kind_of
 from heedful.tasks.spec import TaskSpec, maps_of
 
 if TYPE_CHECKING:
@@ -179,7 +180,8 @@ class EncoderSpec(TextSpec):
 
     def tables_from(self, run: "Run") -> dict[str, Any]:
         tables = super().tables_from(run)
-        if isinstance(run.kind, TextSpec) and run.kind.family == "language":
+        kind = kind_of(run.recipe)
+        if isinstance(kind, TextSpec) and kind.family == "language":
             tables["model"] = {"kind": "language", "writer": tables["model"]}
         return tables
 

@@ -1,0 +1,54 @@
+"""Loading vocabularies and tokenisers, whatever their kind. Nothing that could be run is read."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.reading import read_json
+from heedful.data.byte_vocabulary import ByteVocabulary
+from heedful.data.imported import ImportedVocabulary
+from heedful.data.imported_pairs import load_marian
+from heedful.data.listed_vocabularies import Characters, Words
+from heedful.data.tokeniser import INDEX as TOKENISERS_INDEX
+from heedful.data.tokeniser import Tokenisers
+from heedful.data.vocabularies import FORMAT, INDEX, SavedVocabulary, Subwords
+
+_LOADERS: dict[str, Callable[[Path, dict[str, Any]], SavedVocabulary]] = {
+    "bpe": Subwords.load,
+    "unigram": Subwords.load,
+    "bytes": ByteVocabulary.load,
+    "characters": Characters.load,
+    "words": Words.load,
+    "imported": ImportedVocabulary.load,
+}
+
+
+def load_vocabulary(folder: Path) -> SavedVocabulary:
+    """Read what :func:`heedful.data.vocabularies.save_vocabulary` wrote.
+
+    Raises:
+        UserError: a file is missing, damaged, or of an unknown kind.
+    """
+    path = folder / INDEX
+    index = read_json(path)
+    kind = index.get("kind")
+    if index.get("format") != FORMAT or not isinstance(kind, str):
+        raise UserError(f"{path}: not a vocabulary that this version of heedful reads")
+    if kind not in _LOADERS:
+        raise UserError(
+            f"{path}: the kind '{kind}' is not known; known are {', '.join(sorted(_LOADERS))}"
+        )
+    return _LOADERS[kind](folder, index)
+
+
+def load_tokenisers(folder: Path) -> Tokenisers:
+    """Read what :meth:`Tokenisers.save`, or that of an imported translator, wrote.
+
+    Raises:
+        UserError: a file is missing, damaged, or not the one that was saved.
+    """
+    index = read_json(folder / TOKENISERS_INDEX)
+    if index.get("kind") == "marian":
+        return load_marian(folder, index)
+    return Tokenisers.load(folder, index)

@@ -1,0 +1,269 @@
+"""Models and tokenisers that search: what translating, tracing and continuing have in common.
+
+Shapes: B batch, S source tokens, T target tokens.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.basics.crowding import uncrowded
+from heedful.basics.device import autocast
+from heedful.basics.errors import UserError
+from heedful.basics.notices import notice
+from heedful.data.examples import Pair
+from heedful.data.tokeniser import Tokenisers
+from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
+from heedful.inference.alignment import (
+    AlignmentRule,
+    ensemble_weights,
+    usual_rule,
+    word_weights,
+)
+from heedful.inference.assembling import Found
+from heedful.inference.batches import Item, source_of, target_in_of, token_batches
+from heedful.inference.engine import SearchEngine, found_by
+from heedful.inference.readiness import in_precision
+from heedful.models.pairs import PairModel, Source
+
+# An output may be twice as long as its source and this much longer, in tokens.
+_LONGER_BY = 20
+
+
+class Searcher:
+    """Models and tokenisers, ready to search for translations.
+
+    Args:
+        models: one, or several with the same vocabulary, which then form an ensemble; with an
+            engine there may be none, but then nothing is traced and no beginning is given.
+        tokenisers: of the source and the target.
+        device: where the models are.
+        precision: of matrix products: float32, bfloat16, float16, or int8, for which the models
+            are replaced by int8 copies, made of their weights as they are now.
+        batch_tokens: padded source tokens times beam that go through the model at once.
+        options: how to search where a call does not say it.
+        source_language: what is translated from, where it is known.
+        target_language: what is translated into, where it is known.
+        rules: how each model's attention is read as an alignment; the models' own unless given.
+        engine: searches in place of the models.
+        say: takes notices (of texts that were split, or ended by the limit): standard error's.
+
+    Raises:
+        UserError: int8 is asked for and a model only aligns, or the processor has no such products.
+
+    The models are in evaluation mode while they translate and as they were before, afterwards. One
+    thread at a time may use them (`heedful.serving` has a queue for many).
+    """
+
+    def __init__(
+        self,
+        models: Sequence[PairModel],
+        tokenisers: Tokenisers,
+        *,
+        device: torch.device | str = "cpu",
+        precision: str = "float32",
+        batch_tokens: int = 8192,
+        options: SearchOptions | None = None,
+        source_language: str | None = None,
+        target_language: str | None = None,
+        rules: Sequence[AlignmentRule | None] | None = None,
+        engine: SearchEngine | None = None,
+        say: Callable[[str], None] = notice,
+    ) -> None:
+        self.rules = tuple(map(usual_rule, models) if rules is None else rules)
+        self.parameters = sum(one.numel() for model in models for one in model.parameters())
+        self.device = torch.device(device)
+        self.models, self._products = in_precision(models, precision, self.device)
+        self.tokenisers = tokenisers
+        self.precision = precision
+        self.batch_tokens = batch_tokens
+        self.options = options or SearchOptions()
+        self.source_language = source_language
+        self.target_language = target_language
+        self.engine = engine
+        if len(self.rules) != len(self.models or [engine]):
+            raise ValueError(f"{len(self.rules)} rules for {len(self.models)} models")
+        self.say = say
+        self._said_left_out = False
+        searched = self.models if engine is None else [engine]
+        self.max_length = min(model.max_length for model in searched)
+
+    @contextmanager
+    def ready(self) -> Iterator[None]:
+        """Evaluation mode, no gradients, the precision asked for; afterwards all is as before."""
+        training = [part for model in self.models for part in model.modules() if part.training]
+        for model in self.models:
+            model.eval()
+        try:
+            with self.computing_here():
+                yield
+        finally:
+            for part in training:
+                part.training = True
+
+    @contextmanager
+    def computing_here(self) -> Iterator[None]:
+        """No gradients and the precision asked for, in this thread, inside `ready`."""
+        with torch.inference_mode(), autocast(self.device, self._products):
+            yield
+
+    def encoded_batches(
+        self, pairs: Sequence[Pair], use: str = "the loss"
+    ) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
+        """Source and target tokens of given pairs, in batches, for what is taken over all of them.
+
+        Pairs longer than the model's limit are left out; that is said once, with the ``use``.
+        """
+        sources = self.tokenisers.source.encode_batch([pair.source for pair in pairs])
+        targets = self.tokenisers.target.encode_batch([pair.target for pair in pairs])
+        longest = [max(len(one), len(two)) for one, two in zip(sources, targets, strict=True)]
+        fitting = [line for line, length in enumerate(longest) if length < self.max_length]
+        if len(fitting) < len(pairs) and not self._said_left_out:
+            self._said_left_out = True
+            self.say(
+                f"{len(pairs) - len(fitting):,} of {len(pairs):,} pairs are longer than the "
+                f"model's {self.max_length:,} tokens: left out of {use}"
+            )
+        # A batch is as long as its longest side, so that is what batches are made by.
+        items = [Item(line, 0, max(sources[line], targets[line], key=len)) for line in fitting]
+        for batch in token_batches(items, 1, self.batch_tokens):
+            lines = [item.line for item in batch]
+            yield [sources[line] for line in lines], [targets[line] for line in lines]
+
+    @property
+    def computing(self) -> dict[str, str]:
+        """How outputs are computed: the ``device`` and the ``precision``."""
+        if self.engine is not None:
+            return {"device": self.engine.device, "precision": self.engine.compute_type}
+        return {"device": self.device.type, "precision": self.precision}
+
+    @property
+    def model(self) -> PairModel:
+        """The model, of an ensemble the first.
+
+        Raises:
+            UserError: there is none, but an engine alone.
+        """
+        self.require_model()
+        return self.models[0]
+
+    def require_model(self) -> None:
+        """Raise UserError where there is an engine alone."""
+        if not self.models:
+            raise UserError(
+                "this is an export for another engine, which translates and no more: traces, "
+                "faithfulness and given beginnings are for the run that it was made from"
+            )
+
+    @property
+    def decodable(self) -> Decodable[Source, Any]:
+        """What search goes through: the model, or the ensemble of all.
+
+        Raises:
+            UserError: there is none, but an engine alone.
+        """
+        return Ensemble(self.models) if len(self.models) > 1 else self.model
+
+    def output_limits(self, source: Source) -> Tensor:
+        """The longest output of each source in tokens, END included: integers ``[B]``."""
+        return (2 * source.lengths + _LONGER_BY).clamp(max=self.max_length)
+
+    def search(
+        self, sequences: Sequence[Sequence[int]], options: SearchOptions, keys: Sequence[int]
+    ) -> tuple[Source, list[list[Hypothesis]], list[bool]]:
+        """Search for sequences of source tokens, inside `ready`.
+
+        Returns the batch, each sequence's hypotheses, and whether its best one was ended by the
+        limit. ``keys`` tell the sequences' samples apart.
+        """
+        source = source_of(sequences, self.device)
+        limits = self.output_limits(source)
+        with uncrowded(self.device):
+            found = search(
+                self.decodable,
+                source,
+                rows=len(sequences),
+                options=options,
+                max_lengths=limits,
+                keys=keys,
+            )
+        at_limit = [
+            ended_by_limit(one, limit, options)
+            for one, limit in zip(found, limits.tolist(), strict=True)
+        ]
+        return source, found, at_limit
+
+    def find(
+        self,
+        sequences: Sequence[Sequence[int]],
+        options: SearchOptions,
+        keys: Sequence[int],
+        *,
+        scores: bool = True,
+        alignments: bool = False,
+    ) -> list[Found]:
+        """The outputs for sequences of source tokens, by the engine if there is one.
+
+        As `search`, inside `ready`, and with weights between words where alignments are wanted.
+        """
+        if self.engine is not None:
+            self.engine.check(options)
+            limits = self.output_limits(source_of(sequences, self.device)).tolist()
+            return found_by(
+                self.engine,
+                self.tokenisers,
+                sequences,
+                options,
+                limits,
+                scores=scores,
+                alignments=alignments,
+            )
+        source, found, at_limit = self.search(sequences, options, keys)
+        soft: list[Tensor | None] = [None] * len(found)
+        if alignments:
+            soft = list(self.align(source, sequences, [best[0].tokens for best in found]))
+        return [Found(*each) for each in zip(found, soft, at_limit, strict=True)]
+
+    @property
+    def aligns(self) -> bool:
+        """Whether a model attends to its source, so that there are alignments."""
+        return any(rule is not None for rule in self.rules)
+
+    def require_alignments(self) -> None:
+        """Raise UserError unless there are alignments."""
+        if not self.aligns:
+            raise UserError("this model has no attention to its source, so there are no alignments")
+
+    @property
+    def link_threshold(self) -> float | None:
+        """What weights must reach to make links; an ensemble's is that of its first aligner."""
+        return next((rule.threshold for rule in self.rules if rule is not None), None)
+
+    def align(
+        self,
+        source: Source,
+        sources: Sequence[Sequence[int]],
+        targets: Sequence[Sequence[int]],
+    ) -> list[Tensor]:
+        """Weights ``[target words, source words]`` of each pair of a batch, inside `ready`.
+
+        An ensemble's are the mean of its members'.
+        """
+        target_in = target_in_of(targets, self.device)
+        weights = ensemble_weights(self.models, self.rules, source, target_in)
+        words_of = self.tokenisers
+        return [
+            word_weights(
+                one, words_of.source.word_indices(own), words_of.target.word_indices(written)
+            )
+            for one, own, written in zip(weights, sources, targets, strict=True)
+        ]
+
+
+def ended_by_limit(hypotheses: Sequence[Hypothesis], limit: int, options: SearchOptions) -> bool:
+    """Whether the best hypothesis was ended by the longest output, in tokens with END."""
+    free = options.forced_length is None
+    return free and len(hypotheses[0].token_log_probabilities) == limit

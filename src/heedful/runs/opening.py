@@ -1,0 +1,75 @@
+"""Opening a run's folder: its files are checked, its recipe and facts read."""
+
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.locking import locked
+from heedful.basics.reading import parse_toml, read_json
+from heedful.runs.facts import check_facts
+from heedful.runs.recipe import check_recipe
+from heedful.runs.registry import kind_named
+from heedful.runs.run import FORMAT, Run
+from heedful.runs.sealing import (
+    FACTS,
+    RECIPE,
+    read_facts,
+    read_manifest,
+    read_recipe_text,
+    seal_files,
+)
+
+
+def open_run(path: str | Path) -> Run:
+    """The run in a folder.
+
+    Raises:
+        UserError: the folder is missing or is no run, or one of a later version; a file of it is
+            damaged, or was changed since heedful wrote it.
+    """
+    folder = Path(path)
+    _require_run(folder)
+    manifest = read_manifest(folder)
+    return _opened(folder, read_facts(folder, manifest), manifest)
+
+
+def _require_run(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is no run: it is a file, a run is a folder")
+    if not folder.is_dir():
+        raise UserError(f"no run at {folder}: there is no such folder")
+    if not (folder / FACTS).exists():
+        raise UserError(f"{folder} is no run: it has no run.json (heedful train makes one)")
+
+
+def _opened(folder: Path, facts: dict[str, Any], manifest: dict[str, str] | None) -> Run:
+    """The run, its facts and recipe checked."""
+    if facts.get("format") != FORMAT:
+        raise UserError(
+            f"{folder} is a run of format {facts.get('format')}, this version reads {FORMAT}; "
+            "update heedful"
+        )
+    content = read_recipe_text(folder, sealed=manifest is not None)
+    where = str(folder / RECIPE)
+    recipe = check_recipe(parse_toml(content, where), where, written=True)
+    kind = kind_named(recipe.task, where)
+    check_facts(kind.facts_type(), facts, folder / FACTS)
+    run = kind.run_type()(folder, recipe, facts, manifest)
+    kind.check_run(run)
+    return run
+
+
+def accept_changes(path: str | Path) -> None:
+    """Record the hashes of a run's files as they are now, after an edit on purpose.
+
+    Also gives hashes to a run of a version that kept none. Checkpoints keep their own.
+
+    Raises:
+        UserError: the folder is no run, its recipe or ``run.json`` cannot be used, or it is being
+            trained.
+    """
+    folder = Path(path)
+    _require_run(folder)
+    with locked(folder, doing="trained"):
+        _opened(folder, read_json(folder / FACTS), None)
+        seal_files(folder)

@@ -1,0 +1,80 @@
+"""How modules import each other: without cycles, and not by names known at run time only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[1] / "src"
+PACKAGE = "heedful"
+# The front door imports public names when they are first used; the registry imports plug-ins.
+DYNAMIC = {"heedful": 1, "heedful.inference.trace": 1}
+
+
+def _modules() -> dict[str, ast.Module]:
+    found = {}
+    for file in sorted((SOURCE / PACKAGE).rglob("*.py")):
+        parts = file.relative_to(SOURCE).with_suffix("").parts
+        name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+        found[name] = ast.parse(file.read_text(encoding="utf-8"))
+    return found
+
+
+def _imports(tree: ast.Module, modules: dict[str, ast.Module]) -> set[str]:
+    """The modules that a module imports, at its head, in functions and for type checkers."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            for alias in node.names:
+                submodule = f"{node.module}.{alias.name}"
+                found.add(submodule if submodule in modules else node.module)
+    return found & modules.keys()
+
+
+def _cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of modules that import one another, by removing what nothing left imports."""
+    left = {name: set(targets) - {name} for name, targets in edges.items()}
+    changed = True
+    while changed:
+        changed = False
+        imported = set().union(*left.values())
+        for name in list(left):
+            if not left[name] & left.keys() or name not in imported:
+                del left[name]
+                changed = True
+        left = {name: targets & left.keys() for name, targets in left.items()}
+    return [sorted(left)] if left else []
+
+
+@pytest.fixture(scope="module")
+def modules() -> dict[str, ast.Module]:
+    """The syntax tree of each module of the package."""
+    return _modules()
+
+
+def test_no_modules_import_each_other(modules: dict[str, ast.Module]) -> None:
+    edges = {name: _imports(tree, modules) for name, tree in modules.items()}
+    assert edges["heedful.tasks.spec"]
+    assert _cycles(edges) == []
+
+
+def test_cycles_are_found() -> None:
+    edges = {"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set[str]()}
+    assert _cycles(edges) == [["b", "c"]]
+
+
+def test_own_modules_are_not_imported_by_strings(modules: dict[str, ast.Module]) -> None:
+    found: dict[str, int] = {}
+    for name, tree in modules.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Call):
+                continue
+            function = ast.unparse(node.func)
+            if function.rpartition(".")[2] not in ("import_module", "__import__"):
+                continue
+            text = ast.unparse(node.args[0])
+            if "heedful" in text or not isinstance(node.args[0], ast.Constant):
+                found[name] = found.get(name, 0) + 1
+    assert found == DYNAMIC
