@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
 from heedful.data.batching import Batch
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.decoding import SearchOptions, search
 from heedful.layers.losses import cross_entropy
 from heedful.models import PairModel, Source
@@ -55,8 +55,11 @@ class CopyTask:
     def __init__(self, model: PairModel, kind: Kind) -> None:
         self.model, self.kind = model, kind
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+    def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Batch]]:
         """The batch at an index is a function of it and of the seed."""
+        return of_rank(self._order(position), rank)
+
+    def _order(self, position: Position) -> Iterator[tuple[Position, Batch]]:
         seed, epoch, index = position
         while True:
             own = seed * 1_000_000_000 + 2 * index
@@ -74,7 +77,7 @@ class CopyTask:
         )
         return Loss(total, {"loss": exact.sum()})
 
-    def divided(self, batch: Batch, count: int, fewest: int = 1024) -> list[Batch]:
+    def split(self, batch: Batch, count: int, fewest: int = 1024) -> list[Batch]:
         """The batch itself: its target is not padded as a corpus's is."""
         return [batch]
 

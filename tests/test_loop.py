@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.basics.errors import UserError
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.runs.checkpoints import whole_checkpoints
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.training.loop import Loop, Stop
@@ -26,6 +26,9 @@ class Points(NamedTuple):
     def to(self, device: torch.device) -> "Points":
         return self
 
+    def split(self, count: int, fewest: int = 1024) -> list["Points"]:
+        return [self]
+
 
 class Line:
     """Learns y = 2x; its validation finds what the test says."""
@@ -34,7 +37,10 @@ class Line:
         self.model = nn.Linear(1, 1)
         self.losses = iter(losses)
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, Any]]:
+    def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Any]]:
+        return of_rank(self._order(position), rank)
+
+    def _order(self, position: Position) -> Iterator[tuple[Position, Any]]:
         while True:
             position = Position(position.seed, position.epoch, position.index + 1)
             yield position, Points(torch.full((4, 1), position.index / 10), 4)
@@ -43,7 +49,7 @@ class Line:
         total = (self.model(batch.x) - 2 * batch.x).square().sum()
         return Loss(total, {"loss": total.detach()})
 
-    def divided(self, batch: Points, count: int, fewest: int = 1024) -> list[Points]:
+    def split(self, batch: Points, count: int, fewest: int = 1024) -> list[Points]:
         return [batch]
 
     def validate(self) -> Validation:

@@ -177,7 +177,7 @@ def test_few_tokens_and_one_thread_are_learnt_whole(tmp_path: Path) -> None:
 def test_divided_batches_hold_every_row_once_and_no_more_padding(tmp_path: Path) -> None:
     one = task(tmp_path, TRANSFORMER)
     _, batch = next(one.batches(Position(1)))
-    parts = batch.divided(2)
+    parts = batch.split(2)
     assert len(parts) == 2
     tokens = [int((part.source_lengths + part.target_lengths).sum()) for part in parts]
     assert max(tokens) - min(tokens) < 2 * 40  # no row has more
@@ -200,19 +200,19 @@ def test_windows_and_labelled_rows_are_divided_too() -> None:
     targets = tokens + 1
     targets[-1, 10:] = 0
     windows = WindowBatch(tokens, targets, int((targets != 0).sum()))
-    parts = windows.divided(2)
+    parts = windows.split(2)
     assert torch.equal(torch.cat([part.tokens for part in parts]), tokens)
     assert torch.equal(torch.cat([part.targets for part in parts]), targets)
     assert [part.weight for part in parts] == [int((part.targets != 0).sum()) for part in parts]
     lengths = torch.arange(25, 65).repeat_interleave(2)
     labels = (tokens % 3) * (torch.arange(64) < lengths[:, None])
     rows = RowBatch(Sequences(tokens, lengths, tokens % 2), labels, int((labels > 0).sum()))
-    first, second = rows.divided(2)
+    first, second = rows.split(2)
     assert first.rows.tokens.shape[1] == int(first.rows.lengths.max()) < 64
     assert first.weight + second.weight == rows.weight
     assert torch.equal(second.rows.tokens, tokens[len(first.labels) :])
     classes = RowBatch(rows.rows, labels[:, 0], 80)
-    assert [part.weight for part in classes.divided(2)] == [len(first.labels), len(second.labels)]
+    assert [part.weight for part in classes.split(2)] == [len(first.labels), len(second.labels)]
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 8])

@@ -20,7 +20,7 @@ from heedful.attention import Attention, scores, watch
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash
 from heedful.basics.settings import Settings
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.inference.trace import Trace
 from heedful.runs.facts import Facts
 from heedful.runs.kind import Kind
@@ -115,6 +115,9 @@ class Pictures(NamedTuple):
     def to(self, device: torch.device) -> "Pictures":
         return Pictures(self.grey.to(device), self.labels.to(device))
 
+    def split(self, count: int, fewest: int = 0) -> list["Pictures"]:
+        return [self]
+
 
 def picture(digits: str) -> Tensor:
     """``[8, 8]`` of 64 digits."""
@@ -127,7 +130,12 @@ class PictureTask:
     def __init__(self, model: nn.Module, train: Pictures, held_out: Pictures | None, size: int):
         self.model, self.train, self.held_out, self.size = model, train, held_out, size
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, Pictures]]:
+    def batches(
+        self, position: Position, rank: Rank = SINGLE
+    ) -> Iterator[tuple[Position, Pictures]]:
+        return of_rank(self._order(position), rank)
+
+    def _order(self, position: Position) -> Iterator[tuple[Position, Pictures]]:
         seed, epoch, index = position
         while True:
             generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
@@ -141,7 +149,7 @@ class PictureTask:
         total = F.cross_entropy(self.model(batch.grey), batch.labels, reduction="sum")
         return Loss(total, {"loss": total.detach()})
 
-    def divided(self, batch: Pictures, count: int, fewest: int = 0) -> list[Pictures]:
+    def split(self, batch: Pictures, count: int, fewest: int = 0) -> list[Pictures]:
         return [batch]
 
     def validate(self) -> Validation:

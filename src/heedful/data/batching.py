@@ -21,7 +21,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.link_files import Links
 from heedful.data.mapped import Integers, ranges
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.data.shards import EncodedCorpus, Tokens
 
 POOL = 1 << 16
@@ -66,7 +66,7 @@ class Batch:
             None if self.links is None else self.links.to(device, non_blocking=True),
         )
 
-    def divided(self, count: int, fewest: int = FEWEST) -> list["Batch"]:
+    def split(self, count: int, fewest: int = FEWEST) -> list["Batch"]:
         """At most ``count`` batches of about as many tokens, each as wide as its own rows.
 
         With links it is itself alone.
@@ -134,7 +134,7 @@ class TokenBatches:
         self.batch_tokens = batch_tokens
         self.pool = pool
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+    def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Batch]]:
         """Batches without end from ``position``, each with the position after it.
 
         Every pair is in exactly one batch of an epoch. Going on from any position that came with a
@@ -143,6 +143,11 @@ class TokenBatches:
         Raises:
             UserError: no batch stands at ``position`` (the corpus or the batch size is another).
         """
+        for after, (pool, rows) in of_rank(self._order(position), rank):
+            yield after, pool.batch(rows)
+
+    def _order(self, position: Position) -> Iterator[tuple[Position, tuple["_Pool", Integers]]]:
+        """Each batch's pool, and its rows there."""
         seed, epoch, index = position
         pools = -(-len(self.corpus) // self.pool)
         while True:
@@ -158,7 +163,7 @@ class TokenBatches:
                 if place == len(found.batches):
                     last = number + 1 == pools
                     epoch, index = (epoch + 1, 0) if last else (epoch, (number + 1) * self.pool)
-                yield Position(seed, epoch, index), found.batch(rows)
+                yield Position(seed, epoch, index), (found, rows)
 
     def once(self) -> Iterator[Batch]:
         """Every pair once, always in the same order: for a loss over the whole corpus."""

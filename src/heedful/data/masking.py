@@ -18,11 +18,11 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
-from heedful.data.batching import mix, permute
+from heedful.data.batching import FEWEST, mix, permute
 from heedful.data.document_shards import EncodedDocuments
 from heedful.data.mapped import Integers, ranges
 from heedful.data.pairing import Draws, Rule, Segments, segments
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.data.vocabulary import Vocabulary
 from heedful.models.encoders import Sequences
 
@@ -70,6 +70,10 @@ class MaskedBatch:
             self.weight,
         )
 
+    def split(self, count: int, fewest: int = FEWEST) -> list["MaskedBatch"]:
+        """The batch itself: the loss is a mean over its hidden tokens, not a sum over rows."""
+        return [self]
+
 
 class SentencePairs:
     """Pre-training batches of a corpus: rows × the longest row is at most ``batch_tokens``.
@@ -113,7 +117,9 @@ class SentencePairs:
         self._hide = _Hiding(vocabulary, masked, whole_words)
         self._stretches = _stretches(corpus.starts)
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, MaskedBatch]]:
+    def batches(
+        self, position: Position, rank: Rank = SINGLE
+    ) -> Iterator[tuple[Position, MaskedBatch]]:
         """Batches without end from ``position``, each with the position after it.
 
         Every sentence is in exactly one row of an epoch as a first segment or one that follows.
@@ -123,6 +129,11 @@ class SentencePairs:
         Raises:
             UserError: no batch stands at ``position`` (the corpus or the batch size is another).
         """
+        for after, (rows, key) in of_rank(self._order(position), rank):
+            yield after, self._batch(rows, key)
+
+    def _order(self, position: Position) -> Iterator[tuple[Position, tuple[Segments, str]]]:
+        """Each batch's segments, and the key that its masks are drawn by."""
         seed, epoch, index = position
         pools = -(-len(self._stretches) // POOL)
         while True:
@@ -140,10 +151,8 @@ class SentencePairs:
                     after = (epoch + 1, 0) if last else (epoch, (number + 1) * _SPAN)
                 else:
                     after = (epoch, index)
-                yield (
-                    Position(seed, *after),
-                    self._batch(rows[turn], f"{seed} {epoch} {number} {turn}"),
-                )
+                key = f"{seed} {epoch} {number} {turn}"
+                yield Position(seed, *after), (rows[turn], key)
             epoch, index = after
 
     def once(self) -> Iterator[MaskedBatch]:

@@ -19,7 +19,7 @@ from heedful.basics.reading import read_json
 from heedful.basics.symbols import END, PAD
 from heedful.data.batching import FEWEST, even_rows, mix, permute
 from heedful.data.mapped import Mapped, damaged
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank, of_rank
 
 INDEX, TOKENS = "stream.json", "stream.tokens"
 FORMAT = 1
@@ -103,7 +103,7 @@ class WindowBatch:
             self.weight,
         )
 
-    def divided(self, count: int, fewest: int = FEWEST) -> list["WindowBatch"]:
+    def split(self, count: int, fewest: int = FEWEST) -> list["WindowBatch"]:
         """At most ``count`` batches of about as many windows."""
         real = (self.targets != PAD).sum(1)
         return [
@@ -134,12 +134,19 @@ class WindowBatches:
             raise ValueError(f"context={context} and rows={rows} must be at least 1")
         self.stream, self.context, self.rows = stream, context, rows
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, WindowBatch]]:
+    def batches(
+        self, position: Position, rank: Rank = SINGLE
+    ) -> Iterator[tuple[Position, WindowBatch]]:
         """Batches without end from ``position``, each with the position after it.
 
         Raises:
             UserError: no batch stands at ``position`` (the stream or a batch's size is another).
         """
+        for after, (numbers, first) in of_rank(self._order(position), rank):
+            yield after, self._batch(numbers, first)
+
+    def _order(self, position: Position) -> Iterator[tuple[Position, tuple[list[int], int]]]:
+        """Numbers of each batch's windows, and where the second window of the epoch begins."""
         seed, epoch, index = position
         while True:
             first = 1 + int(mix(np.zeros(1, np.uint64), f"{seed} {epoch}")[0] % self.context)
@@ -157,7 +164,7 @@ class WindowBatches:
                 index += 1
                 end = index == batches
                 after = Position(seed, epoch + 1, 0) if end else Position(seed, epoch, index)
-                yield after, self._batch(chosen, first)
+                yield after, (chosen, first)
             epoch, index = epoch + 1, 0
 
     def _batch(self, numbers: list[int], first: int) -> WindowBatch:

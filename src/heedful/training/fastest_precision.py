@@ -48,7 +48,7 @@ def training_precision(
 def _measured(task: Task, position: Position, device: torch.device) -> Measured:
     """Gradients of some rows of the first batch, in both precisions, on one thread."""
     _, whole = next(iter(task.batches(position)))
-    batch = task.divided(whole, int(whole.weight), _TOKENS)[0]
+    batch = task.split(whole, int(whole.weight), _TOKENS)[0]
     learnt = [one for one in task.model.parameters() if one.requires_grad]
     kept = {name: tensor.clone() for name, tensor in task.tensors().items()}
     training = task.model.training

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.data.batching import FEWEST
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank
 
 
 class Loss(NamedTuple):
@@ -49,6 +49,10 @@ class Batch(Protocol):
         """The same batch on a device."""
         ...
 
+    def split(self, count: int, fewest: int = FEWEST) -> Sequence[Any]:
+        """At most ``count`` batches of about ``fewest`` tokens or more each; or itself alone."""
+        ...
+
 
 class Task(Protocol):
     """What a model learns."""
@@ -58,15 +62,18 @@ class Task(Protocol):
         """What is trained."""
         ...
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, Any]]:
-        """Batches without end from ``position``, each with the position after it."""
+    def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Any]]:
+        """Batches without end from ``position``, each with the position after it.
+
+        With several processes a step takes ``rank.count`` of them, of which ``rank`` gets its own.
+        """
         ...
 
     def loss(self, batch: Any) -> Loss:
         """The loss of a batch, with the model as it is."""
         ...
 
-    def divided(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
+    def split(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
         """The batch as at most ``count``, whose losses add up to its own; or itself alone.
 
         Each has about ``fewest`` tokens at least.

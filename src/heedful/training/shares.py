@@ -42,7 +42,7 @@ class Shares:
         count = torch.get_num_threads()
         if count < 2 or self._possible is False or seen_from_outside(self.task.model):
             return [batch]
-        shares = self.task.divided(batch, count)
+        shares = self.task.split(batch, count)
         if len(shares) > 1 and self._possible is None:
             self._possible = self._draws_by_dropout_alone(batch)
         return shares if self._possible else [batch]

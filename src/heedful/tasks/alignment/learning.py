@@ -12,7 +12,7 @@ from heedful.attention import watch
 from heedful.basics.device import autocast
 from heedful.data.batching import FEWEST, Batch, TokenBatches
 from heedful.data.examples import Pair
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank
 from heedful.evaluation.metrics import perplexity
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.translator import Translator
@@ -54,9 +54,9 @@ class AlignmentTask:
         self.terms = tuple(terms)
         self.precision = precision
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+    def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Batch]]:
         """Batches without end from ``position``, each with the position after it."""
-        return self.train.batches(position)
+        return self.train.batches(position, rank)
 
     def loss(self, batch: Batch) -> Loss:
         """``−log p`` of the batch's targets, their ends not counted; the terms stand beside."""
@@ -69,9 +69,9 @@ class AlignmentTask:
             loss = Loss(total, {"loss": total.detach()})
             return with_terms(loss, self.terms, Forced(batch, seen, surprise))
 
-    def divided(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
+    def split(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
         """Some rows in each; the batch itself where there are terms, which watch the model."""
-        return [batch] if self.terms else batch.divided(count, fewest)
+        return [batch] if self.terms else batch.split(count, fewest)
 
     def validate(self) -> Validation:
         """``loss`` a token (nats) and ``perplexity``."""

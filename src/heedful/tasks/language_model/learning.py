@@ -11,7 +11,7 @@ from torch import Tensor
 from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
 from heedful.data.batching import FEWEST
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.streams import WindowBatch, WindowBatches
 from heedful.decoding import SearchOptions
 from heedful.inference.generator import Generator
@@ -54,9 +54,11 @@ class LanguageTask:
         self.device, self.label_smoothing, self.precision = device, label_smoothing, precision
         self.samples, self.seed = samples, seed
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, WindowBatch]]:
+    def batches(
+        self, position: Position, rank: Rank = SINGLE
+    ) -> Iterator[tuple[Position, WindowBatch]]:
         """Batches without end from ``position``, each with the position after it."""
-        return self.train.batches(position)
+        return self.train.batches(position, rank)
 
     def loss(self, batch: WindowBatch) -> Loss:
         """Summed cross-entropy of each next token; its part ``loss`` is unsmoothed."""
@@ -70,9 +72,9 @@ class LanguageTask:
             total, exact = next_token_loss(self.model, chosen, labels, self.label_smoothing)
         return Loss(total, {"loss": exact})
 
-    def divided(self, batch: WindowBatch, count: int, fewest: int = FEWEST) -> list[WindowBatch]:
+    def split(self, batch: WindowBatch, count: int, fewest: int = FEWEST) -> list[WindowBatch]:
         """Some windows in each."""
-        return batch.divided(count, fewest)
+        return batch.split(count, fewest)
 
     def validate(self) -> Validation:
         """Over all validation text, window by window: ``loss`` a token (nats), perplexity, bits.

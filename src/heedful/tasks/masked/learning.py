@@ -15,7 +15,7 @@ from torch import Tensor
 from heedful.basics.device import autocast
 from heedful.data.batching import FEWEST
 from heedful.data.masking import MaskedBatch, SentencePairs
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank
 from heedful.inference.readiness import ready
 from heedful.models.bert import MaskedHead
 from heedful.models.encoders import HeadedEncoder
@@ -59,9 +59,11 @@ class MaskedTask:
         self.train, self.validation, self.name = train, validation, name
         self.device, self.precision = device, precision
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, MaskedBatch]]:
+    def batches(
+        self, position: Position, rank: Rank = SINGLE
+    ) -> Iterator[tuple[Position, MaskedBatch]]:
         """Batches without end from ``position``, each with the position after it."""
-        return self.train.batches(position)
+        return self.train.batches(position, rank)
 
     def loss(self, batch: MaskedBatch) -> Loss:
         """The mean over hidden tokens plus the mean over pairs, times the pairs.
@@ -77,9 +79,9 @@ class MaskedTask:
             parts["next_sentence"] = found.following.detach()
         return Loss(total, parts, {"masked": hidden})
 
-    def divided(self, batch: MaskedBatch, count: int, fewest: int = FEWEST) -> list[MaskedBatch]:
-        """The batch itself: its loss is a mean over its hidden tokens, not a sum over rows."""
-        return [batch]
+    def split(self, batch: MaskedBatch, count: int, fewest: int = FEWEST) -> list[MaskedBatch]:
+        """As the batch does."""
+        return batch.split(count, fewest)
 
     @property
     def _follows(self) -> bool:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.data.batching import FEWEST, mix
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank
 from heedful.training.protocol import Loss, Task, Validation
 
 _CHOICES = 4096
@@ -42,6 +42,10 @@ class PartBatch:
         """The same batch on a device."""
         return replace(self, batch=self.batch.to(device))
 
+    def split(self, count: int, fewest: int = FEWEST) -> list["PartBatch"]:
+        """The batch itself: its loss moves the place in its own task."""
+        return [self]
+
 
 class SeveralTasks:
     """Tasks that share a model, drawn with probabilities ``n_t^(1/τ) / Σ n^(1/τ)``.
@@ -73,11 +77,16 @@ class SeveralTasks:
         """What is trained."""
         return self._model
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, PartBatch]]:
-        """Batches without end; which task's the next is, is a function of the position."""
+    def batches(
+        self, position: Position, rank: Rank = SINGLE
+    ) -> Iterator[tuple[Position, PartBatch]]:
+        """Batches without end; which task's the next is, is a function of the position.
+
+        In one step all ranks get batches of the same task.
+        """
         seed, epoch, index = position
         begin = {name: self._positions.get(name, Position(seed)) for name in self.parts}
-        streams = {name: part.task.batches(begin[name]) for name, part in self.parts.items()}
+        streams = {name: part.task.batches(begin[name], rank) for name, part in self.parts.items()}
         names = list(self.parts)
         while True:
             for number in self._choices(seed, index):
@@ -104,9 +113,9 @@ class SeveralTasks:
         by_name = {f"{batch.name}.{name}": weights.get(name, own) for name in parts}
         return Loss(scaled, {"loss": scaled.detach(), **named}, {"loss": 1, **by_name})
 
-    def divided(self, batch: PartBatch, count: int, fewest: int = FEWEST) -> list[PartBatch]:
-        """The batch itself: its loss moves the place in its own task."""
-        return [batch]
+    def split(self, batch: PartBatch, count: int, fewest: int = FEWEST) -> list[PartBatch]:
+        """As the batch does."""
+        return batch.split(count, fewest)
 
     def validate(self) -> Validation:
         """Each task's figures under its name; ``mean`` is that of their accuracies."""

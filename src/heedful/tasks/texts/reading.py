@@ -16,7 +16,7 @@ from heedful.attention.disagreement import disagreement
 from heedful.basics.device import autocast
 from heedful.data.batching import FEWEST
 from heedful.data.examples import Labelled, Tagged
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank
 from heedful.evaluation.classification import score_classification, score_tagging
 from heedful.inference.batches import Item, padded, token_batches
 from heedful.inference.classifier import Classifier, Text
@@ -81,9 +81,11 @@ class ReadingTask(Generic[ExampleT, ReaderT]):
         """As `validate`, of one example at least."""
         raise NotImplementedError
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, RowBatch]]:
+    def batches(
+        self, position: Position, rank: Rank = SINGLE
+    ) -> Iterator[tuple[Position, RowBatch]]:
         """Batches without end from ``position``, each with the position after it."""
-        return self.train.batches(position)
+        return self.train.batches(position, rank)
 
     def loss(self, batch: RowBatch) -> Loss:
         """Summed cross-entropy of the decisions; its part ``loss`` is unsmoothed.
@@ -107,9 +109,9 @@ class ReadingTask(Generic[ExampleT, ReaderT]):
         # A batch's weight is its rows, as is that of the penalty: hops are pooling's.
         return Loss(total + self.penalty * overlap, {"loss": exact, "overlap": overlap.detach()})
 
-    def divided(self, batch: RowBatch, count: int, fewest: int = FEWEST) -> list[RowBatch]:
+    def split(self, batch: RowBatch, count: int, fewest: int = FEWEST) -> list[RowBatch]:
         """Some rows in each; the batch itself where hops are watched."""
-        return [batch] if self._hops else batch.divided(count, fewest)
+        return [batch] if self._hops else batch.split(count, fewest)
 
     def tensors(self) -> dict[str, Tensor]:
         """Nothing is remembered from batch to batch."""

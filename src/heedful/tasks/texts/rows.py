@@ -12,7 +12,7 @@ from torch import Tensor
 from heedful.basics.symbols import BEGIN, END
 from heedful.data.batching import FEWEST, Batch, TokenBatches, even_rows
 from heedful.data.examples import Tagged
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.spans import room_for_text, spans
@@ -39,7 +39,7 @@ class RowBatch:
         rows = Sequences(*(part.to(device, non_blocking=True) for part in self.rows))
         return RowBatch(rows, self.labels.to(device, non_blocking=True), self.weight)
 
-    def divided(self, count: int, fewest: int = FEWEST) -> list["RowBatch"]:
+    def split(self, count: int, fewest: int = FEWEST) -> list["RowBatch"]:
         """At most ``count`` batches of about as many tokens, each as wide as its own rows."""
         return [self._some(rows) for rows in even_rows(self.rows.lengths, count, fewest)]
 
@@ -67,9 +67,11 @@ class RowBatches:
     def __len__(self) -> int:
         return len(self.corpus.corpus)
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, RowBatch]]:
+    def batches(
+        self, position: Position, rank: Rank = SINGLE
+    ) -> Iterator[tuple[Position, RowBatch]]:
         """Batches without end from ``position``, each with the position after it."""
-        for after, batch in self.corpus.batches(position):
+        for after, batch in self.corpus.batches(position, rank):
             yield after, self._labelled(batch)
 
     def _labelled(self, batch: Batch) -> RowBatch:

@@ -14,7 +14,7 @@ from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
 from heedful.data.batching import FEWEST, Batch, TokenBatches
 from heedful.data.examples import Pair
-from heedful.data.positions import Position
+from heedful.data.positions import SINGLE, Position, Rank
 from heedful.decoding import SearchOptions
 from heedful.evaluation.metrics import perplexity, score_corpus
 from heedful.inference.batches import source_of, target_in_of, target_out_of
@@ -71,9 +71,9 @@ class TranslationTask:
         self.validation_pairs = validation_pairs
         self.samples = samples
 
-    def batches(self, position: Position) -> Iterator[tuple[Position, Batch]]:
+    def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Batch]]:
         """Batches without end from ``position``, each with the position after it."""
-        return self.train.batches(position)
+        return self.train.batches(position, rank)
 
     def loss(self, batch: Batch) -> Loss:
         """Summed cross-entropy over the batch's target tokens; its part ``loss`` is unsmoothed.
@@ -94,9 +94,9 @@ class TranslationTask:
             surprise[batch.target_out != PAD] = exact
             return with_terms(loss, self.terms, Forced(batch, seen, surprise))
 
-    def divided(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
+    def split(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
         """Some rows in each; the batch itself where there are terms, which watch the model."""
-        return [batch] if self.terms else batch.divided(count, fewest)
+        return [batch] if self.terms else batch.split(count, fewest)
 
     def _cross_entropy(
         self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float

@@ -1,0 +1,45 @@
+"""Several processes that train together share out one order of batches."""
+
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import torch
+
+from heedful.data.batching import TokenBatches
+from heedful.data.positions import Position, Rank
+from heedful.data.streams import Stream, WindowBatches, write_stream
+from test_batching import random_corpus, same
+
+START = Position(3)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_ranks_share_out_one_order_of_pairs(tmp_path: Path, count: int) -> None:
+    corpus = random_corpus(tmp_path / "c", 100, 9)
+    batches = TokenBatches(corpus, 40, pool=16)
+    whole = list(islice(batches.batches(START), 12))
+    of_ranks = [
+        list(islice(batches.batches(START, Rank(index, count)), 12 // count))
+        for index in range(count)
+    ]
+    for step, found in enumerate(zip(*of_ranks, strict=True)):
+        assert {after for after, _ in found} == {whole[(step + 1) * count - 1][0]}
+        for index, (_, batch) in enumerate(found):
+            assert same(batch, whole[step * count + index][1])
+
+
+def test_ranks_go_on_from_a_position_of_any_number_of_them(tmp_path: Path) -> None:
+    write_stream([list(range(4, 60)), list(range(60, 99))], tmp_path / "s", 100)
+    batches = WindowBatches(Stream(tmp_path / "s"), 7, 3)
+    whole = list(islice(batches.batches(START), 20))
+    after, _ = next(batches.batches(START, Rank(0, 4)))
+    second = next(batches.batches(after, Rank(1, 2)))
+    assert second[0] == whole[5][0]
+    assert torch.equal(second[1].tokens, whole[5][1].tokens)
+
+
+def test_a_rank_is_one_of_their_number(tmp_path: Path) -> None:
+    write_stream([[5, 6, 7]], tmp_path / "s", 100)
+    with pytest.raises(ValueError, match="rank 2 is not one of 2"):
+        next(WindowBatches(Stream(tmp_path / "s"), 4, 2).batches(START, Rank(2, 2)))
