@@ -26,7 +26,7 @@ portability-short: .venv/installed-test
 # make sanitize [FUZZ=100] [ONLY="tests/test_losses.py …"]
 FUZZ ?= 100
 SANITIZED := $(patsubst %,tests/test_%.py,fuzz_kernels additive_kernels decoding fused joining kernels_in_pytorch \
-	losses precision reading recurrent_compiled search_stream short_attention steps)
+	loop_operators losses precision reading recurrent_compiled search_stream short_attention steps)
 sanitize: export CC := gcc
 sanitize: export HEEDFUL_SANITIZE := address,undefined,float-cast-overflow
 sanitize: export HEEDFUL_FUZZ := $(FUZZ)

@@ -53,6 +53,7 @@ NUMERICAL = [
     "interop_translators",
     "joining",
     "linear_attention",
+    "loop_operators",
     "losses",
     "masked_numbers",
     "masks_kinds",

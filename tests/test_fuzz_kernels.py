@@ -18,9 +18,9 @@ from heedful.attention.kernels import compiled, reading, short, short_operators,
 from heedful.attention.kernels.tiles import plain_scores
 from heedful.decoding import top
 from heedful.layers import cells, compiled_losses, dropout, fused
+from heedful.layers.cells import Cell, cell_step
 from heedful.layers.fused import program
 from heedful.layers.quantized import int8_copy, largest_input
-from heedful.layers.recurrent import Cell, cell_step
 from heedful.layers.rounded import bfloat16_copy
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings

@@ -13,7 +13,8 @@ from heedful.attention.kernels import reading
 from heedful.attention.kernels.reading import Sources
 from heedful.decoding import SearchOptions, search
 from heedful.layers import cells, recurrent_packed
-from heedful.layers.recurrent import Cell, cell_step, recurrent_network
+from heedful.layers.cells import Cell, cell_step
+from heedful.layers.recurrent import recurrent_network
 from heedful.layers.recurrent_packed import learns_in_c, packed_network
 from heedful.models.pairs import Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
@@ -326,12 +327,42 @@ def test_threads_share_the_rows(attention: str) -> None:
 
 
 @pytest.mark.parametrize("attention", ATTENTIONS)
-def test_second_derivatives_of_what_runs_in_one_are_refused(attention: str) -> None:
+def test_second_derivatives_of_what_runs_in_one(attention: str) -> None:
+    """They were refused. Compared with differences of float64 gradients along one direction."""
     model = small("gru", attention)
     assert taken(model)
+    wide, tangent = copy.deepcopy(model).double(), torch.randn(40, 11, dtype=torch.float64)
+
+    def slope(model: RecurrentEncoderDecoder, again: bool) -> Tensor:
+        learnt = [model.source_embedding.weight, model.target_embedding.weight]
+        total = weighted([model.states(SOURCE, TARGET)])
+        by = torch.autograd.grad(total, learnt, create_graph=again)
+        return weighted([one.square() for one in by])
+
+    weight = model.source_embedding.weight
+    (found,) = torch.autograd.grad(slope(model, again=True), weight)
+    ends = []
+    for step in (1e-6, -2e-6):
+        with torch.no_grad():
+            wide.source_embedding.weight.add_(tangent, alpha=step)
+        ends.append(slope(wide, again=False))
+    expected = float(ends[0] - ends[1]) / 2e-6
+    assert float((found * tangent).sum()) == pytest.approx(expected, rel=1e-3)
+
+
+def test_step_by_step_gradients_are_not_differentiated_again() -> None:
+    """They were wrong without a message."""
+    model = small("gru").double()
+    total = weighted([model.states(SOURCE, TARGET)])
     learnt = [model.source_embedding.weight, model.target_embedding.weight]
-    for wanted in learnt:
-        total = model.states(SOURCE, TARGET).square().sum()
-        (by,) = torch.autograd.grad(total, wanted, create_graph=True)
-        with pytest.raises(RuntimeError, match="once_differentiable"):
-            by.square().sum().backward()
+    with pytest.raises(RuntimeError, match="cannot be differentiated again"):
+        torch.autograd.grad(total, learnt, create_graph=True)
+
+
+def test_forward_mode_gradients_go_step_by_step() -> None:
+    model = small("gru")
+    weight = model.target_embedding.weight
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(weight.detach(), torch.ones_like(weight))
+        embedded = torch.nn.functional.embedding(TARGET, dual).transpose(0, 1)
+        assert model.decoder._in_one(embedded, model._begin(SOURCE)) is None

@@ -31,13 +31,16 @@ class Operator:
 
     Args:
         name: of the operator.
-        implementation: what computes it for any tensors; its annotations are the schema.
+        implementation: what computes it for any tensors.
+        schema: as ``torch.library`` takes it; by default read from the annotations.
     """
 
-    def __init__(self, name: str, implementation: Callable[..., Any]) -> None:
+    def __init__(
+        self, name: str, implementation: Callable[..., Any], schema: str | None = None
+    ) -> None:
         self.name, self.implementation = name, implementation
         self.operator: CustomOpDef = torch.library.custom_op(
-            f"heedful::{name}", implementation, mutates_args=()
+            f"heedful::{name}", implementation, mutates_args=(), schema=schema
         )
 
     def register_autograd(
@@ -97,7 +100,7 @@ def one_by_one(operator: Callable[..., Any]) -> Rule:
         found = [
             operator(
                 *(
-                    part if place is None else part.select(place, index)
+                    part.select(place, index) if isinstance(place, int) else part
                     for part, place in zip(given, places, strict=True)
                 )
             )
@@ -112,15 +115,15 @@ def one_by_one(operator: Callable[..., Any]) -> Rule:
 
 
 def second_derivatives(
-    plain: Callable[..., Tensor],
+    plain: Callable[..., Any],
     inputs: tuple[Tensor, ...],
-    grad: Tensor,
+    grad: Tensor | tuple[Tensor, ...],
     by_gradients: tuple[Tensor, ...],
-) -> tuple[Tensor, ...]:
+) -> tuple[Any, ...]:
     """What flows back through a backward operator, by the plain formula of its forward operator.
 
     Args:
-        plain: the formula, of ``inputs`` alone.
+        plain: the formula, of ``inputs`` alone; gives a tensor or a tuple of tensors.
         inputs: floating tensors.
         grad: ∂L/∂plain, which the backward operator was given.
         by_gradients: the gradients in its results, one for each of ``inputs``.
@@ -129,9 +132,9 @@ def second_derivatives(
         The gradients in ``grad`` and in each of ``inputs``.
     """
 
-    def gradients(grad: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    def gradients(grad: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
         found: tuple[Tensor, ...] = torch.func.vjp(plain, *inputs)[1](grad)
         return found
 
-    result: tuple[Tensor, ...] = torch.func.vjp(gradients, grad, *inputs)[1](by_gradients)
+    result: tuple[Any, ...] = torch.func.vjp(gradients, grad, *inputs)[1](by_gradients)
     return result

@@ -1,6 +1,6 @@
 """The part of a recurrent cell that is not a product, in C (``cells.c``), and its gradients.
 
-:func:`heedful.layers.recurrent.cell_step` is the plain form.
+:func:`cell_step` is the plain form.
 Shapes: N rows, H hidden, G gates (1 for tanh, 3 for GRU, 4 for LSTM).
 """
 
@@ -8,14 +8,20 @@ import ctypes
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor
 
-from heedful.attention.kernels.reading import HEADER
+from heedful.attention.kernels import reading
 from heedful.attention.stepping import can_step
 from heedful.basics.addresses import readable
 from heedful.basics.compiling import compiled_library, over_rows
+
+Cell = Literal["rnn", "gru", "lstm"]
+
+LayerState = tuple[Tensor, ...]
+"""One layer's state: ``(h,)``, or ``(h, c)`` for the LSTM, each ``[N, H]``."""
 
 _KINDS = {"rnn": 0, "gru": 1, "lstm": 2}
 _SMALL = 1 << 15  # numbers below which a second thread is not worth its call
@@ -28,7 +34,31 @@ class _CellInC(ctypes.Structure):
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The compiled cells; None where they cannot be had, which is said once."""
-    return compiled_library(Path(__file__).with_suffix(".c"), "recurrent models run", [HEADER])
+    return compiled_library(
+        Path(__file__).with_suffix(".c"), "recurrent models run", [reading.HEADER]
+    )
+
+
+def cell_step(cell: str, gates: Tensor, recurrent: Tensor, before: LayerState) -> LayerState:
+    """One step of one layer; in search :func:`next_state` does the same.
+
+    Args:
+        cell: rnn, gru or lstm.
+        gates: the input's share of the gates, ``W_ih x + b_ih``, ``[N, G·H]``.
+        recurrent: the state's share, ``W_hh h + b_hh``, ``[N, G·H]``.
+        before: the layer's state before the step.
+    """
+    if cell == "rnn":
+        return (torch.tanh(gates + recurrent),)
+    if cell == "gru":
+        update_reset, candidate = gates.tensor_split([2 * gates.shape[-1] // 3], dim=-1)
+        from_state, candidate_state = recurrent.tensor_split([2 * gates.shape[-1] // 3], dim=-1)
+        r, z = torch.sigmoid(update_reset + from_state).chunk(2, dim=-1)
+        n = torch.tanh(candidate + r * candidate_state)
+        return (n + z * (before[0] - n),)
+    i, f, g, o = (gates + recurrent).chunk(4, dim=-1)
+    c = torch.sigmoid(f) * before[1] + torch.sigmoid(i) * torch.tanh(g)
+    return (torch.sigmoid(o) * torch.tanh(c), c)
 
 
 def next_state(
@@ -36,7 +66,7 @@ def next_state(
 ) -> tuple[Tensor, ...] | None:
     """The state after a step in search; None where only the plain form can make it.
 
-    Shapes as in :func:`heedful.layers.recurrent.cell_step`.
+    Shapes as in :func:`cell_step`.
     """
     if not can_step(gates) or library() is None:
         return None
@@ -47,6 +77,13 @@ def next_state(
     cell = CompiledCell(kind, now[0].shape[1])
     cell.step(gates.contiguous(), None, recurrent.contiguous(), now, after)
     return after
+
+
+def loops_in_c(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether C runs loops of cells over these tensors: in float32 on the CPU."""
+    there = [part for part in tensors if part is not None]
+    single = all(part.dtype == torch.float32 for part in there if part.is_floating_point())
+    return single and readable(*there) and library() is not None and reading.library() is not None
 
 
 class CompiledCell:

@@ -15,15 +15,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from heedful.layers.cells import next_state
+from heedful.layers.cells import Cell, LayerState, cell_step, next_state
 from heedful.layers.dropout import Dropout
 from heedful.layers.recurrent_packed import learns_in_c, packed_network
 from heedful.layers.stepwise import Stepwise
 
-Cell = Literal["rnn", "gru", "lstm"]
-
-LayerState = tuple[Tensor, ...]
-"""One layer's state: ``(h,)``, or ``(h, c)`` for the LSTM, each ``[N, H]``."""
 Hidden = tuple[LayerState, ...]
 """The states of all layers, the lowest first."""
 
@@ -57,28 +53,6 @@ def recurrent_network(
         if cell == "lstm" and "bias_ih" in name:
             nn.init.ones_(parameter.detach()[hidden : 2 * hidden])
     return network
-
-
-def cell_step(cell: Cell, gates: Tensor, recurrent: Tensor, before: LayerState) -> LayerState:
-    """One step of one layer; in search :func:`heedful.layers.cells.next_state` does the same.
-
-    Args:
-        cell: which cell.
-        gates: the input's share of the gates, ``W_ih x + b_ih``, ``[N, G·H]``.
-        recurrent: the state's share, ``W_hh h + b_hh``, ``[N, G·H]``.
-        before: the layer's state before the step.
-    """
-    if cell == "rnn":
-        return (torch.tanh(gates + recurrent),)
-    if cell == "gru":
-        update_reset, candidate = gates.tensor_split([2 * gates.shape[-1] // 3], dim=-1)
-        from_state, candidate_state = recurrent.tensor_split([2 * gates.shape[-1] // 3], dim=-1)
-        r, z = torch.sigmoid(update_reset + from_state).chunk(2, dim=-1)
-        n = torch.tanh(candidate + r * candidate_state)
-        return (n + z * (before[0] - n),)
-    i, f, g, o = (gates + recurrent).chunk(4, dim=-1)
-    c = torch.sigmoid(f) * before[1] + torch.sigmoid(i) * torch.tanh(g)
-    return (torch.sigmoid(o) * torch.tanh(c), c)
 
 
 class RecurrentStack(nn.Module):

@@ -3,7 +3,7 @@
 Where step t's input depends on step t − 1, its product with W must wait; the gradient of W need
 not: ∂L/∂W = Σ_t g_tᵀ x_t is one product of all steps' inputs with all steps' gradients. Left to
 itself, automatic differentiation makes as many small products as there are steps, and adds up as
-many matrices of W's size.
+many matrices of W's size. Gradients cannot be differentiated again.
 
 Shapes: B batch, T steps, I and O widths of input and output.
 """
@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 class Stepwise:
@@ -62,8 +61,13 @@ class _Gathered(torch.autograd.Function):
         return base.view_as(base)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
+        if torch.is_grad_enabled():
+            # once_differentiable would not do: autograd.grad passes by the error that it leaves.
+            raise RuntimeError(
+                "gradients of a recurrent decoder that goes step by step cannot be differentiated "
+                "again (create_graph=True); in float32 on the CPU, with a C compiler, they can"
+            )
         inputs = ctx.inputs
         if not inputs:  # The map has no input.
             return grad, grad.new_zeros(grad.shape[-1], ctx.width), None

@@ -18,7 +18,7 @@ from heedful.models.recurrent_fed import FedWeights, fed
 from heedful.models.recurrent_reading import keys_and_values, known_reading, read_rows
 from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
-from heedful.models.recurrent_unrolled import Loop, unrolled
+from heedful.models.recurrent_unrolled import unrolled
 
 
 @dataclass(frozen=True)
@@ -188,7 +188,7 @@ class _Bahdanau(_DeepOutput):
         return torch.stack(tops), torch.stack(contexts)
 
     def _in_one(self, words: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor] | None:
-        """The same in one function of autograd, in C where it can be; None where it cannot."""
+        """The same in one operator; None where it cannot."""
         key, value, allowed = state.memory
         score, alone = self.attention.score, state.rows.alone and len(state.hidden) == 1
         if type(score) is not scores.Additive or not alone or cells.library() is None:
@@ -201,10 +201,11 @@ class _Bahdanau(_DeepOutput):
             return None
         by_word, by_context, bias = self._input_weights()
         return unrolled(
-            Loop(self.stack.cell, allowed, known.scale),
+            self.stack.cell,
+            known.scale,
             F.linear(words, by_word, bias),
             state.hidden[0],
-            (key, value),
+            (key, value, allowed),
             (by_context, *self.stack.weights("hh", 0), asking.weight, score.v),
         )
 
@@ -259,7 +260,7 @@ class _Luong(RecurrentDecoder):
         return torch.stack(vectors, 1)
 
     def _in_one(self, embedded: Tensor, state: RecurrentState, feed: Tensor) -> Tensor | None:
-        """Attentional vectors ``[T, B, H]`` in one function of autograd; None where it cannot."""
+        """Attentional vectors ``[T, B, H]`` in one operator; None where it cannot."""
         (key, value, allowed), score = state.memory, self.attention.score
         alone = state.rows.alone and len(state.hidden) == 1
         if not alone or cells.library() is None:
@@ -276,11 +277,12 @@ class _Luong(RecurrentDecoder):
         by_word, by_feed, bias = self._input_weights()
         by_top = self.combine.weight[:, -feed.shape[1] :]
         return fed(
-            Loop(self.stack.cell, allowed, known.scale),
+            self.stack.cell,
+            known.scale,
             F.linear(embedded.transpose(0, 1), by_word, bias),
             feed,
             state.hidden[0],
-            (key, value),
+            (key, value, allowed),
             FedWeights(by_feed, *self.stack.weights("hh", 0), by_top, by_query, known.vector),
         )
 

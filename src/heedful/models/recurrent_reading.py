@@ -12,7 +12,7 @@ from torch import Tensor
 from heedful.attention import Attention, Memory, masks
 from heedful.attention.kernels import reading
 from heedful.attention.kernels.choosing import compiled_wanted
-from heedful.basics.addresses import readable
+from heedful.basics.addresses import operable, readable
 from heedful.models.recurrent_rows import SourceRows
 
 
@@ -50,7 +50,7 @@ def known_reading(attention: Attention, *parts: Tensor) -> KnownReading | None:
     if scale is None or now.positions is not None or (attention.training and attention.dropout):
         return None
     read = parts if vector is None else (*parts, vector)
-    if any(part.dtype != torch.float32 for part in read) or not readable(*read):
+    if any(part.dtype != torch.float32 for part in read) or not operable(*read):
         return None
     if torch.is_autocast_enabled("cpu"):
         return None
@@ -71,7 +71,9 @@ def read_rows(
         memory: what :func:`keys_and_values` gave, the values perhaps gone through linear maps.
     """
     key, value, allowed = memory
-    known = None if torch.is_grad_enabled() else known_reading(attention, query, key, value)
+    known = None
+    if not torch.is_grad_enabled() and readable(query, key, value):
+        known = known_reading(attention, query, key, value)
     if known is not None:
         contexts = query.new_empty(len(query), value.shape[2])
         sources = reading.Sources(key, value, allowed, rows.sources, *known)

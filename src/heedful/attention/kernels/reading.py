@@ -36,6 +36,25 @@ def library() -> ctypes.CDLL | None:
     return compiled_library(_SOURCE, "recurrent models run", headers)
 
 
+def plain_reading(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor,
+    vector: Tensor | None,
+    scale: float,
+) -> Tensor:
+    """What :meth:`Sources.read` computes where row n reads source n: ``[N, E]``."""
+    if vector is None:
+        scores = (key @ query.unsqueeze(2)).squeeze(2)
+    else:
+        scores = torch.tanh(query.unsqueeze(1) + key) @ vector
+    shut = ~allowed.squeeze(1)
+    scores = (scale * scores).masked_fill(shut, torch.finfo(scores.dtype).min)
+    weights = torch.softmax(scores, -1).masked_fill(shut, 0.0)
+    return (weights.unsqueeze(1) @ value).squeeze(1)
+
+
 class Sources:
     """Softmax attention of one query a row: ``vᵀ tanh(q + k)``, or ``qᵀ k`` where there is no v.
 
