@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from heedful.inference.trace import Trace
+from heedful.inference import Axis, Media, Trace
 
 CHROMIUM = (
     shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -143,3 +143,73 @@ def pixels(png: bytes) -> Any:
     from matplotlib.image import imread
 
     return (np.asarray(imread(io.BytesIO(png), format="png"))[..., :3] * 255).round().astype(int)
+
+
+def picture_axis(rows: int = 7, columns: int = 7) -> Axis:
+    """Cells over a picture: two discs in front of a slope."""
+    y, x = torch.meshgrid(torch.linspace(0, 1, 140), torch.linspace(0, 1, 140), indexing="ij")
+    pixels = torch.stack([0.55 + 0.3 * y, 0.75 - 0.2 * y, 0.9 - 0.5 * x], 2)
+    for centre, size, colour in (
+        ((0.3, 0.35), 0.16, (0.8, 0.2, 0.15)),
+        ((0.7, 0.7), 0.2, (0, 0, 0)),
+    ):
+        inside = (y - centre[0]) ** 2 + (x - centre[1]) ** 2 < size**2
+        pixels[inside] = torch.tensor(colour, dtype=pixels.dtype)
+    return Axis("image", extent=(rows, columns), media=Media.picture(pixels))
+
+
+def sound_axis(frames: int = 60, seconds: float = 1.5) -> Axis:
+    """Three beeps."""
+    time = torch.arange(int(8000 * seconds)) / 8000
+    loud = ((time * 2) % 1 < 0.6).float() * (1 - (time * 2) % 1)
+    samples = 0.8 * loud * torch.sin(2 * torch.pi * 440 * time * (1 + time.floor()))
+    return Axis("time", extent=(frames, seconds), media=Media.sound(samples, 8000))
+
+
+def features_axis(frames: int = 60, seconds: float = 1.5) -> Axis:
+    """A picture of features under time."""
+    bands, places = torch.meshgrid(
+        torch.linspace(1, 0, 40), torch.linspace(0, 9, 240), indexing="ij"
+    )
+    pixels = torch.exp(-12 * (bands - 0.5 - 0.35 * torch.sin(places)) ** 2)
+    return Axis("time", extent=(frames, seconds), media=Media.picture(pixels))
+
+
+STORY = [
+    "Mary moved to the bathroom.", "John went to the hallway.", "Mary took the football there.",
+    "Daniel went back to the hallway.", "Sandra moved to the garden with the apple.",
+]  # fmt: skip
+
+
+def kinds_trace() -> Trace:
+    """A map to an axis of each kind, from written tokens, hops and labels."""
+    axes = {
+        "target": Axis("tokens", ["▁a", "▁red", "▁disc", "</s>"], steps=True),
+        "hops": Axis("labels", ["hop 1", "hop 2", "hop 3"], steps=True),
+        "picture": picture_axis(),
+        "sound": sound_axis(),
+        "features": features_axis(),
+        "memory": Axis("slots", STORY),
+        "classes": Axis("labels", ["disc", "square", "star"]),
+    }
+    maps = {
+        "caption": ("target", "picture", _bump(2, 4, 7, 7)),
+        "patches": ("picture", "picture", weights(2, 49, 49)),
+        "speech": ("target", "sound", _bump(2, 4, 1, 60)),
+        "listener": ("target", "features", _bump(1, 4, 1, 60)),
+        "reader": ("hops", "memory", weights(1, 3, 5)),
+        "classes": ("target", "classes", weights(1, 4, 3)),
+    }
+    return Trace.of(axes, maps, title="all kinds")
+
+
+def _bump(heads: int, queries: int, rows: int, columns: int) -> torch.Tensor:
+    """Weights that move over the cells from query to query."""
+    y, x = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
+    found = torch.zeros(heads, queries, rows * columns)
+    for head in range(heads):
+        for query in range(queries):
+            share = (query + 0.5) / queries
+            near = (x / columns - share) ** 2 + (y / rows - (share if head else 0.35)) ** 2
+            found[head, query] = torch.exp(-30 * near).flatten()
+    return found / found.sum(-1, keepdim=True)

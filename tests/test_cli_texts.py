@@ -241,7 +241,7 @@ def test_what_is_written_is_traced(tmp_path: Path) -> None:
     path = tmp_path / "text.safetensors"
     ask(["generate", "run", "--prompt", "ab", "--max-tokens", "4", "--top-k", "3", "--trace", path])
     trace = Trace.load(path)
-    assert trace.axes["text"][:2] == ["a", "b"]
+    assert trace.axes["text"].labels[:2] == ["a", "b"]
     assert len(trace.decided) == len(trace.axes["text"])
 
 

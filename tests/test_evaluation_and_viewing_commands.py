@@ -14,7 +14,7 @@ from heedful.cli import evaluate, plot
 from heedful.evaluation.forced_alignment import align_translations
 from heedful.evaluation.metrics import score_corpus
 from heedful.inference import Translator
-from heedful.inference.trace import AttentionMap, Trace
+from heedful.inference.trace import AttentionMap, Trace, make_trace
 from heedful.runs.opening import open_run
 from heedful.tasks.pairs.building import load_translator
 from heedful.training import train
@@ -273,7 +273,7 @@ def test_pairs_beyond_the_limit_have_no_links_and_are_counted(
 
 def made_trace() -> Trace:
     weights = torch.rand(2, 3, 2, generator=torch.Generator().manual_seed(1))
-    return Trace(
+    return make_trace(
         axes={"source": ["▁the", "</s>"], "target": ["<s>", "▁der", "▁Hund"]},
         maps=[
             AttentionMap("cross", "target", "source", weights),

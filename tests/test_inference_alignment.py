@@ -126,8 +126,8 @@ def test_a_model_without_attention_has_no_alignments() -> None:
 def test_a_trace_holds_every_map_over_its_axes(name: str, tmp_path: Path) -> None:
     made = translator(MODELS[name]())
     trace = made.trace("the red house", "a tree")
-    assert "".join(trace.axes["source"]) == "▁the▁red▁house</s>"
-    assert trace.axes["target"] == ["<s>", *trace.decided[:-1]]
+    assert "".join(trace.axes["source"].labels) == "▁the▁red▁house</s>"
+    assert trace.axes["target"].labels == ["<s>", *trace.decided[:-1]]
     assert {one.name for one in trace.maps} == set(made.models[0].attention_axes())
     assert len(trace.log_probabilities) == len(trace.decided)
     for one in trace.maps:

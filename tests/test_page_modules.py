@@ -39,7 +39,7 @@ def test_the_snippet_for_hugging_face_models(tmp_path: Path) -> None:
     block = document.split("Of a Hugging Face model:")[1].split("\n\n")[1]
     exec(textwrap.dedent(block), names)
     trace = names["trace"]
-    assert trace.axes["tokens"] == ["[CLS]", "a", "dog", "sleeps", ".", "[SEP]"]
+    assert trace.axes["tokens"].labels == ["[CLS]", "a", "dog", "sleeps", ".", "[SEP]"]
     assert [one.weights.shape for one in trace.maps] == [(4, 6, 6)] * 3
     assert "layer 3" in (tmp_path / "view.html").read_text(encoding="utf-8")
 

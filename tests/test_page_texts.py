@@ -24,7 +24,6 @@ from heedful.cli import view
 from heedful.inference.classifier import Classifier
 from heedful.inference.explaining import explain
 from heedful.inference.generator import Generator
-from heedful.inference.reading_trace import trace_classification
 from heedful.inference.tagger import Tagger
 from heedful.inference.trace import Trace
 from heedful.serving import Limits, Served, ServedReader, make_application
@@ -139,7 +138,7 @@ def test_a_label_and_the_words_that_it_rests_on(chromium: Any, address: str) -> 
         assert measure(it, "Attention × gradient") == pytest.approx(
             [one.share or 0 for one in expected.words], abs=1e-5
         )
-        trace = trace_classification(mood, TEXT)
+        trace = mood.trace(TEXT)
         followed = map_of(trace, "rollout", "decision", "text")[-1, 0]
         rolled = by_words(trace, followed)
         assert measure(it, "Rollout") == pytest.approx(rolled.tolist(), abs=0.004)
@@ -168,7 +167,7 @@ def test_heads_of_a_classifier_are_the_model_s(chromium: Any, address: str) -> N
         classified(it)
         it.tab("heads")
         it.page.wait_for_selector(".heed-legend li")
-        trace = trace_classification(learnt(), TEXT, relevance=False)
+        trace = learnt().trace(TEXT, relevance=False)
         rows = list(csv.reader(io.StringIO(it.saved("csv").decode())))
         shown = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
         weights = trace.maps[-1].weights[0].numpy()
@@ -210,7 +209,7 @@ def test_attention_to_words_goes_through_that_to_sentences(chromium: Any, addres
     with opened(chromium, address) as it:
         classified(it, text, "tree")
         it.page.wait_for_selector("[role=radio]:text-is('Attention')")
-        trace = trace_classification(TREE, text, relevance=False)
+        trace = TREE.trace(text, relevance=False)
         words = map_of(trace, "weights", "sentences", "text")[0]
         sentences = map_of(trace, "weights", "hops", "sentences")[0, 0]
         assert max(sentences) > 1.5 / len(sentences)
@@ -380,11 +379,11 @@ def test_the_end_of_a_text_longer_than_the_context_is_looked_at() -> None:
     trace = one.trace(prompt, written, relevance=False, latest=True)
     assert 56 <= len(trace.axes["text"]) <= WRITER.max_length
     assert (prompt + written).endswith(trace.title)
-    assert trace.axes["text"][0] != "<s>"
+    assert trace.axes["text"].labels[0] != "<s>"
     both = [one.trace("ab", "cd", latest=latest).axes for latest in (True, False)]
     assert both[0] == both[1]
     begun = one.trace("ab", "cd", begins=True, latest=True, relevance=False)
-    assert begun.axes["text"] == ["<s>", "a", "b", "c", "d"]
+    assert begun.axes["text"].labels == ["<s>", "a", "b", "c", "d"]
     with pytest.raises(UserError, match="leave latest out"):
         ServedReader("tags", TAGGER).trace("the film", latest=True)
 

@@ -101,7 +101,8 @@ def test_its_attention_is_traced(folder: Path) -> None:
     run, spec = spec_of_run(folder / "whole")
     digits = (folder / "held.txt").read_text().splitlines()[0].split("\t")[1]
     trace = spec.trace(spec.load(run.path), digits)
-    assert len(trace.axes["patches"]) == 16
+    patches = trace.axes["patches"]
+    assert (patches.kind, patches.extent, patches.media.size) == ("image", (4, 4), (8, 8))
     torch.testing.assert_close(trace["attention"].weights.sum(), torch.tensor(1.0))
 
 

@@ -23,19 +23,13 @@ from heedful.data.examples import Tagged
 from heedful.data.vocabularies import VocabularySettings, encode_words, train_vocabulary
 from heedful.data.vocabulary import Vocabulary
 from heedful.decoding import SearchOptions
-from heedful.inference import Trace
+from heedful.inference import Axis, Trace
 from heedful.inference.classifier import Classifier, Text
 from heedful.inference.explaining import Reason, explain
 from heedful.inference.filler import Filler
 from heedful.inference.generator import Generator
-from heedful.inference.reading_trace import (
-    trace_classification,
-    trace_filling,
-    trace_tagging,
-)
 from heedful.inference.spans import spans
 from heedful.inference.tagger import Tagger
-from heedful.inference.writing_trace import trace_writing
 from heedful.models import build_encoder
 from heedful.models.attentive import RecurrentEncoderSettings
 from heedful.models.bert import Bert, BertSettings, MaskedHead
@@ -274,9 +268,12 @@ def test_a_trace_has_the_weights_and_goes_through_a_file_and_the_views(
 ) -> None:
     model, own = headed(kind), vocabulary(kind)
     reader = Classifier(model, own, LABELS)
-    trace = trace_classification(reader, "the film was long", label="bad")
+    trace = reader.trace("the film was long", label="bad")
     pieces = own.pieces(own.encode("the film was long"))
-    assert trace.axes == {"text": ["<s>", *pieces, "</s>"], "decision": ["bad"]}
+    assert {name: axis.labels for name, axis in trace.axes.items()} == {
+        "text": ["<s>", *pieces, "</s>"],
+        "decision": ["bad"],
+    }
     assert trace.words["text"] == [-1, *own.word_indices(own.encode("the film was long")), -1]
     expected = by_hand(model, own.encode("the film was long"))[1].log()
     assert trace.log_probabilities == pytest.approx([float(expected)], abs=1e-5)
@@ -307,14 +304,14 @@ def check_views(trace: Trace, folder: Path) -> None:
 def test_gradients_are_those_of_the_chosen_class() -> None:
     """With two classes, what speaks for one speaks against the other."""
     reader = classifier(headed())
-    good, bad = (trace_classification(reader, "it was long", label=label) for label in LABELS)
+    good, bad = (reader.trace("it was long", label=label) for label in LABELS)
     name = "encoder.layers.1.self_attention × gradient"
     assert float(good[name].weights.max()) > 0
     assert float((good[name].weights * bad[name].weights).abs().max()) == 0.0
 
 
 def test_what_a_label_rests_on_is_followed_through_the_layers() -> None:
-    trace = trace_classification(classifier(headed()), "the film was long")
+    trace = classifier(headed()).trace("the film was long")
     first, second = (
         trace[f"encoder.layers.{layer}.self_attention × gradient"].weights.mean(0)
         for layer in range(2)
@@ -327,8 +324,8 @@ def test_what_a_label_rests_on_is_followed_through_the_layers() -> None:
 
 def test_a_pooling_is_traced_by_its_hops_and_the_words_are_its_columns(tmp_path: Path) -> None:
     reader = classifier(other("pooled", dim=8, hops=2, pooling="structured"))
-    trace = trace_classification(reader, "the film was long")
-    assert trace.axes["hops"] == ["hop 1", "hop 2"]
+    trace = reader.trace("the film was long")
+    assert trace.axes["hops"] == Axis("labels", ["hop 1", "hop 2"], steps=True)
     weights = trace["encoder.pooling × gradient"].weights.mean(0).sum(0)
     assert torch.equal(trace["decision × gradient to text"].weights[0, 0], weights)
     shares = [one.share for one in explain(reader, "the film was long").words]
@@ -338,8 +335,8 @@ def test_a_pooling_is_traced_by_its_hops_and_the_words_are_its_columns(tmp_path:
 
 def test_sentences_are_an_axis(tmp_path: Path) -> None:
     reader = classifier(other("hierarchical", word_dim=4, sentence_dim=4, hidden_dim=4))
-    trace = trace_classification(reader, "the film and it was long")
-    assert trace.axes["sentences"] == ["sentence 1", "sentence 2"]
+    trace = reader.trace("the film and it was long")
+    assert trace.axes["sentences"].labels == ["sentence 1", "sentence 2"]
     words = trace["encoder.word_attention"].weights[0]
     assert words.sum(1).tolist() == pytest.approx([1.0, 1.0])
     assert [row.nonzero().flatten().tolist() for row in words] == [[1, 2, 3], [4, 5, 6]]
@@ -361,7 +358,7 @@ def test_of_two_texts_that_attend_to_each_other_both_have_words(
     intra: bool, tmp_path: Path
 ) -> None:
     reader = classifier(other("compared", dim=8, hidden=8, intra=intra))
-    trace = trace_classification(reader, ("the film", "it was long"))
+    trace = reader.trace(("the film", "it was long"))
     assert [len(trace.axes[axis]) for axis in ("first", "second")] == [2, 3]
     why = explain(reader, ("the film", "it was long"))
     assert [one.word for one in why.words] == ["the", "film", "it", "was", "long"]
@@ -370,8 +367,8 @@ def test_of_two_texts_that_attend_to_each_other_both_have_words(
 
 
 def test_a_pair_in_one_row_has_both_ends(tmp_path: Path) -> None:
-    trace = trace_classification(classifier(headed()), ("the film", "was long"))
-    assert trace.axes["text"] == ["<s>", "the", "film", "</s>", "was", "long", "</s>"]
+    trace = classifier(headed()).trace(("the film", "was long"))
+    assert trace.axes["text"].labels == ["<s>", "the", "film", "</s>", "was", "long", "</s>"]
     assert trace.words["text"] == [-1, 0, 1, -1, 2, 3, -1]
     assert [one.word for one in explain(classifier(), ("the film", "was long")).words] == [
         "the",
@@ -385,9 +382,9 @@ def test_what_cannot_be_traced_is_said() -> None:
     reader = classifier(headed(max_length=6))
     for text, message in ((" ", "empty"), (" ".join(WORDS), "more tokens than the model's 4")):
         with pytest.raises(UserError, match=message):
-            trace_classification(reader, text)
+            reader.trace(text)
     with pytest.raises(UserError, match="no label 'x'"):
-        trace_classification(reader, "film", label="x")
+        reader.trace("film", label="x")
 
 
 # Tagging
@@ -470,7 +467,7 @@ def test_one_text_is_not_taken_for_many() -> None:
     with pytest.raises(UserError, match=r"tag takes texts.*\[text.split\(\)\]"):
         Tagger(headed(), vocabulary(), TAGS).tag("the dog")
     with pytest.raises(UserError, match="give its words"):
-        trace_tagging(Tagger(headed(), vocabulary(), TAGS), "dog")
+        Tagger(headed(), vocabulary(), TAGS).trace("dog")
     with pytest.raises(UserError, match=r"\[text\]"):
         learnt().classify("dog")
     with pytest.raises(UserError, match=r"fill_all takes texts.*\[text\]"):
@@ -479,7 +476,7 @@ def test_one_text_is_not_taken_for_many() -> None:
 
 def test_a_tagging_is_traced_with_a_decision_a_word(tmp_path: Path) -> None:
     tagger = Tagger(headed("bpe"), vocabulary("bpe"), TAGS)
-    trace = trace_tagging(tagger, ["the", "film"])
+    trace = tagger.trace(["the", "film"])
     assert trace.decided == tagger.tag([["the", "film"]])[0]
     assert trace["rollout of decision to text"].weights.shape[1] == 2
     check_views(trace, tmp_path)
@@ -577,7 +574,7 @@ def test_filling_needs_a_mask() -> None:
 
 def test_a_filling_is_traced(tmp_path: Path) -> None:
     filler = Filler(headed(), vocabulary())
-    trace = trace_filling(filler, "the [MASK] was [MASK]")
+    trace = filler.trace("the [MASK] was [MASK]")
     found = filler.fill("the [MASK] was [MASK]", 1)
     assert trace.decided == [own[0].token for own in found.masks]
     assert trace.log_probabilities == pytest.approx(
@@ -594,9 +591,9 @@ def test_a_language_models_trace_has_what_followed_each_token(tmp_path: Path) ->
     own = vocabulary("bpe")
     model = Gpt(GptSettings(layers=2, dim=16, heads=2, max_length=30), own.size).eval()
     generator = Generator(model, own)
-    trace = trace_writing(generator, "the film", " was long")
+    trace = generator.trace("the film", " was long")
     tokens = own.encode("the film was long")
-    assert trace.axes == {"text": own.pieces(tokens)}
+    assert trace.axes == {"text": Axis("tokens", own.pieces(tokens), steps=True)}
     assert trace.decided[:-1] == own.pieces(tokens[1:])
     with torch.no_grad():
         scores = model.logits(model.states(torch.tensor([tokens])))[0].log_softmax(1)
@@ -610,12 +607,12 @@ def test_a_language_models_trace_has_what_followed_each_token(tmp_path: Path) ->
     assert float(last.weights[:, : before - 1].abs().max()) == 0.0
     assert float(last.weights[:, before - 1 :].abs().max()) > 0.0
     check_views(trace, tmp_path)
-    whole = trace_writing(generator, "", options=SearchOptions(beam=1), max_tokens=4)
-    assert whole.axes["text"][0] == "<s>"
-    begun = trace_writing(generator, "the film", "", begins=True)
-    assert begun.axes["text"] == ["<s>", *own.pieces(own.encode("the film"))]
+    whole = generator.trace("", options=SearchOptions(beam=1), max_tokens=4)
+    assert whole.axes["text"].labels[0] == "<s>"
+    begun = generator.trace("the film", "", begins=True)
+    assert begun.axes["text"].labels == ["<s>", *own.pieces(own.encode("the film"))]
     with pytest.raises(UserError, match="more than the model's 30"):
-        trace_writing(generator, "the film " * 40, "")
+        generator.trace("the film " * 40, "")
 
 
 def test_a_certain_label_has_log_odds_and_prints_without_tensors() -> None:

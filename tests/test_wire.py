@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from heedful.inference import AttentionMap, Trace
+from heedful.inference import AttentionMap, Trace, make_trace
 from heedful.viewing.wire import THUMBNAIL, map_bytes, summary
 from test_inference import sentences, translator
 
@@ -57,7 +57,7 @@ def test_144_heads_of_1024_tokens_have_a_summary_under_a_megabyte() -> None:
     weights = torch.rand(12, 1024, 1024)
     tokens = [f"▁token{i}" for i in range(1024)]
     maps = [AttentionMap(f"layer {i}", "tokens", "tokens", weights) for i in range(12)]
-    trace = Trace({"tokens": tokens}, maps, [], [])
+    trace = make_trace({"tokens": tokens}, maps)
     text = json.dumps(summary(trace), ensure_ascii=False)
     assert len(text.encode()) < 1_000_000
     assert len(map_bytes(trace, 3)) == 12 * 1024 * 1024

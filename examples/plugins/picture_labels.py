@@ -21,7 +21,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash
 from heedful.basics.settings import Settings
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
-from heedful.inference.trace import Trace
+from heedful.inference import Axis, Media, Trace
 from heedful.runs.facts import Facts
 from heedful.runs.kind import Kind
 from heedful.runs.model_size import on_meta, require_trainable
@@ -297,9 +297,9 @@ class PictureLabels(TaskSpec):
     ) -> Trace:
         with watch(predictor.model) as seen:
             [found] = predictor.predict([source])
-        patches = [f"row {row} column {column}" for row in range(4) for column in range(4)]
+        patches = Axis("image", extent=(4, 4), media=Media.picture(picture(source)))
+        axes = {"label": Axis("labels", [found.label]), "patches": patches}
         weights = seen["attention"][0].view(1, 1, 16)
-        axes = {"label": [found.label], "patches": patches}
         return Trace.of(axes, {"attention": ("label", "patches", weights)}, title=found.label)
 
 

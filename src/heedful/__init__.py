@@ -3,7 +3,7 @@
 heedful.train(recipe, out="run")                train, or go on exactly where a run stopped
 heedful.load("run").predict(["A text."])        use a run of any task
 heedful.load("run").translate(["A text."])      translate, with options
-heedful.load("run").trace("A text.").view()     look at what a run attends to, in a notebook
+heedful.view(heedful.load("run").trace("A."))    look at what a run attends to, in a notebook
 heedful.load_classifier("run").classify([…])    and load_tagger, load_generator, load_filler
 heedful.watch(model)                            see attention weights
 """

@@ -136,12 +136,10 @@ def _traced(
     classifier: "Classifier", windows: "Iterator[list[Text]]", path: Path
 ) -> "Iterator[list[Text]]":
     """The one text that there is, its trace having been written."""
-    from heedful.inference.reading_trace import trace_classification
-
     texts = [text for window in windows for text in window if "".join(text).strip()]
     if len(texts) != 1:
         raise UserError(f"--trace looks at one text; {len(texts):,} are given")
-    save_trace(trace_classification(classifier, texts[0]), path)
+    save_trace(classifier.trace(texts[0]), path)
     yield texts
 
 

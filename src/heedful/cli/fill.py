@@ -63,7 +63,6 @@ def fill(
         raise UserError("--trace looks at one text; give it as TEXT")
     use_threads(threads)
     from heedful.inference.files import write_lines
-    from heedful.inference.reading_trace import trace_filling
     from heedful.tasks.texts.loading import load_filler
 
     filler = load_filler(run, head=head, device=device, precision=precision, checkpoint=checkpoint)
@@ -74,7 +73,7 @@ def fill(
         return
     found = filler.fill(text, count)
     if trace is not None:
-        save_trace(trace_filling(filler, text), trace)
+        save_trace(filler.trace(text), trace)
     write_lines([[_object(found)] if json else _shown(found)], output, "answer")
 
 

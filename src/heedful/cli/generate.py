@@ -115,9 +115,7 @@ def generate(
         return
     found = _answer(generator, prompt, output, how, json=as_json)
     if trace is not None:
-        from heedful.inference.writing_trace import trace_writing
-
-        save_trace(trace_writing(generator, prompt, found[0].text, begins=begins), trace)
+        save_trace(generator.trace(prompt, found[0].text, begins=begins), trace)
 
 
 def register(app: typer.Typer) -> None:

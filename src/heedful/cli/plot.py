@@ -163,7 +163,9 @@ def _plot_tokens(
         raise UserError("--heads needs --output FILE that ends in .png, .svg or .pdf")
     weights, queries = map_rows(seen, seen[name], shift)
     chosen_heads = list(own.heads) if own is not None and own.heads else list(range(len(weights)))
-    _finish(weights[chosen_heads].mean(0), queries, seen.axes[seen[name].key_axis], None, None)
+    _finish(
+        weights[chosen_heads].mean(0), queries, seen.axes[seen[name].key_axis].labels, None, None
+    )
 
 
 def _finish(

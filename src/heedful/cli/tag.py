@@ -94,8 +94,6 @@ def _lines(
 
 def _traced(tagger: "Tagger", windows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
     """The one sentence that there is, its trace having been written."""
-    from heedful.inference.reading_trace import trace_tagging
-
     line = the_only(line for window in windows for line in window)
-    save_trace(trace_tagging(tagger, line.split()), path)
+    save_trace(tagger.trace(line.split()), path)
     yield [line]

@@ -18,6 +18,8 @@ from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.readiness import ready
 from heedful.inference.spans import room_for_text, spans, were
+from heedful.inference.trace import Trace
+from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 
 Text = str | tuple[str, str]
@@ -114,6 +116,42 @@ class Classifier:
         """As :meth:`classify`: what every predictor has."""
         return self.classify(texts)
 
+    def trace(self, text: Text, *, label: str | None = None, relevance: bool = True) -> Trace:
+        """What the model attends to while it reads ``text``.
+
+        Args:
+            text: a text, or a pair, that fits into the model.
+            label: the class whose gradients are taken; the most probable one unless given.
+            relevance: whether to add what is made from the weights.
+
+        Returns:
+            The axis "text" (``<s>``, the tokens, ``</s>``, and a second text's with another), and
+            others that the model names; ``decided`` is the label. With ``relevance``, attention
+            rollout, attention × gradient, and from the axis "decision" to the text what the class
+            rests on: the rollout's row, and the gradients followed through the layers.
+
+        Raises:
+            UserError: the text is empty or too long, or there is no such label.
+        """
+        row = only_row(self.rows(text), self.max_length)
+        if label is not None and label not in self.labels:
+            raise UserError(f"no label '{label}'; there are {', '.join(self.labels)}")
+        batch, encoder = self.encode([row]), self.model.encoder
+
+        def decide() -> Decision:
+            encoded = encoder(batch)
+            scores = self.model.heads[self.head](encoded)[0].float().log_softmax(0)
+            tokens = 1 if encoded.states is None else encoded.states.shape[1]
+            best = int(scores.argmax()) if label is None else self.labels.index(label)
+            place = encoder.pooled_from % tokens
+            return Decision([self.labels[best]], scores[best].unsqueeze(0), [place])
+
+        title = text if isinstance(text, str) else " ‖ ".join(text)
+        attends = bool(self.model.attention_axes())
+        described = describe_texts(self.vocabulary, row.first, row.second, title, attends)
+        context = ready(self.model, self.device)
+        return trace_model(self.model, decide, described, context, relevance=relevance)
+
     def classify_blocks(
         self, blocks: Iterable[Sequence[Text]], *, advance: Advance | None = None
     ) -> Iterator[list[Classification]]:
@@ -197,6 +235,22 @@ class Classifier:
                 if (row.second is not None) == pair
             ]
             yield from token_batches(items, 1, self.batch_tokens)
+
+
+def only_row(rows: Sequence[Row], max_length: int) -> Row:
+    """The one window of a text that is traced.
+
+    Raises:
+        UserError: there is none, or the text is too long for one.
+    """
+    if not rows:
+        raise UserError("the text is empty; give a text to look at")
+    row = rows[0]
+    room = room_for_text(max_length, 1 if row.second is None else 2)
+    tokens = room + 1 if len(rows) > 1 else len(row.first) + len(row.second or [])
+    if tokens > room:
+        raise UserError(f"the text has more tokens than the model's {room:,}; give a shorter text")
+    return row
 
 
 def rows_of(tokens: Sequence[list[int]], max_length: int) -> list[Row]:

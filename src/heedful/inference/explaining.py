@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from heedful.inference.classifier import Classification, Classifier, Row, Text
-from heedful.inference.reading_trace import DECISION, trace_classification
 from heedful.inference.trace import Trace
+from heedful.inference.tracing import DECISION
 
 _LEAST = 1e-45
 """The smallest probability that float32 holds."""
@@ -61,7 +61,7 @@ def explain(classifier: Classifier, text: Text, *, label: str | None = None) -> 
     Raises:
         UserError: the text is empty or too long, or there is no such label.
     """
-    trace = trace_classification(classifier, text, label=label)
+    trace = classifier.trace(text, label=label)
     [row] = classifier.rows(text)
     first, second = classifier.vocabulary.decode(row.first), ""
     if row.second is not None:
@@ -92,7 +92,7 @@ def word_shares(trace: Trace, words: int) -> Sequence[float | None]:
     """Each word's share of what speaks for the one decision of a trace.
 
     Args:
-        trace: as `trace_classification` makes it.
+        trace: as :meth:`heedful.inference.classifier.Classifier.trace` makes it.
         words: how many there are, in all texts.
 
     Returns:

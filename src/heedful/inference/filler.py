@@ -16,9 +16,11 @@ from heedful.basics.notices import notice
 from heedful.basics.symbols import END
 from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
-from heedful.inference.classifier import Advance, check_head
+from heedful.inference.classifier import Advance, Row, check_head, only_row
 from heedful.inference.readiness import ready
 from heedful.inference.spans import room_for_text, were
+from heedful.inference.trace import Trace
+from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 
 MASK = "[MASK]"
@@ -123,6 +125,36 @@ class Filler:
     def predict(self, texts: Iterable[str]) -> list[Filling]:
         """As :meth:`fill_all`: what every predictor has."""
         return self.fill_all(texts)
+
+    def trace(self, text: str, *, relevance: bool = True) -> Trace:
+        """What the model attends to; ``decided`` are the likeliest hidden tokens.
+
+        As :meth:`heedful.inference.classifier.Classifier.trace`.
+
+        Raises:
+            UserError: nothing is hidden in the text, or it is too long.
+        """
+        tokens = self.tokens(text)
+        only_row([Row(tokens, None)], self.max_length)
+        places = [place + 1 for place, token in enumerate(tokens) if token == self.mask]
+        batch = Sequences(*(part.to(self.device) for part in sequences_of([tokens])))
+
+        def decide() -> Decision:
+            states = self.model.encoder(batch).states
+            if states is None:
+                raise ValueError("this encoder gives tokens no vectors of their own")
+            scores = self.model.heads[self.head](states[0, places]).float().log_softmax(1)
+            allowed = scores.clone()
+            allowed[:, : END + 1] = -torch.inf
+            allowed[:, self.mask] = -torch.inf
+            best = allowed.argmax(1)
+            chosen = scores.gather(1, best.unsqueeze(1)).squeeze(1)
+            return Decision(self.vocabulary.pieces(best.tolist()), chosen, places)
+
+        attends = bool(self.model.attention_axes())
+        described = describe_texts(self.vocabulary, tokens, None, text, attends)
+        context = ready(self.model, self.device)
+        return trace_model(self.model, decide, described, context, relevance=relevance)
 
     def fill_all(
         self,

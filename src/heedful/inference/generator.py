@@ -15,14 +15,26 @@ from heedful.basics.symbols import END, UNKNOWN
 from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.decoding import Hypothesis, SearchOptions, search
+from heedful.inference.axes import Axis
 from heedful.inference.batches import Item
 from heedful.inference.perplexity import Perplexity, perplexity
 from heedful.inference.readiness import in_precision, ready
+from heedful.inference.trace import Trace
+from heedful.inference.tracing import (
+    BEGIN_LABEL,
+    END_LABEL,
+    Decision,
+    Described,
+    require_fit,
+    trace_model,
+)
 from heedful.inference.writing import Stream, Writer, following, until_stop
 from heedful.models.language import LanguageModel
 
 MAX_TOKENS = 256
 """How many tokens are written where nobody says it."""
+
+_TRACED_TOKENS = 64
 
 Advance = Callable[[int], None]
 """Called with the number of prompts that were finished since the last call."""
@@ -165,6 +177,92 @@ class Generator:
     def predict(self, prompts: Iterable[str]) -> list[Generated]:
         """One text for each prompt, drawn as by :meth:`generate_all`: what every predictor has."""
         return [texts[0] for texts in self.generate_all(prompts)]
+
+    def trace(
+        self,
+        prompt: str,
+        written: str | None = None,
+        *,
+        options: SearchOptions | None = None,
+        max_tokens: int = _TRACED_TOKENS,
+        begins: bool = False,
+        latest: bool = False,
+        relevance: bool = True,
+    ) -> Trace:
+        """What the model attends to while it writes.
+
+        Args:
+            prompt: what stands before.
+            written: what follows it; what the model writes unless given, nothing if empty.
+            options: how to write it; greedily unless given.
+            max_tokens: the most tokens written.
+            begins: whether the prompt is the beginning of a document.
+            latest: whether to look at the last tokens that fit where both are longer than the
+                model reads.
+            relevance: whether to add rollout, and attention × gradient of what follows the prompt.
+
+        Returns:
+            The axis "text": the tokens as they are fed in, ``<s>`` for the boundary before a
+            document; ``decided[i]`` is what followed the i-th, after the last one the likeliest
+            token.
+
+        Raises:
+            UserError: there is nothing to look at, or more than the model's context.
+        """
+        vocabulary, model = self.vocabulary, self.model
+        if latest and written is not None:
+            prompt, written, begins = self._last_that_fits(prompt, written, begins)
+        if written is None:
+            room = self.max_length - len(vocabulary.encode(prompt))
+            most = max(1, min(max_tokens, room - 1))
+            chosen = options or SearchOptions(beam=1)
+            found = self.generate(prompt, options=chosen, max_tokens=most, begins=begins)
+            written = found[0].text
+        tokens, before = _joined_tokens(vocabulary, prompt, written, begins)
+        require_fit("text", len(tokens), self.max_length)
+        row = torch.tensor([tokens], device=self.device)
+
+        def decide() -> Decision:
+            scores = model.logits(model.states(row))[0].float().log_softmax(1)  # [L, V]
+            last = int(scores[-1, END:].argmax()) + END
+            decided = [*tokens[1:], last]
+            pairs = zip(decided, vocabulary.pieces(decided), strict=True)
+            labels = [END_LABEL if token == END else piece for token, piece in pairs]
+            at = torch.tensor(decided, device=self.device).unsqueeze(1)
+            return Decision(labels, scores.gather(1, at).squeeze(1))
+
+        labels = vocabulary.pieces(tokens)
+        if tokens[0] == END:
+            labels[0] = BEGIN_LABEL
+        described = Described(
+            prompt + written or END_LABEL,
+            {"text": Axis("tokens", labels, steps=True)},
+            {"text": vocabulary.word_indices(tokens)},
+        )
+        return trace_model(
+            model,
+            decide,
+            described,
+            ready(model, self.device, self.products),
+            relevance=relevance,
+            relevant_from=max(0, before - 1) if written else 0,
+        )
+
+    def _last_that_fits(self, prompt: str, written: str, begins: bool) -> tuple[str, str, bool]:
+        """As much of the end of both as fits into the model; all, unless it is too long."""
+        vocabulary, most = self.vocabulary, self.max_length
+        tokens = vocabulary.encode(prompt + written)
+        boundary = begins or not vocabulary.encode(prompt)
+        if len(tokens) + boundary <= most:
+            return prompt, written, begins
+        # Its end as text may be of more tokens than its last ones, if these began inside a word.
+        kept = most
+        while len(vocabulary.encode(vocabulary.decode(tokens[-kept:]))) > most:
+            kept -= 1
+        text = vocabulary.decode(tokens[-kept:])
+        # Something has to stand before, or a document would seem to begin here.
+        before = max(1, len(text) - len(written))
+        return text[:before], text[before:], False
 
     def perplexity(
         self,
@@ -309,6 +407,18 @@ class _Call:
             score=one.score,
             ended=ended,
         )
+
+
+def _joined_tokens(
+    vocabulary: Vocabulary, prompt: str, written: str, begins: bool
+) -> tuple[list[int], int]:
+    """The tokens of both, and how many are the prompt's: what follows may change its last ones."""
+    given, tokens = vocabulary.encode(prompt), vocabulary.encode(prompt + written)
+    if begins or not given:
+        given, tokens = [END, *given], [END, *tokens]
+    pairs = enumerate(zip(given, tokens, strict=False))
+    same = min(len(given), len(tokens))
+    return tokens, next((place for place, (one, other) in pairs if one != other), same)
 
 
 def _prompts(count: int) -> str:

@@ -1,9 +1,9 @@
 """What attention weights lead to: rollout through layers, and weights times their gradients.
 
-Shapes: H heads, Q queries, K keys, L layers, T target tokens with BEGIN.
+Shapes: H heads, Q queries, K keys, L layers.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -11,16 +11,10 @@ from torch import Tensor, nn
 
 from heedful.attention import watch
 from heedful.basics.cancelling import check_cancelled
-from heedful.basics.symbols import END
-from heedful.inference.batches import source_of, target_in_of
-from heedful.inference.searcher import Searcher
-from heedful.inference.trace import AttentionMap, Trace
-from heedful.models.encoders import HeadedEncoder
-from heedful.models.language import LanguageModel
-from heedful.models.pairs import PairModel
+from heedful.inference.trace import AttentionMap
 
 
-def rollout(trace: Trace) -> list[AttentionMap]:
+def rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     """Attention rollout (Abnar and Zuidema 2020, section 3): weights followed through all layers.
 
     Of each axis whose tokens attend to one another, one map ``[L, Q, K]``: "head" l holds the
@@ -29,11 +23,11 @@ def rollout(trace: Trace) -> list[AttentionMap]:
     through the keys' whole rollout. A model without self-attention has none.
 
     Args:
-        trace: what was watched; maps of the kind ``weights`` are used, in their order.
+        maps: what was watched; those of the kind ``weights`` are used, in their order.
     """
     own: dict[str, list[Tensor]] = {}
     between: dict[tuple[str, str], list[Tensor]] = {}
-    for one in trace.maps:
+    for one in maps:
         if one.kind == "weights":
             mean = one.weights.mean(0)
             if one.query_axis == one.key_axis:
@@ -65,44 +59,25 @@ def _products(layers: Sequence[Tensor]) -> Tensor:
     return torch.stack(products)
 
 
-def attention_times_gradient(
-    translator: Searcher, source: Sequence[int], target: Sequence[int]
-) -> list[AttentionMap]:
-    """Weights times how much the output's log-probability grows with them, negative ones as 0.
-
-    ``(A ⊙ ∂ log p(target | source) / ∂A)₊`` for each head (as in Chefer, Gur and Wolf 2021,
-    equation 5, but with the log-probability of the whole output and heads kept apart). In float32.
-
-    Args:
-        translator: its first model is watched.
-        source: tokens without END.
-        target: tokens without BEGIN and END.
-
-    Returns:
-        A map of the kind ``gradient`` for each attention module that has a part in the output
-        (an aligner's has none), its name followed by " × gradient".
-    """
-    model = translator.models[0]
-
-    def log_probability() -> Tensor:
-        states = source_of([source], translator.device), target_in_of([target], translator.device)
-        log_probabilities = model.teacher_force(*states)[0].float().log_softmax(1)  # [T, V]
-        decided = torch.tensor([*target, END], device=log_probabilities.device)
-        return log_probabilities.gather(1, decided.unsqueeze(1)).sum()
-
-    return weights_times_gradient(model, log_probability)
-
-
 def weights_times_gradient(
-    model: PairModel | HeadedEncoder | LanguageModel, log_probability: Callable[[], Tensor]
+    model: nn.Module,
+    axes_of: Mapping[str, tuple[str, str]],
+    log_probability: Callable[[], Tensor],
 ) -> list[AttentionMap]:
-    """As `attention_times_gradient`, of any model and any decision.
+    """Weights times how much a decision's log-probability grows with them, negative ones as 0.
+
+    ``(A ⊙ ∂ log p / ∂A)₊`` for each head (as in Chefer, Gur and Wolf 2021, equation 5, but with
+    the log-probability of all that is decided and heads kept apart). In float32.
 
     Args:
         model: of whatever kind.
+        axes_of: its attention modules, and the axes of their queries and keys.
         log_probability: runs the model once on one row; gives the decision's log-probability.
+
+    Returns:
+        A map of the kind ``gradient`` for each attention module that has a part in the decision
+        (an aligner's has none), its name followed by " × gradient".
     """
-    axes_of = model.attention_axes()
     if not axes_of:
         return []
     check_cancelled()

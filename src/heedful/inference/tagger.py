@@ -16,9 +16,11 @@ from heedful.data.examples import require_list
 from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
-from heedful.inference.classifier import Advance, check_head
+from heedful.inference.classifier import Advance, Row, check_head, only_row
 from heedful.inference.readiness import ready
 from heedful.inference.spans import room_for_text, spans, were
+from heedful.inference.trace import Trace
+from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 
 
@@ -99,6 +101,30 @@ class Tagger:
         """The tags of the words that spaces part: what every predictor has."""
         require_list(texts, "predict")
         return self.taggings([text.split() for text in texts])
+
+    def trace(self, words: Sequence[str], *, relevance: bool = True) -> Trace:
+        """What the model attends to while it reads a sentence; ``decided`` are the tags.
+
+        As :meth:`heedful.inference.classifier.Classifier.trace`.
+
+        Raises:
+            UserError: the sentence is empty or too long.
+        """
+        tokens, firsts = self.encode(words)
+        row = only_row([Row(tokens, None)] if tokens else [], self.max_length)
+        places = [place + 1 for place in firsts]  # BEGIN stands before
+        batch = Sequences(*(part.to(self.device) for part in sequences_of([row.first])))
+
+        def decide() -> Decision:
+            encoded = self.model.encoder(batch)
+            scores = self.model.heads[self.head](encoded)[0].float().log_softmax(1)
+            best = scores[places].max(1)
+            return Decision([self.tags[tag] for tag in best.indices.tolist()], best.values, places)
+
+        attends = bool(self.model.attention_axes())
+        described = describe_texts(self.vocabulary, tokens, None, " ".join(words), attends)
+        context = ready(self.model, self.device)
+        return trace_model(self.model, decide, described, context, relevance=relevance)
 
     def taggings(
         self, sentences: Iterable[Sequence[str]], *, advance: Advance | None = None

@@ -1,4 +1,4 @@
-"""Traces: what a model attended to while it wrote one output, for views that know no model.
+"""Traces: what a model attended to while it made one output, for views that know no model.
 
 Shapes: H heads, Q queries, K keys.
 """
@@ -6,7 +6,6 @@ Shapes: H heads, Q queries, K keys.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,11 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
+from heedful.inference.axes import Axis
 from heedful.models.pairs import AlignmentSource
 
-_FORMAT = "heedful-trace-1"
+_FORMAT, _EARLIER = "heedful-trace-2", "heedful-trace-1"
+_MOST_MEDIA_BYTES = 32 << 20
 _NOT_RETURNED = (
     "the model returned no attention; in transformers load it with attn_implementation='eager' and "
     "call it with output_attentions=True"
@@ -44,10 +45,16 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class Trace:
-    """What was attended to, over named axes of tokens, and what was decided."""
+    """What was attended to, over named axes, and what was decided.
 
-    axes: dict[str, list[str]]
-    """Axis name → its tokens. A target axis has the tokens fed in, from the begin symbol on."""
+    Made by :func:`make_trace` or :meth:`of`.
+
+    Raises:
+        ValueError: the parts do not fit together; the message says which.
+    """
+
+    axes: dict[str, Axis]
+    """A target axis has the tokens fed in, from the begin symbol on."""
     maps: list[AttentionMap]
     decided: list[str]
     """What was written at each step: by the i-th query of a target axis, the i-th token."""
@@ -63,10 +70,14 @@ class Trace:
     faithfulness: dict[str, Any] | None = None
     """What was measured of it by :func:`heedful.evaluation.faithfulness.faithfulness`, as JSON."""
 
+    def __post_init__(self) -> None:
+        _check_maps(self)
+        _check_rest(self)
+
     @classmethod
     def of(
         cls,
-        axes: Mapping[str, Sequence[str]],
+        axes: Mapping[str, Axis | Sequence[str]],
         maps: Mapping[str, tuple[str, str, Tensor | None]],
         *,
         title: str = "",
@@ -74,7 +85,7 @@ class Trace:
         """The trace of any model's weights.
 
         Args:
-            axes: axis name → its tokens.
+            axes: axis name → an :class:`~heedful.inference.axes.Axis`, or its tokens.
             maps: name → axis of the queries, axis of the keys, weights ``[H, Q, K]``.
             title: what it is of.
 
@@ -100,14 +111,7 @@ class Trace:
             for name, (queries, keys, weights) in maps.items()
             if weights is not None
         ]
-        trace = cls({name: list(tokens) for name, tokens in axes.items()}, made, [], [], title)
-        trace._check()
-        return trace
-
-    def view(self) -> Any:
-        """Show it in a notebook; the same as ``heedful.view(trace)``, which see."""
-        # Through the front door, by name: this room knows of none above it.
-        return import_module("heedful.api").view(self)
+        return make_trace(axes, made, title=title)
 
     def __getitem__(self, name: str) -> AttentionMap:
         """The map of the module ``name``.
@@ -122,15 +126,20 @@ class Trace:
         raise UserError(f"no attention module '{name}' in this trace; it has {names}")
 
     def save(self, path: str | Path) -> None:
-        """Write the trace as one safetensors file; the tokens are JSON in its header.
+        """Write the trace as one safetensors file; the axes are JSON in its header.
 
         Raises:
             UserError: the file cannot be written; nothing is left behind.
         """
         tensors = {f"map.{i}": one.weights.contiguous() for i, one in enumerate(self.maps)}
         tensors["log_probabilities"] = torch.tensor(self.log_probabilities, dtype=torch.float64)
+        for i, axis in enumerate(self.axes.values()):
+            if axis.media is not None:
+                tensors[f"media.{i}"] = torch.frombuffer(
+                    bytearray(axis.media.data), dtype=torch.uint8
+                )
         header = {
-            "axes": self.axes,
+            "axes": {name: axis.to_json() for name, axis in self.axes.items()},
             "maps": [[one.name, one.query_axis, one.key_axis, one.kind] for one in self.maps],
             "decided": self.decided,
             "title": self.title,
@@ -144,7 +153,7 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
-        """Read what `save` wrote; no code is run by it.
+        """Read what `save` wrote, in this version or an earlier one; no code is run by it.
 
         Raises:
             UserError: the file is missing, damaged, or no trace.
@@ -152,7 +161,7 @@ class Trace:
         try:
             with safe_open(path, framework="pt") as file:
                 metadata = file.metadata() or {}
-                if metadata.get("format") != _FORMAT:
+                if metadata.get("format") not in (_FORMAT, _EARLIER):
                     raise UserError(f"{path} is not a trace; make one with Trace.save")
                 names = file.keys()
                 tensors = {name: file.get_tensor(name) for name in names}
@@ -164,7 +173,10 @@ class Trace:
 
     @classmethod
     def _of(cls, header: dict[str, Any], tensors: dict[str, Tensor]) -> "Trace":
-        axes = {str(name): [str(token) for token in axis] for name, axis in header["axes"].items()}
+        axes = {
+            str(name): _read_axis(axis, tensors.get(f"media.{i}"))
+            for i, (name, axis) in enumerate(header["axes"].items())
+        }
         maps = [
             AttentionMap(str(name), query_axis, key_axis, tensors[f"map.{i}"], *map(str, kind))
             for i, (name, query_axis, key_axis, *kind) in enumerate(header["maps"])
@@ -180,23 +192,77 @@ class Trace:
         title, measured = str(header.get("title", "")), header.get("faithfulness")
         if not isinstance(measured, dict | None):
             raise TypeError("faithfulness is not an object")
-        trace = cls(axes, maps, decided, surprise, title, words, where, measured)
-        trace._check()
-        return trace
+        return cls(axes, maps, decided, surprise, title, words, where, measured)
 
-    def _check(self) -> None:
-        for one in self.maps:
-            for axis in (one.query_axis, one.key_axis):
-                if axis not in self.axes:
-                    there = ", ".join(self.axes) or "none"
-                    raise ValueError(f"map {one.name}: there is no axis {axis}; axes: {there}")
-            shape = (len(self.axes[one.query_axis]), len(self.axes[one.key_axis]))
-            if one.weights.ndim != 3 or one.weights.shape[1:] != shape:
-                raise ValueError(
-                    f"map {one.name}: weights {list(one.weights.shape)} do not fit its axes "
-                    f"({one.query_axis}: {shape[0]:,}, {one.key_axis}: {shape[1]:,})"
-                )
-            if not bool(one.weights.isfinite().all()):
-                raise ValueError(f"map {one.name}: weights are not finite")
-        if len(self.decided) != len(self.log_probabilities):
-            raise ValueError("not as many decided tokens as their probabilities")
+
+def make_trace(
+    axes: Mapping[str, Axis | Sequence[str]],
+    maps: Sequence[AttentionMap],
+    *,
+    decided: Sequence[str] = (),
+    log_probabilities: Sequence[float] = (),
+    title: str = "",
+    words: Mapping[str, Sequence[int]] | None = None,
+    alignment: AlignmentSource | None = None,
+) -> Trace:
+    """A trace whose parts fit together; every maker of traces calls this.
+
+    Args:
+        axes: axis name → an axis, or its tokens.
+        maps: weights over them.
+        decided: what was decided: at each place of a step axis, or altogether.
+        log_probabilities: of each decision, natural logarithms.
+        title: what it is of, for people.
+        words: axis name → the index of each token's word, -1 for none.
+        alignment: where the model's word alignment is read.
+
+    Raises:
+        ValueError: a map names no axis, its weights are no ``[H, Q, K]`` of the axes' lengths, a
+            number is not finite, a probability is above 1, or lists are of different lengths.
+    """
+    return Trace(
+        {name: Axis.of(axis) for name, axis in axes.items()},
+        list(maps),
+        list(decided),
+        list(log_probabilities),
+        title,
+        {name: list(own) for name, own in (words or {}).items()},
+        alignment,
+    )
+
+
+def _read_axis(found: Any, data: Tensor | None) -> Axis:
+    """An axis of a file; in the earlier format it is a list of tokens."""
+    if isinstance(found, list):
+        return Axis("tokens", [str(token) for token in found])
+    return Axis.from_json(found, b"" if data is None else data.to(torch.uint8).numpy().tobytes())
+
+
+def _check_maps(trace: Trace) -> None:
+    for one in trace.maps:
+        for axis in (one.query_axis, one.key_axis):
+            if axis not in trace.axes:
+                there = ", ".join(trace.axes) or "none"
+                raise ValueError(f"map {one.name}: there is no axis {axis}; axes: {there}")
+        shape = (len(trace.axes[one.query_axis]), len(trace.axes[one.key_axis]))
+        if one.weights.ndim != 3 or one.weights.shape[1:] != shape:
+            raise ValueError(
+                f"map {one.name}: weights {list(one.weights.shape)} do not fit its axes "
+                f"({one.query_axis}: {shape[0]:,}, {one.key_axis}: {shape[1]:,})"
+            )
+        if not bool(one.weights.isfinite().all()):
+            raise ValueError(f"map {one.name}: weights are not finite")
+
+
+def _check_rest(trace: Trace) -> None:
+    if len(trace.decided) != len(trace.log_probabilities):
+        raise ValueError("not as many decided tokens as their probabilities")
+    # A logarithm of a softmax may be rounded to just above 0.
+    if not all(one <= 1e-3 for one in trace.log_probabilities):
+        raise ValueError("a log-probability is above 0 or not a number")
+    for name, own in trace.words.items():
+        if name not in trace.axes or len(own) != len(trace.axes[name]):
+            raise ValueError(f"words of the axis {name}: {len(own):,} indices do not fit it")
+    media = sum(len(axis.media.data) for axis in trace.axes.values() if axis.media is not None)
+    if media > _MOST_MEDIA_BYTES:
+        raise ValueError(f"{media:,} bytes of media in a trace; at most {_MOST_MEDIA_BYTES:,}")

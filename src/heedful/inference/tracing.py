@@ -1,103 +1,255 @@
-"""Making a trace: one text and its translation through the model, every attention watched.
+"""The tracer: one input through any model, every attention watched.
 
-Shapes: B = 1, H heads, Q queries, K keys, T target tokens with BEGIN.
+A predictor gives its model, the axes that it knows, and a function that runs the model and says
+what was decided. Nothing here knows a model or a task.
+
+Shapes: H heads, Q queries, K keys, L layers, N decisions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import NamedTuple, Protocol, cast
 
 import torch
+from torch import Tensor, nn
 
 from heedful.attention import watch
+from heedful.attention.watching import Seen
 from heedful.basics.cancelling import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
-from heedful.decoding import SearchOptions
+from heedful.data.tokeniser import Tokenisers
+from heedful.data.vocabulary import Vocabulary
+from heedful.inference.axes import Axis
 from heedful.inference.batches import source_of, target_in_of
-from heedful.inference.relevance import attention_times_gradient, rollout
-from heedful.inference.searcher import Searcher
-from heedful.inference.trace import AttentionMap, Trace
+from heedful.inference.relevance import rollout, weights_times_gradient
+from heedful.inference.trace import AttentionMap, Trace, make_trace
+from heedful.models.pairs import AlignmentSource, PairModel
 
-END_LABEL = "</s>"
-BEGIN_LABEL = "<s>"
+BEGIN_LABEL, END_LABEL = "<s>", "</s>"
+DECISION = "decision"
+"""The axis of what was decided, in the maps that are made from the weights."""
+_STEPS = ("hops", "glimpses")
+"""Axes of models whose places are steps."""
 
 
-def make_trace(
-    translator: Searcher,
-    source_text: str,
-    target_text: str | None = None,
+class Attending(Protocol):
+    """A model that names its attention modules."""
+
+    def attention_axes(self) -> dict[str, tuple[str, str]]:
+        """Attention module name → the axes of its queries and its keys."""
+        ...
+
+
+class Decision(NamedTuple):
+    """What a model decides on one input."""
+
+    labels: list[str]
+    log_probabilities: Tensor
+    """``[N]``, natural logarithms; they need gradients where relevance is asked for."""
+    places: Sequence[int] | None = None
+    """Of an encoder: where on the axis "text" each is decided. The trace then has maps from the
+    axis "decision" to the text as well, if relevance is asked for."""
+
+
+class Described(NamedTuple):
+    """What is known of an input before the model runs."""
+
+    title: str
+    axes: Mapping[str, Axis]
+    """Those that the model may name."""
+    words: Mapping[str, Sequence[int]] = {}
+    """Axis name → the index of each token's word."""
+
+
+def trace_model(
+    model: nn.Module,
+    decide: Callable[[], Decision],
+    described: Described,
+    ready: AbstractContextManager[None],
     *,
-    options: SearchOptions | None = None,
+    alignment: AlignmentSource | None = None,
     relevance: bool = False,
+    relevant_from: int = 0,
 ) -> Trace:
-    """What the translator's model attends to while it writes one output.
+    """What a model attends to while it decides.
 
     Args:
-        translator: of one model, or an ensemble, whose first model is watched.
-        source_text: what is translated.
-        target_text: the output; what the translator writes, unless given.
-        options: how to search for the output.
+        model: has ``attention_axes``.
+        decide: runs the model on the one input.
+        described: the input. An axis that a map names and that is not described is numbered.
+        ready: a context in which the model is in evaluation mode and without gradients.
+        alignment: where the model's word alignment is read.
         relevance: whether to add what is made from the weights: rollout, and attention times
             gradient (:mod:`heedful.inference.relevance`).
-
-    Returns:
-        Axes "source" (its tokens and the end symbol) and "target" (the begin symbol and its
-        tokens, as they are fed in), and the weights of every attention module over them.
-
-    Raises:
-        UserError: a text is empty or longer than the model's limit.
+        relevant_from: the first decision whose log-probability counts for gradients.
     """
-    tokenisers = translator.tokenisers
-    source_tokens = tokenisers.source.encode(source_text)
-    _check(source_text, source_tokens, "source", translator.max_length)
-    model = translator.model
-    with translator.ready():
-        if target_text is None:
-            (found,) = translator.find([source_tokens], options or translator.options, [0])
-            target_tokens = list(found.hypotheses[0].tokens)
-        else:
-            target_tokens = tokenisers.target.encode(target_text)
-            _check(target_text, target_tokens, "target", translator.max_length)
-        source = source_of([source_tokens], translator.device)
-        target_in = target_in_of([target_tokens], translator.device)  # [1, T]
-        axes_of = model.attention_axes()
-        check_cancelled()
-        with watch(model, axes_of) as seen:
-            logits = model.teacher_force(source, target_in)[0]  # [T, V]
-        decided = torch.tensor([*target_tokens, END], device=logits.device)
-        log_probs = logits.float().log_softmax(1).gather(1, decided.unsqueeze(1)).squeeze(1)
-        maps = [
-            AttentionMap(name, *axes, torch.cat(seen[name], dim=2)[0].float().cpu())
-            for name, axes in axes_of.items()
-        ]
-    pieces = tokenisers.target.pieces(target_tokens)
-    rule = translator.rules[0]
-    trace = Trace(
-        axes={
-            "source": [*tokenisers.source.pieces(source_tokens), END_LABEL],
-            "target": [BEGIN_LABEL, *pieces],
-        },
-        maps=maps,
-        decided=[*pieces, END_LABEL],
-        log_probabilities=log_probs.tolist(),
-        title=source_text,
-        words={
-            "source": [*tokenisers.source.word_indices(source_tokens), -1],
-            "target": [-1, *tokenisers.target.word_indices(target_tokens)],
-        },
-        alignment=None if rule is None else rule.where,
+    axes_of = cast(Attending, model).attention_axes()
+    check_cancelled()
+    with ready, watch(model, axes_of) as seen:
+        decision = decide()
+        maps = _watched(axes_of, seen)
+    axes = _axes(maps, described.axes)
+    made = make_trace(
+        axes,
+        maps,
+        decided=decision.labels,
+        log_probabilities=decision.log_probabilities.tolist(),
+        title=described.title,
+        words={name: own for name, own in described.words.items() if name in axes},
+        alignment=alignment,
     )
     if not relevance:
-        return trace
-    gradients = attention_times_gradient(translator, source_tokens, target_tokens)
-    return replace(trace, maps=[*trace.maps, *rollout(trace), *gradients])
+        return made
+    gradients = weights_times_gradient(
+        model, axes_of, lambda: decide().log_probabilities[relevant_from:].sum()
+    )
+    followed = rollout(maps)
+    more = [*_rollout_of(followed, decision), *_gradient_of(gradients, decision, axes)]
+    axes = {**axes, DECISION: Axis("labels", decision.labels)} if more else axes
+    return replace(made, axes=axes, maps=[*maps, *followed, *gradients, *more])
 
 
-def _check(text: str, tokens: Sequence[int], side: str, limit: int) -> None:
-    if not text.strip():
-        raise UserError(f"the {side} is empty; give a text to look at")
-    if len(tokens) >= limit:
+def _watched(axes_of: Mapping[str, tuple[str, str]], seen: Seen) -> list[AttentionMap]:
+    """The maps of one row; a module that was called step by step has its steps joined."""
+    return [
+        AttentionMap(name, *axes, torch.cat(seen[name], dim=2)[0].float().cpu())
+        for name, axes in axes_of.items()
+        if seen[name]
+    ]
+
+
+def _axes(maps: Sequence[AttentionMap], known: Mapping[str, Axis]) -> dict[str, Axis]:
+    """The axes that the maps name; those that are not known are numbered.
+
+    A model without attention read what is known, too.
+    """
+    lengths: dict[str, int] = {}
+    for one in maps:
+        lengths[one.query_axis], lengths[one.key_axis] = one.weights.shape[1:]
+    axes = {name: axis for name, axis in known.items() if name in lengths or not maps}
+    for name, length in lengths.items():
+        numbered = [f"{name.removesuffix('s')} {place + 1}" for place in range(length)]
+        axes.setdefault(name, Axis("labels", numbered, steps=name in _STEPS))
+    return axes
+
+
+def _rollout_of(followed: Sequence[AttentionMap], decision: Decision) -> list[AttentionMap]:
+    """The rows of the text's rollout at which something is decided: ``[layers, N, K]``."""
+    if decision.places is None:
+        return []
+    name, places = f"rollout of {DECISION} to text", list(decision.places)
+    return [
+        AttentionMap(name, DECISION, "text", one.weights[:, places], "rollout")
+        for one in followed
+        if (one.query_axis, one.key_axis) == ("text", "text")
+    ]
+
+
+def _gradient_of(
+    gradients: Sequence[AttentionMap], decision: Decision, axes: Mapping[str, Axis]
+) -> list[AttentionMap]:
+    """What one decision rests on ``[1, 1, K]``, for each axis of tokens that is attended to.
+
+    Weights × gradient, the mean of a layer's heads, are followed through layers of self-attention
+    by ``R ← R + Ā R``, R being the identity at first (Chefer, Gur and Wolf 2021, equation 6).
+    What is read is the sum over the rows of a pooling, if there is one; else the row at which the
+    decision is made, without its own identity.
+    """
+    if decision.places is None or len(decision.places) != 1:
+        return []
+    own: dict[str, list[Tensor]] = {}
+    pooled: dict[str, Tensor] = {}
+    for one in gradients:
+        if one.query_axis == one.key_axis:
+            own.setdefault(one.key_axis, []).append(one.weights.mean(0))
+        else:
+            read = one.weights.mean(0).sum(0)
+            pooled[one.key_axis] = pooled.get(one.key_axis, torch.zeros_like(read)) + read
+    found = []
+    for axis in axes:
+        if axes[axis].kind != "tokens" or (axis not in own and axis not in pooled):
+            continue
+        layers = own.get(axis, [])
+        followed = torch.eye(len(axes[axis]))
+        for layer in layers:
+            followed = followed + layer @ followed
+        if axis in pooled:
+            read = pooled[axis] @ followed
+        else:
+            place = decision.places[0]
+            read = followed[place] - torch.eye(len(axes[axis]))[place]
+        name = f"{DECISION} × gradient to {axis}"
+        found.append(AttentionMap(name, DECISION, axis, read.view(1, 1, -1), "gradient"))
+    return found
+
+
+def describe_texts(
+    vocabulary: Vocabulary, first: list[int], second: list[int] | None, title: str, attends: bool
+) -> Described:
+    """A row of one text or two: axes "text" (with ``<s>`` and ``</s>``), "first" and "second"."""
+    pieces, word_indices = vocabulary.pieces, vocabulary.word_indices
+    axes = {"text": [BEGIN_LABEL, *pieces(first), END_LABEL], "first": pieces(first)}
+    words = {"text": [-1, *word_indices(first), -1], "first": word_indices(first)}
+    if second is not None:
+        before = max(words["first"], default=-1) + 1
+        words["second"], axes["second"] = word_indices(second), pieces(second)
+        axes["text"] += [*axes["second"], END_LABEL]
+        words["text"] += [*(one + before if one >= 0 else -1 for one in words["second"]), -1]
+    if not attends:  # then there is the text alone
+        axes = {"text": axes["text"]}
+    return Described(title, {name: Axis("tokens", own) for name, own in axes.items()}, words)
+
+
+def trace_pair(
+    model: PairModel,
+    tokenisers: Tokenisers,
+    tokens: tuple[list[int], list[int]],
+    title: str,
+    ready: AbstractContextManager[None],
+    device: torch.device,
+    *,
+    alignment: AlignmentSource | None,
+    relevance: bool,
+) -> Trace:
+    """What a model of pairs attends to while it writes a target.
+
+    Axes "source" (its tokens and the end symbol) and "target" (the begin symbol and its tokens, as
+    they are fed in).
+
+    Args:
+        model: of pairs of texts.
+        tokenisers: of both sides.
+        tokens: of the source and the target, without BEGIN and END.
+        title: as of `trace_model`, like all that follows.
+    """
+    sides = tokenisers.source, tokenisers.target
+    source, target = tokens
+    pieces = sides[1].pieces(target)
+    batch = source_of([source], device), target_in_of([target], device)
+    decided = torch.tensor([*target, END], device=device)
+
+    def decide() -> Decision:
+        scores = model.teacher_force(*batch)[0].float().log_softmax(1)  # [T, V]
+        chosen = scores.gather(1, decided.unsqueeze(1)).squeeze(1)
+        return Decision([*pieces, END_LABEL], chosen)
+
+    axes = {
+        "source": Axis("tokens", [*sides[0].pieces(source), END_LABEL]),
+        "target": Axis("tokens", [BEGIN_LABEL, *pieces], steps=True),
+    }
+    words = {
+        "source": [*sides[0].word_indices(source), -1],
+        "target": [-1, *sides[1].word_indices(target)],
+    }
+    described = Described(title, axes, words)
+    return trace_model(model, decide, described, ready, alignment=alignment, relevance=relevance)
+
+
+def require_fit(what: str, tokens: int, room: int) -> None:
+    """Raise UserError for a text of more than ``room`` tokens."""
+    if tokens > room:
         raise UserError(
-            f"the {side} has {len(tokens):,} tokens, more than the model's {limit - 1:,}; "
-            "give a shorter text"
+            f"the {what} has {tokens:,} tokens, more than the model's {room:,}; give a shorter text"
         )

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from heedful.basics.errors import UserError
+from heedful.inference.axes import Axis
 from heedful.inference.trace import Trace
 from heedful.inference.word_alignment import WordAlignment
 
@@ -48,18 +49,10 @@ class Translation:
         found = self.alignment.soft
         soft[: found.shape[0], : found.shape[1]] = found
         return Trace.of(
-            {"source": source, "target": target},
+            {"source": source, "target": Axis("tokens", target, steps=True)},
             {"word alignment": ("target", "source", soft.unsqueeze(0))},
             title=self.source,
         )
-
-    def view(self) -> Any:
-        """Show its word alignment in a notebook; see ``heedful.view``.
-
-        Raises:
-            UserError: it was made without an alignment, or is empty.
-        """
-        return self.trace().view()
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object; docs/translating.md says what its fields are."""

@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
+from heedful.basics.errors import UserError
 from heedful.data.examples import require_list
 from heedful.decoding import SearchOptions
 from heedful.inference.continuing import Alternative, alternatives, continue_from
 from heedful.inference.searcher import Searcher
 from heedful.inference.streaming import TextSupplier, translated_stream
 from heedful.inference.trace import Trace
-from heedful.inference.tracing import make_trace
+from heedful.inference.tracing import require_fit, trace_pair
 from heedful.inference.translation import Translation
 from heedful.inference.windowed import Advance, Window
 from heedful.inference.windows import windows
@@ -132,7 +133,29 @@ class Translator(Searcher):
         Raises:
             UserError: a text is empty or longer than the model's limit, or there is no model.
         """
-        return make_trace(self, source_text, target_text, options=options, relevance=relevance)
+        for text, what in ((source_text, "source"), (target_text, "target")):
+            if text is not None and not text.strip():
+                raise UserError(f"the {what} is empty; give a text to look at")
+        source = self.tokenisers.source.encode(source_text)
+        require_fit("source", len(source), self.max_length - 1)
+        model, rule = self.model, self.rules[0]
+        if target_text is None:
+            with self.ready():
+                (found,) = self.find([source], options or self.options, [0])
+            target = list(found.hypotheses[0].tokens)
+        else:
+            target = self.tokenisers.target.encode(target_text)
+            require_fit("target", len(target), self.max_length - 1)
+        return trace_pair(
+            model,
+            self.tokenisers,
+            (source, target),
+            source_text,
+            self.ready(),
+            self.device,
+            alignment=None if rule is None else rule.where,
+            relevance=relevance,
+        )
 
     def continue_from(
         self,

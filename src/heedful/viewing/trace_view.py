@@ -35,7 +35,7 @@ def trace_figure(
     """
     drawn = trace[name]
     weights, queries = map_rows(trace, drawn, shift)
-    keys = trace.axes[drawn.key_axis]
+    keys = trace.axes[drawn.key_axis].labels
     title = drawn.name if title is None else title
     chosen = list(range(len(weights))) if heads is None else list(heads)
     for head in chosen:
@@ -55,7 +55,7 @@ def map_rows(trace: Trace, drawn: AttentionMap, shift: int = 0) -> tuple[Tensor,
     output over the source are the tokens that were written (see ``shift`` in
     :func:`trace_figure`).
     """
-    read = trace.axes[drawn.query_axis]
+    read = trace.axes[drawn.query_axis].labels
     if drawn.query_axis == drawn.key_axis or len(trace.decided) != len(read):
         return drawn.weights, read
     if shift:

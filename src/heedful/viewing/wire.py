@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.inference.axes import Axis
 from heedful.inference.trace import AttentionMap, Trace
 from heedful.viewing.labels import token_labels
 
@@ -33,11 +34,11 @@ def summary(trace: Trace) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "title": trace.title,
-        "axes": trace.axes,
-        "labels": {name: token_labels(tokens) for name, tokens in trace.axes.items()},
+        "axes": {name: axis.labels for name, axis in trace.axes.items()},
+        "labels": {name: _labels(axis) for name, axis in trace.axes.items()},
+        "kinds": {name: _kind(axis) for name, axis in trace.axes.items()},
         "words": {
-            name: trace.words.get(name, list(range(len(tokens))))
-            for name, tokens in trace.axes.items()
+            name: trace.words.get(name, list(range(len(axis)))) for name, axis in trace.axes.items()
         },
         "decided": trace.decided,
         "decided_labels": token_labels(trace.decided),
@@ -59,6 +60,24 @@ def map_bytes(trace: Trace, index: int) -> bytes:
     """
     weights = trace.maps[index].weights
     return _bytes_of(weights, _scale(weights))
+
+
+def _labels(axis: Axis) -> list[str]:
+    return token_labels(axis.labels) if axis.kind == "tokens" else axis.labels
+
+
+def _kind(axis: Axis) -> dict[str, Any]:
+    """How an axis is drawn; its media is a data URL."""
+    media = None
+    if axis.media is not None:
+        data = base64.b64encode(axis.media.data).decode()
+        media = {"type": axis.media.type, "url": f"data:{axis.media.type};base64,{data}"}
+    return {
+        "kind": axis.kind,
+        "extent": list(axis.extent),
+        "steps": axis.steps,
+        "media": media,
+    }
 
 
 def _facts(trace: Trace, one: AttentionMap) -> dict[str, Any]:

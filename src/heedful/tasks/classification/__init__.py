@@ -51,10 +51,9 @@ class Classification(EncoderSpec):
         relevance: bool = True,
         **options: bool,
     ) -> "Trace":
-        from heedful.inference.reading_trace import trace_classification
-
         text = source if target is None else (source, target)
-        return trace_classification(predictor, text, relevance=relevance)
+        found: Trace = predictor.trace(text, relevance=relevance)
+        return found
 
     def read_input(self, line: str) -> Any:
         first, tab, second = line.partition("\t")

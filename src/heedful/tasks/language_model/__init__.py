@@ -84,11 +84,10 @@ class LanguageModel(TextSpec):
                 are longer than the model reads.
             options: there are no others.
         """
-        from heedful.inference.writing_trace import last_that_fits, trace_writing
-
-        if latest and target is not None:
-            source, target, begins = last_that_fits(predictor, source, target, begins)
-        return trace_writing(predictor, source, target, begins=begins, relevance=relevance)
+        found: Trace = predictor.trace(
+            source, target, begins=begins, latest=latest, relevance=relevance
+        )
+        return found
 
     def write_result(self, result: Any) -> str:
         return str(result.text)

@@ -45,10 +45,9 @@ class Masked(EncoderSpec):
         relevance: bool = True,
         **options: bool,
     ) -> "Trace":
-        from heedful.inference.reading_trace import trace_filling
-
         self.refuse_second(target)
-        return trace_filling(predictor, source, relevance=relevance)
+        found: Trace = predictor.trace(source, relevance=relevance)
+        return found
 
     def write_result(self, result: Any) -> str:
         return str(result.text)

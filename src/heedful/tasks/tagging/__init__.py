@@ -54,10 +54,9 @@ class Tagging(EncoderSpec):
         relevance: bool = True,
         **options: bool,
     ) -> "Trace":
-        from heedful.inference.reading_trace import trace_tagging
-
         self.refuse_second(target)
-        return trace_tagging(predictor, source.split(), relevance=relevance)
+        found: Trace = predictor.trace(source.split(), relevance=relevance)
+        return found
 
     def write_result(self, result: Any) -> str:
         return " ".join(result.tags)
