@@ -27,9 +27,9 @@ from heedful.attention import (
     use_kernel,
     watch,
 )
-from heedful.attention.kernels.additive import additive_scores
 from heedful.attention.linear import LinearState
 from heedful.attention.scores import Additive, Score
+from heedful.kernels.additive import additive_scores
 
 HEADS = 8
 TOKENS = 2048  # of a batch of the dot family, where its sequences are short

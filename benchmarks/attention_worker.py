@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from attention_contenders import PARTS, Case, Part, Ready
-from heedful.attention.kernels import compiled
+from heedful.kernels import additive_compiled as compiled
 from workers import serve
 
 WARM_UP = 64  # T of a contender's first call; enough for what is loaded then to be loaded

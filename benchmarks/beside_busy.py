@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from corpus import MULTI30K, prepare_corpus
-from heedful.attention.kernels.additive import additive_context
+from heedful.attention.additive import additive_context
 from heedful.attention.masks import Grid
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions

@@ -29,10 +29,10 @@ import numpy as np
 import torch
 
 from copying_task import LONGEST, VOCABULARY, CopyTask, Kind, score
-from heedful.basics.device import keep_freed_memory
 from heedful.basics.files import remove_leftovers, write_json
 from heedful.basics.reading import read_json
 from heedful.evaluation.statistics import draw_with_replacement, percentile_interval
+from heedful.kernels.allocator import keep_freed_memory
 from heedful.models import ModelSettings, build_model
 from heedful.models.convolutional import ConvolutionalSettings
 from heedful.models.recurrent import RecurrentSettings

@@ -13,7 +13,7 @@ from heedful.basics.symbols import BEGIN, END
 from heedful.data.batching import Batch
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.decoding import SearchOptions, search
-from heedful.layers.losses import cross_entropy
+from heedful.kernels.cross_entropy import cross_entropy
 from heedful.models import PairModel, Source
 from heedful.training.protocol import Loss, Validation
 

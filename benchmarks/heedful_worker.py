@@ -12,12 +12,13 @@ from typing import Any, ClassVar
 
 import torch
 
-from heedful.basics.device import autocast, has_fast_bfloat16, keep_freed_memory
+from heedful.basics.device import autocast, has_fast_bfloat16
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.decoding import SearchOptions, search
 from heedful.inference.batches import source_of
 from heedful.inference.readiness import in_precision
+from heedful.kernels.allocator import keep_freed_memory
 from heedful.layers.quantized import largest_input
 from heedful.models import build_model
 from heedful.models.pairs import PairModel

@@ -21,7 +21,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from corpus import prepare_corpus
-from heedful.basics.device import keep_freed_memory
+from heedful.kernels.allocator import keep_freed_memory
 from heedful.models.transformer import TransformerSettings
 from heedful_worker import Searcher
 from reporting import machine, said, table

@@ -18,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.attention.kernels import short, short_operators
+from heedful.kernels import short_attention as short
+from heedful.kernels import short_attention_operators as short_operators
 from reporting import machine, said, table
 
 SHAPES = [

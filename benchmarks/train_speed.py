@@ -35,13 +35,13 @@ import torch
 import limits
 import train_peers
 from corpus import MULTI30K, Corpus, prepare_corpus
-from heedful.basics.device import keep_freed_memory
 from heedful.data.batching import TokenBatches
 from heedful.data.positions import Position
 from heedful.data.shards import EncodedCorpus
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions
 from heedful.inference.translator import Translator
+from heedful.kernels.allocator import keep_freed_memory
 from heedful.models import build_model
 from heedful.models.transformer import TransformerSettings
 from heedful.tasks.pairs.recipe import TrainingSettings

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from heedful.basics.compiling import compiler
+from heedful.kernels.compiling import compiler
 
 TESTS = Path(__file__).parent
 

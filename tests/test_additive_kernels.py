@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heedful.attention import Attention, attend, masks, use_kernel, watch
-from heedful.attention.kernels import compiled, rows
-from heedful.attention.kernels.additive import additive_scores, plain_scores
-from heedful.attention.kernels.choosing import Kernel
-from heedful.attention.kernels.tiles import LIMIT, PlainTiles
 from heedful.attention.scores import Additive, Concat, Score
+from heedful.kernels import additive_compiled as compiled
+from heedful.kernels import additive_rows as rows
+from heedful.kernels.additive import additive_scores, plain_scores
+from heedful.kernels.additive_tiles import LIMIT, PlainTiles
+from heedful.kernels.choosing import Kernel
 
 HAS_COMPILER = compiled.library() is not None
 KERNELS = [
@@ -317,8 +318,8 @@ def test_the_triton_form_in_its_interpreter() -> None:
     pytest.importorskip("triton", reason="triton is not installed")
     code = """
 import torch
-from heedful.attention.kernels.tiles import PlainTiles
-from heedful.attention.kernels.triton_tiles import TritonTiles
+from heedful.kernels.additive_tiles import PlainTiles
+from heedful.kernels.additive_triton import TritonTiles
 torch.manual_seed(0)
 a, b, v = torch.randn(2, 20, 40), torch.randn(2, 50, 40), torch.randn(40)
 a[0, 3, 5], b[1, 2, 3] = 60, -200

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from heedful.basics import compiling
 from heedful.basics.notices import once
-from heedful.basics.workers import workers
+from heedful.kernels import compiling
+from heedful.kernels.workers import workers
 
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler here")
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -87,7 +87,7 @@ def test_a_damaged_library_is_built_anew(damage: str, three: Path) -> None:
 @needs_cc
 def test_processes_may_build_at_once(three: Path) -> None:
     load = (
-        "import sys; from pathlib import Path; from heedful.basics import compiling; "
+        "import sys; from pathlib import Path; from heedful.kernels import compiling; "
         "sys.stdin.readline(); "
         "print(compiling.compiled_library(Path(sys.argv[1]), 'the test runs').three())"
     )
@@ -124,7 +124,7 @@ def test_sanitizers_are_flags_and_part_of_the_name(
     assert plain.three() == -(1 << 31)
     monkeypatch.setenv("HEEDFUL_SANITIZE", "undefined")
     call = (
-        "import sys; from pathlib import Path; from heedful.basics import compiling; "
+        "import sys; from pathlib import Path; from heedful.kernels import compiling; "
         "compiling.compiled_library(Path(sys.argv[1]), 'the test runs').three()"
     )
     done = subprocess.run([sys.executable, "-c", call, three], capture_output=True, text=True)
@@ -167,8 +167,8 @@ def test_threads_are_not_kept_for_every_number_of_them() -> None:
 FORKED = """
 import os, sys, torch
 torch.set_num_threads(1)
-from heedful.basics import compiling
-from heedful.basics.workers import workers
+from heedful.kernels import compiling
+from heedful.kernels.workers import workers
 
 def use():
     compiling.in_parallel(lambda number: 0, [(0,), (1,), (2,)])

@@ -14,9 +14,10 @@ from torch.autograd import grad
 from torch.utils.checkpoint import checkpoint
 
 from heedful.attention import Attention, MultiHeadAttention, attend, scores, use_kernel, watch
-from heedful.attention.kernels import choosing, tiles
-from heedful.attention.kernels.choosing import chosen_kernel
 from heedful.basics.contexts import submit
+from heedful.kernels import additive_tiles as tiles
+from heedful.kernels import choosing
+from heedful.kernels.choosing import chosen_kernel
 from heedful.models.pairs import Source
 from heedful.serving.engine import Engine
 from heedful.tasks.pairs.guided import GuidedAlignment

@@ -10,12 +10,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.attention.kernels import compiled, rows
-from heedful.attention.kernels.additive import additive_context
+from heedful.attention.additive import additive_context
 from heedful.attention.masks import Grid
-from heedful.basics import compiling, crowding
+from heedful.basics import crowding
 from heedful.basics.crowding import Meetings, Trials, keep_threads, uncrowded
 from heedful.cli.options import use_threads
+from heedful.kernels import additive_compiled as compiled
+from heedful.kernels import additive_rows as rows
+from heedful.kernels import compiling
 from heedful.training import loop
 from heedful.training.train import train
 

@@ -24,7 +24,7 @@ from heedful.decoding import (
     walk,
 )
 from heedful.decoding.beam import Beams
-from heedful.decoding.top import top_k
+from heedful.kernels.topk import top_k
 
 
 @dataclass(frozen=True)

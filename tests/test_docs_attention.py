@@ -16,7 +16,7 @@ import torch
 
 import heedful.attention
 from heedful.attention import masks, normalizers, positions, scores
-from heedful.attention.kernels import compiled
+from heedful.kernels import additive_compiled as compiled
 
 DOCS = Path(__file__).parents[1] / "docs"
 TEXT = (DOCS / "attention.md").read_text(encoding="utf-8")

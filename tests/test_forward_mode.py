@@ -9,9 +9,9 @@ from torch.autograd import forward_ad
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 from heedful.attention import attend, normalizers, scores, use_kernel
-from heedful.attention.kernels.additive import additive_scores
-from heedful.layers.dropout import dropout
-from heedful.layers.losses import cross_entropy, plain_cross_entropy
+from heedful.kernels.additive import additive_scores
+from heedful.kernels.cross_entropy import cross_entropy, plain_cross_entropy
+from heedful.kernels.dropout import dropout
 from tolerance import assert_near, largest
 
 WIDTH, UNITS = 8, 16

@@ -14,11 +14,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fuzz_help import NOT_FINITE, Draw, assert_others_equal, doubled, each_case
-from heedful.attention.kernels import compiled, reading, short, short_operators, steps
-from heedful.attention.kernels.tiles import plain_scores
-from heedful.decoding import top
-from heedful.layers import cells, compiled_losses, dropout, fused
-from heedful.layers.cells import Cell, cell_step
+from heedful.kernels import additive_compiled as compiled
+from heedful.kernels import cached_attention as steps
+from heedful.kernels import cross_entropy_compiled as compiled_losses
+from heedful.kernels import recurrent_cell as cells
+from heedful.kernels import short_attention as short
+from heedful.kernels import short_attention_operators as short_operators
+from heedful.kernels import source_attention as reading
+from heedful.kernels import topk as top
+from heedful.kernels.additive_tiles import plain_scores
+from heedful.kernels.recurrent_cell import Cell, cell_step
+from heedful.layers import dropout, fused
 from heedful.layers.fused import program
 from heedful.layers.quantized import int8_copy, largest_input
 from heedful.layers.rounded import bfloat16_copy

@@ -10,7 +10,7 @@ import torch
 
 from heedful.attention import watch
 from heedful.decoding import Hypothesis, SearchOptions, Supplied, search, search_stream
-from heedful.decoding import top as tops
+from heedful.kernels import topk as tops
 from heedful.layers import caches, fused, sources
 from heedful.layers.fused import made as fused_forms
 from heedful.layers.quantized import int8_copy, largest_input

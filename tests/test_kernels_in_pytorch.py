@@ -11,11 +11,12 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from heedful.attention import Attention, attend, normalizers, scores
-from heedful.attention.kernels import short
-from heedful.attention.kernels.additive import additive_context, plain_scores
+from heedful.attention.additive import additive_context
 from heedful.attention.masks import Causal, Grid, Mask
 from heedful.basics.addresses import is_plain, readable
-from heedful.layers.dropout import dropout
+from heedful.kernels import short_attention as short
+from heedful.kernels.additive import plain_scores
+from heedful.kernels.dropout import dropout
 
 LENGTHS = (3, 16, 70)
 """The formula itself, C for short sequences, tiles of the additive score."""

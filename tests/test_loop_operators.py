@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.library import opcheck
 
-from heedful.basics.formula_operators import FormulaOperator
-from heedful.layers import recurrent_direction
-from heedful.models import recurrent_fed, recurrent_unrolled
+from heedful.kernels import recurrent_direction, recurrent_fed, recurrent_unrolled
+from heedful.kernels.formula_operators import FormulaOperator
 from tolerance import assert_near, largest
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}

@@ -4,9 +4,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from heedful.layers import compiled_losses, losses
-from heedful.layers.dropout import Dropout, dropout, plain_dropout
-from heedful.layers.losses import cross_entropy, plain_cross_entropy
+from heedful.kernels import cross_entropy as losses
+from heedful.kernels import cross_entropy_compiled as compiled_losses
+from heedful.kernels.cross_entropy import cross_entropy, plain_cross_entropy
+from heedful.kernels.dropout import dropout, plain_dropout
+from heedful.layers.dropout import Dropout
 from heedful.training.operations import operation_counter
 from tolerance import assert_rounded, reference
 

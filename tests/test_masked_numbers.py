@@ -18,8 +18,8 @@ from heedful.attention import (
     use_kernel,
     watch,
 )
-from heedful.attention.kernels import compiled
 from heedful.attention.masks import Mask
+from heedful.kernels import additive_compiled as compiled
 from tolerance import assert_near, assert_rounded, reference
 
 SCORES = {

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention.flex_attention import flex_attention
 
-from heedful.attention import attend, masks
-from heedful.attention.kernels import dot
+from heedful.attention import attend, dot, masks
 
 DOCUMENTS = torch.tensor([[0, 0, 1, 1, 1, 2, 2], [3, 3, 3, 3, 3, 3, 4]])
 

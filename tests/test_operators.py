@@ -13,11 +13,13 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from heedful.attention import attend
-from heedful.attention.kernels import operators, short, short_operators
-from heedful.attention.kernels.additive import plain_scores
 from heedful.attention.scores import Additive
-from heedful.layers.dropout import dropout, plain_dropout
-from heedful.layers.losses import cross_entropy
+from heedful.kernels import additive_operators as operators
+from heedful.kernels import short_attention as short
+from heedful.kernels import short_attention_operators as short_operators
+from heedful.kernels.additive import plain_scores
+from heedful.kernels.cross_entropy import cross_entropy
+from heedful.kernels.dropout import dropout, plain_dropout
 from tolerance import assert_near
 
 compiled = pytest.mark.skipif(short.library() is None, reason="no C compiler")

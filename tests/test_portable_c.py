@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 
 import heedful
-from heedful.basics import compiling
+from heedful.kernels import compiling
 from portability import AVX512, processor_flags
 from tolerance import assert_near
 
@@ -119,7 +119,7 @@ def test_march_can_be_chosen_and_has_a_library_of_its_own(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     source = tmp_path / "lanes.c"
-    source.write_text('#include "lanes.h"\nint width(void) { return LANES; }\n')
+    source.write_text('#include "simd.h"\nint width(void) { return LANES; }\n')
     for march, lanes in (("x86-64-v2", 4), ("x86-64-v3", 8)):
         monkeypatch.setenv("HEEDFUL_MARCH", march)
         if march == "x86-64-v3" and "avx2" not in processor_flags():

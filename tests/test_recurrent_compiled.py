@@ -9,11 +9,12 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from heedful.attention import Attention, Memory, normalizers, scores, use_kernel, watch
-from heedful.attention.kernels import reading
-from heedful.attention.kernels.reading import Sources
 from heedful.decoding import SearchOptions, search
-from heedful.layers import cells, recurrent_packed
-from heedful.layers.cells import Cell, cell_step
+from heedful.kernels import recurrent_cell as cells
+from heedful.kernels import source_attention as reading
+from heedful.kernels.recurrent_cell import Cell, cell_step
+from heedful.kernels.source_attention import Sources
+from heedful.layers import recurrent_packed
 from heedful.layers.recurrent import recurrent_network
 from heedful.layers.recurrent_packed import learns_in_c, packed_network
 from heedful.models.pairs import Source

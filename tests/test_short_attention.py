@@ -4,9 +4,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from heedful.attention import MultiHeadAttention, attend, watch
-from heedful.attention.kernels import dot, short, short_operators
+from heedful.attention import MultiHeadAttention, attend, dot, watch
 from heedful.attention.masks import causal, document, padding
+from heedful.kernels import short_attention as short
+from heedful.kernels import short_attention_operators as short_operators
 from heedful.training.operations import operation_counter
 from tolerance import assert_near
 

@@ -9,14 +9,14 @@ import torch
 from torch import Tensor
 
 from heedful.attention import Memory, MultiHeadAttention, watch
-from heedful.attention.kernels import steps as kernel
-from heedful.attention.kernels.steps import Steps
 from heedful.attention.masks import padding
 from heedful.attention.positions import ALiBi, Rotary
-from heedful.attention.stepping import StepMemory, can_step
+from heedful.attention.stepping import StepMemory
 from heedful.decoding import SearchOptions, search
-from heedful.decoding import top as tops
-from heedful.decoding.top import Total, best, plain_best
+from heedful.kernels import cached_attention as kernel
+from heedful.kernels import topk as tops
+from heedful.kernels.cached_attention import Steps, can_step
+from heedful.kernels.topk import Total, best, plain_best
 from heedful.layers import caches, sources
 from heedful.layers.caches import LayerCaches, StepCache
 from heedful.layers.fused import made as fused_forms

@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import load_file
 from torch._dynamo.utils import counters
 
-from heedful.attention.kernels import dot
+from heedful.attention import dot
 from heedful.basics.errors import UserError
 from heedful.basics.locking import locked
 from heedful.runs.opening import open_run

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from heedful.attention.kernels import compiled
+from heedful.kernels import additive_compiled as compiled
 
 LENGTH, WIDTH = 1024, 64
 """Queries and keys, and the width of each vector. A byte a pair is then a MiB in all."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention import scores, use_kernel
-from heedful.attention.kernels import compiled
+from heedful.kernels import additive_compiled as compiled
 
 Kernel = Literal["plain", "tiles", "compiled"]
 

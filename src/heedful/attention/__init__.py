@@ -15,7 +15,6 @@ Example:
 from heedful.attention import feature_maps, masks, normalizers, positions, scores
 from heedful.attention.disagreement import disagreement
 from heedful.attention.functional import attend, attention_weights
-from heedful.attention.kernels.choosing import use_kernel
 from heedful.attention.linear import (
     LinearState,
     linear_attend,
@@ -29,6 +28,7 @@ from heedful.attention.modules import Attention, Memory
 from heedful.attention.multi_head import MultiHeadAttention
 from heedful.attention.structured import StructuredSelfAttention
 from heedful.attention.watching import watch
+from heedful.kernels.choosing import use_kernel
 
 __all__ = [
     "Attention",

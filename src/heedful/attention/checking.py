@@ -94,17 +94,3 @@ def check_part(name: str, part: object, kind: type) -> None:
     if isinstance(part, type):
         given = f"the class {part.__name__}; make one of it: {part.__name__}(…)"
     raise TypeError(f"{name} must be a {kind.__name__}, not {given}")
-
-
-def leading_sizes(*parts: Tensor) -> tuple[int, ...]:
-    """The leading dimensions of ``[.., L, D]`` tensors, broadcast; they are taken to fit.
-
-    Where sizes differ (fewer heads of keys than of queries) the first tensor's count.
-
-    ``torch.broadcast_shapes`` would load SymPy.
-    """
-    shapes = [part.shape[:-2] for part in parts]
-    if all(sizes == shapes[0] for sizes in shapes):
-        return tuple(shapes[0])
-    each = itertools.zip_longest(*(reversed(sizes) for sizes in shapes), fillvalue=1)
-    return tuple(next((size for size in sizes if size != 1), 1) for sizes in each)[::-1]

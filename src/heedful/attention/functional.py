@@ -9,21 +9,21 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from heedful.attention.additive import additive_context
 from heedful.attention.checking import (
     check_dropout,
     check_inputs,
     check_part,
     heads_of_a_group,
-    leading_sizes,
 )
-from heedful.attention.kernels.additive import additive_context
-from heedful.attention.kernels.dot import added_form, dot_context
+from heedful.attention.dot import added_form, dot_context
 from heedful.attention.masks import Grid, Mask, split_mask
 from heedful.attention.normalizers import Draw, Normalizer, Queries, Softmax
 from heedful.attention.overrides import describes
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import ScaledDot, Score
 from heedful.attention.scores.base import require_same_width
+from heedful.basics.shapes import leading_sizes
 
 _HALVES = (torch.bfloat16, torch.float16)
 

@@ -23,10 +23,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from heedful.attention.checking import check_inputs, leading_sizes
+from heedful.attention.checking import check_inputs
 from heedful.attention.feature_maps import EluPlusOne, FeatureMap
 from heedful.attention.masks import Causal, Mask, dense_mask
 from heedful.attention.masks.algebra import Combined, Dense
+from heedful.basics.shapes import leading_sizes
 
 _HALVES = (torch.bfloat16, torch.float16)
 _ELU_PLUS_ONE = EluPlusOne()

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.attention.kernels.steps import Steps, StepsInC, library
 from heedful.attention.masks import padding
-from heedful.basics.addresses import readable
+from heedful.kernels.cached_attention import Steps, StepsInC
 
 
 class StepMemory(NamedTuple):
@@ -49,15 +48,3 @@ class StepMemory(NamedTuple):
         places = torch.arange(positions)
         mask = (places >= self.firsts.unsqueeze(1)) & (places < ends)
         return key, value, mask[:, None, None]
-
-
-def can_step(like: Tensor) -> bool:
-    """Whether steps of such tensors can be read where they are: on the CPU, in float32, without
-    gradients, where there is a compiler."""
-    return (
-        like.dtype == torch.float32
-        and not torch.is_grad_enabled()
-        and not torch.is_autocast_enabled("cpu")
-        and readable(like)
-        and library() is not None
-    )

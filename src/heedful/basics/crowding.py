@@ -5,7 +5,7 @@ cores, the thread that should run there is not running for milliseconds, and all
 two threads are then slower than one. There are two ways to detect that:
 
 - :data:`meetings` measures the time that threads of our own C lose while they wait for each other
-  (:func:`heedful.basics.compiling.in_parallel`).
+  (:func:`heedful.kernels.compiling.in_parallel`).
 - :func:`uncrowded` compares the speed of PyTorch with all threads and with fewer, by some
   milliseconds of work every few seconds.
 

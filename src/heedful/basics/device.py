@@ -1,9 +1,7 @@
-"""Where and how precisely to compute: device, precision, threads, and the C allocator."""
+"""Where and how precisely to compute: device, precision, and threads."""
 
 import contextlib
-import ctypes
 import functools
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
@@ -86,21 +84,6 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
     if precision == "float32":
         return contextlib.nullcontext()
     return torch.autocast(device.type, dtype=getattr(torch, precision))
-
-
-def keep_freed_memory() -> None:
-    """Tell glibc to keep large freed blocks instead of giving each back to the system.
-
-    Training frees and takes the same large buffers at every step; giving them back costs a page
-    fault a page. Elsewhere than glibc this does nothing.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        libc = ctypes.CDLL("libc.so.6")
-        trim_threshold, mmap_threshold = -1, -3
-        libc.mallopt(mmap_threshold, 1 << 30)
-        libc.mallopt(trim_threshold, 1 << 30)
 
 
 @contextmanager

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 import torch
 
-from heedful.basics.compiling import cache_folder, processor
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json
+from heedful.basics.user_cache import cache_folder, processor
 
 try:
     import fcntl

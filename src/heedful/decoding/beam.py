@@ -17,7 +17,7 @@ from heedful.decoding.choices import Choices
 from heedful.decoding.hypothesis import Hypothesis, length_penalty
 from heedful.decoding.options import SearchOptions
 from heedful.decoding.running import Finished
-from heedful.decoding.top import best
+from heedful.kernels.topk import best
 
 _NEVER = -torch.inf
 

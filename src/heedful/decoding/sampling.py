@@ -16,8 +16,8 @@ from heedful.decoding.decodable import Decodable, SelectableT
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
 from heedful.decoding.running import SourceT, Supplied
-from heedful.decoding.top import Total, top_k
 from heedful.decoding.walk import Walk
+from heedful.kernels.topk import Total, top_k
 
 
 def sample(

@@ -12,7 +12,7 @@ from heedful.basics.symbols import BEGIN, END
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
 from heedful.decoding.running import Finished
-from heedful.decoding.top import Total, best
+from heedful.kernels.topk import Total, best
 
 Choose = Callable[[Tensor, int, Tensor, int], tuple[Tensor, Total]]
 """``(logits [N, V], first token offered, which rows [N], step) -> chosen tokens [N]``, and what the

@@ -8,7 +8,6 @@ import torch
 
 from heedful.attention.watching import seen_from_outside
 from heedful.basics.contexts import submit
-from heedful.basics.workers import workers
 from heedful.decoding import SearchOptions
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import Item, token_batches
@@ -16,6 +15,7 @@ from heedful.inference.searcher import Searcher
 from heedful.inference.splitting import Part, split_text
 from heedful.inference.translation import Translation
 from heedful.inference.word_alignment import WordAlignment
+from heedful.kernels.workers import workers
 
 _FEWEST = 1024
 """Source tokens of a batch, times beam, that are worth a worker's call."""

@@ -1,7 +1,7 @@
 """What a decoder's attention has seen so far, kept from step to step.
 
-Where steps can be read where they are (:func:`heedful.attention.stepping.can_step`), choosing rows
-anew moves an index, and rows may join while others are under way: each has its own first step.
+Where steps can be read where they are (:func:`heedful.kernels.cached_attention.can_step`), choosing
+rows anew moves an index, and rows may join while others are under way: each has its own first step.
 Elsewhere choosing moves keys and values.
 Shapes: N rows of search, M selected rows, H heads, T steps, D width.
 """
@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from heedful.attention import Memory
-from heedful.attention.kernels.steps import Steps
-from heedful.attention.stepping import StepMemory, can_step
+from heedful.attention.stepping import StepMemory
+from heedful.kernels.cached_attention import Steps, can_step
 
 
 class KeyValueCache:

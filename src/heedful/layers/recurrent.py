@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from heedful.layers.cells import Cell, LayerState, cell_step, next_state
+from heedful.kernels.recurrent_cell import Cell, LayerState, cell_step, next_state
 from heedful.layers.dropout import Dropout
 from heedful.layers.recurrent_packed import learns_in_c, packed_network
 from heedful.layers.stepwise import Stepwise

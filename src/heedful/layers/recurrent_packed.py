@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from heedful.basics.addresses import operable
-from heedful.layers.cells import library
-from heedful.layers.dropout import dropout
-from heedful.layers.recurrent_direction import direction
+from heedful.kernels.dropout import dropout
+from heedful.kernels.recurrent_cell import library
+from heedful.kernels.recurrent_direction import direction
 
 _CELLS = {"RNN_TANH": "rnn", "GRU": "gru", "LSTM": "lstm"}
 

@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from heedful.attention import Memory
-from heedful.attention.kernels.steps import JoinedSteps, PackedSteps, Steps, StepsInC
 from heedful.attention.masks import padding
-from heedful.attention.stepping import StepMemory, can_step
+from heedful.attention.stepping import StepMemory
+from heedful.kernels.cached_attention import JoinedSteps, PackedSteps, Steps, StepsInC, can_step
 
 _HELD = 2
 """Tokens of sources that are held for one that a row reads at most: then the others go."""

@@ -11,14 +11,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention import Attention, Memory, normalizers, scores
-from heedful.layers import cells
+from heedful.kernels import recurrent_cell as cells
+from heedful.kernels.recurrent_fed import FedWeights, fed
+from heedful.kernels.recurrent_unrolled import unrolled
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
 from heedful.layers.stepwise import Stepwise
-from heedful.models.recurrent_fed import FedWeights, fed
 from heedful.models.recurrent_reading import keys_and_values, known_reading, read_rows
 from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
-from heedful.models.recurrent_unrolled import unrolled
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from heedful.attention import Attention, Memory, masks
-from heedful.attention.kernels import reading
-from heedful.attention.kernels.choosing import compiled_wanted
 from heedful.basics.addresses import operable, readable
+from heedful.kernels import source_attention as reading
+from heedful.kernels.choosing import compiled_wanted
 from heedful.models.recurrent_rows import SourceRows
 
 

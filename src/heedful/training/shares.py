@@ -15,8 +15,8 @@ from torch import Tensor
 
 from heedful.attention.watching import seen_from_outside
 from heedful.basics.contexts import submit
-from heedful.basics.workers import workers
-from heedful.layers.dropout import drawing_from
+from heedful.kernels.dropout import drawing_from
+from heedful.kernels.workers import workers
 from heedful.training.protocol import Loss, Task
 
 Learnt = tuple[Any, Loss]

@@ -12,13 +12,14 @@ import torch
 import torch.fx.experimental._config as shapes
 from torch import nn
 
-from heedful.basics.compiling import cache_folder
 from heedful.basics.crowding import with_threads
-from heedful.basics.device import check_precision, choose_device, keep_freed_memory
+from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers
 from heedful.basics.locking import locked
+from heedful.basics.user_cache import cache_folder
 from heedful.data.positions import Position
+from heedful.kernels.allocator import keep_freed_memory
 from heedful.runs.checkpoints import (
     folder_of,
     load_model_tensors,

@@ -2,15 +2,15 @@
 
 Bahdanau, Cho, Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and
 Translate", section 3.1 and appendix A.1.2. The formula as it is written is
-:func:`heedful.attention.kernels.additive.plain_scores`; the same in far less time is beside it.
+:func:`heedful.kernels.additive.plain_scores`; the same in far less time is beside it.
 """
 
 import torch
 from torch import Tensor, nn
 
-from heedful.attention.kernels.additive import additive_scores
 from heedful.attention.scores.base import Score, require_width
 from heedful.basics.constants import WithConstants
+from heedful.kernels.additive import additive_scores
 
 
 class Additive(WithConstants, Score):

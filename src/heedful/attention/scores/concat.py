@@ -7,8 +7,8 @@ halves of W, so the keys' half is computed once, as in the additive score.
 import torch
 from torch import Tensor, nn
 
-from heedful.attention.kernels.additive import additive_scores
 from heedful.attention.scores.base import Score, require_width
+from heedful.kernels.additive import additive_scores
 
 
 class Concat(Score):

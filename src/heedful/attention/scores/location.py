@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from heedful.attention.checking import leading_sizes
 from heedful.attention.scores.base import Score, require_width
+from heedful.basics.shapes import leading_sizes
 
 
 class Location(Score):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from heedful.attention.stepping import can_step
+from heedful.kernels.cached_attention import can_step
 from heedful.layers.caches import LayerCaches
 from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import (

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from heedful.attention import MultiHeadAttention
-from heedful.attention.kernels.steps import PackedSteps
 from heedful.attention.scores import Dot, ScaledDot
+from heedful.kernels.cached_attention import PackedSteps
 from heedful.layers.fused.made import Made
 from heedful.layers.fused.program import ATTEND, Embedding, NotFusedError, Program
 from heedful.layers.sources import SourceMemories

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from heedful.attention.stepping import can_step
 from heedful.basics.addresses import is_plain
+from heedful.kernels.cached_attention import can_step
 from heedful.layers.fused.program import NotFusedError
 
 T = TypeVar("T")

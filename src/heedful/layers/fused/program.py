@@ -8,7 +8,6 @@ Shapes: I, O columns into and out of a product; D width of the model.
 import ctypes
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -16,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention import MultiHeadAttention
-from heedful.attention.kernels.steps import HEADER, HeadsInC, StepsInC
 from heedful.attention.normalizers import Softmax
 from heedful.attention.scores import Dot, ScaledDot
-from heedful.basics.compiling import PRODUCTS, TEAM, compiled_library, raise_failed
+from heedful.kernels.cached_attention import HeadsInC, StepsInC
+from heedful.kernels.compiling import SOURCES, compiled_library, raise_failed
 from heedful.layers.quantized import Int8Linear
 from heedful.layers.rounded import Bfloat16Linear
 from heedful.layers.transformer import Activation, DecoderLayer, EncoderLayer, Residual
@@ -74,10 +73,7 @@ class NotFusedError(Exception):
 @functools.cache
 def library() -> ctypes.CDLL | None:
     """The compiled operations; None where they cannot be had, which is said once."""
-    own = Path(__file__)
-    headers = [HEADER, HEADER.with_name("tangent.h"), PRODUCTS, TEAM]
-    headers += [own.with_name(name) for name in ("int8.h", "linear.h")]
-    found = compiled_library(own.with_suffix(".c"), "search runs", headers)
+    found = compiled_library(SOURCES / "program.c", "search runs")
     if found is not None:
         for told in (found.heedful_columns, found.heedful_largest, found.heedful_paired):
             told.restype = ctypes.c_int64

@@ -15,7 +15,7 @@ from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.streams import WindowBatch, WindowBatches
 from heedful.decoding import SearchOptions
 from heedful.inference.generator import Generator
-from heedful.layers.losses import cross_entropy
+from heedful.kernels.cross_entropy import cross_entropy
 from heedful.models.language import LanguageModel
 from heedful.training.protocol import Loss, Sample, Validation
 

@@ -19,7 +19,7 @@ from heedful.decoding import SearchOptions
 from heedful.evaluation.metrics import perplexity, score_corpus
 from heedful.inference.batches import source_of, target_in_of, target_out_of
 from heedful.inference.translator import Translator
-from heedful.layers.losses import cross_entropy
+from heedful.kernels.cross_entropy import cross_entropy
 from heedful.models import PairModel, Source
 from heedful.tasks.pairs.terms import Forced, Term, load_terms, modules_of, tensors_of, with_terms
 from heedful.training.protocol import Loss, Sample, Validation

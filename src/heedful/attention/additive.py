@@ -1,0 +1,68 @@
+"""Which of its keys each row of additive attention may attend to, for the kernel that computes it.
+
+The kernel asks for some rows at a time, so that a mask is never whole.
+"""
+
+import copy
+
+import torch
+from torch import Tensor
+
+from heedful.attention.masks import Grid, Mask, split_mask
+from heedful.basics.addresses import is_transformed
+from heedful.basics.shapes import leading_sizes
+from heedful.kernels.additive import additive_attention
+from heedful.kernels.choosing import plainly
+
+
+def additive_context(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    v: Tensor,
+    mask: Mask | Tensor | None,
+    grid: Grid,
+    *,
+    scale: float = 1.0,
+    dropout: float = 0.0,
+) -> Tensor | None:
+    """The context ``[.., Q, E]``, without ever holding all scores; None if plain is as good.
+
+    Args:
+        query: projected queries ``[.., Q, D]``.
+        key: projected keys ``[.., K, D]``.
+        value: ``[.., K, E]``.
+        v: ``[D]``.
+        mask: which query may attend to which key; no numbers to add.
+        grid: what the mask is asked about.
+        scale: of the scores, before the softmax.
+        dropout: share of the weights set to zero.
+    """
+    if plainly(query, key, v, value):
+        return None
+    leading = leading_sizes(query, key, value)
+    given = query, key, value, v
+    eager = not (torch.compiler.is_compiling() or any(map(is_transformed, given)))
+    if eager and torch.is_grad_enabled() and any(part.requires_grad for part in given):
+        # Backward asks the mask again: what is written into its tensors meanwhile is not seen.
+        mask = copy.deepcopy(mask)
+
+    def rows_of(rows: slice | None) -> Tensor | None:
+        part = grid if rows is None else grid.part(rows)
+        return None if mask is None else dense_entries(mask, part, leading)
+
+    return additive_attention(query, key, value, v, rows_of, scale=scale, dropout=dropout)
+
+
+def dense_entries(
+    mask: Mask | Tensor | None, grid: Grid, leading: tuple[int, ...]
+) -> Tensor | None:
+    """Booleans ``[n or 1, q or 1, K or 1]`` of the grid."""
+    allowed = split_mask(mask, grid)[0]
+    if allowed is None:
+        return None
+    if allowed.dim() > 2 and allowed.shape[:-2].numel() != 1:
+        allowed = allowed.expand(*leading, *allowed.shape[-2:])
+    if allowed.dim() < 2:
+        allowed = allowed.view(1, -1)
+    return allowed.reshape(allowed.shape[:-2].numel(), *allowed.shape[-2:])

@@ -1,0 +1,175 @@
+"""Dot products with softmax: handed to a fused kernel, by the form the mask asks for.
+
+``scaled_dot_product_attention`` takes no mask, its own causal flag, or a matrix. Where a matrix
+would be large, a mask goes by blocks of rows, each with the keys that it may attend to, and on
+NVIDIA processors to FlexAttention, which skips blocks in its own way. Short sequences on the CPU
+are done by C of ours (:mod:`~.short`); there is no flash attention of our own. What PyTorch's
+kernels may get wrong for very large numbers at masked keys is done by :mod:`~.selecting`.
+"""
+
+import functools
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import flex_attention
+
+from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
+from heedful.attention.selecting import masked_attention
+from heedful.basics.addresses import forward_mode
+from heedful.kernels.additive_rows import span
+from heedful.kernels.short_attention import can_do
+from heedful.kernels.short_attention_operators import short_attention
+
+_LARGE = 1 << 22  # booleans of a mask from which it is not made whole
+_BLOCK = 512  # rows of a block
+
+
+def dot_context(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask | Tensor | None,
+    grid: Grid | None,
+    *,
+    scale: float,
+    dropout: float = 0.0,
+) -> Tensor:
+    """The context ``[.., Q, dv]`` of ``softmax(scale · query · keyᵀ)`` over the allowed keys.
+
+    Args:
+        query: ``[.., Q, D]``.
+        key: ``[.., K, D]``; with heads, there may be fewer of them than of the queries.
+        value: ``[.., K, dv]``.
+        mask: a mask, or what :func:`~heedful.attention.masks.split_mask` takes.
+        grid: what the mask is asked about; None without one.
+        scale: of the dot products.
+        dropout: share of the weights set to zero.
+    """
+    kernel = functools.partial(
+        _fused, dropout_p=dropout, scale=scale, enable_gqa=_is_grouped(query, key)
+    )
+    if mask is None or grid is None:
+        return kernel(query, key, value)
+    square = query.shape[-2] == key.shape[-2]
+    if isinstance(mask, Causal) and grid.first in (None, 0) and square:
+        return kernel(query, key, value, is_causal=True)  # Its top-left alignment is ours.
+    large = query.shape[-2] * key.shape[-2] > _LARGE
+    if isinstance(mask, Mask) and large and not torch.compiler.is_compiling():
+        if query.device.type == "cuda" and query.dim() == 4 and not dropout:
+            return flex_context(query, key, value, mask, grid, scale=scale)
+        if query.device.type == "cpu":
+            return _by_blocks(kernel, query, key, value, mask, grid)
+    allowed, bias = split_mask(mask, grid)
+    return kernel(query, key, value, attn_mask=added_form(allowed, bias, query.dtype))
+
+
+def _fused(
+    query: Tensor, key: Tensor, value: Tensor, *, attn_mask: Tensor | None = None, **others: Any
+) -> Tensor:
+    """PyTorch's kernel, which is fused for four dimensions only: with fewer, ones go before.
+
+    On the CPU short sequences go to ours, without dropout.
+    """
+    most = max(query.dim(), key.dim(), value.dim())
+    if most > 3:
+        if not others["dropout_p"] and can_do(query, key, value, attn_mask):
+            causal = others.get("is_causal", False)
+            given = (query, key, value, attn_mask, causal, others["scale"])
+            return short_attention(*given)
+        return _by_pytorch(query, key, value, attn_mask=attn_mask, **others)
+    query, key, value = (part[(None,) * (4 - part.dim())] for part in (query, key, value))
+    if attn_mask is not None and attn_mask.dim() == 3:
+        attn_mask = attn_mask.unsqueeze(0)
+    context = _by_pytorch(query, key, value, attn_mask=attn_mask, **others)
+    return context[(0,) * (4 - most)]
+
+
+def _by_pytorch(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, **others: Any
+) -> Tensor:
+    if forward_mode(query, key, value):
+        with sdpa_kernel(SDPBackend.MATH):  # The fused ones have no forward-mode gradients.
+            given = query, key, value, attn_mask
+            return F.scaled_dot_product_attention(*given, **others)
+    return masked_attention(query, key, value, attn_mask, **others)
+
+
+def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """What the kernels take: booleans, or numbers to add with −∞ for masked keys."""
+    added = allowed
+    if bias is not None:
+        added = bias.to(dtype)
+        if allowed is not None:
+            added = torch.where(allowed, added, float("-inf"))
+    if added is not None and added.dim() < 2:
+        added = added.view(1, -1)  # The kernels ask for a query and a key dimension.
+    return added
+
+
+def _by_blocks(
+    kernel: Any, query: Tensor, key: Tensor, value: Tensor, mask: Mask, grid: Grid
+) -> Tensor:
+    """Rows by rows: the mask is never whole, and keys that a block may not attend to are left."""
+    parts = []
+    for start in range(0, query.shape[-2], _BLOCK):
+        rows = slice(start, min(start + _BLOCK, query.shape[-2]))
+        allowed = mask.allows(grid.part(rows))
+        keys = span(allowed, key.shape[-2])
+        if allowed.shape[-1] > 1:
+            allowed = allowed[..., keys]
+        if allowed.dim() < 2:
+            allowed = allowed.view(1, -1)
+        if keys.start == keys.stop:
+            keys = slice(0, 1)  # Nothing is allowed: one masked key gives the zeros.
+            allowed = torch.zeros(1, 1, dtype=torch.bool)
+        part = (query[..., rows, :], key[..., keys, :], value[..., keys, :])
+        parts.append(kernel(*part, attn_mask=allowed))
+    return torch.cat(parts, -2)
+
+
+@functools.cache
+def _compiled_flex() -> Any:
+    return torch.compile(flex_attention, dynamic=True)
+
+
+def flex_context(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Mask,
+    grid: Grid,
+    *,
+    scale: float,
+    compiled: bool = True,
+) -> Tensor:
+    """The same by FlexAttention, ``query [B, H, Q, D]``.
+
+    Args:
+        query: queries.
+        key: keys.
+        value: values.
+        mask: any mask.
+        grid: what it is asked about.
+        scale: of the dot products.
+        compiled: False for FlexAttention's own plain form.
+    """
+    shape = (*query.shape[:3], key.shape[2])
+    block = flex_mask(mask, shape, query.device, first=grid.first)
+    flex = _compiled_flex() if compiled else flex_attention
+    context: Tensor = flex(
+        query, key, value, block_mask=block, scale=scale, enable_gqa=_is_grouped(query, key)
+    )
+    return context
+
+
+def _is_grouped(query: Tensor, key: Tensor) -> bool:
+    """Whether each head of keys is read by several heads of queries."""
+    if query.dim() < 3 or key.dim() < 3:
+        return False
+    heads, key_heads = query.shape[-3], key.shape[-3]
+    if heads == key_heads or heads == 1 or key_heads == 1:  # noqa: SIM103
+        return False  # A constant, also where the sizes are symbols.
+    return True

@@ -1,0 +1,19 @@
+"""Shapes of tensors that broadcast."""
+
+import itertools
+
+from torch import Tensor
+
+
+def leading_sizes(*parts: Tensor) -> tuple[int, ...]:
+    """The leading dimensions of ``[.., L, D]`` tensors, broadcast; they are taken to fit.
+
+    Where sizes differ (fewer heads of keys than of queries) the first tensor's count.
+
+    ``torch.broadcast_shapes`` would load SymPy.
+    """
+    shapes = [part.shape[:-2] for part in parts]
+    if all(sizes == shapes[0] for sizes in shapes):
+        return tuple(shapes[0])
+    each = itertools.zip_longest(*(reversed(sizes) for sizes in shapes), fillvalue=1)
+    return tuple(next((size for size in sizes if size != 1), 1) for sizes in each)[::-1]

@@ -1,0 +1,25 @@
+"""The user's cache folder, and what of this machine decides whether its files are of use here."""
+
+import os
+import platform
+from pathlib import Path
+
+
+def processor() -> str:
+    """What ``-march=native`` depends on, so that a home shared by machines is no trap."""
+    told = Path("/proc/cpuinfo")
+    lines = told.read_text().splitlines() if told.exists() else [platform.processor()]
+    first = {line.partition(":")[0].strip(): line for line in reversed(lines)}
+    kept = [first.get(key, "") for key in ("model name", "flags", "Features")]
+    return "\n".join([platform.machine(), *(kept if any(kept) else lines[:1])])
+
+
+def cache_folder() -> Path:
+    """A folder that only this user writes to."""
+    root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    folder = Path(root).expanduser() / "heedful"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = folder.stat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o022:
+        raise OSError(f"{folder} can be written to by others; libraries are not loaded from it")
+    return folder

@@ -1,0 +1,106 @@
+"""The additive score's reductions in C (``additive.c``), where there is a compiler.
+
+Without a compiler, a writable cache or single precision, :class:`~.tiles.PlainTiles` does the work.
+"""
+
+import ctypes
+import functools
+import itertools
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.kernels.additive_tiles import LIMIT, Tiles, fits
+from heedful.kernels.compiling import SOURCES, compiled_library, in_parallel
+
+_PADDING = 16  # units are a multiple of the widest vector's lanes
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("n", "q", "k", "d", "first_key", "last_key")]
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled reductions; None where they cannot be had, which is said once."""
+    return compiled_library(SOURCES / "additive.c", "additive attention runs")
+
+
+class CompiledTiles(Tiles):
+    """In C, on some threads: each takes a share of the keys."""
+
+    def __init__(
+        self, library: ctypes.CDLL, a: Tensor, b: Tensor, v: Tensor, threads: int | None = None
+    ) -> None:
+        super().__init__(a, b, v)
+        self.library, self.threads = library, threads or torch.get_num_threads()
+        self.units = v.numel()
+        self.a2, self.b2 = _padded(2.0 * a), _padded(2.0 * b)
+        self.padded_v = _padded(v)
+        self.ea, self.eb = self.a2.exp(), self.b2.exp()
+        limit = LIMIT[torch.float32]
+        self.fits_a, self.fits_b = fits(self.a2, limit), fits(self.b2, limit)
+
+    def _prepare(self, rows: slice) -> list[Tensor]:
+        """What both reductions begin with."""
+        queries = (part[:, rows].contiguous() for part in (self.a2, self.ea, self.fits_a))
+        return [*queries, self.b2, self.eb, self.fits_b]
+
+    def _shares(self, rows: slice, keys: slice) -> list[_Shape]:
+        n, _, d = self.a2.shape
+        queries, count = rows.stop - rows.start, keys.stop - keys.start
+        threads = max(1, min(self.threads, count // 8))
+        edges = [keys.start + count * i // threads for i in range(threads + 1)]
+        return [
+            _Shape(n, queries, self.b.shape[1], d, first, last)
+            for first, last in itertools.pairwise(edges)
+        ]
+
+    def weighted(self, rows: slice, keys: slice) -> Tensor:
+        n, k = self.b.shape[:2]
+        out = self.a.new_empty(n, rows.stop - rows.start, k)
+        given = [*self._prepare(rows), self.padded_v, out]
+        shares = self._shares(rows, keys)
+        self._run(self.library.heedful_scores, [given] * len(shares), shares)
+        return out[:, :, keys]
+
+    def start_gradients(self) -> None:
+        super().start_gradients()
+        self.padded_db = torch.zeros_like(self.b2)
+
+    def add_gradients(self, rows: slice, keys: slice, g: Tensor) -> None:
+        n, k = self.b.shape[:2]
+        whole = g
+        if g.shape[-1] != k or not g.is_contiguous():
+            whole = g.new_empty(n, rows.stop - rows.start, k)
+            whole[:, :, keys] = g
+        shares = self._shares(rows, keys)
+        # The keys' sums are apart by themselves; those of queries and units are one a thread.
+        da = self.a2.new_zeros(len(shares), n, rows.stop - rows.start, self.a2.shape[-1])
+        dr = self.a2.new_zeros(len(shares), self.a2.shape[-1])
+        given = [*self._prepare(rows), whole]
+        self._run(
+            self.library.heedful_gradients,
+            [[*given, da[i], self.padded_db, dr[i]] for i in range(len(shares))],
+            shares,
+        )
+        self.da[:, rows] += da.sum(0)[..., : self.units]
+        self.dr += dr.sum(0)[: self.units]
+
+    def collect(self) -> tuple[Tensor, Tensor, Tensor]:
+        self.db = self.padded_db[..., : self.units]
+        return super().collect()
+
+    @staticmethod
+    def _run(function: Callable[..., int], given: list[list[Tensor]], shares: list[_Shape]) -> None:
+        calls = [
+            (*(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors), ctypes.byref(share))
+            for tensors, share in zip(given, shares, strict=True)
+        ]
+        in_parallel(function, calls)
+
+
+def _padded(numbers: Tensor) -> Tensor:
+    return F.pad(numbers, (0, -numbers.shape[-1] % _PADDING)).contiguous()

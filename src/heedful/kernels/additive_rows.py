@@ -1,0 +1,171 @@
+"""Additive attention by blocks of rows: scored, normalized, used and forgotten.
+
+The same forward and, from nothing but its inputs, again backward; so memory grows with the number
+of keys, not with queries × keys. A row is always whole, so the softmax is the usual one.
+
+Shapes: n entries (all leading dimensions in one), Q queries, K keys, D units, E values' width.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from heedful.basics.crowding import meetings
+from heedful.kernels.additive_tiles import Tiles, plain_scores
+from heedful.kernels.choosing import tiles_for
+
+_BLOCK = 1 << 20  # scores of a block of rows
+
+RowsOf = Callable[[slice | None], Tensor | None]
+"""Rows (None for all) → booleans ``[n or 1, q or 1, K or 1]``: which keys they may attend to; None
+where that is all of them."""
+
+
+def rows_of_table(allowed: Tensor | None) -> RowsOf:
+    """The same from the booleans of all rows."""
+
+    def rows_of(rows: slice | None) -> Tensor | None:
+        if allowed is None or rows is None:
+            return allowed
+        return allowed if allowed.shape[1] == 1 else allowed[:, rows]
+
+    return rows_of
+
+
+def without_autocast(like: Tensor) -> AbstractContextManager[None]:
+    """What a kernel computes within: autocast, on where ``backward()`` is called in it, is off."""
+    return torch.autocast(like.device.type, enabled=False)
+
+
+def span(allowed: Tensor, keys: int) -> slice:
+    """The first to the last key that any row of ``allowed [.., q, k]`` may attend to."""
+    if allowed.shape[-1] != keys:
+        return slice(0, keys)  # One column stands for all.
+    there = allowed.reshape(allowed.shape[:-1].numel(), keys).any(0).nonzero()
+    return slice(int(there[0]), int(there[-1]) + 1) if len(there) else slice(0, 0)
+
+
+class _Block:
+    """One block of rows: what it may attend to, its weights, and its dropout."""
+
+    def __init__(self, rows: slice, allowed: Tensor | None, keys: int) -> None:
+        self.rows, self.allowed = rows, allowed
+        self.keys = slice(0, keys)
+        if allowed is not None and allowed.device.type == "cpu" and allowed.shape[-1] == keys:
+            # Keys that no row of the block may attend to are not even scored.
+            self.keys = span(allowed, keys)
+            self.allowed = allowed[..., self.keys]
+
+    def weights(self, scores: Tensor) -> Tensor:
+        """The softmax of ``scores``, which is used up; as in ``masked_softmax``."""
+        if self.allowed is None:
+            return torch.softmax(scores, -1)
+        scores.masked_fill_(~self.allowed, torch.finfo(scores.dtype).min)
+        return torch.softmax(scores, -1).masked_fill_(~self.allowed, 0.0)
+
+    def differentiable_weights(self, scores: Tensor) -> Tensor:
+        """As :meth:`weights`, with nothing done in place."""
+        if self.allowed is None:
+            return torch.softmax(scores, -1)
+        scores = scores.masked_fill(~self.allowed, torch.finfo(scores.dtype).min)
+        return torch.softmax(scores, -1).masked_fill(~self.allowed, 0.0)
+
+    def keep(self, like: Tensor, dropout: float, seed: Tensor) -> Tensor | None:
+        """What weights are multiplied by: 0 or 1/(1 − dropout); the same at every call."""
+        if not dropout:
+            return None
+        generator = torch.Generator(like.device).manual_seed(int(seed) + self.rows.start)
+        drawn = torch.rand(like.shape, generator=generator, device=like.device)
+        return (drawn >= dropout).to(like.dtype) / (1.0 - dropout)
+
+
+@dataclass(frozen=True)
+class AdditiveRows:
+    """All that a context depends on."""
+
+    a: Tensor
+    """Projected queries ``[n, Q, D]``."""
+    b: Tensor
+    """Projected keys ``[n, K, D]``."""
+    value: Tensor
+    """``[n, K, E]``"""
+    v: Tensor
+    """``[D]``"""
+    rows_of: RowsOf
+    """Rows → which keys they may attend to."""
+    scale: float
+    """Of the scores, before the softmax."""
+    dropout: float
+    """Share of the weights set to zero."""
+    seed: Tensor
+    """Of the dropout: an integer."""
+
+    def _blocks(self) -> Iterator[_Block]:
+        n, queries, _ = self.a.shape
+        keys = self.b.shape[1]
+        step = max(1, _BLOCK // max(1, n * keys))
+        for start in range(0, queries, step):
+            rows = slice(start, min(start + step, queries))
+            block = _Block(rows, self.rows_of(rows), keys)
+            if block.keys.stop > block.keys.start:
+                yield block
+
+    def context(self) -> Tensor:
+        """``[n, Q, E]``."""
+        threads = torch.get_num_threads()
+        with meetings.kernel(), without_autocast(self.a):
+            return self._context(tiles_for(self.a, self.b, self.v, threads))
+
+    def _context(self, tiles: Tiles) -> Tensor:
+        context = self.value.new_zeros(*self.a.shape[:2], self.value.shape[2])
+        for block in self._blocks():
+            weights = block.weights(self.scale * tiles.scores(block.rows, block.keys))
+            keep = block.keep(weights, self.dropout, self.seed)
+            used = weights if keep is None else weights * keep
+            context[:, block.rows] = used @ self.value[:, block.keys]
+        return context
+
+    def plain(self) -> Tensor:
+        """The same by the formula as it is written, which PyTorch can differentiate twice.
+
+        Holds ``[n, q, K, D]`` numbers of a block of q rows, and all of them with gradients.
+        """
+        context = self.value.new_zeros(*self.a.shape[:2], self.value.shape[2])
+        for block in self._blocks():
+            scores = plain_scores(self.a[:, block.rows], self.b[:, block.keys], self.v)
+            weights = block.differentiable_weights(self.scale * scores)
+            keep = block.keep(weights, self.dropout, self.seed)
+            used = weights if keep is None else weights * keep
+            context[:, block.rows] = used @ self.value[:, block.keys]
+        return context
+
+    def gradients(self, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """For ``grad = ∂L/∂context [n, Q, E]``, those in a, b, value and v."""
+        threads = torch.get_num_threads()
+        with meetings.kernel(), without_autocast(self.a):
+            tiles = tiles_for(self.a, self.b, self.v, threads)
+            return self._gradients(tiles, grad.to(self.a.dtype))
+
+    def _gradients(self, tiles: Tiles, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        tiles.start_gradients()
+        by_value = torch.zeros_like(self.value)
+        for block in self._blocks():
+            weights = block.weights(self.scale * tiles.scores(block.rows, block.keys))
+            keep = block.keep(weights, self.dropout, self.seed)
+            above = grad[:, block.rows]
+            used = weights if keep is None else weights * keep
+            by_value[:, block.keys] += used.transpose(1, 2) @ above
+            g = above @ self.value[:, block.keys].transpose(1, 2)  # ∂L/∂(weights after dropout)
+            if keep is not None:
+                g *= keep
+            if block.allowed is not None:
+                g.masked_fill_(~block.allowed, 0.0)  # A masked value may make it infinite.
+            # The softmax's own backward; masked weights are zero, and so are their gradients.
+            g -= (g * weights).sum(-1, keepdim=True)
+            g *= weights
+            tiles.add_gradients(block.rows, block.keys, g.mul_(self.scale))
+        da, db, dv = tiles.collect()
+        return da, db, by_value, dv

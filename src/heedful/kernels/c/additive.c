@@ -1,0 +1,190 @@
+/* The two reductions of the additive score, over a range of keys, in single precision.
+ *
+ * With a = 2·query, b = 2·key and x = e^a·e^b:  tanh((a + b) / 2) = 1 − 2r,  r = 1 / (1 + x).
+ * The exponentials are made once a row; what is left for each (query, key, unit) is a multiply-add,
+ * a reciprocal and a multiply-add. A row whose exponentials are not representable is marked; the
+ * pairs it takes part in go through the plain formula.
+ *
+ * Shapes: n entries, Q queries, K keys, D units. Rows of all matrices lie one after another.
+ */
+#include "simd.h"
+
+/* 1 / x to rounding, for 1 ≤ x ≤ 1e37: the processor's estimate and one step of Newton's. */
+static inline lanes inverse(lanes x) {
+#if defined(__AVX512F__)
+    const lanes r = (lanes)_mm512_rcp14_ps((__m512)x);
+#elif defined(__AVX__)
+    const lanes r = (lanes)_mm256_rcp_ps((__m256)x);
+#else
+    return 1.0f / x;
+#endif
+#if defined(__AVX__)
+    return r * (2.0f - x * r);
+#endif
+}
+
+/* x, or 1e37 where it is more; what is not a number stays none. */
+static inline lanes smaller(lanes x) {
+    const lanes most = (lanes){0} + 1e37f;
+#if defined(__AVX512F__)
+    return (lanes)_mm512_min_ps((__m512)most, (__m512)x);
+#elif defined(__AVX__)
+    return (lanes)_mm256_min_ps((__m256)most, (__m256)x);
+#else
+    const ints less = x <= most, none = x != x;
+    return (lanes)(((less | none) & (ints)x) | (~(less | none) & (ints)most));
+#endif
+}
+
+/* r = 1 / (1 + e^a e^b). The product of two representable numbers may overflow: beyond 1e37 r is
+ * zero to rounding either way. */
+static inline lanes reciprocal(lanes ea, lanes eb) {
+    return inverse(smaller(1.0f + ea * eb));
+}
+
+#define TILE 8 /* keys whose exponentials and gradients stay in the nearest cache */
+
+struct shape { int64_t n, q, k, d, first_key, last_key; };
+
+/* weighted[n, q, k] = Σ_d v_d (r − ½): near zero the tangent keeps its digits.  D is a multiple of
+ * LANES (padded with v = 0). */
+static void fast_row(const float *ea, const float *eb, const float *v, float *out,
+                     int64_t keys, int64_t d) {
+    int64_t k = 0;
+    for (; k + 4 <= keys; k += 4) {
+        lanes s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+        const float *b = eb + k * d;
+        for (int64_t i = 0; i < d; i += LANES) {
+            lanes e = load(ea + i), w = load(v + i);
+            s0 += w * (reciprocal(e, load(b + i)) - 0.5f);
+            s1 += w * (reciprocal(e, load(b + d + i)) - 0.5f);
+            s2 += w * (reciprocal(e, load(b + 2 * d + i)) - 0.5f);
+            s3 += w * (reciprocal(e, load(b + 3 * d + i)) - 0.5f);
+        }
+        out[k] = total(s0); out[k + 1] = total(s1); out[k + 2] = total(s2); out[k + 3] = total(s3);
+    }
+    for (; k < keys; k++) {
+        lanes s = {0};
+        for (int64_t i = 0; i < d; i += LANES)
+            s += load(v + i) * (reciprocal(load(ea + i), load(eb + k * d + i)) - 0.5f);
+        out[k] = total(s);
+    }
+}
+
+/* r where the exponentials are not representable: stable on both sides. */
+static inline float plain(float sum) {
+    float e = expf(-fabsf(sum));
+    return sum > 0 ? e / (1.0f + e) : 1.0f / (1.0f + e);
+}
+
+int heedful_scores(const float *a, const float *ea, const uint8_t *fits_a,
+                   const float *b, const float *eb, const uint8_t *fits_b,
+                   const float *v, float *out, const struct shape *s) {
+    for (int64_t n = 0; n < s->n; n++)
+        for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += TILE) {
+            const int64_t keys = k0 + TILE < s->last_key ? TILE : s->last_key - k0;
+            const int64_t from = n * s->k + k0;
+            int all = 1;
+            for (int64_t k = 0; k < keys; k++) all &= fits_b[from + k];
+            for (int64_t q = 0; q < s->q; q++) {
+                const int64_t row = n * s->q + q;
+                float *to = out + row * s->k + k0;
+                if (all && fits_a[row]) {
+                    fast_row(ea + row * s->d, eb + from * s->d, v, to, keys, s->d);
+                    continue;
+                }
+                for (int64_t k = 0; k < keys; k++) {
+                    if (fits_a[row] && fits_b[from + k]) {
+                        fast_row(ea + row * s->d, eb + (from + k) * s->d, v, to + k, 1, s->d);
+                        continue;
+                    }
+                    float sum = 0;
+                    for (int64_t i = 0; i < s->d; i++)
+                        sum += v[i] * (plain(a[row * s->d + i] + b[(from + k) * s->d + i]) - 0.5f);
+                    to[k] = sum;
+                }
+            }
+        }
+    return 0;
+}
+
+/* For g = ∂L/∂score: da += Σ_k g r(1−r), db += Σ_q g r(1−r), dr += Σ g (r − ½).  A patch of one or two
+ * queries and one or four keys, so that the sums over a patch stay in registers. */
+static inline __attribute__((always_inline)) void
+fast_patch(const float *ea, const float *eb, const float *g, int64_t stride, float *da, float *db,
+           float *dr, int64_t d, const int queries, const int keys) {
+    for (int64_t i = 0; i < d; i += LANES) {
+        const lanes e0 = load(ea + i), e1 = load(ea + (queries - 1) * d + i);
+        lanes a0 = {0}, a1 = {0}, sum = {0};
+        for (int k = 0; k < keys; k++) {
+            const lanes e = load(eb + k * d + i);
+            const lanes r0 = reciprocal(e0, e), gr0 = g[k] * r0;
+            lanes t = gr0 - gr0 * r0;
+            a0 += t;
+            sum += g[k] * (r0 - 0.5f);
+            if (queries == 2) {
+                const lanes r1 = reciprocal(e1, e), gr1 = g[stride + k] * r1;
+                const lanes t1 = gr1 - gr1 * r1;
+                a1 += t1;
+                sum += g[stride + k] * (r1 - 0.5f);
+                t += t1;
+            }
+            store(db + k * d + i, load(db + k * d + i) + t);
+        }
+        store(da + i, load(da + i) + a0);
+        if (queries == 2) store(da + d + i, load(da + d + i) + a1);
+        store(dr + i, load(dr + i) + sum);
+    }
+}
+
+static void fast_patches(const float *ea, const float *eb, const float *g, int64_t stride,
+                         float *da, float *db, float *dr, int64_t keys, int64_t d, int two) {
+    int64_t k = 0;
+    for (; k + 4 <= keys; k += 4)
+        if (two) fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 2, 4);
+        else fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 1, 4);
+    for (; k < keys; k++)
+        if (two) fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 2, 1);
+        else fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 1, 1);
+}
+
+static void plain_pair(const float *a, const float *b, float g, float *da, float *db, float *dr,
+                       int64_t d) {
+    for (int64_t i = 0; i < d; i++) {
+        const float r = plain(a[i] + b[i]), t = g * r * (1.0f - r);
+        da[i] += t;
+        db[i] += t;
+        dr[i] += g * (r - 0.5f);
+    }
+}
+
+int heedful_gradients(const float *a, const float *ea, const uint8_t *fits_a,
+                      const float *b, const float *eb, const uint8_t *fits_b,
+                      const float *g, float *da, float *db, float *dr, const struct shape *s) {
+    const int64_t d = s->d;
+    for (int64_t n = 0; n < s->n; n++)
+        for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += TILE) {
+            const int64_t keys = k0 + TILE < s->last_key ? TILE : s->last_key - k0;
+            const int64_t from = n * s->k + k0;
+            int all = 1;
+            for (int64_t k = 0; k < keys; k++) all &= fits_b[from + k];
+            int64_t q = 0;
+            while (q < s->q) {
+                const int64_t row = n * s->q + q;
+                const float *gq = g + row * s->k + k0;
+                if (all && fits_a[row]) {
+                    const int two = q + 1 < s->q && fits_a[row + 1];
+                    fast_patches(ea + row * d, eb + from * d, gq, s->k, da + row * d, db + from * d,
+                                 dr, keys, d, two);
+                    q += 1 + two;
+                    continue;
+                }
+                for (int64_t k = 0; k < keys; k++) {
+                    const int64_t col = from + k;
+                    plain_pair(a + row * d, b + col * d, gq[k], da + row * d, db + col * d, dr, d);
+                }
+                q++;
+            }
+        }
+    return 0;
+}

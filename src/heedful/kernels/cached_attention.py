@@ -1,0 +1,263 @@
+"""One query a row, over keys and values that stay where they are: in C (``steps.c``).
+
+Shapes: N rows, H heads of queries, G of keys and values, T positions, D width of a key's head, E of
+a value's, R rows of a step.
+"""
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.basics.addresses import readable
+from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
+
+_SMALL = 1 << 18  # products below which a second thread is not worth its call
+_PLACES = 4  # addresses of keys and of values, and how far apart the rows of each are
+
+
+class StepsInC(ctypes.Structure):
+    """``struct steps``: where positions lie, and which rows of them are read."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("keys", "values", "key_strides", "value_strides")),
+        *((name, ctypes.c_void_p) for name in ("index", "lengths", "firsts")),
+        *((name, ctypes.c_int64) for name in ("index_row", "index_position", "positions")),
+    ]
+
+
+class HeadsInC(ctypes.Structure):
+    """``struct heads``: H, G, D, E and the scale of dot products."""
+
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("heads", "groups", "key_width", "value_width")),
+        ("scale", ctypes.c_double),
+    ]
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled reading; None where it cannot be had, which is said once."""
+    return compiled_library(SOURCES / "cached_attention.c", "search runs")
+
+
+def can_step(like: Tensor) -> bool:
+    """Whether steps of such tensors can be read where they are: on the CPU, in float32, without
+    gradients, where there is a compiler."""
+    return (
+        like.dtype == torch.float32
+        and not torch.is_grad_enabled()
+        and not torch.is_autocast_enabled("cpu")
+        and readable(like)
+        and library() is not None
+    )
+
+
+class Steps:
+    """Keys and values of positions, each where the step that made them left them.
+
+    Steps are never moved or changed: copies share them, and rows of search say by an index which
+    row of a step is theirs.
+    """
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Tensor, Tensor]] = []
+        self.length = 0
+        self._keep_table(np.empty((_PLACES, 16), np.int64))
+
+    def _keep_table(self, table: NDArray[np.int64]) -> None:
+        self._table, self._address = table, table.ctypes.data
+
+    def append(self, key: Tensor, value: Tensor) -> None:
+        """Add positions: ``key [R, G, p, D]``, ``value [R, G, p, E]``, float32 on the CPU.
+
+        What a projection gives is kept as it is; another order of memory is copied.
+        """
+        self.take(*(part.transpose(1, 2).contiguous() for part in (key, value)))
+
+    def take(self, key: Tensor, value: Tensor) -> None:
+        """Add positions: ``key [R, p, G, D]`` and ``value [R, p, G, E]``, one behind the other."""
+        _, positions, heads, width = key.shape
+        first, end = self.length, self.length + positions
+        if end > self._table.shape[1]:
+            larger = np.empty((_PLACES, max(end, 2 * self._table.shape[1])), np.int64)
+            larger[:, :first] = self._table[:, :first]
+            self._keep_table(larger)
+        own, others = heads * width, heads * value.shape[3]
+        if positions == 1:
+            self._table[:, first] = key.data_ptr(), value.data_ptr(), own, others
+        else:
+            places = np.arange(positions)
+            self._table[0, first:end] = key.data_ptr() + 4 * own * places
+            self._table[1, first:end] = value.data_ptr() + 4 * others * places
+            self._table[2, first:end] = positions * own
+            self._table[3, first:end] = positions * others
+        self.parts.append((key, value))
+        self.length = end
+
+    def copy(self) -> Self:
+        """The same positions, to which others may be added."""
+        other = type(self)()
+        other.parts, other.length = list(self.parts), self.length
+        other._keep_table(self._table.copy())
+        return other
+
+    def after(self, count: int, kept: Sequence[Tensor] | None = None) -> Self:
+        """The same positions without the first ``count``, all of which were added one by one.
+
+        Args:
+            count: how many are left out.
+            kept: of each position that stays, which rows ``[R']`` do, in that order; all of them
+                unless given, and then nothing is copied.
+        """
+        other, parts = type(self)(), self.parts[count:]
+        if kept is None:
+            other.parts, other.length = parts, self.length - count
+            other._keep_table(self._table[:, count:].copy())
+            return other
+        for (key, value), rows in zip(parts, kept, strict=True):
+            other.take(key.index_select(0, rows), value.index_select(0, rows))
+        return other
+
+    def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys ``[N, G, T, D]`` and values ``[N, G, T, E]`` by ``index [N, T]``, moved together."""
+        found = []
+        for side in range(2):
+            rows, first = [], 0
+            for part in self.parts:
+                positions = part[side].shape[1]
+                own = index[:, first : first + positions].clamp(max=len(part[side]) - 1)
+                rows.append(part[side][own, torch.arange(positions)])
+                first += positions
+            found.append(torch.cat(rows, dim=1).transpose(1, 2))
+        return found[0], found[1]
+
+    def in_c(self, index: Tensor, lengths: Tensor | None, firsts: Tensor | None = None) -> StepsInC:
+        """What C is told; the tensors, and these steps, must outlive it.
+
+        Args:
+            index: integers ``[N, T]``: the row of each position's step; may be expanded.
+            lengths: contiguous integers ``[N]``: how many of the positions a row reads; all from
+                its first if None.
+            firsts: contiguous integers ``[N]``: the first position that a row reads; that of all if
+                None.
+        """
+        address, row = self._address, self._table.strides[0]
+        return StepsInC(
+            *(address, address + row, address + 2 * row, address + 3 * row),
+            index.data_ptr(),
+            None if lengths is None else lengths.data_ptr(),
+            None if firsts is None else firsts.data_ptr(),
+            *index.stride(),
+            self.length,
+        )
+
+    def read(
+        self,
+        query: Tensor,
+        index: Tensor,
+        lengths: Tensor | None,
+        scale: float,
+        firsts: Tensor | None = None,
+    ) -> Tensor:
+        """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
+
+        Args:
+            query: one query a row and head, float32 on the CPU.
+            index: integers ``[N, T]``: the row of each position's step; may be expanded.
+            lengths: integers ``[N]``: how many of the positions a row reads; all from its first
+                unless given. A row that reads none gets zeros.
+            scale: of the dot products.
+            firsts: integers ``[N]``: the first position that a row reads; that of all unless given.
+
+        Raises:
+            RuntimeError: there is no compiled form.
+            ValueError: index or lengths do not fit.
+        """
+        found = library()
+        if found is None:
+            raise RuntimeError("there is no compiled form to read steps with")
+        rows, heads, width = query.shape
+        key, value = self.parts[0]
+        if index.shape != (rows, self.length) or index.dtype != torch.long:
+            raise ValueError(f"an index of {list(index.shape)}: expected {[rows, self.length]}")
+        if width != key.shape[3] or heads % key.shape[2]:
+            raise ValueError(f"queries {list(query.shape)} do not fit keys {list(key.shape)}")
+        query = query if query.stride()[1:] == (width, 1) else query.contiguous()
+        lengths = None if lengths is None else lengths.contiguous()
+        firsts = None if firsts is None else firsts.contiguous()
+        out = query.new_empty(rows, heads, value.shape[3])
+        given = [
+            ctypes.c_void_p(query.data_ptr()),
+            ctypes.c_int64(query.stride(0)),
+            ctypes.c_void_p(out.data_ptr()),
+            ctypes.byref(self.in_c(index, lengths, firsts)),
+            ctypes.byref(HeadsInC(heads, key.shape[2], width, value.shape[3], scale)),
+        ]
+        work = rows * heads * self.length * width
+        over_rows(found.heedful_read, given, rows, 1 if work < _SMALL else torch.get_num_threads())
+        return out
+
+
+class PackedSteps(Steps):
+    """Keys and values of sequences, one behind the other without padding.
+
+    An index gives, for all positions alike, where a row's sequence begins.
+
+    Args:
+        key: float32 ``[M, G, D]`` on the CPU, of M tokens; only rows may lie apart.
+        value: the same ``[M, G, E]``.
+        longest: tokens of the longest sequence T.
+    """
+
+    def __init__(self, key: Tensor, value: Tensor, longest: int) -> None:
+        super().__init__()
+        self.parts, self.length = [(key.unsqueeze(1), value.unsqueeze(1))], longest
+        self._keep_table(np.empty((_PLACES, longest), np.int64))
+        for place, part in enumerate((key, value)):
+            self._table[place] = part.data_ptr() + 4 * part.stride(0) * np.arange(longest)
+            self._table[place + 2] = part.stride(0)
+
+    def copy(self) -> Self:
+        """Itself: nothing is ever added."""
+        return self
+
+    def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """As that of steps; beyond a sequence's end stand some others of its numbers."""
+        key, value = (part.squeeze(1) for part in self.parts[0])
+        places = (index + torch.arange(self.length)).clamp(max=len(key) - 1)
+        return key[places].transpose(1, 2), value[places].transpose(1, 2)
+
+
+class JoinedSteps(Steps):
+    """Groups of positions one behind the other; each row reads those of one group.
+
+    The groups keep what they have: nothing is moved. An index is that of a row's own group, and
+    means nothing elsewhere.
+    """
+
+    def __init__(self, groups: Sequence[Steps]) -> None:
+        super().__init__()
+        self._groups = list(groups)
+        self.parts = [part for group in groups for part in group.parts]
+        self.length = sum(group.length for group in groups)
+        tables = [group._table[:, : group.length] for group in groups]
+        self._keep_table(np.concatenate(tables, axis=1))
+
+    def copy(self) -> Self:
+        """Itself: nothing is ever added."""
+        return self
+
+    def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """As that of steps; outside a row's own group stand some others of its numbers."""
+        found, first = [], 0
+        for group in self._groups:
+            found.append(group.gather(index[:, first : first + group.length]))
+            first += group.length
+        keys, values = zip(*found, strict=True)
+        return torch.cat(keys, dim=2), torch.cat(values, dim=2)

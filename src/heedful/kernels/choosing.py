@@ -1,0 +1,116 @@
+"""Which of the ways of computing additive scores is taken."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+
+from heedful.basics.addresses import forward_mode, is_plain, is_traced, is_transformed, readable
+from heedful.basics.contexts import ThreadValue
+from heedful.kernels import additive_compiled as compiled
+from heedful.kernels.additive_tiles import PlainTiles, Tiles
+
+Kernel = Literal["plain", "tiles", "compiled", "triton"]
+
+_SMALL = 1 << 18  # (query, key, unit) triples below which the plain formula is the quickest
+_chosen: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
+_traced = ThreadValue(None)  # the same, where torch.compile reads it
+
+
+def chosen_kernel() -> Kernel | None:
+    """The kernel asked for by :func:`use_kernel` in this thread or asyncio task."""
+    if torch.compiler.is_compiling():
+        kernel: Kernel | None = _traced.value
+        return kernel
+    return _chosen.get()
+
+
+@contextmanager
+def use_kernel(kernel: Kernel | None) -> Iterator[None]:
+    """Compute additive scores by one way while the block runs: for tests, benchmarks and doubts.
+
+    Other threads and asyncio tasks are not affected, except that a compiled model cannot tell the
+    tasks of one thread apart. A backward pass uses the kernel of its forward pass, also after the
+    block; that of a compiled model uses what is chosen when it runs.
+
+    Args:
+        kernel: ``plain`` (the formula, whole), ``tiles`` (PyTorch), ``compiled`` (C, on the CPU in
+            float32), ``triton`` (NVIDIA in float32), or None: the fastest there is.
+
+    Example:
+        >>> from heedful.attention import Attention, scores
+        >>> attention = Attention(scores.Additive(2, 2, 4))
+        >>> with use_kernel("plain"):
+        ...     context = attention(torch.zeros(1, 2), torch.zeros(3, 2))
+
+    Raises:
+        ValueError: there is no such kernel.
+        RuntimeError: when used, if it cannot run for these tensors.
+    """
+    if kernel is not None and kernel not in get_args(Kernel):
+        raise ValueError(f"kernel must be one of {get_args(Kernel)} or None, not {kernel!r}")
+    before, traced = _chosen.get(), _traced.value
+    _chosen.set(kernel)
+    _traced.value = kernel
+    try:
+        yield
+    finally:
+        _chosen.set(before)
+        _traced.value = traced
+
+
+def plainly(query: Tensor, key: Tensor, *others: Tensor) -> bool:
+    """Whether the formula as it is written is quicker, or as quick, and holds little.
+
+    Or has to be taken: operators have no forward-mode gradients.
+
+    Args:
+        query: projected.
+        key: projected.
+        others: what else the result depends on.
+    """
+    kernel = chosen_kernel()
+    if kernel is not None:
+        return kernel == "plain"
+    if torch.compiler.is_compiling():
+        return False  # Not to compile anew for every length.
+    parts = query, key, *others
+    if is_traced() or forward_mode(*parts):
+        return True
+    if not all(is_plain(part) or is_transformed(part) for part in parts):
+        return True  # Subclasses of tensors see what the formula does, and nothing else.
+    queries, keys = query.shape[-2], key.shape[-2]
+    # With few queries (a decoder's step) an exponential a row is no less than one a pair.
+    if queries * keys < 4 * (queries + keys):
+        return True
+    entries = max(query.shape[:-2].numel(), key.shape[:-2].numel())
+    return entries * queries * keys * key.shape[-1] < _SMALL
+
+
+def compiled_wanted() -> bool:
+    """Whether nobody has asked for another way than C."""
+    return chosen_kernel() in (None, "compiled")
+
+
+def tiles_for(a: Tensor, b: Tensor, v: Tensor, threads: int | None = None) -> Tiles:
+    """The fastest tiles for these tensors, or those of the kernel that is asked for.
+
+    ``threads`` is how many shares work in C is divided into, PyTorch's number of threads unless
+    given: gradients depend on it in the last digits.
+    """
+    single, kernel = a.dtype == torch.float32, chosen_kernel()
+    if kernel in (None, "compiled") and single and readable(a, b, v):
+        library = compiled.library()
+        if library is not None:
+            return compiled.CompiledTiles(library, a, b, v, threads)
+    if kernel in (None, "triton") and single and a.device.type == "cuda":
+        from heedful.kernels import additive_triton as triton_tiles
+
+        if triton_tiles.available():
+            return triton_tiles.TritonTiles(a, b, v)
+    if kernel in ("compiled", "triton"):
+        raise RuntimeError(f"the {kernel} kernel cannot run here ({a.dtype} on {a.device})")
+    return PlainTiles(a, b, v)

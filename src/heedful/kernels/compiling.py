@@ -1,0 +1,240 @@
+"""C files of ours as libraries for the processor at hand, where there is a compiler.
+
+A file is compiled once and kept in the user's cache folder. Beside everything that is done in C
+stands a plain form that needs no compiler and gives the same results.
+
+Environment variables:
+    CC: the compiler, ``cc`` by default, with arguments if you like (``ccache gcc``). ``none`` turns
+        compiled code off.
+    HEEDFUL_MARCH: the instruction set, as the compiler's ``-march`` takes it (``x86-64-v3``,
+        ``armv8-a``). By default the code is compiled for the processor at hand.
+    HEEDFUL_SANITIZE: sanitizers for tests, as ``-fsanitize`` takes them (``address,undefined``).
+        The sanitizer's library must be in ``LD_PRELOAD`` (``make sanitize``).
+"""
+
+import ctypes
+import functools
+import hashlib
+import itertools
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from heedful.basics.crowding import meetings
+from heedful.basics.notices import notice, once
+from heedful.basics.user_cache import cache_folder, processor
+
+T = TypeVar("T")
+
+SOURCES = Path(__file__).with_name("c")
+"""The folder of all C files."""
+FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-pthread")
+_NATIVE = ("-march=native", "-mcpu=native")
+"""Options for the processor at hand; compilers for ARM know one, the other or both."""
+_SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
+"""Options beside ``-fsanitize``: an error ends the process, and its report has line numbers."""
+_OFF = "none"
+_say_once = once()
+
+
+def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
+    """The library of a C file; None where it cannot be had.
+
+    That a compiler fails is said, once a call, with ``what`` then does without; that the command of
+    CC does not exist is said once.
+
+    Args:
+        source: the file.
+        what: what does without it.
+    """
+    command = None if sys.platform == "win32" else compiler()
+    if command is None:
+        return None
+    try:
+        return ctypes.CDLL(str(_built(command, source)))
+    except (OSError, subprocess.SubprocessError) as error:
+        reason = getattr(error, "stderr", None) or str(error)
+        last = reason.strip().splitlines()[-1] if reason.strip() else shlex.join(command)
+        notice(f"{what} without its compiled form: {last}")
+        return None
+
+
+def compiler() -> list[str] | None:
+    """The command of the C compiler, from ``CC``; None where there is none.
+
+    If ``CC`` names a command that does not exist, that is said once.
+    """
+    named = os.environ.get("CC", "").strip()
+    if named == _OFF:
+        return None
+    try:
+        command = shlex.split(named) or ["cc"]
+    except ValueError as error:  # a quotation mark without its partner
+        _say_once(f"CC={named} cannot be read as a command ({error}): C code is not used")
+        return None
+    found = shutil.which(command[0])
+    if found is not None:
+        return [found, *command[1:]]
+    if named:
+        _say_once(
+            f"CC={named}: there is no command {command[0]!r}, C code is not used; "
+            f"name a C compiler, or write CC={_OFF}"
+        )
+    return None
+
+
+def in_parallel(function: Callable[..., int], calls: Sequence[tuple[object, ...]]) -> None:
+    """Call a function of a library, a thread a call: ctypes lets go of the interpreter in C.
+
+    Where other programs use the cores, one thread makes all calls (:mod:`.crowding`).
+
+    Raises:
+        MemoryError: a call has returned 1, as functions of ours do without memory.
+        IndexError: a call has returned 2, as they do for an index that is out of range.
+    """
+    if len(calls) < 2 or meetings.alone:
+        raise_failed(max(function(*call) for call in calls))
+        return
+
+    def timed(call: tuple[object, ...]) -> tuple[int, float]:
+        began = time.perf_counter()
+        return function(*call), time.perf_counter() - began
+
+    began = time.perf_counter()
+    futures = _pool.submit([functools.partial(timed, call) for call in calls[1:]])
+    found = [timed(calls[0]), *(future.result() for future in futures)]
+    meetings.record(time.perf_counter() - began, min(seconds for _, seconds in found))
+    raise_failed(max(failed for failed, _ in found))
+
+
+def raise_failed(code: int) -> None:
+    """Raise what a function of ours has returned: MemoryError for 1, IndexError for 2."""
+    if code == 2:
+        raise IndexError("an index is out of the range of what is read by it")
+    if code:
+        raise MemoryError("no memory for the buffers of a compiled function")
+
+
+def over_rows(
+    function: Callable[..., int], given: Sequence[object], rows: int, threads: int
+) -> None:
+    """Call a function of a library for shares of ``rows``, whose first and end follow ``given``.
+
+    Raises:
+        MemoryError: as :func:`in_parallel`.
+    """
+    if threads == 1:
+        in_parallel(function, [(*given, ctypes.c_int64(0), ctypes.c_int64(rows))])
+        return
+    threads = max(1, min(threads, rows))
+    edges = [ctypes.c_int64(rows * i // threads) for i in range(threads + 1)]
+    in_parallel(function, [(*given, *share) for share in itertools.pairwise(edges)])
+
+
+class _Pool:
+    """Threads for the calls of :func:`in_parallel`: as many as the largest number wanted so far."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._threads = 0
+        self._pool: ThreadPoolExecutor | None = None
+
+    def submit(self, calls: Sequence[Callable[[], T]]) -> list[Future[T]]:
+        """Begin all calls, a thread a call where no other thread has submitted some."""
+        with self._lock:  # a pool that takes no more calls must not be given one
+            if self._pool is None or self._threads < len(calls):
+                if self._pool is not None:
+                    self._pool.shutdown(wait=False)
+                self._threads = len(calls)
+                self._pool = ThreadPoolExecutor(self._threads, "heedful-compiled")
+            return [self._pool.submit(call) for call in calls]
+
+
+_pool = _Pool()
+
+
+def _forget_threads() -> None:
+    """A child process has none of its parent's threads, and a lock may be held by one of them."""
+    global _pool
+    _pool = _Pool()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
+
+
+def _included(source: Path) -> dict[Path, str]:
+    """A C file and the files of ours that it includes, with their texts."""
+    found: dict[Path, str] = {}
+    waiting = [source]
+    while waiting:
+        file = waiting.pop()
+        if file in found:
+            continue
+        found[file] = file.read_text(encoding="utf-8")
+        names = re.findall(r'^#include "([^"]+)"', found[file], flags=re.MULTILINE)
+        waiting += [SOURCES / name for name in names]
+    return found
+
+
+def _built(compiler: Sequence[str], source: Path) -> Path:
+    """The library's file, from the cache if it is whole there.
+
+    Its name ends in the hash of its content: an empty, truncated or foreign file is built anew
+    instead of being loaded, which could end the process with SIGBUS.
+    """
+    version = subprocess.run(
+        [*compiler, "--version"], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    target = os.environ.get("HEEDFUL_MARCH") or processor()
+    flags = [*FLAGS, *_sanitizers()]
+    texts = [text for _, text in sorted(_included(source).items())]
+    made_of = "\n".join([*texts, *compiler[1:], version, target, *flags])
+    name = f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
+    folder = cache_folder()
+    for cached in sorted(folder.glob(f"{name}-*.so")):
+        if cached.stem == f"{name}-{_content(cached)}":
+            return cached
+        cached.unlink(missing_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as beside:
+        made = Path(beside) / f"{name}.so"
+        files = [f"-I{SOURCES}", str(source), "-o", str(made)]
+        command = [*compiler, *flags, *_target(compiler), *files, "-lm"]
+        subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+        return made.replace(folder / f"{name}-{_content(made)}.so")
+
+
+def _content(library: Path) -> str:
+    """The hash of a file's content; empty for a file that is not there any more, or not a file."""
+    try:
+        return hashlib.sha256(library.read_bytes()).hexdigest()[:16]
+    except OSError:
+        return ""
+
+
+def _sanitizers() -> list[str]:
+    chosen = os.environ.get("HEEDFUL_SANITIZE")
+    return [*_SANITIZED, f"-fsanitize={chosen}"] if chosen else []
+
+
+def _target(compiler: Sequence[str]) -> list[str]:
+    """The option for the instruction set; none where the compiler knows no option for it."""
+    chosen = os.environ.get("HEEDFUL_MARCH")
+    if chosen:
+        return [f"-march={chosen}"]
+    empty = ["-x", "c", "-fsyntax-only", os.devnull]
+    for option in _NATIVE:
+        tried = subprocess.run([*compiler, option, *empty], capture_output=True, timeout=60)
+        if tried.returncode == 0:
+            return [option]
+    return []

@@ -1,0 +1,178 @@
+"""Cross-entropy with label smoothing over a large vocabulary, without holding a batch's logits.
+
+Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7: the true distribution is
+``(1 − ε)`` on the label plus ``ε / V`` on every symbol.
+Shapes: N positions, D width, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from heedful.basics.addresses import forward_mode
+from heedful.kernels.cross_entropy_compiled import can_do, losses_in_c
+from heedful.kernels.operators import Operator, one_by_one, second_derivatives
+
+_CHUNK = 512
+"""Positions at a time: their logits stay in the processor's cache."""
+
+
+def plain_cross_entropy(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """What :func:`cross_entropy` computes, as the plain formula."""
+    logits = F.linear(states, table, bias).to(_wide(states))
+    smooth = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
+    return smooth, F.cross_entropy(logits, labels, reduction="none").detach()
+
+
+def _wide(states: Tensor) -> torch.dtype:
+    return torch.float64 if states.dtype == torch.float64 else torch.float32
+
+
+def cross_entropy(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Summed smoothed cross-entropy of ``states @ tableᵀ``, and what each label costs unsmoothed.
+
+    The logits are made, used for loss and gradient, and forgotten, a few rows at a time: in C
+    on the CPU in float32, where there is a compiler. It is an operator,
+    ``torch.ops.heedful.cross_entropy``: compiled and traced graphs hold it as it is.
+
+    Args:
+        states: ``[N, D]``.
+        table: ``[V, D]``, one row a symbol.
+        labels: integers ``[N]`` in [0, V).
+        smoothing: ε in [0, 1).
+        bias: added to the logits ``[V]``; with one, the plain formula is taken.
+
+    Returns:
+        The sum over all positions, smoothed, in nats; and ``−log p`` of each label ``[N]``,
+        detached.
+    """
+    if not torch.is_grad_enabled():
+        parts = [
+            plain_cross_entropy(some, table, theirs, smoothing, bias)
+            for some, theirs in zip(
+                torch.split(states, _CHUNK), torch.split(labels, _CHUNK), strict=True
+            )
+        ]
+        return torch.stack([p[0] for p in parts]).sum(), torch.cat([p[1] for p in parts])
+    if bias is not None or forward_mode(states, table):
+        return plain_cross_entropy(states, table, labels, smoothing, bias)
+    smooth, exact, *_ = _with_gradients(states, table, labels, smoothing)
+    return smooth, exact
+
+
+def _both(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    # C holds fewer logits yet, and makes them faster.
+    way = losses_in_c if can_do(states, table, labels) else _in_pieces
+    return way(states, table, labels, smoothing)
+
+
+_with_gradients = Operator("cross_entropy", _both)
+
+
+@_with_gradients.operator.register_fake
+def _(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    wide = _wide(states)
+    smooth, exact = states.new_empty((), dtype=wide), states.new_empty(states.shape[0], dtype=wide)
+    return smooth, exact, *_gradients_room(states, table)
+
+
+def _gradients_room(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+    contiguous = torch.contiguous_format
+    of_states = torch.empty_like(states, memory_format=contiguous)
+    return of_states, torch.empty_like(table, memory_format=contiguous)
+
+
+def _backward(
+    grad: Tensor,
+    of_states: Tensor,
+    of_table: Tensor,
+    states: Tensor,
+    table: Tensor,
+    labels: Tensor,
+    smoothing: float,
+) -> tuple[Tensor, Tensor]:
+    """The gradients of the sum, times its own; the rest is for :func:`_through_backward`."""
+    return of_states * grad.to(of_states.dtype), of_table * grad.to(of_table.dtype)
+
+
+_gradients = Operator("cross_entropy_backward", _backward)
+
+
+@_gradients.operator.register_fake
+def _(grad: Tensor, of_states: Tensor, of_table: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return torch.empty_like(of_states), torch.empty_like(of_table)
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    *tensors, ctx.smoothing = inputs
+    ctx.mark_non_differentiable(*output[1:])
+    ctx.save_for_backward(*output[2:], *tensors)
+
+
+def _through(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+    return *_gradients(grad, *ctx.saved_tensors, ctx.smoothing), None, None
+
+
+def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    grad, _, _, *tensors, ctx.smoothing = inputs
+    ctx.save_for_backward(grad, *tensors)
+
+
+def _through_backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
+    grad, states, table, labels = ctx.saved_tensors
+
+    def plain(states: Tensor, table: Tensor) -> Tensor:
+        return plain_cross_entropy(states, table, labels, ctx.smoothing)[0]
+
+    by_grad, *twice = second_derivatives(plain, (states, table), grad, by)
+    return by_grad, None, None, *twice, None, None
+
+
+_with_gradients.register_autograd(_through, _keep)
+_gradients.register_autograd(_through_backward, _keep_backward)
+for _each in (_with_gradients.operator, _gradients.operator):
+    _each.register_vmap(one_by_one(_each))
+
+
+def _in_pieces(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Smoothed sum, unsmoothed losses ``[N]``, the sum's gradients of states and of the table."""
+    vocabulary = len(table)
+    wide = _wide(states)
+    smooth = states.new_zeros((), dtype=wide)
+    exact = states.new_empty(states.shape[0], dtype=wide)
+    state_gradient, table_gradient = _gradients_room(states, table)
+    table_gradient.zero_()
+    for first in range(0, len(states), _CHUNK):
+        rows = slice(first, first + _CHUNK)
+        logits = F.linear(states[rows], table).to(wide)  # [n, V]
+        label = labels[rows].unsqueeze(1)
+        logits -= logits.amax(1, keepdim=True)
+        at_label, sum_of_logits = logits.gather(1, label), logits.sum(1, keepdim=True)
+        # One exponential a logit serves the loss and, divided by the sum, the gradient.
+        total = logits.exp_().sum(1, keepdim=True)
+        log_total = total.log()
+        surprise = log_total - at_label
+        everywhere = vocabulary * log_total - sum_of_logits
+        exact[rows] = surprise.squeeze(1)
+        smooth += ((1 - smoothing) * surprise + smoothing / vocabulary * everywhere).sum()
+        # From here the logits become their own gradient: softmax − true distribution.
+        logits /= total
+        if smoothing:
+            logits -= smoothing / vocabulary
+        logits.scatter_add_(1, label, torch.full_like(at_label, smoothing - 1))
+        gradient = logits.to(torch.promote_types(states.dtype, table.dtype))
+        state_gradient[rows] = (gradient @ table).to(states.dtype)
+        table_gradient += (gradient.T @ states[rows].to(gradient.dtype)).to(table.dtype)
+    return smooth, exact, state_gradient, table_gradient

@@ -1,0 +1,142 @@
+"""Cross-entropy over a large vocabulary in C (``loss.c``), where there is a compiler.
+
+Logits and their powers of e are made, summed and multiplied while they lie in the processor's
+caches. A row's numbers and a symbol's do not depend on the number of threads.
+Shapes: N positions, D width, V vocabulary.
+"""
+
+import ctypes
+import functools
+
+import torch
+from torch import Tensor
+
+from heedful.basics.addresses import readable
+from heedful.basics.counting import count
+from heedful.kernels.compiling import SOURCES, compiled_library, in_parallel, over_rows
+
+_PADDING = 32  # columns that the widest panel may be wider than the table
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("rows", "width", "symbols")),
+        ("smoothing", ctypes.c_double),
+    ]
+
+
+@functools.cache
+def library() -> ctypes.CDLL | None:
+    """The compiled functions; None where they cannot be had, which is said once."""
+    found = compiled_library(SOURCES / "cross_entropy.c", "the loss over the vocabulary runs")
+    if found is not None:
+        for function in (found.heedful_loss_block, found.heedful_loss_slab):
+            function.restype = ctypes.c_int64
+    return found
+
+
+def can_do(states: Tensor, table: Tensor, labels: Tensor) -> bool:
+    """Whether C does it: on the CPU in float32, and every label is a row of the table."""
+    if any(part.dtype != torch.float32 for part in (states, table)):
+        return False
+    if not readable(states, table, labels):
+        return False
+    if not states.numel() or not table.numel() or labels.dtype != torch.int64:
+        return False
+    low, high = labels.aminmax()
+    return int(low) >= 0 and int(high) < len(table) and library() is not None
+
+
+def losses_in_c(
+    states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The loss of ``states [N, D]`` with labels ``[N]`` over ``table [V, D]``.
+
+    Returns:
+        The smoothed sum; the unsmoothed losses ``[N]``; the sum's gradients of states and table.
+    """
+    c = library()
+    assert c is not None
+    # The logits, and the gradients of states and table.
+    count(3 * 2 * states.numel() * len(table))
+    return _Work(c, states.contiguous(), table.contiguous(), labels.contiguous(), smoothing).done()
+
+
+class _Work:
+    """Buffers of one call, and the calls of C."""
+
+    def __init__(
+        self, c: ctypes.CDLL, states: Tensor, table: Tensor, labels: Tensor, smoothing: float
+    ) -> None:
+        self.c, self.states, self.table, self.labels = c, states, table, labels
+        (self.rows, self.width), symbols = states.shape, len(table)
+        self.shape = _Shape(self.rows, self.width, symbols, smoothing)
+        self.block, slab = c.heedful_loss_block(), c.heedful_loss_slab()
+        self.slabs = -(-symbols // slab)
+        self.threads = min(torch.get_num_threads(), -(-self.rows // self.block))
+        room, wide = self.slabs * slab, self.width + _PADDING
+        self.by_symbol = table.new_empty(room, self.width)
+        self.by_column = table.new_empty(room, wide)
+        self.powers = table.new_empty(self.threads, self.block, room)
+        self.scales = table.new_empty(self.threads, self.slabs, self.block)
+        self.beside = table.new_empty(
+            self.threads, self.block * (self.width + wide + self.slabs + 3)
+        )
+        # Smoothing takes its share from every symbol's row alike.
+        self.column_sums = table.sum(0, dtype=torch.float64)
+        shared = states.sum(0, dtype=torch.float64) * (-smoothing / symbols)
+        self.table_gradient = shared.to(table.dtype).expand(symbols, -1).contiguous()
+        self.state_gradient = torch.empty_like(states)
+        self.exact, self.smooth = self.column_sums.new_empty(2, self.rows)
+
+    def done(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Block by block, as many at a time as there are threads."""
+        given = [ctypes.byref(self.shape), *_at(self.table, self.by_symbol, self.by_column)]
+        over_rows(self.c.heedful_loss_pack, given, self.slabs, self.threads)
+        for first in range(0, self.rows, self.block * self.threads):
+            end = min(first + self.block * self.threads, self.rows)
+            blocks = [
+                slice(start, min(start + self.block, end))
+                for start in range(first, end, self.block)
+            ]
+            in_parallel(
+                self.c.heedful_loss_rows, [self._of_rows(*one) for one in enumerate(blocks)]
+            )
+            self._add_to_table(blocks)
+        smooth, exact = self.smooth.sum().float(), self.exact.float()
+        return smooth, exact, self.state_gradient, self.table_gradient
+
+    def _of_rows(self, place: int, rows: slice) -> tuple[object, ...]:
+        results = (self.exact[rows], self.smooth[rows], self.state_gradient[rows])
+        return (
+            ctypes.byref(self.shape),
+            *_at(self.states[rows], self.labels[rows], self.table, self.column_sums),
+            *_at(self.by_symbol, self.by_column, self.powers[place], self.scales[place]),
+            *_at(*results, self.beside[place]),
+            ctypes.c_int64(rows.stop - rows.start),
+        )
+
+    def _add_to_table(self, blocks: list[slice]) -> None:
+        """Each thread has symbols of its own, to which the blocks are added in order."""
+        edges = [self.slabs * i // self.threads for i in range(self.threads + 1)]
+        for place, rows in enumerate(blocks):
+            given = (
+                ctypes.byref(self.shape),
+                *_at(self.states[rows], self.labels[rows], self.powers[place], self.scales[place]),
+                ctypes.c_int64(rows.stop - rows.start),
+                *_at(self.table_gradient),
+            )
+            calls = [
+                (
+                    *given,
+                    *_at(self.beside[i]),
+                    ctypes.c_int64(edges[i]),
+                    ctypes.c_int64(edges[i + 1]),
+                )
+                for i in range(self.threads)
+            ]
+            in_parallel(self.c.heedful_loss_table, calls)
+
+
+def _at(*parts: Tensor) -> list[ctypes.c_void_p]:
+    return [ctypes.c_void_p(part.data_ptr()) for part in parts]
