@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from heedful.data.examples import Pair
+from heedful.data.pair_store import write_pair_store
 from heedful.data.readers import read_pairs
-from heedful.data.shards import write_shards
 from heedful.data.tokeniser import Tokenisers, TokeniserSettings
 
 MULTI30K = Path(__file__).resolve().parents[2] / "shared" / "data" / "multi30k"
@@ -63,7 +63,7 @@ def prepare_corpus(
     settings = TokeniserSettings(vocabulary=vocabulary)
     tokenisers = Tokenisers.train(lambda: made, settings, seed=1)
     left_out: Counter[str] = Counter()
-    write_shards(made, tokenisers, folder / "train", max_tokens=256, left_out=left_out)
+    write_pair_store(made, tokenisers, folder / "train", max_tokens=256, left_out=left_out)
     if left_out:
         what += f" ({sum(left_out.values())} too long)"
     tokenisers.save(folder / "tokenisers")

@@ -24,8 +24,9 @@ import numpy as np
 
 from heedful.basics.files import atomic_folder
 from heedful.data.batching import TokenBatches
+from heedful.data.columns import Column, tokens
 from heedful.data.positions import Position
-from heedful.data.shards import EncodedCorpus, ShardWriter
+from heedful.data.store import Store, StoreWriter
 
 PAIRS = (50_000, 500_000, 5_000_000)
 PLACES = 5
@@ -35,16 +36,16 @@ CHUNK = 100_000
 def write_corpus(folder: Path, pairs: int, vocabulary: int = 8000) -> None:
     """Pairs of random tokens whose lengths are spread like those of sentences (mean about 25)."""
     generator = np.random.default_rng(pairs)
-    with (
-        atomic_folder(folder) as beside,
-        ShardWriter(beside, (vocabulary, vocabulary)) as writer,
-    ):
+    codecs = {"source": tokens(vocabulary), "target": tokens(vocabulary)}
+    with atomic_folder(folder) as beside, StoreWriter(beside, codecs) as writer:
         for start in range(0, pairs, CHUNK):
             count = min(CHUNK, pairs - start)
             source = generator.gamma(4, 6, count)
             both = np.stack([source, source * generator.normal(1, 0.15, count)], axis=1)
             lengths = np.clip(both, 1, 200).astype(np.int64)
-            writer.add(generator.integers(4, vocabulary, lengths.sum()), lengths)
+            drawn = [generator.integers(4, vocabulary, sizes.sum()) for sizes in lengths.T]
+            parts = zip(codecs, drawn, lengths.T, strict=True)
+            writer.add({name: Column(own, sizes) for name, own, sizes in parts})
         writer.finish({})
 
 
@@ -68,7 +69,7 @@ def read_corpus(folder: Path, batches: int, batch_tokens: int) -> dict[str, floa
     """Read ``batches`` batches from each of several places of an epoch; peaks and speed."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
     before, resident = sum(private_memory()), peak_resident()
-    corpus = EncodedCorpus.open(folder)
+    corpus = Store.open(folder)
     source = TokenBatches(corpus, batch_tokens)
     pools = -(-len(corpus) // source.pool)
     peak, seconds, count, first = 0, 0.0, 0, 0.0

@@ -18,7 +18,7 @@ import torch
 
 from corpus import Corpus
 from heedful.basics.device import has_fast_bfloat16
-from heedful.data.shards import EncodedCorpus
+from heedful.data.store import Store
 from install_peers import peer_python
 from sizes import Size
 
@@ -45,8 +45,9 @@ def write_texts(corpus: Corpus, folder: Path) -> Texts:
     totals = [0, 0]
     sides = [folder / "train.source", folder / "train.target"]
     with sides[0].open("w", encoding="utf-8") as one, sides[1].open("w", encoding="utf-8") as two:
-        for pair in EncodedCorpus.open(corpus.folder / "train"):
+        for row in Store.open(corpus.folder / "train"):
             pairs += 1
+            pair = (row["source"], row["target"])
             for side, (file, tokens) in enumerate(zip((one, two), pair, strict=True)):
                 file.write(" ".join(map(str, tokens.tolist())) + "\n")
                 totals[side] += len(tokens) + 1

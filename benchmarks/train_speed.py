@@ -37,7 +37,7 @@ import train_peers
 from corpus import MULTI30K, Corpus, prepare_corpus
 from heedful.data.batching import TokenBatches
 from heedful.data.positions import Position
-from heedful.data.shards import EncodedCorpus
+from heedful.data.store import Store
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions
 from heedful.inference.translator import Translator
@@ -105,7 +105,7 @@ class Ours:
         self.model = build_model(settings, *sizes)
         task = TranslationTask(
             self.model,
-            TokenBatches(EncodedCorpus.open(corpus / "train"), batch_tokens),
+            TokenBatches(Store.open(corpus / "train"), batch_tokens),
             [],
             Translator([self.model], tokenisers),
             options=SearchOptions(),
@@ -149,7 +149,7 @@ class Plain:
     def __init__(
         self, corpus: Path, settings: TransformerSettings, batch_tokens: int, everywhere: bool
     ) -> None:
-        encoded = EncodedCorpus.open(corpus / "train")
+        encoded = Store.open(corpus / "train")
         self.batches = TokenBatches(encoded, batch_tokens)
         self.position = Position(1, 0, 0)
         vocabulary = Tokenisers.load(corpus / "tokenisers").target.size

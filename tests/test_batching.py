@@ -15,23 +15,43 @@ from numpy.typing import NDArray
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.batching import Batch, TokenBatches, collate, permute
+from heedful.data.columns import Column
+from heedful.data.columns import tokens as tokens_of
 from heedful.data.positions import Position
-from heedful.data.shards import EncodedCorpus, ShardWriter
+from heedful.data.store import Store, StoreWriter
 
 MULTI30K = Path(__file__).parents[1] / "../shared/data/multi30k"
 
 
-def encoded(folder: Path, lengths: NDArray[np.int64], shard_pairs: int = 7) -> EncodedCorpus:
+def encoded(folder: Path, lengths: NDArray[np.int64], shard_rows: int = 7) -> Store:
     """A corpus of given lengths; token ``1000 + i`` throughout pair ``i``."""
+    sides = (
+        np.repeat(1000 + np.arange(len(lengths)), lengths[:, 0]),
+        np.repeat(1000 + np.arange(len(lengths)), lengths[:, 1]),
+    )
+    return stored(folder, lengths, sides, shard_rows)
+
+
+def stored(
+    folder: Path,
+    lengths: NDArray[np.int64],
+    sides: tuple[NDArray[np.int64], NDArray[np.int64]],
+    shard_rows: int = 7,
+) -> Store:
     folder.mkdir()
-    with ShardWriter(folder, (50_000, 50_000), shard_pairs) as writer:
-        tokens = np.repeat(1000 + np.arange(len(lengths)), lengths.sum(axis=1))
-        writer.add(tokens, lengths)
+    codecs = {"source": tokens_of(50_000), "target": tokens_of(50_000)}
+    with StoreWriter(folder, codecs, shard_rows) as writer:
+        parts = zip(codecs, sides, lengths.T, strict=True)
+        writer.add({name: Column(tokens, sizes) for name, tokens, sizes in parts})
         writer.finish({})
-    return EncodedCorpus.open(folder)
+    return Store.open(folder)
 
 
-def random_corpus(folder: Path, pairs: int, longest: int, seed: int = 0) -> EncodedCorpus:
+def rows_of(store: Store, rows: NDArray[np.int64]) -> dict[str, Column]:
+    return {name: store.read(name, rows) for name in store.codecs}
+
+
+def random_corpus(folder: Path, pairs: int, longest: int, seed: int = 0) -> Store:
     lengths = np.random.default_rng(seed).integers(1, longest + 1, (pairs, 2))
     return encoded(folder, lengths)
 
@@ -111,7 +131,7 @@ def test_going_on_from_any_position_gives_the_same_batches(
     start = Position(seed, 3, 0)
     uninterrupted = list(islice(batches.batches(start), steps + 12))
     position = uninterrupted[steps - 1][0] if steps else start
-    again = TokenBatches(EncodedCorpus.open(folder), batch_tokens, pool)
+    again = TokenBatches(Store.open(folder), batch_tokens, pool)
     for (ours, batch), (theirs, other) in zip(
         islice(again.batches(position), 12), uninterrupted[steps:], strict=True
     ):
@@ -121,7 +141,7 @@ def test_going_on_from_any_position_gives_the_same_batches(
 
 def test_a_batch_is_padded_pairs_with_their_ends(tmp_path: Path) -> None:
     corpus = encoded(tmp_path / "it", np.array([[2, 0], [0, 3]]))
-    batch = collate(*corpus.gather(np.array([1, 0])))
+    batch = collate(rows_of(corpus, np.array([1, 0])))
     assert batch.source.tolist() == [[END, PAD, PAD], [1000, 1000, END]]
     assert batch.source_lengths.tolist() == [1, 3]
     assert batch.target_in.tolist() == [[BEGIN, 1001, 1001, 1001], [BEGIN, PAD, PAD, PAD]]
@@ -134,16 +154,12 @@ def test_a_batch_is_padded_pairs_with_their_ends(tmp_path: Path) -> None:
 def test_a_batch_holds_the_very_tokens_of_the_corpus(tmp_path: Path) -> None:
     generator = np.random.default_rng(3)
     lengths = generator.integers(0, 9, (50, 2))
-    tokens = generator.integers(4, 50_000, lengths.sum())
-    (tmp_path / "it").mkdir()
-    with ShardWriter(tmp_path / "it", (50_000, 50_000), 11) as writer:
-        writer.add(tokens, lengths)
-        writer.finish({})
-    corpus = EncodedCorpus.open(tmp_path / "it")
+    sides = tuple(generator.integers(4, 50_000, sizes.sum()) for sizes in lengths.T)
+    corpus = stored(tmp_path / "it", lengths, (sides[0], sides[1]), 11)
     chosen = generator.permutation(50)
-    batch = collate(*corpus.gather(chosen))
+    batch = collate(rows_of(corpus, chosen))
     for row, index in enumerate(chosen):
-        source, target = corpus[int(index)]
+        source, target = corpus[int(index)]["source"], corpus[int(index)]["target"]
         assert batch.source[row, : len(source) + 1].tolist() == [*source, END]
         assert batch.target_in[row, : len(target) + 1].tolist() == [BEGIN, *target]
         assert batch.target_out[row, : len(target) + 1].tolist() == [*target, END]
@@ -214,11 +230,7 @@ def test_little_is_padding_on_real_lengths(tmp_path: Path) -> None:
             for name in ("lc.norm.tok/train.en", "lc.norm.tok/train.de")
         ]
     ).T
-    (tmp_path / "it").mkdir()
-    with ShardWriter(tmp_path / "it", (9, 9)) as writer:
-        writer.add(np.full(lengths.sum(), 4), lengths)
-        writer.finish({})
-    batches = TokenBatches(EncodedCorpus.open(tmp_path / "it"), 4096)
+    batches = TokenBatches(encoded(tmp_path / "it", lengths, 250_000), 4096)
     whole = [batch for _, batch in epoch_of(batches, 1, 0)]
     real = lengths.sum() + lengths.size
     cells = sum(batch.source.numel() + batch.target_out.numel() for batch in whole)

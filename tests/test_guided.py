@@ -18,8 +18,9 @@ from heedful.attention import watch
 from heedful.basics.errors import UserError
 from heedful.data.batching import Batch, TokenBatches
 from heedful.data.links import LinkedPair, token_links
+from heedful.data.pair_store import write_pair_store
 from heedful.data.positions import Position
-from heedful.data.shards import EncodedCorpus, write_shards
+from heedful.data.store import Store
 from heedful.data.tokeniser import Tokenisers
 from heedful.evaluation.aligning import Aligner, Direction
 from heedful.evaluation.alignment_error import GoldLinks, alignment_error_rate
@@ -115,9 +116,9 @@ def test_links_stay_with_their_pairs_whatever_is_left_out(tmp_path: Path) -> Non
     train(recipe(1, SMALL, {}, **data), tmp_path / "run", data=tmp_path)
     run = open_run(tmp_path / "run")
     assert {"empty", "duplicate", "longer than 30 tokens"} <= run.facts["data"]["left_out"].keys()
-    corpus = EncodedCorpus.open(run.train_folder)
+    corpus = Store.open(run.train_folder)
     tokenisers = run.tokenisers()
-    assert corpus.is_linked
+    assert "links" in corpus.codecs
     batches = TokenBatches(corpus, 200)
     ordered = [linked_words(batch, tokenisers) for batch in batches.once()]
     links = [link for batch in ordered for link in batch]
@@ -143,37 +144,31 @@ def test_links_are_read_at_random_from_several_shards(tmp_path: Path) -> None:
     ]
     for pairs in (7, 1000):
         folder = tmp_path / str(pairs)
-        write_shards(
+        write_pair_store(
             rows,
             TOKENISERS,
             folder,
             max_tokens=100,
             left_out=Counter(),
             linked=True,
-            shard_pairs=pairs,
+            shard_rows=pairs,
         )
-    one, other = (EncodedCorpus.open(tmp_path / name) for name in ("7", "1000"))
+    one, other = (Store.open(tmp_path / name) for name in ("7", "1000"))
     chosen = np.random.default_rng(1).permutation(40)[:25]
     for corpus in (one, other):
-        found = corpus.links(chosen)
-        assert found is not None
+        found = corpus.read("links", chosen)
         start = 0
-        for place, count in zip(chosen, found.counts, strict=True):
+        for place, count in zip(chosen, found.lengths, strict=True):
             tokens = TOKENISERS.source.encode(lines[place])
             words = TOKENISERS.source.word_indices(tokens)
             expected = token_links(rows[place].links, words, words)
-            assert [tuple(link) for link in found.tokens[start : start + count]] == expected
+            assert [tuple(link) for link in found.values[start : start + count]] == expected
             start += count
-        nothing = corpus.links(np.empty(0, np.int64))
-        assert nothing is not None
-        assert len(nothing.tokens) == len(nothing.counts) == 0
-    (tmp_path / "7" / "00001.links").write_bytes(b"")
+        nothing = corpus.read("links", np.empty(0, np.int64))
+        assert len(nothing.values) == len(nothing.lengths) == 0
+    (tmp_path / "7" / "00001.links.values").write_bytes(b"")
     with pytest.raises(UserError, match="damaged"):
-        EncodedCorpus.open(tmp_path / "7")
-    index = json.loads((tmp_path / "1000" / "index.json").read_text())
-    del index["link_type"]  # as before there were links
-    (tmp_path / "1000" / "index.json").write_text(json.dumps(index))
-    assert EncodedCorpus.open(tmp_path / "1000").links(chosen) is None
+        Store.open(tmp_path / "7")
 
 
 def naive(weights: list[list[list[float]]], links: list[list[int]], shift: int) -> float:
@@ -196,8 +191,10 @@ def linked_batch(count: int, seed: int) -> Batch:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "corpus"
-        write_shards(folder_rows, TOKENISERS, path, max_tokens=60, left_out=Counter(), linked=True)
-        return next(iter(islice(TokenBatches(EncodedCorpus.open(path), 300).once(), 1)))
+        write_pair_store(
+            folder_rows, TOKENISERS, path, max_tokens=60, left_out=Counter(), linked=True
+        )
+        return next(iter(islice(TokenBatches(Store.open(path), 300).once(), 1)))
 
 
 @pytest.mark.parametrize("name", ["transformer", "bahdanau", "luong-general"])
@@ -283,7 +280,7 @@ def test_a_reversed_corpus_takes_its_links_along(tmp_path: Path) -> None:
     write(tmp_path, rows_of_words(60, 1))
     train(recipe(1, SMALL, {}, reversed=True), tmp_path / "run", data=tmp_path)
     run = open_run(tmp_path / "run")
-    batches = TokenBatches(EncodedCorpus.open(run.train_folder), 200)
+    batches = TokenBatches(Store.open(run.train_folder), 200)
     found = [link for batch in batches.once() for link in linked_words(batch, run.tokenisers())]
     assert all(WORDS[target] == source for source, target in found)
 

@@ -12,10 +12,11 @@ import torch
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.document_shards import STARTS, EncodedDocuments, write_documents
+from heedful.data.document_store import EncodedDocuments, write_documents
 from heedful.data.masking import STRETCH, MaskedBatch, SentencePairs
 from heedful.data.positions import Position
 from heedful.data.readers import read_documents
+from heedful.data.store import INDEX
 from heedful.data.vocabularies import SavedVocabulary, VocabularySettings, train_vocabulary
 
 DATA = Path(__file__).parents[1] / "../shared/data"
@@ -119,7 +120,7 @@ def test_documents_are_stored_whole(
     assert corpus.tokens == sum(len(line.split()) for lines in documents for line in lines)
     for number, lines in enumerate(documents):
         own = range(int(corpus.starts[number]), int(corpus.starts[number + 1]))
-        assert [vocabulary.decode(corpus.sentences[i][0].tolist()) for i in own] == lines
+        assert [vocabulary.decode(corpus.sentences[i]["tokens"].tolist()) for i in own] == lines
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -326,7 +327,7 @@ def test_long_sentences_are_cut_and_nothing_is_lost(
     assert "1 lines of more than 7 tokens were cut into pieces" in capfd.readouterr().err
     corpus = EncodedDocuments.open(tmp_path / "it")
     assert len(corpus) == 2
-    found = [vocabulary.decode(source.tolist()) for source, _ in corpus.sentences]
+    found = [vocabulary.decode(row["tokens"].tolist()) for row in corpus.sentences]
     assert max(len(text.split()) for text in found) == 7
     assert " ".join(found).split() == ("a b " * 30 + "c x").split()
     for empty in ([], [[]], [[""]]):
@@ -358,18 +359,18 @@ def test_what_does_not_fit_is_refused(
 
 def test_damaged_files_are_refused(vocabulary: SavedVocabulary, tmp_path: Path) -> None:
     write_documents([["w1"], ["w2", "w3"]], vocabulary, tmp_path / "it", longest=5)
-    path = tmp_path / "it" / STARTS
+    path = tmp_path / "it" / "00000.begins.values"
     content = path.read_bytes()
-    for damaged in (content[:-1], content[:8] + content[16:], content[8:16] * 3):
+    for damaged in (content[:-1], bytes(len(content)), b"\1\0" * (len(content) // 2)):
         path.write_bytes(damaged)
-        with pytest.raises(UserError, match=r"documents\.starts: the file is damaged"):
+        with pytest.raises(UserError, match="the file is damaged"):
             EncodedDocuments.open(tmp_path / "it")
     path.write_bytes(content)
-    index = tmp_path / "it" / "index.json"
+    index = tmp_path / "it" / INDEX
     values = json.loads(index.read_text())
-    del values["documents"]
+    del values["facts"]["documents"]
     index.write_text(json.dumps(values))
-    with pytest.raises(UserError, match=r"index\.json: not a corpus of documents"):
+    with pytest.raises(UserError, match="not a corpus of documents"):
         EncodedDocuments.open(tmp_path / "it")
 
 

@@ -73,6 +73,6 @@ def test_wrong_streams_are_one_line(tmp_path: Path) -> None:
     write_stream([[5, 6, 7]], tmp_path / "s", 10)
     with pytest.raises(UserError, match="no batch stands at"):
         next(WindowBatches(Stream(tmp_path / "s"), 4, 2).batches(Position(1, 0, 9)))
-    (tmp_path / "s" / "stream.tokens").write_bytes(b"xx")
+    (tmp_path / "s" / "00000.tokens.values").write_bytes(b"xx")
     with pytest.raises(UserError, match="damaged"):
         Stream(tmp_path / "s")

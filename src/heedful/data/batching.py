@@ -9,8 +9,9 @@ batch is reached by the work of one pool and memory does not grow with the corpu
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -19,10 +20,10 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
-from heedful.data.link_files import Links
-from heedful.data.mapped import Integers, ranges
+from heedful.data.columns import Column, Columns
+from heedful.data.mapped import Integers
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
-from heedful.data.shards import EncodedCorpus, Tokens
+from heedful.data.store import Store
 
 POOL = 1 << 16
 FEWEST = 1024
@@ -30,6 +31,7 @@ FEWEST = 1024
 _ROUNDS = 6
 
 Words = NDArray[np.uint64]
+B = TypeVar("B")
 
 
 @dataclass(frozen=True)
@@ -111,30 +113,43 @@ def even_rows(tokens: Tensor, count: int, fewest: int = FEWEST) -> list[slice]:
     return [slice(first, end) for first, end in itertools.pairwise(edges)]
 
 
-class TokenBatches:
-    """Batches of a corpus: rows × the longest side (with END) is at most ``batch_tokens``.
+class StoreBatches(Generic[B]):
+    """Batches of a store: rows × the longest row is at most ``batch_tokens``.
 
-    A pair that alone is longer than ``batch_tokens`` is a batch of its own.
+    A row has the length of its longest column of ``by``, each with an END. One that alone is longer
+    than ``batch_tokens`` is a batch of its own.
 
     Args:
-        corpus: the encoded pairs.
-        batch_tokens: the limit, in tokens.
-        pool: pairs among which those of like length are put together.
+        store: the encoded examples.
+        batch_tokens: the limit, in tokens (or frames).
+        collate: makes a batch of some rows of all columns.
+        by: one or two columns whose lengths count.
+        pool: rows among which those of like length are put together.
 
     Raises:
-        UserError: the corpus is empty.
+        UserError: the store is empty.
     """
 
-    def __init__(self, corpus: EncodedCorpus, batch_tokens: int, pool: int = POOL) -> None:
-        if not len(corpus):
-            raise UserError(f"{corpus.folder}: the encoded corpus is empty; there is no batch")
+    def __init__(
+        self,
+        store: Store,
+        batch_tokens: int,
+        collate: Callable[[Columns], B],
+        *,
+        by: Sequence[str],
+        pool: int = POOL,
+    ) -> None:
+        if not len(store):
+            raise UserError(f"{store.folder}: the encoded corpus is empty; there is no batch")
         if min(batch_tokens, pool) < 1:
             raise ValueError(f"batch_tokens={batch_tokens} and pool={pool} must be at least 1")
-        self.corpus = corpus
-        self.batch_tokens = batch_tokens
-        self.pool = pool
+        self.store, self.batch_tokens, self.collate = store, batch_tokens, collate
+        self.by, self.pool = tuple(by), pool
 
-    def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Batch]]:
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, B]]:
         """Batches without end from ``position``, each with the position after it.
 
         Every pair is in exactly one batch of an epoch. Going on from any position that came with a
@@ -144,18 +159,18 @@ class TokenBatches:
             UserError: no batch stands at ``position`` (the corpus or the batch size is another).
         """
         for after, (pool, rows) in of_rank(self._order(position), rank):
-            yield after, pool.batch(rows)
+            yield after, self.collate(pool.take(rows))
 
     def _order(self, position: Position) -> Iterator[tuple[Position, tuple["_Pool", Integers]]]:
         """Each batch's pool, and its rows there."""
         seed, epoch, index = position
-        pools = -(-len(self.corpus) // self.pool)
+        pools = -(-len(self.store) // self.pool)
         while True:
             number, first = divmod(index, self.pool)
             found = self._pool_of_epoch(seed, epoch, number) if 0 <= number < pools else None
             if found is None or first >= len(found.batches):
                 raise UserError(
-                    f"{self.corpus.folder}: no batch stands at {tuple(position)} (seed, epoch, "
+                    f"{self.store.folder}: no batch stands at {tuple(position)} (seed, epoch, "
                     "index); the corpus or training.batch_tokens is not the run's own"
                 )
             for place, rows in enumerate(found.batches[first:], start=first + 1):
@@ -165,65 +180,52 @@ class TokenBatches:
                     epoch, index = (epoch + 1, 0) if last else (epoch, (number + 1) * self.pool)
                 yield Position(seed, epoch, index), (found, rows)
 
-    def once(self) -> Iterator[Batch]:
+    def once(self) -> Iterator[B]:
         """Every pair once, always in the same order: for a loss over the whole corpus."""
-        for start in range(0, len(self.corpus), self.pool):
-            indices = np.arange(start, min(start + self.pool, len(self.corpus)))
-            found = _Pool(self.corpus, indices, self.batch_tokens, tie=indices)
-            yield from map(found.batch, found.batches)
+        for start in range(0, len(self.store), self.pool):
+            indices = np.arange(start, min(start + self.pool, len(self.store)))
+            found = self._pool(indices, tie=indices)
+            yield from (self.collate(found.take(rows)) for rows in found.batches)
 
     def _pool_of_epoch(self, seed: int, epoch: int, number: int) -> "_Pool":
         """A pool with its batches in the order of training."""
-        ranks = np.arange(number * self.pool, min((number + 1) * self.pool, len(self.corpus)))
-        indices = permute(ranks, len(self.corpus), f"{seed} {epoch}")
+        ranks = np.arange(number * self.pool, min((number + 1) * self.pool, len(self.store)))
+        indices = permute(ranks, len(self.store), f"{seed} {epoch}")
         # Pairs of equal lengths meet in another order at every epoch.
         tie = mix(indices.astype(np.uint64), f"tie {seed} {epoch}")
-        found = _Pool(self.corpus, indices, self.batch_tokens, tie)
+        found = self._pool(indices, tie)
         turns = mix(np.arange(len(found.batches), dtype=np.uint64), f"turn {seed} {epoch} {number}")
-        found.batches = [found.batches[batch] for batch in np.argsort(turns, kind="stable")]
-        return found
+        order = np.argsort(turns, kind="stable")
+        return found._replace(batches=[found.batches[batch] for batch in order])
+
+    def _pool(self, indices: Integers, tie: Integers | Words) -> "_Pool":
+        """Some rows; ``tie`` [n] orders those of equal lengths."""
+        columns = {name: self.store.read(name, indices) for name in self.store.codecs}
+        lengths = np.stack([columns[name].lengths for name in self.by], axis=1)
+        starts = {name: column.starts for name, column in columns.items()}
+        return _Pool(columns, starts, _fill(lengths + 1, self.batch_tokens, tie))
 
 
-class _Pool:
-    """Some pairs, read at once (a pool of 65,536 sentence pairs is some 8 MB), cut into batches.
+class _Pool(NamedTuple):
+    """Some rows, read at once (a pool of 65,536 sentence pairs is some 8 MB), cut into batches."""
 
-    Args:
-        corpus: where the pairs are read.
-        indices: [n] which pairs.
-        batch_tokens: rows × longest side of a batch.
-        tie: [n] orders pairs of equal lengths.
-    """
+    columns: Columns
+    starts: Mapping[str, Integers]
+    batches: list[Integers]
 
-    def __init__(
-        self, corpus: EncodedCorpus, indices: Integers, batch_tokens: int, tie: Integers | Words
-    ) -> None:
-        self.tokens, self.lengths = corpus.gather(indices)
-        self.sizes = self.lengths.sum(axis=1)
-        self.starts = np.cumsum(self.sizes) - self.sizes
-        self.links = corpus.links(indices)
-        self.batches = _fill(self.lengths + 1, batch_tokens, tie)
-
-    def batch(self, rows: Integers) -> Batch:
-        """The pairs at ``rows`` [B] of the pool."""
-        tokens = self.tokens[ranges(self.starts[rows], self.sizes[rows])]
-        return collate(tokens, self.lengths[rows], self._links(rows))
-
-    def _links(self, rows: Integers) -> Links | None:
-        if self.links is None:
-            return None
-        counts = self.links.counts
-        starts = np.cumsum(counts) - counts
-        return Links(self.links.tokens[ranges(starts[rows], counts[rows])], counts[rows])
+    def take(self, rows: Integers) -> Columns:
+        """The rows at ``rows`` [B] of the pool."""
+        return {name: column.take(rows, self.starts[name]) for name, column in self.columns.items()}
 
 
 def _fill(lengths: Integers, batch_tokens: int, tie: Integers | Words) -> list[Integers]:
-    """Cut pairs with ``lengths`` [n, 2] into batches of like lengths."""
+    """Cut rows with ``lengths`` [n, 1 or 2] into batches of like lengths."""
     longest = lengths.max(axis=1)
     # Among pairs with the same longer side, those with a long source stand at one end and those
     # with a long target at the other; the ends change places with each length, so that a batch
     # across two lengths stays even. In twos: exact differences would save 1 % of padding on short
     # sentences, but keep three quarters of a batch's pairs together at every epoch.
-    lean = (lengths[:, 0] - lengths[:, 1]) // 2
+    lean = (lengths[:, 0] - lengths[:, -1]) // 2
     order = np.lexsort((tie, np.where(longest % 2, lean, -lean), longest))
     cuts, start = [], 0
     for place, length in enumerate(longest[order].tolist()):
@@ -233,42 +235,48 @@ def _fill(lengths: Integers, batch_tokens: int, tie: Integers | Words) -> list[I
     return np.split(order, cuts)
 
 
-def collate(tokens: Tokens, lengths: Integers, links: Links | None = None) -> Batch:
+class TokenBatches(StoreBatches[Batch]):
+    """Batches of pairs: a store with columns ``source`` and ``target``, and ``links`` or not."""
+
+    def __init__(self, store: Store, batch_tokens: int, pool: int = POOL) -> None:
+        super().__init__(store, batch_tokens, collate, by=("source", "target"), pool=pool)
+
+
+def collate(columns: Columns) -> Batch:
     """Pairs as one batch.
 
     Args:
-        tokens: [all] source and target tokens of the first pair, then of the next.
-        lengths: [B, 2] number of tokens of each side.
-        links: the pairs' links, if they have some.
+        columns: ``source`` and ``target``, and ``links`` if the pairs have some.
     """
-    rows = np.arange(len(lengths))
-    of_source = np.repeat(np.tile([True, False], len(lengths)), lengths.ravel())
-    source_lengths, target_lengths = lengths[:, 0], lengths[:, 1]
-
-    source = np.full((len(rows), source_lengths.max() + 1), PAD, np.int64)
-    source[np.arange(source.shape[1]) < source_lengths[:, None]] = tokens[of_source]
-    source[rows, source_lengths] = END
-
-    target_out = np.full((len(rows), target_lengths.max() + 1), PAD, np.int64)
-    target_out[np.arange(target_out.shape[1]) < target_lengths[:, None]] = tokens[~of_source]
-    target_in = np.full_like(target_out, BEGIN)
-    target_in[:, 1:] = target_out[:, :-1]
-    target_out[rows, target_lengths] = END
+    target = columns["target"]
+    source, target_out = padded(columns["source"], END), padded(target, END)
+    target_in = torch.full_like(target_out, BEGIN)
+    target_in[:, 1:] = padded(target)
     return Batch(
-        torch.from_numpy(source),
-        torch.from_numpy(source_lengths + 1),
-        torch.from_numpy(target_in),
-        torch.from_numpy(target_out),
-        torch.from_numpy(target_lengths + 1),
-        int(target_lengths.sum()) + len(rows),
-        None if links is None else _placed(links),
+        source,
+        torch.from_numpy(columns["source"].lengths + 1),
+        target_in,
+        target_out,
+        torch.from_numpy(target.lengths + 1),
+        len(target.values) + len(target.lengths),
+        _placed(columns["links"]) if "links" in columns else None,
     )
 
 
-def _placed(links: Links) -> Tensor:
+def padded(column: Column, end: int | None = None) -> Tensor:
+    """Rows of numbers as ``[B, longest]`` int64, each with ``end`` if there is one, then PAD."""
+    lengths = column.lengths
+    found = np.full((len(lengths), lengths.max() + (end is not None)), PAD, np.int64)
+    found[np.arange(found.shape[1]) < lengths[:, None]] = column.values
+    if end is not None:
+        found[np.arange(len(lengths)), lengths] = end
+    return torch.from_numpy(found)
+
+
+def _placed(links: Column) -> Tensor:
     """Links [links, 3] with the row of each in front: row, target token, source token."""
-    rows = np.repeat(np.arange(len(links.counts)), links.counts)
-    return torch.from_numpy(np.column_stack([rows, links.tokens[:, ::-1]]))
+    rows = np.repeat(np.arange(len(links.lengths)), links.lengths)
+    return torch.from_numpy(np.column_stack([rows, links.values[:, ::-1].astype(np.int64)]))
 
 
 def permute(ranks: Integers, size: int, key: str) -> Integers:

@@ -19,7 +19,7 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.batching import FEWEST, mix, permute
-from heedful.data.document_shards import EncodedDocuments
+from heedful.data.document_store import EncodedDocuments
 from heedful.data.mapped import Integers, ranges
 from heedful.data.pairing import Draws, Rule, Segments, segments
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
@@ -183,8 +183,8 @@ class SentencePairs:
     def _batch(self, rows: Segments, key: str) -> MaskedBatch:
         runs = np.stack([rows.first, rows.second], axis=1).reshape(-1, 2)
         sentences = ranges(runs[:, 0], runs[:, 1] - runs[:, 0])
-        found, both = self.corpus.sentences.gather(sentences)
-        tokens, lengths = found.astype(np.int64), both[:, 0]
+        found = self.corpus.sentences.read("tokens", sentences)
+        tokens, lengths = found.values.astype(np.int64), found.lengths
         starts = np.zeros(len(tokens), bool)
         starts[(np.cumsum(lengths) - lengths)] = True
 

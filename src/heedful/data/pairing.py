@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from heedful.data.batching import Words, mix
-from heedful.data.document_shards import EncodedDocuments
+from heedful.data.document_store import EncodedDocuments
 from heedful.data.mapped import Integers
 
 _TRIES = 4
@@ -76,7 +76,7 @@ def segments(corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str
         key: what is drawn is a function of it.
     """
     sentences = np.concatenate([np.arange(begin, end) for begin, end in stretches])
-    lengths = corpus.sentences.lengths(sentences)[:, 0]
+    lengths = corpus.sentences.lengths("tokens", sentences)
     draws = Draws(len(sentences), key)
     cut = _Cut(rule, draws)
     place = 0
@@ -204,7 +204,7 @@ def _random_runs(
     chances = draws.uniform("begin", count * _TRIES).reshape(_TRIES, count)
     begins = (chances * others).astype(np.int64)
     begins += np.where(begins >= own, after - own, 0)
-    lengths = corpus.sentences.lengths(begins.ravel())[:, 0].reshape(_TRIES, count)
+    lengths = corpus.sentences.lengths("tokens", begins.ravel()).reshape(_TRIES, count)
     most = room - sizes
     fits = lengths <= most
     chosen = np.where(fits.any(axis=0), fits.argmax(axis=0), 0)
@@ -214,7 +214,7 @@ def _random_runs(
     run = begin[:, None] + np.arange(_LONGEST_RUN)
     inside = run < last[:, None]
     run = np.where(inside, run, begin[:, None])
-    of_run = corpus.sentences.lengths(run.ravel())[:, 0].reshape(run.shape)
+    of_run = corpus.sentences.lengths("tokens", run.ravel()).reshape(run.shape)
     total = np.cumsum(of_run, axis=1)
     # The number of tokens nearest to the budget: not exceeding it would make runs shorter.
     taken = inside & (total <= most[:, None]) & (total - of_run / 2 <= budgets[:, None])

@@ -1,7 +1,7 @@
 """Streams: documents one after the other, for language models, and the windows they learn from.
 
-A folder holds ``stream.json`` (written last) and ``stream.tokens``, one flat little-endian array:
-END, the first document's tokens, END, the second's, …, END.
+A stream is a store of one shard with a column ``tokens``: a first row with END alone, then a row
+for each document, its tokens and END.
 Shapes: B windows, T tokens.
 """
 
@@ -14,15 +14,14 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, write_json
-from heedful.basics.reading import read_json
+from heedful.basics.files import atomic_folder
 from heedful.basics.symbols import END, PAD
+from heedful.data import columns
 from heedful.data.batching import FEWEST, even_rows, mix, permute
-from heedful.data.mapped import Mapped, damaged
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
+from heedful.data.store import Store, StoreWriter
 
-INDEX, TOKENS = "stream.json", "stream.tokens"
-FORMAT = 1
+_TOKENS_AT_ONCE = 1 << 20
 
 
 def write_stream(documents: Iterable[Sequence[int]], folder: Path, vocabulary: int) -> int:
@@ -36,17 +35,22 @@ def write_stream(documents: Iterable[Sequence[int]], folder: Path, vocabulary: i
     Returns:
         The number of tokens, one END for each document included.
     """
-    kind = np.dtype("<u2" if vocabulary <= 1 << 16 else "<u4")
-    count, number = 0, 0
-    with atomic_folder(folder) as beside:
-        with (beside / TOKENS).open("wb") as file:
-            file.write(np.array([END], kind).tobytes())
-            for tokens in documents:
-                file.write(np.array([*tokens, END], kind).tobytes())
-                count += len(tokens) + 1
-                number += 1
-        facts = {"format": FORMAT, "tokens": count, "documents": number, "token_type": kind.str}
-        write_json(beside / INDEX, facts)
+    codecs = {"tokens": columns.tokens(vocabulary)}
+    rows, count, number, waiting = [[END]], 0, 0, 0
+    with (
+        atomic_folder(folder) as beside,
+        StoreWriter(beside, codecs, shard_rows=None) as writer,
+    ):
+        for tokens in documents:
+            rows.append([*tokens, END])
+            count += len(tokens) + 1
+            waiting += len(tokens) + 1
+            number += 1
+            if waiting >= _TOKENS_AT_ONCE:
+                writer.add({"tokens": codecs["tokens"].column(rows)})
+                rows, waiting = [], 0
+        writer.add({"tokens": codecs["tokens"].column(rows)})
+        writer.finish({"documents": number})
     return count
 
 
@@ -58,26 +62,22 @@ class Stream:
     """
 
     def __init__(self, folder: Path) -> None:
-        path = folder / INDEX
-        index = read_json(path)
-        if index.get("format") != FORMAT:
-            raise UserError(f"{path}: not a stream that this version of heedful reads")
+        store = Store.open(folder)
         try:
-            self.tokens, self.documents = int(index["tokens"]), int(index["documents"])
-            kind = np.dtype(index["token_type"])
+            self._tokens = store.flat("tokens")
+            self.tokens, self.documents = self._tokens.total - 1, int(store.facts["documents"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise damaged(path) from error
+            raise UserError(f"{folder}: not a stream; encode the corpus again") from error
         self.folder = folder
-        self._mapped = Mapped(folder / TOKENS, kind, self.tokens + 1)
 
     def windows(self, starts: Sequence[int], width: int) -> Tensor:
         """The ``width`` tokens from each start on ``[B, width]``; PAD beyond the end."""
-        stream = self._mapped.array
+        stream = self._tokens.values
         rows = np.full((len(starts), width), PAD, np.int64)
         for row, start in zip(rows, starts, strict=True):
             found = stream[start : start + width]
             row[: len(found)] = found
-        self._mapped.release()
+        self._tokens.release()
         return torch.from_numpy(rows)
 
 

@@ -11,7 +11,7 @@ from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
 from heedful.basics.notices import once
 from heedful.data.batching import TokenBatches
-from heedful.data.shards import EncodedCorpus
+from heedful.data.store import Store
 from heedful.decoding import SearchOptions
 from heedful.inference.fastest_precision import settle_precision
 from heedful.inference.translator import Translator
@@ -110,7 +110,7 @@ def build_task(
         precision: of matrix products in training.
     """
     evaluation = run.recipe.evaluation
-    batches = TokenBatches(EncodedCorpus.open(run.train_folder), training.batch_tokens)
+    batches = TokenBatches(Store.open(run.train_folder), training.batch_tokens)
     translator = Translator([model], run.tokenisers(), device=device, say=once())
     if run.recipe.task == "alignment":
         return AlignmentTask(

@@ -14,8 +14,8 @@ from heedful.data.examples import Pair
 from heedful.data.filters import filter_pairs
 from heedful.data.links import LinkedPair, check_links, read_linked
 from heedful.data.overlap import count_overlap
+from heedful.data.pair_store import write_pair_store
 from heedful.data.readers import read_pairs
-from heedful.data.shards import write_shards
 from heedful.data.tokeniser import Tokenisers
 from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.holding_out import part_of
@@ -61,7 +61,7 @@ def prepare_run(
     count = _Counted(
         corpus.training_linked(left_out) if corpus.linked else corpus.training(left_out)
     )
-    write_shards(
+    write_pair_store(
         count,
         tokenisers,
         train_folder,

@@ -7,10 +7,8 @@ from torch import nn
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import once
-from heedful.data.batching import TokenBatches
-from heedful.data.document_shards import EncodedDocuments
+from heedful.data.document_store import EncodedDocuments
 from heedful.data.masking import SentencePairs
-from heedful.data.shards import EncodedCorpus
 from heedful.data.streams import Stream, WindowBatches
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.data.vocabulary import Vocabulary
@@ -179,13 +177,11 @@ class _Tasks:
         """The task of one head."""
         if isinstance(head, text_recipe.MaskedHead):
             return self._masked(name, head)
-        corpus = TokenBatches(
-            EncodedCorpus.open(self.run.set_folder(name) / "train"), self.training.batch_tokens
-        )
+        corpus = self.run.set_folder(name) / "train", self.training.batch_tokens
         if isinstance(head, text_recipe.TaggingHead):
             return TaggingTask(
                 self.model,
-                RowBatches(corpus, each_token=True),
+                RowBatches(*corpus, each_token=True),
                 self.run.tagged(name, "validation"),
                 self._tagger(name),
                 device=self.device,
@@ -194,7 +190,7 @@ class _Tasks:
             )
         return ClassificationTask(
             self.model,
-            RowBatches(corpus, each_token=False),
+            RowBatches(*corpus, each_token=False),
             self.run.labelled(name, "validation"),
             self._classifier(name),
             device=self.device,

@@ -2,24 +2,24 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder, content_hash
 from heedful.basics.notices import notice
 from heedful.basics.progress import progress
 from heedful.basics.symbols import END
-from heedful.data.document_shards import EncodedDocuments, write_documents
+from heedful.data import columns
+from heedful.data.columns import Codec
+from heedful.data.document_store import EncodedDocuments, write_documents
 from heedful.data.examples import Labelled, Tagged
 from heedful.data.overlap import count_overlap
 from heedful.data.readers.plain import cut_sentences
 from heedful.data.sentences import SentenceFailures
-from heedful.data.shards import EncodedCorpus, ShardWriter
+from heedful.data.store import Store, StoreWriter
 from heedful.data.streams import write_stream
 from heedful.data.vocabularies import (
     SavedVocabulary,
@@ -189,9 +189,10 @@ def _encode(
     numbers = {label: number for number, label in enumerate(examples.labels)}
     counts: Counter[str] = Counter()
 
-    def rows() -> Iterator[tuple[list[int], list[int]]]:
+    def rows() -> Iterator[tuple[list[int], Any]]:
         for example in _seen(examples.of("train"), "examples"):
             counts["examples"] += 1
+            made: list[tuple[list[int], Any]]
             if isinstance(example, Labelled):
                 made = list(_labelled_rows(example, numbers, vocabulary, recipe.max_tokens))
             elif isinstance(example, Tagged):
@@ -202,13 +203,16 @@ def _encode(
             counts["long"] += len(made) > 1
             yield from made
 
-    write_rows(rows(), folder, (vocabulary.size, len(numbers) + 1))
+    tagged = isinstance(examples.data, TaggedData)
+    of_labels = columns.tokens(len(numbers) + 1) if tagged else columns.label(len(numbers))
+    codecs = {"tokens": columns.tokens(vocabulary.size), "labels": of_labels}
+    write_rows(rows(), folder, codecs)
     if counts["long"]:
         notice(
             f"{counts['long']:,} of {counts['examples']:,} training examples are longer than "
             f"max_tokens {recipe.max_tokens}: learnt from in windows, {counts['windows']:,} in all"
         )
-    unit = "sentences" if isinstance(examples.data, TaggedData) else "texts"
+    unit = "sentences" if tagged else "texts"
     return {"train": counts["examples"], "windows": counts["windows"], "unit": unit}
 
 
@@ -254,26 +258,24 @@ def _seen(examples: Iterable[Any], unit: str) -> Iterator[Any]:
 
 def _labelled_rows(
     example: Labelled, numbers: dict[str, int], vocabulary: SavedVocabulary, limit: int
-) -> Iterator[tuple[list[int], list[int]]]:
-    """As shards have them: the row's tokens without the first BEGIN and the last END; the label."""
+) -> Iterator[tuple[list[int], int]]:
+    """A row's tokens without the first BEGIN and the last END, and its label."""
     tokens = [vocabulary.encode(text) for text in example.texts]
     for row in rows_of(tokens, limit):
         joined = row.first if row.second is None else [*row.first, END, *row.second]
-        yield joined, [numbers[example.label]]
+        yield joined, numbers[example.label]
 
 
 def write_rows(
-    rows: Iterator[tuple[list[int], list[int]]], folder: Path, sizes: tuple[int, int]
+    rows: Iterator[tuple[list[int], Any]], folder: Path, codecs: Mapping[str, Codec]
 ) -> None:
-    """Write rows and what they are labelled with as the two sides of an encoded corpus."""
-    with atomic_folder(folder) as beside, ShardWriter(beside, sizes) as writer:
+    """Write rows and what they are labelled with."""
+    with atomic_folder(folder) as beside, StoreWriter(beside, codecs) as writer:
         while chunk := list(islice(rows, _AT_ONCE)):
-            sides = [side for row in chunk for side in row]
-            lengths = np.fromiter(map(len, sides), np.int64, len(sides)).reshape(-1, 2)
-            tokens = np.fromiter(chain.from_iterable(sides), np.int64, int(lengths.sum()))
-            writer.add(tokens, lengths)
+            parts = zip(codecs, zip(*chunk, strict=True), strict=True)
+            writer.add({name: codecs[name].column(own) for name, own in parts})
         writer.finish({})
-    EncodedCorpus.open(folder)
+    Store.open(folder)
 
 
 def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str, int]:

@@ -5,14 +5,17 @@ Shapes: B rows, L tokens, BEGIN and the ENDs included.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
-from heedful.data.batching import FEWEST, Batch, TokenBatches, even_rows
+from heedful.data.batching import FEWEST, StoreBatches, even_rows, padded
+from heedful.data.columns import Columns
 from heedful.data.examples import Tagged
-from heedful.data.positions import SINGLE, Position, Rank
+from heedful.data.store import Store
 from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.spans import room_for_text, spans
@@ -53,37 +56,40 @@ class RowBatch:
         return RowBatch(Sequences(tokens[:, :width], lengths, segments[:, :width]), labels, weight)
 
 
-class RowBatches:
-    """What an encoded corpus of rows and labels gives.
+class RowBatches(StoreBatches[RowBatch]):
+    """What encoded rows and labels give: a store with the columns ``tokens`` and ``labels``.
 
     Args:
-        corpus: rows without the first BEGIN and the last END, and what they are labelled with.
+        folder: rows without the first BEGIN and the last END, and what they are labelled with.
+        batch_tokens: the limit of a batch.
         each_token: whether tokens have labels of their own; else a row has one.
+
+    Raises:
+        UserError: the store is empty, or a file is missing or damaged.
     """
 
-    def __init__(self, corpus: TokenBatches, *, each_token: bool) -> None:
-        self.corpus, self.each_token = corpus, each_token
+    def __init__(self, folder: Path, batch_tokens: int, *, each_token: bool) -> None:
+        store = Store.open(folder, renamed={"source": "tokens", "target": "labels"})
+        collate = _tagged if each_token else _labelled
+        super().__init__(store, batch_tokens, collate, by=("tokens", "labels"))
 
-    def __len__(self) -> int:
-        return len(self.corpus.corpus)
 
-    def batches(
-        self, position: Position, rank: Rank = SINGLE
-    ) -> Iterator[tuple[Position, RowBatch]]:
-        """Batches without end from ``position``, each with the position after it."""
-        for after, batch in self.corpus.batches(position, rank):
-            yield after, self._labelled(batch)
+def _labelled(columns: Columns) -> RowBatch:
+    rows = _rows(columns)
+    labels = torch.from_numpy(columns["labels"].values.astype(np.int64))
+    return RowBatch(rows, labels, len(labels))
 
-    def _labelled(self, batch: Batch) -> RowBatch:
-        rows = rows_read(batch.source, batch.source_lengths)
-        if not self.each_token:
-            return RowBatch(rows, batch.target_out[:, 0], len(rows.lengths))
-        labels = torch.zeros_like(rows.tokens)
-        width = batch.target_out.shape[1] - 1  # the last column of tags is the END's
-        places = torch.arange(width)
-        real = places < (batch.target_lengths - 1)[:, None]
-        labels[:, 1 : 1 + width] = batch.target_out[:, :width].masked_fill(~real, 0)
-        return RowBatch(rows, labels, max(1, int((labels > 0).sum())))
+
+def _tagged(columns: Columns) -> RowBatch:
+    rows, tags = _rows(columns), padded(columns["labels"])
+    labels = torch.zeros_like(rows.tokens)
+    labels[:, 1 : 1 + tags.shape[1]] = tags
+    return RowBatch(rows, labels, max(1, int((labels > 0).sum())))
+
+
+def _rows(columns: Columns) -> Sequences:
+    tokens = columns["tokens"]
+    return rows_read(padded(tokens, END), torch.from_numpy(tokens.lengths + 1))
 
 
 def rows_read(source: Tensor, lengths: Tensor) -> Sequences:

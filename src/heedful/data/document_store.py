@@ -1,13 +1,13 @@
-"""Encoded documents: the sentences of each as one run of token numbers, memory-mapped.
+"""Encoded documents: a store with a row a sentence.
 
-A folder is an encoded corpus (`heedful.data.shards`) with one "pair" a sentence, whose target side
-is empty, and ``documents.starts``: signed 64-bit little-endian numbers, the first sentence of each
+Its columns are ``tokens``, and ``begins``: 1 for the first sentence of a document, else 0. Those of
+heedful 0.1 have a file ``documents.starts`` instead: 64-bit numbers, the first sentence of each
 document and at last the number of sentences.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,12 +15,12 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder
 from heedful.basics.notices import notice
 from heedful.basics.progress import progress
-from heedful.basics.reading import read_json
+from heedful.data import columns
 from heedful.data.mapped import OFFSET, Integers, Mapped, damaged
-from heedful.data.shards import INDEX, EncodedCorpus, ShardWriter
+from heedful.data.store import Store, StoreWriter
 from heedful.data.vocabulary import Vocabulary
 
-STARTS = "documents.starts"
+STARTS_VERSION_1 = "documents.starts"
 
 _SENTENCES_AT_ONCE = 4096
 
@@ -29,28 +29,35 @@ class EncodedDocuments:
     """What `write_documents` wrote, opened without reading it.
 
     Attributes:
-        sentences: the sentences, as an encoded corpus.
+        sentences: the sentences, as a store.
         starts: [documents + 1] the first sentence of each document, then their number.
         longest: a sentence has at most so many tokens.
         fingerprint: of the vocabulary that they are encoded with.
     """
 
     def __init__(self, folder: Path) -> None:
-        self.sentences = EncodedCorpus.open(folder)
-        index = read_json(folder / INDEX)
+        self.sentences = Store.open(folder, renamed={"source": "tokens"})
+        facts = self.sentences.facts
         try:
-            count = int(index["documents"])
-            self.longest = int(index["longest"])
-            self.fingerprint = str(index["vocabulary"])
+            count = int(facts["documents"])
+            self.longest = int(facts["longest"])
+            self.fingerprint = str(facts["vocabulary"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise UserError(
-                f"{folder / INDEX}: not a corpus of documents; encode the corpus again"
+                f"{folder}: not a corpus of documents; encode the corpus again"
             ) from error
-        self._mapped = Mapped(folder / STARTS, OFFSET, count + 1)
-        self.starts: Integers = self._mapped.array
+        self.starts: Integers = self._starts(folder, count)
         ends = self.starts[0], self.starts[-1]
-        if ends != (0, len(self.sentences)) or (np.diff(self.starts) <= 0).any():
-            raise damaged(folder / STARTS)
+        if len(self.starts) != count + 1 or ends != (0, len(self.sentences)):
+            raise damaged(folder)
+        if (np.diff(self.starts) <= 0).any():
+            raise damaged(folder)
+
+    def _starts(self, folder: Path, count: int) -> Integers:
+        if "begins" not in self.sentences.codecs:
+            return Mapped(folder / STARTS_VERSION_1, OFFSET, count + 1).array
+        begins = self.sentences.read("begins", np.arange(len(self.sentences))).values
+        return np.append(np.flatnonzero(begins), len(self.sentences))
 
     @classmethod
     def open(cls, folder: Path) -> "EncodedDocuments":
@@ -67,7 +74,7 @@ class EncodedDocuments:
     @property
     def tokens(self) -> int:
         """Tokens of all documents."""
-        return self.sentences.source_tokens
+        return self.sentences.total("tokens")
 
 
 def write_documents(
@@ -91,32 +98,30 @@ def write_documents(
     if longest < 2:
         raise ValueError(f"longest={longest} must be at least 2")
     cutter = _Cutter(vocabulary, longest)
-    starts = [0]
-    written = 0
+    codecs = {"tokens": columns.tokens(vocabulary.size), "begins": columns.label(2)}
+    written = documents_written = 0
     with (
         atomic_folder(folder) as beside,
-        ShardWriter(beside, (vocabulary.size, 1)) as writer,
+        StoreWriter(beside, codecs) as writer,
         progress("encoding", None, "documents") as advance,
     ):
         for group in _groups(documents):
             encoded = iter(vocabulary.encode_batch([line for lines in group for line in lines]))
             pieces: list[list[int]] = []
+            begins: list[int] = []
             for lines in group:
-                for _ in lines:
-                    pieces.extend(cutter.cut(next(encoded)))
-                if written + len(pieces) > starts[-1]:
-                    starts.append(written + len(pieces))
-            lengths = np.zeros((len(pieces), 2), np.int64)
-            lengths[:, 0] = [len(piece) for piece in pieces]
-            tokens = np.fromiter(chain.from_iterable(pieces), np.int64, int(lengths.sum()))
-            writer.add(tokens, lengths)
+                own = [piece for _ in lines for piece in cutter.cut(next(encoded))]
+                pieces += own
+                begins += [int(not place) for place in range(len(own))]
+                documents_written += bool(own)
+            rows: dict[str, Sequence[Any]] = {"tokens": pieces, "begins": begins}
+            writer.add({name: codecs[name].column(own) for name, own in rows.items()})
             written += len(pieces)
             advance(len(group))
         if not written:
             raise UserError("the documents have no text; there is nothing to learn from")
-        (beside / STARTS).write_bytes(np.array(starts, OFFSET).tobytes())
         facts = {
-            "documents": len(starts) - 1,
+            "documents": documents_written,
             "longest": longest,
             "vocabulary": vocabulary.fingerprint(),
         }

@@ -1,0 +1,85 @@
+"""Encoded pairs: a store with the columns ``source`` and ``target``, and ``links`` or not.
+
+Tokens are without BEGIN and END. Links are of tokens: source token, target token.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.files import atomic_folder
+from heedful.basics.progress import progress
+from heedful.data import columns
+from heedful.data.examples import Pair
+from heedful.data.links import LinkedPair, token_links
+from heedful.data.store import SHARD_ROWS, StoreWriter
+from heedful.data.tokeniser import Tokenisers
+
+_PAIRS_AT_ONCE = 4096
+
+
+def write_pair_store(
+    pairs: Iterable[Pair] | Iterable[LinkedPair],
+    tokenisers: Tokenisers,
+    folder: Path,
+    *,
+    max_tokens: int,
+    left_out: Counter[str],
+    linked: bool = False,
+    shard_rows: int = SHARD_ROWS,
+) -> None:
+    """Encode ``pairs``, read once as a stream, into ``folder``, which is whole or absent after.
+
+    Args:
+        pairs: the corpus.
+        tokenisers: of the source and the target.
+        folder: replaced if it is there.
+        max_tokens: pairs with more tokens than this on a side (END not counted) are left out.
+        left_out: counts them, under ``longer than … tokens``.
+        linked: the pairs are `LinkedPair`, whose links are stored too.
+        shard_rows: pairs in a shard.
+
+    Raises:
+        UserError: a text is not valid Unicode, or the folder cannot be written.
+    """
+    codecs = {
+        "source": columns.tokens(tokenisers.source.size),
+        "target": columns.tokens(tokenisers.target.size),
+        **({"links": columns.links(max_tokens)} if linked else {}),
+    }
+    remaining: Iterator[Pair | LinkedPair] = iter(pairs)
+    with (
+        atomic_folder(folder) as beside,
+        StoreWriter(beside, codecs, shard_rows) as writer,
+        progress("encoding", None, "pairs") as advance,
+    ):
+        while chunk := list(islice(remaining, _PAIRS_AT_ONCE)):
+            sources = tokenisers.source.encode_batch([pair.source for pair in chunk])
+            targets = tokenisers.target.encode_batch([pair.target for pair in chunk])
+            kept = [
+                (pair, source, target)
+                for pair, source, target in zip(chunk, sources, targets, strict=True)
+                if max(len(source), len(target)) <= max_tokens
+            ]
+            if len(kept) < len(chunk):
+                left_out[f"longer than {max_tokens} tokens"] += len(chunk) - len(kept)
+            rows: dict[str, list[Any]] = {
+                "source": [source for _, source, _ in kept],
+                "target": [target for _, _, target in kept],
+            }
+            if linked:
+                rows["links"] = [_links(*one, tokenisers) for one in kept]
+            writer.add({name: codecs[name].column(own) for name, own in rows.items()})
+            advance(len(chunk))
+        writer.finish({"max_tokens": max_tokens, "tokenisers": tokenisers.fingerprint()})
+
+
+def _links(
+    pair: Pair | LinkedPair, source: list[int], target: list[int], tokenisers: Tokenisers
+) -> list[tuple[int, int]]:
+    """The links of words as links of tokens."""
+    of_words = pair.links if isinstance(pair, LinkedPair) else ()
+    of_source = tokenisers.source.word_indices(source)
+    return token_links(of_words, of_source, tokenisers.target.word_indices(target))
