@@ -24,7 +24,7 @@ import torch
 from corpus import MULTI30K, prepare_corpus
 from heedful.attention.additive import additive_context
 from heedful.attention.masks import Grid
-from heedful.data.tokeniser import Tokenisers
+from heedful.data.saved_vocabularies import load_tokenisers
 from heedful.decoding import SearchOptions
 from heedful.inference import Translator
 from heedful.models import build_model
@@ -66,7 +66,7 @@ def training(corpus: Path, size: str, attention_dropout: float, steps: int) -> W
 def translator_of(corpus: Path, model: Mapping[str, Any]) -> Translator:
     """A model with random weights."""
     torch.manual_seed(1)
-    tokenisers = Tokenisers.load(corpus / "tokenisers")
+    tokenisers = load_tokenisers(corpus / "tokenisers")
     kind = RecurrentSettings if model["kind"] == "recurrent" else TransformerSettings
     sizes = tokenisers.source.size, tokenisers.target.size
     return Translator([build_model(kind.model_validate(model), *sizes).eval()], tokenisers)

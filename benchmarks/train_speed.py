@@ -37,8 +37,8 @@ import train_peers
 from corpus import MULTI30K, Corpus, prepare_corpus
 from heedful.data.batching import TokenBatches
 from heedful.data.positions import Position
+from heedful.data.saved_vocabularies import load_tokenisers
 from heedful.data.store import Store
-from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions
 from heedful.inference.translator import Translator
 from heedful.kernels.allocator import keep_freed_memory
@@ -99,7 +99,7 @@ class Ours:
     def __init__(
         self, corpus: Path, settings: TransformerSettings, batch_tokens: int, precision: str
     ) -> None:
-        tokenisers = Tokenisers.load(corpus / "tokenisers")
+        tokenisers = load_tokenisers(corpus / "tokenisers")
         sizes = tokenisers.source.size, tokenisers.target.size
         cpu = torch.device("cpu")
         self.model = build_model(settings, *sizes)
@@ -152,7 +152,7 @@ class Plain:
         encoded = Store.open(corpus / "train")
         self.batches = TokenBatches(encoded, batch_tokens)
         self.position = Position(1, 0, 0)
-        vocabulary = Tokenisers.load(corpus / "tokenisers").target.size
+        vocabulary = load_tokenisers(corpus / "tokenisers").target.size
         self.plain = PlainLoop(settings, vocabulary, TRAINING, dropout_everywhere=everywhere)
         self.parameters = sum(p.numel() for p in self.plain.parameters())
 
