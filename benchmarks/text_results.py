@@ -23,6 +23,7 @@ from heedful.evaluation.classification import spread
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
 from heedful.tasks.texts.evaluation import score_text_run
+from heedful.tasks.texts.evaluation_options import TextEvaluation
 from heedful.tasks.texts.run import TextRun
 from heedful.training.train import train
 from heedful.training.tuning import tune
@@ -124,7 +125,10 @@ def score(path: Path) -> None:
     run = open_run(path)
     if not isinstance(run, TextRun):
         raise UserError(f"{path} is no run for single texts")
-    scores = {one.name: dict(one.details) for one in score_text_run(run, mistakes=0)}
+    scores = {
+        one.name: dict(one.details)
+        for one in score_text_run(run, options=TextEvaluation(sentences=0))
+    }
     write_json(path / "test.json", {"scores": scores})
 
 

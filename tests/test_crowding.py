@@ -14,10 +14,10 @@ from heedful.attention.additive import additive_context
 from heedful.attention.masks import Grid
 from heedful.basics import crowding
 from heedful.basics.crowding import Meetings, Trials, keep_threads, uncrowded
-from heedful.cli.options import use_threads
 from heedful.kernels import additive_compiled as compiled
 from heedful.kernels import additive_rows as rows
 from heedful.kernels import compiling
+from heedful.tasks.options import use_threads
 from heedful.training import loop
 from heedful.training.train import train
 

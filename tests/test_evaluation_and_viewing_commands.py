@@ -152,6 +152,10 @@ def test_settings_out_of_range_are_refused_before_anything_runs(
     assert "--threads 0" in refused("plot", run, "dog", "--threads", 0)
     assert str(tmp_path) in refused("evaluate", run, "--output", tmp_path)
     assert "did you mean 'intl'" in refused("evaluate", run, "--tokenise", "intll")
+    assert "--sources is for scoring files" in refused("evaluate", run, "--sources", "x")
+    told = refused("evaluate", run, "--head", "x")
+    assert told.startswith("--head is for classification, tagging, masked, several or language")
+    assert told.endswith(f"{run} is a run for translation")
 
 
 def test_files_of_any_system_are_scored_without_a_run(tmp_path: Path) -> None:
@@ -186,7 +190,6 @@ def test_links_alone_are_scored() -> None:
         (["--hypotheses", "x", "--references", "y", "--gold", "g"], "needs --links"),
         (["--links", "x"], "needs --gold"),
         (["--hypotheses", "x", "--references", "y", "--output", "z"], "--output is for a run's"),
-        (["run", "--sources", "x"], "--sources is for scoring files"),
         (["--hypotheses", "x", "--references", "y", "--metrics", "bleu,rouge"], "use some of"),
         (["--gold", "x", "--links", "y", "--indexing", "3"], "use auto, 0 or 1"),
     ],

@@ -94,6 +94,31 @@ def test_a_task_from_a_file_trains_resumes_and_predicts(folder: Path) -> None:
     assert "--plugin FILE.py" in without.stderr
 
 
+def test_it_is_evaluated(folder: Path) -> None:
+    if not (folder / "whole").exists():
+        pytest.skip("the run is trained by the test before")
+    plugin = ("--plugin", str(PLUGIN))
+    how = ("--data", "held.txt", "--output", "labels.txt", "--json")
+    found = heedful(folder, "evaluate", "whole", *how, *plugin)
+    assert found.returncode == 0, found.stderr
+    labels = (folder / "labels.txt").read_text().splitlines()
+    right = [line.split("\t")[0] for line in (folder / "held.txt").read_text().splitlines()]
+    share = sum(one == label for one, label in zip(labels, right, strict=True)) / len(right)
+    accuracy = json.loads(found.stdout)["figures"]["accuracy"]
+    assert accuracy == {"value": pytest.approx(100 * share), "unit": "%", "more_is_better": True}
+
+    own = heedful(folder, *plugin, "evaluate", "whole")
+    assert own.stdout.splitlines()[1:] == [
+        "figure\tvalue\tbetter",
+        f"accuracy\t{100 * share:.4g} %\tmore",
+    ]
+    told = json.loads(heedful(folder, "info", "whole", "--json", *plugin).stdout)
+    assert told["scores"][0]["scores"]["accuracy"]["value"] == pytest.approx(100 * share)
+    refused = heedful(folder, "evaluate", "whole", "--beam", "2", *plugin)
+    assert refused.returncode == 2
+    assert "whole is a run for picture-labels" in refused.stderr
+
+
 def test_its_attention_is_traced(folder: Path) -> None:
     load_plugin(PLUGIN)
     if not (folder / "whole").exists():

@@ -71,7 +71,7 @@ def test_labels_are_scored_as_sklearn_scores_them(made: Made) -> None:
 
 def test_tags_and_the_worst_mistakes_are_shown(made: Made) -> None:
     run = made("tagging")
-    [score] = score_text_run(open_run(run), mistakes=2)  # type: ignore[arg-type]
+    [score] = score_text_run(open_run(run))  # type: ignore[arg-type]
     kept = open_run(run)
     assert isinstance(kept, TextRun)
     sentences = kept.tagged("tagging", "test")
@@ -82,7 +82,9 @@ def test_tags_and_the_worst_mistakes_are_shown(made: Made) -> None:
         for right, tag in zip(one.tags, tags, strict=True)
     ]
     assert score.examples == len(pairs)
-    assert score.figures["accuracy"] == pytest.approx(accuracy_score(*zip(*pairs, strict=True)))
+    assert score.figures["accuracy"].value == pytest.approx(
+        accuracy_score(*zip(*pairs, strict=True))
+    )
 
 
 @pytest.mark.parametrize("name", ["masked", "alone"])
@@ -139,8 +141,8 @@ def test_other_files_are_scored_by_the_recipes_columns(made: Made, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--beam", "3"], "--beam is for runs that translate"),
-        (["--attention"], "--attention is for runs that translate"),
+        (["--beam", "3"], "--beam is for translation, text-to-text or alignment"),
+        (["--attention"], "--attention is for translation, text-to-text or alignment"),
         (["--encoding", "latin-1"], "--encoding is for the files of --data"),
         (["--head", "nothing"], "has no head 'nothing'; there are classification"),
         (["--data", "missing.csv"], "data file missing.csv does not exist"),

@@ -2,6 +2,7 @@
 
     heedful train recipe.toml --plugin picture_labels.py --data FOLDER --out runs/pictures
     heedful predict runs/pictures pictures.txt --plugin picture_labels.py
+    heedful evaluate runs/pictures --data held_out.txt --plugin picture_labels.py
 
 A line of data is a label, a tab and a picture: 64 digits, the grey values of 8 × 8 cells.
 Shapes: B pictures, K = 16 patches of 2 × 2 cells, D width, C labels.
@@ -21,6 +22,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash
 from heedful.basics.settings import Settings
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
+from heedful.evaluation.outcome import Evaluation, Figure
 from heedful.inference import Axis, Media, Trace
 from heedful.runs.facts import Facts
 from heedful.runs.kind import Kind
@@ -32,7 +34,7 @@ from heedful.runs.run import FORMAT, Run
 from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe
 from heedful.runs.start import Start, made_with
-from heedful.tasks.spec import TaskSpec, register
+from heedful.tasks.spec import Opening, TaskSpec, register
 from heedful.training.protocol import Loss, Validation
 
 # The recipe
@@ -279,6 +281,19 @@ class PictureLabels(TaskSpec):
             lambda: self.build_model(opened), lambda: self.outline_model(opened), point
         )
         return PicturePredictor(model.eval(), opened.facts["labels"])
+
+    def evaluate(
+        self, run: PictureRun, data: Sequence[str] | None, options: Any, opening: Opening
+    ) -> Evaluation:
+        files = data or [str(run.path / "data" / "validation.txt")]
+        lines = [line for file in files for line in Path(file).read_text("utf-8").splitlines()]
+        pairs = [line.split("\t") for line in lines if line.strip()]
+        if not pairs:
+            raise UserError(f"{' and '.join(files)} has no pictures to evaluate on")
+        found = opening.load(run.path).predict([digits for _, digits in pairs])
+        right = [one.label == label for one, (label, _) in zip(found, pairs, strict=True)]
+        figures = {"accuracy": Figure(100 * sum(right) / len(right), unit="%")}
+        return Evaluation(f"{len(right)} pictures", figures, [one.label for one in found])
 
     def write_result(self, result: Found) -> str:
         return result.label

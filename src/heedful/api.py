@@ -7,9 +7,7 @@ from heedful.basics.errors import UserError
 from heedful.inference.trace import Trace
 from heedful.inference.translation import Translation
 from heedful.inference.translator import Translator
-from heedful.interop.ctranslate2_facts import is_export
-from heedful.interop.engines import load_with_engine
-from heedful.tasks.spec import spec_of_run
+from heedful.interop.engines import load_predictor, load_with_engine
 
 
 def load(
@@ -44,13 +42,16 @@ def load(
         UserError: a folder is no run, the vocabularies differ, or the engine cannot take it or is
             missing.
     """
-    how: dict[str, Any] = {"device": device, "precision": precision, "checkpoint": checkpoint}
-    exported = is_export(Path(run))
-    if not more and engine == "torch" and quantization is None and not exported:
-        return spec_of_run(run)[1].load(run, head=head, **how)
-    if head is not None:
-        raise UserError("head is for one run that learnt several things; leave it out")
-    return load_translator(run, *more, engine=engine, quantization=quantization, **how)
+    return load_predictor(
+        run,
+        *more,
+        head=head,
+        device=device,
+        precision=precision,
+        checkpoint=checkpoint,
+        engine=engine,
+        quantization=quantization,
+    )
 
 
 def load_translator(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from heedful.evaluation.report import ReportTable
+    from heedful.evaluation.outcome import ReportTable
 
 
 def draw(tables: "Sequence[ReportTable]") -> None:

@@ -18,7 +18,7 @@ from heedful.cli.answering import (
     numbered,
     save_trace,
 )
-from heedful.cli.options import Checkpoint, Device, Precision, Threads, use_threads
+from heedful.tasks.options import Checkpoint, Device, Precision, Threads, use_threads
 
 if TYPE_CHECKING:
     from heedful.basics.progress import Advance

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.options import (
+from heedful.tasks.options import (
     Beam,
     Checkpoint,
     Device,
     Precision,
     Threads,
-    search_of,
     use_threads,
 )
 
@@ -74,6 +73,7 @@ def plot(
     if not sentence.strip():
         raise UserError("the sentence is empty; give a text to look at")
     from heedful.tasks.pairs.building import load_translator
+    from heedful.tasks.pairs.run import search_of
 
     use_threads(threads)
     search = search_of(run, beam, "heedful plot")

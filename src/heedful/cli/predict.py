@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.cli.answering import Encoding, File, Head, Json, Output, bar
-from heedful.cli.options import Checkpoint, Device, SearchPrecision, Threads, use_threads
+from heedful.tasks.options import Checkpoint, Device, SearchPrecision, Threads, use_threads
 
 if TYPE_CHECKING:
     from heedful.basics.progress import Advance

@@ -8,7 +8,7 @@ import typer
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.cli.options import (
+from heedful.tasks.options import (
     Device,
     Engine,
     Quantization,

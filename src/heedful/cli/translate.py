@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.options import (
+from heedful.tasks.options import (
     Checkpoint,
     Device,
     Engine,

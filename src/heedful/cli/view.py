@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.options import Checkpoint, Device, Threads, use_threads
+from heedful.tasks.options import Checkpoint, Device, Threads, use_threads
 
 if TYPE_CHECKING:
     from heedful.inference import Trace, Translator

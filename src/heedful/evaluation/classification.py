@@ -10,7 +10,7 @@ from itertools import chain
 from typing import Any, Literal
 
 from heedful.basics.errors import UserError
-from heedful.evaluation.report import ReportTable
+from heedful.evaluation.outcome import ReportTable
 
 OUTSIDE = "O"
 """The tag of words outside of all names, as in CoNLL-2003."""

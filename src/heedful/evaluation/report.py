@@ -16,6 +16,7 @@ from heedful.evaluation.breakdown import (
     rank_statistics,
 )
 from heedful.evaluation.metrics import Score, score_statistics
+from heedful.evaluation.outcome import ReportTable
 from heedful.evaluation.significance import Comparison, compare_statistics
 from heedful.evaluation.statistics import (
     DEFAULT_SEED,
@@ -92,7 +93,7 @@ class Report:
             comparison["difference"] = made.difference
         return values
 
-    def tables(self) -> list["ReportTable"]:
+    def tables(self) -> list[ReportTable]:
         """The report as tables, to be drawn for a terminal or written plainly."""
         makers = (
             self._score_table,
@@ -109,7 +110,7 @@ class Report:
         signatures = self._signature_table()
         return tables if signatures is None else [*tables, signatures]
 
-    def _score_table(self) -> "ReportTable | None":
+    def _score_table(self) -> ReportTable | None:
         if not self.scores:
             return None
         rows = [
@@ -119,12 +120,12 @@ class Report:
         title = f"{self.system}: {self.count} sentences"
         return ReportTable(title, ("metric", "score", "95 % interval", "made of"), rows)
 
-    def _signature_table(self) -> "ReportTable | None":
+    def _signature_table(self) -> ReportTable | None:
         # Signatures are long; a table of their own keeps the scores readable and them whole.
         rows = [(score.name, score.signature) for score in self.scores]
         return ReportTable("how it was scored", ("metric", "signature"), rows) if rows else None
 
-    def _comparison_table(self) -> "ReportTable | None":
+    def _comparison_table(self) -> ReportTable | None:
         if not self.comparisons:
             return None
         verdicts = {"first": self.system, "second": str(self.against), None: "not significant"}
@@ -151,7 +152,7 @@ class Report:
         )
         return ReportTable(f"{self.system} against {self.against}", header, rows)
 
-    def _alignment_table(self) -> "ReportTable | None":
+    def _alignment_table(self) -> ReportTable | None:
         score = self.alignment
         if score is None:
             return None
@@ -166,7 +167,7 @@ class Report:
         header = ("AER", "precision", "recall", "F1", "links", "gold sure / all")
         return ReportTable("alignment", header, [row])
 
-    def _fault_table(self) -> "ReportTable | None":
+    def _fault_table(self) -> ReportTable | None:
         if self.faults is None:
             return None
         kinds = {
@@ -182,7 +183,7 @@ class Report:
         ]
         return ReportTable("faults", ("fault", "sentences", "share", "lines"), rows)
 
-    def _length_table(self) -> "ReportTable | None":
+    def _length_table(self) -> ReportTable | None:
         if not self.by_length:
             return None
         names = [score.name for score in self.by_length[0].scores]
@@ -198,7 +199,7 @@ class Report:
             "by source length", (f"source {self.by_length[0].unit}", "sentences", *names), rows
         )
 
-    def _attention_table(self) -> "ReportTable | None":
+    def _attention_table(self) -> ReportTable | None:
         if not self.attention:
             return None
 
@@ -223,21 +224,6 @@ class Report:
             *(f"source covered (≥ {COVERED:g})", "mean |Σ − 1|"),
         )
         return ReportTable("attention while writing the references", header, rows)
-
-
-@dataclass(frozen=True)
-class ReportTable:
-    """A title, the columns' names and the cells, all text."""
-
-    title: str
-    header: tuple[str, ...]
-    rows: Sequence[tuple[str, ...]]
-
-    def plain(self) -> str:
-        """The table as TAB-separated lines under its title, for pipes and files."""
-        lines = [f"# {self.title}", "\t".join(self.header)]
-        lines += ["\t".join(_one_line(cell) for cell in row) for row in self.rows]
-        return "\n".join(lines)
 
 
 def build_report(
@@ -274,52 +260,39 @@ def build_report(
     scores = [
         score_statistics(own[name], settings.bootstrap, settings.seed) for name in settings.metrics
     ]
-    comparisons = []
-    if against_hypotheses is not None:
-        other = _Collected(against_hypotheses, references, settings)
-        comparisons = [
-            compare_statistics(own[name], other[name], seed=settings.seed)
-            for name in settings.metrics
-        ]
-    buckets = []
-    if settings.by_length and sources is not None:
-        buckets = bucket_statistics(
-            sources,
-            [own["bleu"], own["chrf"]],
-            bootstrap=settings.bootstrap,
-            seed=settings.seed,
-        )
-    ranked: list[SentenceScore] = []
-    if settings.sentences > 0:
-        ranked = rank_statistics(hypotheses, references, own["chrf"], own["bleu"])
-
-    def example(ranked_one: SentenceScore) -> Example:
-        index = ranked_one.index
-        source = sources[index] if sources is not None else None
-        return Example(
-            index + 1,
-            ranked_one.chrf,
-            ranked_one.bleu,
-            source,
-            hypotheses[index],
-            references[index],
-        )
-
-    # In a corpus of few sentences the worst and the best must not be the same ones.
-    shown = min(settings.sentences, (len(ranked) + 1) // 2)
+    worst, best = _extremes(own, settings, sources)
     return Report(
         system=system,
         count=len(hypotheses),
         scores=scores,
         against=against if against_hypotheses is not None else None,
-        comparisons=comparisons,
+        comparisons=[] if against_hypotheses is None else own.against(against_hypotheses),
         faults=find_faults(sources, hypotheses, references) if sources is not None else None,
-        by_length=buckets,
-        worst=[example(each) for each in ranked[:shown]],
-        best=[example(each) for each in reversed(ranked[shown:][-shown:])] if shown else [],
+        by_length=own.by_length(sources) if settings.by_length and sources is not None else [],
+        worst=worst,
+        best=best,
         alignment=alignment,
         attention=list(attention),
     )
+
+
+def _extremes(
+    own: "_Collected", settings: ReportSettings, sources: Sequence[str] | None
+) -> tuple[list[Example], list[Example]]:
+    """The worst and the best sentences; in a corpus of few they must not be the same ones."""
+    if settings.sentences <= 0:
+        return [], []
+    ranked = rank_statistics(own.hypotheses, own.references, own["chrf"], own["bleu"])
+
+    def example(one: SentenceScore) -> Example:
+        index = one.index
+        source = None if sources is None else sources[index]
+        texts = source, own.hypotheses[index], own.references[index]
+        return Example(index + 1, one.chrf, one.bleu, *texts)
+
+    shown = min(settings.sentences, (len(ranked) + 1) // 2)
+    best = reversed(ranked[shown:][-shown:]) if shown else []
+    return [example(each) for each in ranked[:shown]], [example(each) for each in best]
 
 
 class _Collected:
@@ -328,15 +301,33 @@ class _Collected:
     def __init__(
         self, hypotheses: Sequence[str], references: Sequence[str], settings: ReportSettings
     ) -> None:
-        self._texts = hypotheses, references
+        self.hypotheses, self.references = hypotheses, references
         self._settings = settings
         self._found: dict[str, SentenceStatistics] = {}
 
     def __getitem__(self, name: MetricName) -> SentenceStatistics:
         if name not in self._found:
             tokenise, lowercase = self._settings.tokenise, self._settings.lowercase
-            self._found[name] = collect(name, *self._texts, tokenise=tokenise, lowercase=lowercase)
+            texts = self.hypotheses, self.references
+            self._found[name] = collect(name, *texts, tokenise=tokenise, lowercase=lowercase)
         return self._found[name]
+
+    def against(self, hypotheses: Sequence[str]) -> list[Comparison]:
+        """Each metric's significance tests with another system's output."""
+        other = _Collected(hypotheses, self.references, self._settings)
+        return [
+            compare_statistics(self[name], other[name], seed=self._settings.seed)
+            for name in self._settings.metrics
+        ]
+
+    def by_length(self, sources: Sequence[str]) -> list[LengthBucket]:
+        """BLEU and chrF by the sources' lengths."""
+        return bucket_statistics(
+            sources,
+            [self["bleu"], self["chrf"]],
+            bootstrap=self._settings.bootstrap,
+            seed=self._settings.seed,
+        )
 
 
 def _example_table(title: str, examples: list[Example]) -> ReportTable:
@@ -373,7 +364,3 @@ def _made_of(score: Score) -> str:
 def _lines(indices: list[int], most: int = 5) -> str:
     shown = ", ".join(str(index + 1) for index in indices[:most])
     return f"{shown}, …" if len(indices) > most else shown
-
-
-def _one_line(cell: str) -> str:
-    return cell.replace("\t", " ").replace("\r", " ").replace("\n", " ")

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -22,6 +23,7 @@ from heedful.interop.ctranslate2_facts import (
 )
 from heedful.interop.ctranslate2_folders import kept_export
 from heedful.tasks.pairs.building import load_translator
+from heedful.tasks.spec import load_run
 
 ENGINES = ("torch", "ctranslate2")
 
@@ -76,6 +78,38 @@ def load_with_engine(
     folder = kept_export(path, compute, checkpoint)
     own = load_translator([path], device=device, checkpoint=checkpoint) if model else None
     return _load(folder, Facts.read(folder), where, compute, threads, own)
+
+
+def load_predictor(
+    run: str | Path,
+    *more: str | Path,
+    head: str | None = None,
+    engine: str = "torch",
+    quantization: str | None = None,
+    model: bool = True,
+    **how: Any,
+) -> Any:
+    """The predictor of a run of any task, or the ensemble of several.
+
+    Args:
+        run: the run's folder; with CTranslate2 also what was exported from one.
+        more: further runs of translators with the same vocabulary.
+        head: what is decided, of a run that learnt several things.
+        engine: as in :func:`load_with_engine`.
+        quantization: likewise.
+        model: likewise.
+        how: ``device``, ``precision`` and ``checkpoint``.
+
+    Raises:
+        UserError: a folder cannot be opened so.
+    """
+    path = Path(run)
+    if not more and engine == "torch" and quantization is None and not is_export(path):
+        return load_run(path, head=head, **how)
+    if head is not None:
+        raise UserError("head is for one run that learnt several things; leave it out")
+    paths = [path, *map(Path, more)]
+    return load_with_engine(paths, engine=engine, quantization=quantization, model=model, **how)
 
 
 def _load(

@@ -1,14 +1,12 @@
 """A run in a few lines."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_text
 from heedful.basics.reading import read_json_lines
-from heedful.evaluation.metrics import Score
 from heedful.runs.model_size import count_parameters
 from heedful.runs.opening import open_run
 from heedful.runs.registry import kind_named, kind_of
@@ -96,30 +94,6 @@ def _started(start: dict[str, Any] | None) -> list[tuple[str, str]]:
 def _last_training(run: Run) -> dict[str, Any]:
     training = [record for record in run.metrics() if record["kind"] == "train"]
     return training[-1] if training else {}
-
-
-def record_scores(path: Path, scores: Sequence[Score], how: dict[str, Any]) -> None:
-    """Keep what the run scored on its own test set; equal scorings are kept once.
-
-    Args:
-        path: the run's folder.
-        scores: of the test set's translations.
-        how: the checkpoint, beam and precision that translated.
-    """
-    run = open_run(path)
-    made = {
-        **how,
-        "scores": {
-            score.name: {
-                "value": score.value,
-                "low": score.low,
-                "high": score.high,
-                "signature": score.signature,
-            }
-            for score in scores
-        },
-    }
-    record(run, made)
 
 
 def record(run: Run, made: dict[str, Any]) -> None:

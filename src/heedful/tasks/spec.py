@@ -2,18 +2,31 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from heedful.basics.errors import UserError
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named, kind_of, kinds, register
 
 if TYPE_CHECKING:
+    from heedful.evaluation.outcome import Evaluation
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
 
-__all__ = ["Predictor", "TaskSpec", "maps_of", "register", "spec_named", "spec_of_run", "specs"]
+__all__ = [
+    "NoOptions",
+    "Opening",
+    "Predictor",
+    "TaskSpec",
+    "load_run",
+    "maps_of",
+    "register",
+    "spec_named",
+    "spec_of_run",
+    "specs",
+]
 
 
 class Prediction(Protocol):
@@ -30,6 +43,31 @@ class Predictor(Protocol):
     def predict(self, inputs: Sequence[Any]) -> Sequence[Any]:
         """One result for each input, in their order."""
         ...
+
+
+def load_run(path: str | Path, **how: Any) -> Any:
+    """The predictor of a run; the arguments are those of :meth:`TaskSpec.load`."""
+    return spec_of_run(path)[1].load(path, **how)
+
+
+class Opening(NamedTuple):
+    """How runs are opened."""
+
+    device: str = "auto"
+    precision: str = "float32"
+    checkpoint: str | int | None = None
+    loads: Callable[..., Any] = load_run
+    """Returns a run's predictor. That of the command line also has other engines."""
+
+    def load(self, path: str | Path, *more: str | Path, **how: Any) -> Any:
+        """The predictor of a run; ``how`` are arguments beside those kept here."""
+        own = {"device": self.device, "precision": self.precision, "checkpoint": self.checkpoint}
+        return self.loads(path, *more, **own, **how)
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """A task without options of its own."""
 
 
 class TaskSpec(Kind):
@@ -132,6 +170,42 @@ class TaskSpec(Kind):
     @abstractmethod
     def write_result(self, result: Any) -> str:
         """A predictor's result as text."""
+
+    # Evaluation
+
+    has_outputs: bool = True
+    """Whether an evaluation has an output for each example: ``heedful evaluate --output``."""
+
+    def evaluation_options(self) -> type[Any]:
+        """The options of ``heedful evaluate`` for this task.
+
+        A dataclass whose fields are annotated as the parameters of a typer command are.
+        """
+        return NoOptions
+
+    def evaluate(
+        self, run: Any, data: Sequence[str] | None, options: Any, opening: Opening
+    ) -> "Evaluation":
+        """How good a run is.
+
+        Args:
+            run: the run.
+            data: files; the test examples that the run keeps if None.
+            options: of :meth:`evaluation_options`.
+            opening: how the run, and others that it is compared with, are opened.
+
+        Raises:
+            UserError: there is nothing to evaluate on, or it cannot be used.
+        """
+        raise UserError(f"{run.path} is a run for {self.name}, which has no evaluation")
+
+    def evaluate_files(self, options: Any) -> "Evaluation":
+        """How good outputs are that stand in files which ``options`` name.
+
+        Raises:
+            UserError: no files are named, or they cannot be used.
+        """
+        raise UserError(f"{self.name} has no evaluation of files; give a run")
 
     # Views
 

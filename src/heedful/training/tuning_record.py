@@ -8,7 +8,7 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json
 from heedful.basics.reading import read_json
-from heedful.evaluation.report import ReportTable
+from heedful.evaluation.outcome import ReportTable
 from heedful.runs.run import Run
 
 FORMAT = 1

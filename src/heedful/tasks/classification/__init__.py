@@ -1,15 +1,19 @@
 """Classification: a text, or a pair of texts, and its label."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import register
+from heedful.tasks.spec import Opening, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from heedful.data.examples import Labelled
     from heedful.inference.trace import Trace
+    from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import ClassificationRecipe
+    from heedful.tasks.texts.run import TextRun
+    from heedful.tasks.texts.score import TextScore
 
 
 class Classification(EncoderSpec):
@@ -58,6 +62,22 @@ class Classification(EncoderSpec):
     def read_input(self, line: str) -> Any:
         first, tab, second = line.partition("\t")
         return (first, second) if tab else first
+
+    def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Labelled"]:
+        return run.labelled(name, part)
+
+    def score(
+        self,
+        run: "TextRun",
+        name: str,
+        examples: Sequence[Any],
+        options: "TextEvaluation",
+        opening: Opening,
+    ) -> "TextScore":
+        from heedful.tasks.classification.evaluation import score_labels
+
+        predictor = opening.load(run.path, head=name)
+        return score_labels(name, predictor, examples, max(options.sentences, 0))
 
     def write_result(self, result: Any) -> str:
         return str(result.label or "")

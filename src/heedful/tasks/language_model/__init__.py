@@ -1,15 +1,19 @@
 """Language model: each next token of plain text."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import register
+from heedful.tasks.spec import Opening, register
 from heedful.tasks.texts.spec import TextSpec
 
 if TYPE_CHECKING:
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
+    from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import LanguageRecipe
+    from heedful.tasks.texts.run import TextRun
+    from heedful.tasks.texts.score import TextScore
 
 _LEAST_SYMBOLS = 5
 """Of a vocabulary: before it is made, its size is not known."""
@@ -20,6 +24,7 @@ class LanguageModel(TextSpec):
 
     name = "language-model"
     place = 8
+    has_outputs = False
     command = "generate"
     falling = frozenset({"loss", "perplexity", "bits_per_byte"})
     does = "writes on"
@@ -88,6 +93,18 @@ class LanguageModel(TextSpec):
             source, target, begins=begins, latest=latest, relevance=relevance
         )
         return found
+
+    def score(
+        self,
+        run: "TextRun",
+        name: str,
+        examples: Sequence[Any],
+        options: "TextEvaluation",
+        opening: Opening,
+    ) -> "TextScore":
+        from heedful.tasks.language_model.evaluation import score_text
+
+        return score_text(name, opening.load(run.path), examples)
 
     def write_result(self, result: Any) -> str:
         return str(result.text)

@@ -1,14 +1,18 @@
 """Masked language model: hidden tokens of a text, and whether a sentence follows another."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import register
+from heedful.tasks.spec import Opening, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
     from heedful.inference.trace import Trace
+    from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import MaskedRecipe
+    from heedful.tasks.texts.run import TextRun
+    from heedful.tasks.texts.score import TextScore
 
 
 class Masked(EncoderSpec):
@@ -16,6 +20,7 @@ class Masked(EncoderSpec):
 
     name = "masked"
     place = 6
+    has_outputs = False
     command = "fill"
     falling = frozenset({"loss", "masked_loss", "next_loss"})
     does = "fills hidden words in"
@@ -48,6 +53,19 @@ class Masked(EncoderSpec):
         self.refuse_second(target)
         found: Trace = predictor.trace(source, relevance=relevance)
         return found
+
+    def score(
+        self,
+        run: "TextRun",
+        name: str,
+        examples: Sequence[Any],
+        options: "TextEvaluation",
+        opening: Opening,
+    ) -> "TextScore":
+        from heedful.tasks.masked.evaluation import score_hidden
+
+        predictor = opening.load(run.path, head=name)
+        return score_hidden(name, predictor, examples, run.recipe, self.falling)
 
     def write_result(self, result: Any) -> str:
         return str(result.text)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from heedful.data.examples import Pair
 from heedful.evaluation.alignment_error import AlignmentScore, GoldLinks
 from heedful.evaluation.choosing_rule import RuleSearch, choose_joined, turned
-from heedful.evaluation.report import ReportTable
+from heedful.evaluation.outcome import ReportTable
 from heedful.inference.alignment import AlignmentRule
 from heedful.tasks.pairs.aligners import RunDirection
 from heedful.tasks.pairs.rules import chosen_on, write_rule

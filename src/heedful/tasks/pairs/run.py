@@ -7,9 +7,11 @@ from pathlib import Path
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.basics.reading import read_json_lines
+from heedful.basics.settings import check
 from heedful.data.examples import Pair
 from heedful.data.saved_vocabularies import load_tokenisers
 from heedful.data.tokeniser import Tokenisers
+from heedful.decoding import SearchOptions
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run, no_examples, other_vocabulary
 from heedful.tasks.pairs.recipe import PairRecipe
@@ -57,6 +59,18 @@ def open_pair_run(path: str | Path) -> PairRun:
     if not isinstance(run, PairRun):
         raise UserError(f"{path} is a run for {run.recipe.task}, not for pairs of texts")
     return run
+
+
+def search_of(run: Path, beam: int | None, where: str) -> SearchOptions:
+    """The search of a run's recipe, with another beam where one is given.
+
+    Raises:
+        UserError: the folder is no run, or the beam is out of range.
+    """
+    recipe = open_pair_run(run).recipe.evaluation
+    width = recipe.beam if beam is None else beam
+    given = {"beam": width, "length_penalty": recipe.length_penalty}
+    return check(SearchOptions, given, where)
 
 
 def write_pairs(path: Path, pairs: list[Pair]) -> None:

@@ -1,16 +1,17 @@
 """What the specs of tasks of pairs of texts have in common."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.runs.kind import Kind
-from heedful.tasks.spec import TaskSpec, maps_of
+from heedful.tasks.spec import Opening, TaskSpec, maps_of
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from heedful.evaluation.outcome import Evaluation
     from heedful.inference.trace import Trace
     from heedful.runs.facts import Facts
     from heedful.runs.run import Run
@@ -143,6 +144,23 @@ class PairSpec(TaskSpec):
 
         self.refuse_head(run, head)
         return load_translator([run], device=device, precision=precision, checkpoint=checkpoint)
+
+    def evaluation_options(self) -> type[Any]:
+        from heedful.tasks.pairs.evaluation_options import PairEvaluation
+
+        return PairEvaluation
+
+    def evaluate(
+        self, run: "PairRun", data: Sequence[str] | None, options: Any, opening: Opening
+    ) -> "Evaluation":
+        from heedful.tasks.pairs.evaluation import evaluate_pairs
+
+        return evaluate_pairs(run, data, options, opening)
+
+    def evaluate_files(self, options: Any) -> "Evaluation":
+        from heedful.tasks.pairs.evaluation import evaluate_files
+
+        return evaluate_files(options)
 
     def facts(self, predictor: Any) -> dict[str, Any]:
         models, engine = predictor.models, predictor.engine

@@ -1,16 +1,20 @@
 """Tagging: a tag for each word of a sentence."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import register
+from heedful.tasks.spec import Opening, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from heedful.data.examples import Tagged
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
+    from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import TaggingRecipe
+    from heedful.tasks.texts.run import TextRun
+    from heedful.tasks.texts.score import TextScore
 
 
 class Tagging(EncoderSpec):
@@ -57,6 +61,22 @@ class Tagging(EncoderSpec):
         self.refuse_second(target)
         found: Trace = predictor.trace(source.split(), relevance=relevance)
         return found
+
+    def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Tagged"]:
+        return run.tagged(name, part)
+
+    def score(
+        self,
+        run: "TextRun",
+        name: str,
+        examples: Sequence[Any],
+        options: "TextEvaluation",
+        opening: Opening,
+    ) -> "TextScore":
+        from heedful.tasks.tagging.evaluation import score_tags
+
+        predictor = opening.load(run.path, head=name)
+        return score_tags(name, predictor, examples, max(options.sentences, 0))
 
     def write_result(self, result: Any) -> str:
         return " ".join(result.tags)

@@ -1,23 +1,26 @@
 """What the specs of tasks of single texts have in common."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from heedful.basics.errors import UserError
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_of
-from heedful.tasks.spec import TaskSpec, maps_of
+from heedful.tasks.spec import Opening, TaskSpec, maps_of
 
 if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from heedful.evaluation.outcome import Evaluation
     from heedful.runs.facts import Facts
     from heedful.runs.run import Run
     from heedful.runs.start import Start
+    from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import TextRecipe
-    from heedful.tasks.texts.run import TextRun
+    from heedful.tasks.texts.run import Example, TextRun
+    from heedful.tasks.texts.score import TextScore
     from heedful.training.protocol import Task
 
 _MOST_LABELS = 12
@@ -148,6 +151,41 @@ class TextSpec(TaskSpec):
         from heedful.tasks.texts.choosing import fine_tuned
 
         return fine_tuned(tables, start.recipe)
+
+    def evaluation_options(self) -> type[Any]:
+        from heedful.tasks.texts.evaluation_options import TextEvaluation
+
+        return TextEvaluation
+
+    def evaluate(
+        self, run: "TextRun", data: Sequence[str] | None, options: Any, opening: Opening
+    ) -> "Evaluation":
+        from heedful.tasks.texts.evaluation import evaluate_texts
+
+        return evaluate_texts(run, data, options, opening)
+
+    def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Example"]:
+        """The examples of ``validation`` or ``test`` that a run keeps of what it learnt."""
+        return run.documents(name, part)
+
+    def score(
+        self,
+        run: "TextRun",
+        name: str,
+        examples: Sequence[Any],
+        options: "TextEvaluation",
+        opening: Opening,
+    ) -> "TextScore":
+        """The figures of one thing that a run has learnt.
+
+        Args:
+            run: the run.
+            name: what it has learnt.
+            examples: as :meth:`kept` returns them.
+            options: of the evaluation.
+            opening: how the run is opened.
+        """
+        raise UserError(f"{run.path}: {self.name} is scored head by head")
 
     def facts(self, predictor: Any) -> dict[str, Any]:
         model = predictor.model

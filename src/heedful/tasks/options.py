@@ -1,15 +1,11 @@
 """Options that several commands have, and what they mean."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_THREADS
-
-if TYPE_CHECKING:
-    from heedful.decoding import SearchOptions
 
 Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; default: the recipe's.")]
 Checkpoint = Annotated[
@@ -31,6 +27,8 @@ Quantization = Annotated[
     ),
 ]
 
+Sentences = Annotated[int, typer.Option(help="How many worst and best sentences.")]
+
 
 def use_threads(threads: int | None) -> None:
     """Compute on so many threads, to the end of the process; on PyTorch's choice if None.
@@ -47,19 +45,3 @@ def use_threads(threads: int | None) -> None:
     from heedful.basics.crowding import set_threads
 
     set_threads(threads)
-
-
-def search_of(run: Path, beam: int | None, where: str) -> "SearchOptions":
-    """The search of a run's recipe, with another beam where one is given.
-
-    Raises:
-        UserError: the folder is no run, or the beam is out of range.
-    """
-    from heedful.basics.settings import check
-    from heedful.decoding import SearchOptions
-    from heedful.tasks.pairs.run import open_pair_run
-
-    recipe = open_pair_run(run).recipe.evaluation
-    width = recipe.beam if beam is None else beam
-    given = {"beam": width, "length_penalty": recipe.length_penalty}
-    return check(SearchOptions, given, where)

@@ -1,0 +1,64 @@
+"""Commands whose options are the fields of dataclasses."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields
+from inspect import Parameter
+from typing import Any, get_args
+
+import typer
+
+
+def parameters(options: type[Any]) -> list[Parameter]:
+    """The parameters of a typer command that has the fields of a dataclass."""
+    return [
+        Parameter(
+            one.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if one.default is MISSING else one.default,
+            annotation=one.type,
+        )
+        for one in fields(options)
+    ]
+
+
+def joined(groups: Iterable[list[Parameter]]) -> list[Parameter]:
+    """All parameters; those with a name that stood before are left out."""
+    found: dict[str, Parameter] = {}
+    for one in (one for group in groups for one in group):
+        found.setdefault(one.name, one)
+    return list(found.values())
+
+
+def add_command(
+    app: typer.Typer,
+    name: str,
+    help_text: str,
+    own: list[Parameter],
+    run: Callable[[dict[str, Any]], None],
+) -> None:
+    """Add a command to an app.
+
+    Args:
+        app: gets the command.
+        name: of the command.
+        help_text: shown by ``--help``.
+        own: its parameters, as :func:`parameters` makes them.
+        run: called with their values by name.
+    """
+
+    def command(**values: Any) -> None:
+        run(values)
+
+    command.__doc__ = inspect.cleandoc(help_text)
+    command.__annotations__ = {one.name: one.annotation for one in own}
+    command.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
+    app.command(name=name, no_args_is_help=True)(command)
+
+
+def flag(one: Parameter) -> str:
+    """An option as people write it: ``--from``."""
+    for told in get_args(one.annotation)[1:]:
+        if getattr(told, "param_decls", None):
+            return str(told.param_decls[0])
+    return "--" + one.name.replace("_", "-")

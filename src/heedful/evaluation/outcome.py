@@ -1,0 +1,90 @@
+"""What an evaluation returns, whatever the task: figures, tables for people, and JSON."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Figure(NamedTuple):
+    """A measured number."""
+
+    value: float
+    unit: str = ""
+    """What it counts: ``%``, ``nats a token``; empty for a score without a unit."""
+    rises: bool = True
+    """Whether more is better."""
+    low: float | None = None
+    """Lower bound of its 95 % interval, if one was computed."""
+    high: float | None = None
+    signature: str | None = None
+    """How it was computed, in the scorer's own short form."""
+
+    def recorded(self) -> dict[str, Any]:
+        """The figure as a run keeps it in ``scores.jsonl``."""
+        kept = {"value": self.value, "low": self.low}
+        if self.signature is None:
+            return kept
+        return kept | {"high": self.high, "signature": self.signature}
+
+
+@dataclass(frozen=True)
+class ReportTable:
+    """A title, the columns' names and the cells, all text."""
+
+    title: str
+    header: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]
+
+    def plain(self) -> str:
+        """The table as TAB-separated lines under its title, for pipes and files."""
+        lines = [f"# {self.title}", "\t".join(self.header)]
+        lines += ["\t".join(_one_line(cell) for cell in row) for row in self.rows]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was measured of a run, or of outputs in files.
+
+    Attributes:
+        title: what was evaluated.
+        figures: by name.
+        outputs: one for each example, in their order; None if the task has none.
+        tables: all that is shown; the figures alone if there are none.
+        details: all that was measured as a JSON object; the figures if None.
+        settings: how it was computed: checkpoint, precision. Kept in the run beside the figures.
+    """
+
+    title: str
+    figures: Mapping[str, Figure]
+    outputs: Sequence[str] | None = None
+    tables: Sequence[ReportTable] = ()
+    details: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def shown(self) -> list[ReportTable]:
+        """All that was measured, for people."""
+        return list(self.tables) or [figure_table(self.title, self.figures)]
+
+    def to_json(self) -> dict[str, Any]:
+        """All that was measured, as what :mod:`json` can write."""
+        if self.details is not None:
+            return dict(self.details)
+        figures = {
+            name: {"value": one.value, "unit": one.unit, "more_is_better": one.rises}
+            for name, one in self.figures.items()
+        }
+        return {"evaluated": self.title, **self.settings, "figures": figures}
+
+
+def figure_table(title: str, figures: Mapping[str, Figure]) -> ReportTable:
+    """Figures with their units, and whether more is better."""
+    rows = [
+        (name, f"{one.value:.4g} {one.unit}".strip(), "more" if one.rises else "less")
+        for name, one in figures.items()
+    ]
+    return ReportTable(title, ("figure", "value", "better"), rows)
+
+
+def _one_line(cell: str) -> str:
+    return cell.replace("\t", " ").replace("\r", " ").replace("\n", " ")

@@ -1,0 +1,30 @@
+"""How good the labels of texts are."""
+
+from collections.abc import Sequence
+
+from heedful.data.examples import Labelled
+from heedful.evaluation.classification import score_classification
+from heedful.evaluation.outcome import Figure
+from heedful.inference.classifier import Classifier
+from heedful.tasks.texts.reading import read
+from heedful.tasks.texts.score import TextScore
+
+
+def score_labels(
+    name: str, classifier: Classifier, examples: Sequence[Labelled], worst: int
+) -> TextScore:
+    """Accuracy, macro F1 and Matthews' correlation of a classifier's labels."""
+    given = classifier.classify([read(example) for example in examples])
+    labels = [one.label or classifier.labels[0] for one in given]
+    report = score_classification(
+        [example.label for example in examples],
+        labels,
+        labels=classifier.labels,
+        probabilities=[one.probability for one in given],
+        texts=[example.texts for example in examples],
+        worst=worst,
+        unseen="count",
+    )
+    figures = {key: Figure(value) for key, value in report.figures().items()}
+    tables = report.tables()
+    return TextScore(name, len(examples), "texts", figures, tables, report.as_json(), labels)

@@ -1,0 +1,45 @@
+"""How well hidden tokens are predicted."""
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from heedful.evaluation.outcome import Figure, ReportTable
+from heedful.inference.filler import Filler
+from heedful.tasks.masked.learning import MaskedTask
+from heedful.tasks.texts.building import sentence_pairs
+from heedful.tasks.texts.preparation import write_sentences
+from heedful.tasks.texts.recipe import EncoderRecipe, MaskedHead, TextRecipe
+from heedful.tasks.texts.score import TextScore
+
+
+def score_hidden(
+    name: str, filler: Filler, texts: Sequence[str], recipe: TextRecipe, falling: frozenset[str]
+) -> TextScore:
+    """The figures of a validation on other texts; what is hidden is drawn as there.
+
+    Args:
+        name: of the head.
+        filler: the run, opened.
+        texts: documents.
+        recipe: of the run.
+        falling: figures of which less is better.
+    """
+    head = recipe.heads()[name] if isinstance(recipe, EncoderRecipe) else None
+    if not isinstance(recipe, EncoderRecipe) or not isinstance(head, MaskedHead):
+        raise TypeError(f"{name} hides no tokens")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "test"
+        write_sentences(iter(texts), filler.vocabulary, path, recipe.max_tokens, head)
+        # What is hidden depends on the batches: as at validation, so that figures compare.
+        limits = (recipe.max_tokens, recipe.training.batch_tokens)
+        rows_of_text = sentence_pairs(path, filler.vocabulary, head, *limits)
+        task = MaskedTask(filler.model, rows_of_text, rows_of_text, name=name, device=filler.device)
+        found = task.validate().figures
+    figures = {
+        key: Figure(value, unit="nats" if key.endswith("loss") else "", rises=key not in falling)
+        for key, value in found.items()
+    }
+    rows = [(key, f"{value:.4f}") for key, value in found.items()]
+    table = ReportTable(f"{name}: {len(texts):,} documents", ("score", "value"), rows)
+    return TextScore(name, len(texts), "documents", figures, [table], dict(found))

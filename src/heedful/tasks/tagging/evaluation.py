@@ -1,0 +1,28 @@
+"""How good the tags of words are."""
+
+from collections.abc import Sequence
+
+from heedful.data.examples import Tagged
+from heedful.evaluation.classification import score_tagging
+from heedful.evaluation.outcome import Figure
+from heedful.inference.tagger import Tagger
+from heedful.tasks.texts.score import TextScore
+
+
+def score_tags(name: str, tagger: Tagger, examples: Sequence[Tagged], worst: int) -> TextScore:
+    """Accuracy, macro F1 and Matthews' correlation of a tagger's tags."""
+    given = tagger.taggings([example.words for example in examples])
+    report = score_tagging(
+        [example.tags for example in examples],
+        [one.tags for one in given],
+        labels=tagger.tags,
+        words=[example.words for example in examples],
+        probabilities=[one.probabilities for one in given],
+        worst=worst,
+        unseen="count",
+    )
+    outputs = [" ".join(one.tags) for one in given]
+    words = sum(len(example.words) for example in examples)
+    figures = {key: Figure(value) for key, value in report.figures().items()}
+    tables = report.tables()
+    return TextScore(name, words, "words", figures, tables, report.as_json(), outputs)
