@@ -15,8 +15,8 @@ from torch.nn.functional import linear
 
 from heedful.attention import MultiHeadAttention, watch
 from heedful.decoding import SearchOptions, search
-from heedful.layers import fused
-from heedful.layers.fused import FusedDecoder, made, program
+from heedful.inference.fusing import FusedDecoder, cached, searched
+from heedful.kernels import program
 from heedful.layers.quantized import int8_copy, largest_input
 from heedful.layers.rounded import Bfloat16Linear, bfloat16_copy
 from heedful.models.gpt import Gpt, GptSettings
@@ -24,7 +24,7 @@ from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
 from tolerance import Reference, assert_rounded, reference
 
-pytestmark = pytest.mark.skipif(fused.library() is None, reason="there is no compiler")
+pytestmark = pytest.mark.skipif(program.library() is None, reason="there is no compiler")
 
 WIDEST = 700
 """Terms of the longest product."""
@@ -84,10 +84,10 @@ def test_steps_are_those_of_the_modules(settings: Any, rows: int, threads: int) 
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     tokens = torch.randint(4, 301, (rows, 20))
-    state = model.start(source)
+    state = searched(model).start(source)
     assert state.fused is not None
     for place in range(20):
-        logits, state = model.step(tokens[:, place], state)
+        logits, state = searched(model).step(tokens[:, place], state)
         if place == 10:
             chosen = torch.randint(rows, (rows,))
             state, tokens = state.select(chosen), tokens[chosen]
@@ -105,15 +105,15 @@ def test_a_language_model_steps_as_its_modules_do(bias: bool, pre_norm: bool) ->
     settings = GptSettings(layers=3, dim=24, heads=2, inner=40, bias=bias, pre_norm=pre_norm)
     model = stirred(Gpt(settings, 77).eval())
     tokens = torch.randint(4, 77, (3, 40))
-    state = model.start(tokens[:, :8])
+    state = searched(model).start(tokens[:, :8])
     assert state.fused is not None
     for place in range(7, 40):
-        logits, state = model.step(tokens[:, place], state)
+        logits, state = searched(model).step(tokens[:, place], state)
     expected = reference(
         lambda model: [model.logits(model.states(tokens))[:, -1]], model, terms=WIDEST
     )
     assert_rounded([logits], expected)
-    assert model.start(tokens).fused is state.fused
+    assert searched(model).start(tokens).fused is state.fused
 
 
 def written(model: Transformer, source: Source, threads: int) -> Tensor:
@@ -121,9 +121,11 @@ def written(model: Transformer, source: Source, threads: int) -> Tensor:
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        state = model.start(source)
+        state = searched(model).start(source)
         for place in range(6):
-            logits, state = model.step(torch.full((len(source.lengths),), 4 + place), state)
+            logits, state = searched(model).step(
+                torch.full((len(source.lengths),), 4 + place), state
+            )
         return logits
     finally:
         torch.set_num_threads(before)
@@ -184,10 +186,10 @@ def test_a_forked_process_computes_as_well() -> None:
 
 def last_logits(model: Transformer, source: Source, tokens: Tensor, fused: bool) -> Tensor:
     """After a step a column of ``tokens [N, T]``, by the fused form or the modules."""
-    state = model.start(source)
+    state = searched(model).start(source)
     assert (state.fused is not None) == fused
     for place in range(tokens.shape[1]):
-        logits, state = model.step(tokens[:, place], state)
+        logits, state = searched(model).step(tokens[:, place], state)
     return logits
 
 
@@ -204,7 +206,7 @@ def test_steps_in_int8_are_those_of_int8_modules(
     torch.set_num_threads(threads)
 
     found = last_logits(model, source, tokens, fused=True)
-    monkeypatch.setattr(made, "can_step", lambda like: False)
+    monkeypatch.setattr(cached, "can_step", lambda like: False)
     expected = last_logits(model, source, tokens, fused=False)
     torch.set_num_threads(before)
     # A sum that is rounded otherwise may be the next whole number, which is a hundredth of a row.
@@ -226,10 +228,10 @@ def test_steps_in_bfloat16_are_those_of_the_rounded_modules(
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
     found = last_logits(model, source, tokens, fused=True)
 
-    library = fused.library()
+    library = program.library()
     assert library is not None
     paired = bool(library.heedful_paired())
-    monkeypatch.setattr(made, "can_step", lambda like: False)
+    monkeypatch.setattr(cached, "can_step", lambda like: False)
     monkeypatch.setattr(
         Bfloat16Linear,
         "forward",
@@ -256,23 +258,23 @@ def test_an_int8_row_that_is_no_number_stays_none() -> None:
         pytest.skip("this processor's whole numbers are others than PyTorch's")
     model = int8_copy(translator())
     model.decoder[1].around_cross.norm.bias[3] = torch.nan
-    state = model.start(source_of(2))
+    state = searched(model).start(source_of(2))
     assert state.fused is not None
-    logits, _ = model.step(torch.tensor([5, 6]), state)
+    logits, _ = searched(model).step(torch.tensor([5, 6]), state)
     assert logits.isnan().all()
 
 
 def test_changed_weights_are_seen() -> None:
     model, source = translator(), source_of(3)
     tokens = torch.tensor([2, 2, 2])
-    first = model.start(source).fused
-    assert model.start(source).fused is first
+    first = searched(model).start(source).fused
+    assert searched(model).start(source).fused is first
     for weight in (
         model.decoder[1].feed_forward.expand.weight,
         model.decoder[0].around_self.norm.bias,
     ):
         weight[0] += 1.0
-        logits, state = model.step(tokens, model.start(source))
+        logits, state = searched(model).step(tokens, searched(model).start(source))
         assert state.fused is not first
         assert_rounded([logits], forced(model, source, tokens.unsqueeze(1)))
 
@@ -282,11 +284,11 @@ def test_an_optimisers_step_is_seen(fused_too: bool) -> None:
     model, source = translator(), source_of(3)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.1, fused=fused_too)
     tokens = torch.tensor([2, 2, 2])
-    model.step(tokens, model.start(source))
+    searched(model).step(tokens, searched(model).start(source))
     for parameter in model.parameters():
         parameter.grad = torch.randn_like(parameter)
     optimiser.step()
-    logits, _ = model.step(tokens, model.start(source))
+    logits, _ = searched(model).step(tokens, searched(model).start(source))
     assert_rounded([logits], forced(model, source, tokens.unsqueeze(1)))
 
 
@@ -300,101 +302,105 @@ def test_optimisers_of_others_are_left_alone() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "0\n", done.stderr
     model, source = translator(), source_of(3)
-    first = model.start(source).fused
+    first = searched(model).start(source).fused
     # Memory of a model that is gone may be its own.
     several = [torch.nn.Parameter(torch.ones(3)) for _ in range(50)]
-    held = made._optimised._storages
+    held = cached._optimised._storages
     other = next(one for one in several if one.untyped_storage().data_ptr() not in held)
     other.grad = torch.ones(3)
     torch.optim.SGD([other], lr=0.1).step()
-    assert model.start(source).fused is first
+    assert searched(model).start(source).fused is first
     weight = model.decoder[0].feed_forward.expand.weight
     weight.grad = torch.ones_like(weight)
     torch.optim.SGD([weight], lr=0.1, fused=True).step()
-    assert model.start(source).fused is not first
+    assert searched(model).start(source).fused is not first
 
 
 def test_hooks_on_embeddings_are_obeyed() -> None:
     source, tokens = source_of(3), torch.tensor([2, 2, 2])
     for name in ("source_embedding", "target_embedding", "target_positions"):
         model = translator(tied="none")
-        model.step(tokens, model.start(source))
+        searched(model).step(tokens, searched(model).start(source))
         seen: list[object] = []
         handle = getattr(model, name).register_forward_hook(lambda *_, s=seen: s.append(1))
-        model.step(tokens, model.start(source))
+        searched(model).step(tokens, searched(model).start(source))
         assert seen, name
         handle.remove()
-        assert isinstance(model.start(source).fused, FusedDecoder)
+        assert isinstance(searched(model).start(source).fused, FusedDecoder)
     model = stirred(Gpt(GptSettings(layers=1, dim=8, heads=2), 30).eval())
     model.embeddings.tokens.register_forward_hook(lambda *_: None)
-    assert model.start(torch.tensor([[3, 4]])).fused is None
+    assert searched(model).start(torch.tensor([[3, 4]])).fused is None
 
 
 def test_what_only_modules_know_stays_with_them() -> None:
     source = source_of(3)
-    assert translator(activation="gelu").start(source).fused is None
+    assert searched(translator(activation="gelu")).start(source).fused is None
     rotary = Gpt(GptSettings(layers=1, dim=8, heads=2, positions="rotary"), 30).eval()
-    assert rotary.start(torch.tensor([[3, 4]])).fused is None
+    assert searched(rotary).start(torch.tensor([[3, 4]])).fused is None
     model = translator()
-    assert model.train().start(source).fused is None
+    assert searched(model.train()).start(source).fused is None
     model.eval().decoder[0].feed_forward.dropout.train()
-    assert model.start(source).fused is None
+    assert searched(model).start(source).fused is None
     model.eval()
     handle = model.decoder[1].around_cross.register_forward_hook(lambda *_: None)
-    assert model.start(source).fused is None
+    assert searched(model).start(source).fused is None
     handle.remove()
-    assert isinstance(model.start(source).fused, FusedDecoder)
+    assert isinstance(searched(model).start(source).fused, FusedDecoder)
     model.decoder[1].feed_forward.expand = nn.Sequential(model.decoder[1].feed_forward.expand)
-    assert model.start(source).fused is None
+    assert searched(model).start(source).fused is None
     model = translator()
     with torch.enable_grad():
-        assert model.start(source).fused is None
+        assert searched(model).start(source).fused is None
 
 
 def test_what_cannot_be_read_is_not_read() -> None:
     model, source = translator(), source_of(3)
     with pytest.raises(IndexError):
-        model.start(Source(source.tokens.index_fill(0, torch.tensor([1]), 301), source.lengths))
-    state = model.start(source)
+        searched(model).start(
+            Source(source.tokens.index_fill(0, torch.tensor([1]), 301), source.lengths)
+        )
+    state = searched(model).start(source)
     for bad in (301, -1):
         with pytest.raises(IndexError):
-            model.step(torch.tensor([5, bad, 5]), state)
+            searched(model).step(torch.tensor([5, bad, 5]), state)
     with torch.inference_mode():
         made_there = translator()
-        assert made_there.start(source).fused is None
-        assert model.start(source).fused is not None
+        assert searched(made_there).start(source).fused is None
+        assert searched(model).start(source).fused is not None
 
 
 def test_integers_of_other_widths() -> None:
     model, source = translator(), source_of(3)
     narrow = Source(source.tokens.int(), source.lengths.int())
-    found, _ = model.step(torch.tensor([5, 6, 7], dtype=torch.int), model.start(narrow))
-    expected, _ = model.step(torch.tensor([5, 6, 7]), model.start(source))
+    found, _ = searched(model).step(
+        torch.tensor([5, 6, 7], dtype=torch.int), searched(model).start(narrow)
+    )
+    expected, _ = searched(model).step(torch.tensor([5, 6, 7]), searched(model).start(source))
     assert torch.equal(found, expected)
 
 
 def test_beyond_the_positions_it_knows_modules_go_on() -> None:
     model, source = translator(max_length=8), source_of(2)
     places = len(model.target_positions.table)
-    state = model.start(source)
+    state = searched(model).start(source)
     tokens = torch.randint(4, 301, (2, places + 2))
     for place in range(places + 2):
-        logits, state = model.step(tokens[:, place], state)
+        logits, state = searched(model).step(tokens[:, place], state)
     assert_rounded([logits], forced(model, source, tokens))
 
 
 def test_watching_in_the_middle_of_a_search_shows_the_weights() -> None:
     model, source = translator(), source_of(3)
     tokens = torch.randint(4, 301, (3, 4))
-    state = model.start(source)
+    state = searched(model).start(source)
     for place in range(3):
-        _, state = model.step(tokens[:, place], state)
+        _, state = searched(model).step(tokens[:, place], state)
     with watch(model) as seen:
-        logits, state = model.step(tokens[:, 3], state)
+        logits, state = searched(model).step(tokens[:, 3], state)
     assert_rounded([logits], forced(model, source, tokens))
     assert seen["decoder.1.self_attention"][0].shape == (3, 4, 1, 4)
     assert seen["decoder.1.cross_attention"][0].shape == (3, 4, 1, 12)
-    again, _ = model.step(tokens[:, 0], state)
+    again, _ = searched(model).step(tokens[:, 0], state)
     more = torch.cat([tokens, tokens[:, :1]], dim=1)
     assert_rounded([again], forced(model, source, more))
 
@@ -406,10 +412,10 @@ def test_fewer_heads_of_keys() -> None:
             heads = MultiHeadAttention(32, 4, key_heads=2).eval()
             setattr(layer, name, heads)
     tokens = torch.randint(4, 301, (4, 6))
-    state = model.start(source)
+    state = searched(model).start(source)
     assert state.fused is not None
     for place in range(6):
-        logits, state = model.step(tokens[:, place], state)
+        logits, state = searched(model).step(tokens[:, place], state)
     assert_rounded([logits], forced(model, source, tokens))
 
 
@@ -418,7 +424,11 @@ def test_what_is_no_number_is_refused_by_search() -> None:
     model.decoder[0].feed_forward.contract.bias[3] = torch.nan
     with pytest.raises(ValueError, match="not finite"):
         search(
-            model, source, rows=2, options=SearchOptions(beam=2), max_lengths=torch.tensor([9, 9])
+            searched(model),
+            source,
+            rows=2,
+            options=SearchOptions(beam=2),
+            max_lengths=torch.tensor([9, 9]),
         )
 
 
@@ -435,7 +445,7 @@ def test_an_encoder_is_that_of_the_modules(
     source = Source(tokens.masked_fill(torch.arange(longest) >= lengths[:, None], 0), lengths)
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
-    found = model.start(source).sources.in_place()
+    found = searched(model).start(source).sources.in_place()
     torch.set_num_threads(before)
     double = Transformer(model.settings, 301, 301).double().eval()
     double.load_state_dict(model.state_dict())
@@ -454,9 +464,9 @@ def test_an_encoder_that_is_watched_or_reads_much_stays_with_its_modules() -> No
     model, source = translator(max_length=700), source_of(3)
     exact = model.encode(source)[0][1].key
     with watch(model) as seen:
-        key, _, _ = model.start(source).sources.in_place()[1].gather()
+        key, _, _ = searched(model).start(source).sources.in_place()[1].gather()
     torch.testing.assert_close(key, exact, rtol=1e-4, atol=1e-4)
     assert len(seen["encoder.1.self_attention"]) == 1
     long = Source(torch.full((1, 600), 5), torch.tensor([600]))
-    key, _, _ = model.start(long).sources.in_place()[0].gather()
+    key, _, _ = searched(model).start(long).sources.in_place()[0].gather()
     assert torch.equal(key, model.encode(long)[0][0].key)

@@ -11,12 +11,14 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from fuzz_help import NOT_FINITE, Draw, assert_others_equal, doubled, each_case
+from heedful.inference.fusing import searched
 from heedful.kernels import additive_compiled as compiled
 from heedful.kernels import cached_attention as steps
 from heedful.kernels import cross_entropy_compiled as compiled_losses
+from heedful.kernels import dropout, program
 from heedful.kernels import recurrent_cell as cells
 from heedful.kernels import short_attention as short
 from heedful.kernels import short_attention_operators as short_operators
@@ -24,8 +26,6 @@ from heedful.kernels import source_attention as reading
 from heedful.kernels import topk as top
 from heedful.kernels.additive_tiles import plain_scores
 from heedful.kernels.recurrent_cell import Cell, cell_step
-from heedful.layers import dropout, fused
-from heedful.layers.fused import program
 from heedful.layers.quantized import int8_copy, largest_input
 from heedful.layers.rounded import bfloat16_copy
 from heedful.models.pairs import Source
@@ -307,10 +307,10 @@ def translator(draw: Draw) -> Transformer:
 
 def logits_of(model: Any, source: Source, tokens: Tensor) -> Tensor:
     """After a step a column of ``tokens``, by the fused form."""
-    state = model.start(source)
+    state = searched(model).start(source)
     assert state.fused is not None
     for place in range(tokens.shape[1]):
-        logits, state = model.step(tokens[:, place], state)
+        logits, state = searched(model).step(tokens[:, place], state)
     return logits
 
 
@@ -348,7 +348,7 @@ def test_fused_steps(precision: str, seed: int, monkeypatch: pytest.MonkeyPatch)
 
 
 def fused_largest() -> int:
-    library = fused.library()
+    library = program.library()
     assert library is not None
     return int(library.heedful_largest())
 
@@ -356,15 +356,14 @@ def fused_largest() -> int:
 @torch.no_grad()
 def test_columns_beside_a_row_are_zeros() -> None:
     """They are added to; under ``make sanitize`` memory that was never set is NaN."""
-    model = Transformer(TransformerSettings(layers=1, dim=10, heads=2, inner=8), 30, 30).eval()
-    library = fused.library()
+    library = program.library()
     assert library is not None
     columns = int(library.heedful_columns())
-    embedding = program.Embedding(torch.randn(30, 10), 1.0, torch.zeros(4, 10))
-    made = program.Program(list(model.decoder), embedding)
-    made.close(nn.Identity(), [program.Map(torch.eye(columns), None)])
-    found = made.run(torch.tensor([3, 7]), None, None, 0)
-    assert torch.equal(found, F.pad(embedding.table[[3, 7]], (0, columns - 10)))
+    tables = program.Tables(torch.randn(30, 10), 1.0, torch.zeros(4, 10))
+    made = program.Program(tables, widest=8, context=10)
+    made.close([program.Map(torch.eye(columns), None)], made.slots.hidden)
+    found = made.run(torch.tensor([3, 7]), [], None, 0)
+    assert torch.equal(found, F.pad(tables.symbols[[3, 7]], (0, columns - 10)))
 
 
 @pytest.mark.parametrize("token", [-1, 30, 1 << 40])

@@ -10,14 +10,16 @@ import torch
 
 from heedful.attention import watch
 from heedful.decoding import Hypothesis, SearchOptions, Supplied, search, search_stream
+from heedful.inference.fusing import cached as fused_forms
+from heedful.inference.fusing import searched
+from heedful.kernels import program
 from heedful.kernels import topk as tops
-from heedful.layers import caches, fused, sources
-from heedful.layers.fused import made as fused_forms
+from heedful.layers import caches, sources
 from heedful.layers.quantized import int8_copy, largest_input
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
 
-pytestmark = pytest.mark.skipif(fused.library() is None, reason="there is no compiler")
+pytestmark = pytest.mark.skipif(program.library() is None, reason="there is no compiler")
 COUNT = 36
 
 
@@ -63,7 +65,7 @@ def streamed(
         return Supplied(part(source, own), limits[own], own) if own else None
 
     found = {}
-    for key, hypotheses in chain.from_iterable(search_stream(model, supply, options)):
+    for key, hypotheses in chain.from_iterable(search_stream(searched(model), supply, options)):
         under_way.remove(key)
         found[key] = hypotheses
     return found
@@ -104,13 +106,13 @@ def test_a_stream_finds_what_batches_do(
     monkeypatch.setattr(caches.LayerCaches, "join", counted)
     found = streamed(model, source, limits, options)
     assert len(joins) > 5
-    expected = search(model, source, rows=COUNT, options=options, max_lengths=limits)
+    expected = search(searched(model), source, rows=COUNT, options=options, max_lengths=limits)
     same(found, expected)
     for module in (caches, sources, fused_forms):
         monkeypatch.setattr(module, "can_step", lambda like: False)
     monkeypatch.setattr(tops, "library", lambda: None)
     joins.clear()
-    same(found, search(model, source, rows=COUNT, options=options, max_lengths=limits))
+    same(found, search(searched(model), source, rows=COUNT, options=options, max_lengths=limits))
     same(streamed(model, source, limits, options), expected)
     assert not joins  # what moves its caches goes batch by batch
 
@@ -120,7 +122,7 @@ def test_int8_and_a_stream() -> None:
         pytest.skip("no products of whole numbers")
     model, source = int8_copy(translator()), source_of(COUNT)
     limits, options = torch.randint(1, 40, (COUNT,)), SearchOptions(beam=3)
-    expected = search(model, source, rows=COUNT, options=options, max_lengths=limits)
+    expected = search(searched(model), source, rows=COUNT, options=options, max_lengths=limits)
     same(streamed(model, source, limits, options), expected)
 
 
@@ -130,12 +132,12 @@ def test_rows_that_joined_have_the_very_numbers_of_those_alone(layers: int) -> N
     model, source = translator(layers=layers), source_of(24)
     groups = [part(source, list(range(first, first + 6))) for first in range(0, 24, 6)]
     tokens = torch.randint(4, 301, (24, 40))
-    own = [model.start(group) for group in groups]
+    own = [searched(model).start(group) for group in groups]
     together = None
     for step in range(32):
         number, enters = divmod(step, 8)
         if not enters:
-            begun = model.start(groups[number])
+            begun = searched(model).start(groups[number])
             assert begun.can_join
             together = begun if together is None else together.join(begun)
             assert together.can_join
@@ -144,36 +146,36 @@ def test_rows_that_joined_have_the_very_numbers_of_those_alone(layers: int) -> N
         given = [tokens[6 * row : 6 * row + 6, step - 8 * row] for row in rows]
         alone = []
         for row in rows:
-            logits, own[row] = model.step(given[row], own[row])
+            logits, own[row] = searched(model).step(given[row], own[row])
             alone.append(logits)
-        logits, together = model.step(torch.cat(given), together)
+        logits, together = searched(model).step(torch.cat(given), together)
         assert torch.equal(logits, torch.cat(alone))
 
 
 def test_what_nobody_reads_is_forgotten() -> None:
     """One row goes on while many come and go: what is held stays in proportion to what is read."""
     model, source = translator(), source_of(24)
-    state = model.start(part(source, [0]))
+    state = searched(model).start(part(source, [0]))
     for step in range(60):
-        _, state = model.step(torch.full((len(state.sources._rows),), 7 + step), state)
+        _, state = searched(model).step(torch.full((len(state.sources._rows),), 7 + step), state)
         if step % 2:
             state = state.select(torch.tensor([0]))  # the many leave
-        state = state.join(model.start(source))
+        state = state.join(searched(model).start(source))
         cached = next(iter(state.caches))
         held = sum(len(key) for key, _ in cached.steps.parts)
         assert held <= 2 * state.caches._lineage.read + 2 * len(state.sources._rows)
         tokens = sum(group[0].parts[0][0].shape[0] for group in state.sources._groups)
         assert tokens <= 2 * int(state.sources._lengths.sum())
     state = state.select(torch.tensor([0]))
-    logits, _ = model.step(torch.tensor([9]), state)
+    logits, _ = searched(model).step(torch.tensor([9]), state)
     written = torch.tensor([[*range(7, 67), 9]])
     forced = model.teacher_force(part(source, [0]), written)[:, -1]
     torch.testing.assert_close(logits, forced, rtol=1e-4, atol=1e-4)
-    state = model.start(source).join(model.start(part(source, [1, 2])))
+    state = searched(model).start(source).join(searched(model).start(part(source, [1, 2])))
     state = state.select(torch.tensor([24, 25]))
     for _ in range(3):
-        _, state = model.step(torch.tensor([5, 6]), state)
-    state = state.join(model.start(part(source, [3])))
+        _, state = searched(model).step(torch.tensor([5, 6]), state)
+    state = state.join(searched(model).start(part(source, [3])))
     assert len(next(iter(state.caches)).steps.parts) == 3
     assert len(state.sources._groups) == 2
 
@@ -182,19 +184,19 @@ def test_what_nobody_reads_is_forgotten() -> None:
 def test_modules_take_over_where_the_fused_form_cannot(positions: Any) -> None:
     model, source = translator(positions=positions, max_length=300), source_of(5)
     tokens = torch.randint(4, 301, (5, 262))
-    state = model.start(part(source, [0, 1]))
+    state = searched(model).start(part(source, [0, 1]))
     for step in range(20):
-        _, state = model.step(tokens[:2, step], state)
-    state = state.join(model.start(part(source, [2, 3, 4])))
+        _, state = searched(model).step(tokens[:2, step], state)
+    state = state.join(searched(model).start(part(source, [2, 3, 4])))
     for step in range(20, 262):  # sinusoids are 256 until more are asked for
         given = torch.cat([tokens[:2, step], tokens[2:, step - 20]])
-        logits, state = model.step(given, state)
+        logits, state = searched(model).step(given, state)
         if step == 40:
             with watch(model) as seen:
-                watched, _ = model.step(given, state.select(torch.arange(5)))
+                watched, _ = searched(model).step(given, state.select(torch.arange(5)))
                 assert not state.can_join
             assert seen
-            fast, _ = model.step(given, state.select(torch.arange(5)))
+            fast, _ = searched(model).step(given, state.select(torch.arange(5)))
             torch.testing.assert_close(watched, fast, rtol=1e-4, atol=1e-4)
     first = model.teacher_force(part(source, [0, 1]), tokens[:2])[:, -1]
     others = model.teacher_force(part(source, [2, 3, 4]), tokens[2:, :242])[:, -1]
@@ -210,13 +212,13 @@ def test_sources_that_are_too_long_for_the_fused_encoder_join_too() -> None:
     lengths[::5] = 520
     there = Source(long.masked_fill(torch.arange(520) >= lengths[:, None], 0), lengths)
     limits, options = torch.randint(1, 20, (COUNT,)), SearchOptions(beam=2)
-    expected = search(model, there, rows=COUNT, options=options, max_lengths=limits)
+    expected = search(searched(model), there, rows=COUNT, options=options, max_lengths=limits)
     same(streamed(model, there, limits, options), expected)
 
 
 def test_only_rows_that_begin_may_join() -> None:
     model, source = translator(), source_of(4)
-    state, other = model.start(source), model.start(source)
-    _, other = model.step(torch.full((4,), 2), other)
+    state, other = searched(model).start(source), searched(model).start(source)
+    _, other = searched(model).step(torch.full((4,), 2), other)
     with pytest.raises(ValueError, match="have made 1"):
         state.join(other)

@@ -13,13 +13,14 @@ from heedful.attention.masks import padding
 from heedful.attention.positions import ALiBi, Rotary
 from heedful.attention.stepping import StepMemory
 from heedful.decoding import SearchOptions, search
+from heedful.inference.fusing import cached as fused_forms
+from heedful.inference.fusing import searched
 from heedful.kernels import cached_attention as kernel
 from heedful.kernels import topk as tops
 from heedful.kernels.cached_attention import Steps, can_step
 from heedful.kernels.topk import Total, best, plain_best
 from heedful.layers import caches, sources
 from heedful.layers.caches import LayerCaches, StepCache
-from heedful.layers.fused import made as fused_forms
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
@@ -237,7 +238,7 @@ def test_searches_find_the_same_with_and_without(
 
     def found() -> list[list[Any]]:
         limits = torch.tensor([20, 33, 5, 40])
-        return search(model, source, rows=4, options=options, max_lengths=limits)
+        return search(searched(model), source, rows=4, options=options, max_lengths=limits)
 
     fast = found()
     assert can_step(source.tokens.float())
@@ -258,14 +259,14 @@ def test_searches_find_the_same_with_and_without(
 def test_a_state_that_was_chosen_from_goes_on_by_itself() -> None:
     model, source = translator()
     tokens = [torch.randint(4, 300, (4,)) for _ in range(3)]
-    state = model.start(source)
+    state = searched(model).start(source)
     for own in tokens:
-        _, state = model.step(own, state)
+        _, state = searched(model).step(own, state)
     rows = torch.tensor([2, 2, 0])
     other = state.select(rows)
     following = torch.tensor([7, 8, 9])
-    logits, other = model.step(following, other)
-    mine, _ = model.step(torch.tensor([11, 12, 13, 14]), state)
+    logits, other = searched(model).step(following, other)
+    mine, _ = searched(model).step(torch.tensor([11, 12, 13, 14]), state)
     begun = torch.stack([torch.full((4,), 2), *tokens[1:]], dim=1)
     begun[:, 0] = tokens[0]
     forced = model.teacher_force(source, torch.cat([begun, torch.tensor([[11, 12, 13, 14]]).T], 1))
@@ -281,9 +282,9 @@ def test_a_language_model_goes_on_from_its_prompt(positions: str) -> None:
     settings = GptSettings(layers=2, dim=16, heads=2, max_length=64, positions=positions)  # type: ignore[arg-type]
     model = Gpt(settings, 50).eval()
     tokens = torch.randint(4, 50, (3, 40))
-    state = model.start(tokens[:, :8])
+    state = searched(model).start(tokens[:, :8])
     for place in range(7, 40):
-        logits, state = model.step(tokens[:, place], state)
+        logits, state = searched(model).step(tokens[:, place], state)
         if place == 20:
             rows = torch.tensor([2, 0, 2, 1])
             state, tokens = state.select(rows), tokens[rows]
@@ -323,9 +324,9 @@ def test_a_step_with_gradients_is_done_by_the_modules() -> None:
     """The fused step gave logits without gradients, if the search had begun without."""
     model = Gpt(GptSettings(layers=2, dim=16, heads=2, max_length=8), 11).eval()
     tokens, weight = torch.tensor([[2, 3], [4, 5]]), model.embedding.weight
-    state = model.start(tokens)
+    state = searched(model).start(tokens)
     with torch.enable_grad():
-        logits, _ = model.step(tokens[:, -1], state)
+        logits, _ = searched(model).step(tokens[:, -1], state)
         (found,) = torch.autograd.grad(logits.square().sum(), weight)
         # The keys and values of the first tokens were made without gradients.
         expected = model.logits(model.states(tokens))[:, -1]

@@ -17,6 +17,7 @@ from heedful.basics.device import autocast, has_fast_bfloat16, one_thread
 from heedful.basics.measuring import Measured, fastest
 from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END, UNKNOWN
+from heedful.inference.fusing import searched
 from heedful.inference.readiness import in_precision, searches
 from heedful.models.aligner import WordAligner
 from heedful.models.encoders import HeadedEncoder, Sequences
@@ -91,13 +92,11 @@ def _way(
 def _search(model: PairModel | LanguageModel) -> None:
     """Some steps of a search."""
     tokens = _rows(min(_LENGTH, max(1, model.max_length - _STEPS)))
-    state: Any
-    if isinstance(model, LanguageModel):
-        state = model.start(tokens)
-    else:
-        state = model.start(Source(tokens, _lengths(tokens)))
+    inner = searched(model)
+    read = isinstance(model, LanguageModel)
+    state: Any = inner.start(tokens if read else Source(tokens, _lengths(tokens)))
     for _ in range(min(_STEPS, model.max_length - 1)):
-        _, state = model.step(torch.full((_ROWS,), UNKNOWN), state)
+        _, state = inner.step(torch.full((_ROWS,), UNKNOWN), state)
 
 
 def _read(model: HeadedEncoder | WordAligner) -> None:

@@ -26,6 +26,7 @@ from heedful.inference.alignment import (
 from heedful.inference.assembling import Found
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
 from heedful.inference.engine import SearchEngine, found_by
+from heedful.inference.fusing import searched
 from heedful.inference.readiness import in_precision
 from heedful.models.pairs import PairModel, Source
 
@@ -165,7 +166,9 @@ class Searcher:
         Raises:
             UserError: there is none, but an engine alone.
         """
-        return Ensemble(self.models) if len(self.models) > 1 else self.model
+        self.require_model()
+        members = [searched(model) for model in self.models]
+        return Ensemble(members) if len(members) > 1 else members[0]
 
     def output_limits(self, source: Source) -> Tensor:
         """The longest output of each source in tokens, END included: integers ``[B]``."""

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from heedful.basics.symbols import END
 from heedful.data.vocabulary import Vocabulary
+from heedful.inference.fusing import searched
 from heedful.models.language import LanguageModel
 
 _HALF_A_CHARACTER = "\ufffd"
@@ -78,7 +79,8 @@ class Writer:
         stop: Sequence[str] = (),
         stream: Stream | None = None,
     ) -> None:
-        self.model, self.vocabulary, self.max_tokens = model, vocabulary, max_tokens
+        self.vocabulary, self.max_tokens, self.context = vocabulary, max_tokens, model.max_length
+        self.inner = searched(model)
         self.stop, self.stream = tuple(stop), stream
         self.shown = ""
         self._tail = _TOKENS_A_BYTE * max((len(one.encode()) for one in stop), default=0)
@@ -87,17 +89,17 @@ class Writer:
     def start(self, source: Tensor) -> Written:
         """The state after all but the last token of ``source [B, P]``, P from 1 to the context."""
         self._prompt = source.shape[1]
-        return Written(self.model.start(source), source, source.shape[1] - 1)
+        return Written(self.inner.start(source), source, source.shape[1] - 1)
 
     def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
         """As any decodable's; the first step is given BEGIN, and reads the prompts' last."""
         so_far, inner, length = state.tokens, state.inner, state.length
         if state.begun:
             so_far = torch.cat([so_far, tokens.unsqueeze(1)], dim=1)
-        if length == self.model.max_length:
+        if length == self.context:
             kept = so_far[:, -max(1, length // 2) :]
-            inner, length = self.model.start(kept), kept.shape[1] - 1
-        logits, inner = self.model.step(so_far[:, -1], inner)
+            inner, length = self.inner.start(kept), kept.shape[1] - 1
+        logits, inner = self.inner.step(so_far[:, -1], inner)
         if self.vocabulary.mask is not None:  # it hides a token, and is none
             logits = logits.index_fill(1, self._mask(logits), -torch.inf)
         ended = self._ended(so_far)

@@ -20,7 +20,7 @@ class Bfloat16Linear(nn.Module):
     """``W x + b`` with W rounded to bfloat16, in place of an ``nn.Linear``, in evaluation.
 
     Where the processor multiplies bfloat16, inputs are rounded as well, and so are the results of
-    this module; the fused step (:mod:`heedful.layers.fused`) keeps its results in float32.
+    this module; the fused step (:mod:`heedful.inference.fusing`) keeps its results in float32.
     Elsewhere only the weights are rounded. The map has a gradient to its input, and none to its
     weights.
 

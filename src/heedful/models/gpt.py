@@ -7,8 +7,8 @@ has 116,534,784 parameters and the smallest GPT-2 124,439,808.
 Shapes: B batch, N rows of search, T tokens, D width, V vocabulary.
 """
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -21,7 +21,6 @@ from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
-from heedful.layers.fused import Embedding, FusedDecoder, fused_decoder
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer
 from heedful.models.language import LanguageModel, boundary
 from heedful.models.sizes import fill_from_size
@@ -111,16 +110,15 @@ class GptState:
     """Keys and values of the tokens so far, one row a text that is written on."""
 
     caches: LayerCaches
-    fused: FusedDecoder | None = None
 
     @property
     def length(self) -> int:
         """Number of tokens read."""
         return self.caches.length
 
-    def select(self, rows: Tensor) -> "GptState":
+    def select(self, rows: Tensor) -> Self:
         """The state of ``rows [M]``, in that order."""
-        return GptState(self.caches.select(rows), self.fused)
+        return replace(self, caches=self.caches.select(rows))
 
 
 class GptEmbeddings(nn.Module):
@@ -214,15 +212,6 @@ class Gpt(LanguageModel):
         embedded: Tensor = self.embeddings(tokens, first)
         return embedded
 
-    def _fused(self) -> FusedDecoder | None:
-        learned = self.embeddings.positions
-        if learned is None:
-            return None
-        blocks = [layer for layer in self.layers if isinstance(layer, EncoderLayer)]
-        embedding = Embedding(self.embedding.weight, 1.0, learned.table.weight, (self.embeddings,))
-        output = (self.output_table, self.bias, self.projection)
-        return fused_decoder(self, blocks, self.norm, embedding, *output)
-
     @property
     def embedding(self) -> nn.Embedding:
         return self.embeddings.tokens
@@ -239,8 +228,7 @@ class Gpt(LanguageModel):
         if prompts.dim() != 2 or not prompts.shape[1]:
             raise ValueError(f"prompts are {list(prompts.shape)}: expected [B, T], T at least 1")
         caches = LayerCaches(len(self.layers), self.embedding.weight, len(prompts))
-        fused = self._fused()
-        state = GptState(caches, fused)
+        state = GptState(caches)
         if prompts.shape[1] > 1:
             self._read(prompts[:, :-1], state)
         return state
@@ -253,8 +241,6 @@ class Gpt(LanguageModel):
         Raises:
             ValueError: there are more tokens than ``max_length``.
         """
-        if state.fused is not None and state.fused.can_step(state.length):
-            return state.fused.step(boundary(tokens), state.caches), state
         hidden = self._read(tokens.unsqueeze(1), state)
         return self.logits(hidden.squeeze(1)), state
 

@@ -7,8 +7,8 @@ Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V 
 """
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -22,7 +22,6 @@ from heedful.basics.settings import Settings
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
-from heedful.layers.fused import Embedding, FusedDecoder, fused_decoder, fused_encoder
 from heedful.layers.sources import SourceMemories
 from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
@@ -97,24 +96,10 @@ class TransformerState:
 
     caches: LayerCaches
     sources: SourceMemories
-    fused: FusedDecoder | None = None
 
-    def select(self, rows: Tensor) -> "TransformerState":
+    def select(self, rows: Tensor) -> Self:
         """The state of ``rows [M]``, in that order."""
-        return TransformerState(self.caches.select(rows), self.sources.select(rows), self.fused)
-
-    @property
-    def can_join(self) -> bool:
-        """Whether others may join: where keys and values are read where they are, by the fused
-        form."""
-        if self.fused is None or not self.fused.can_step(self.caches.position):
-            return False
-        return self.caches.can_join and self.sources.can_join
-
-    def join(self, other: "TransformerState") -> "TransformerState":
-        """The state of these rows, and then of others that begin now."""
-        caches, sources = self.caches.join(other.caches), self.sources.join(other.sources)
-        return TransformerState(caches, sources, other.fused)
+        return replace(self, caches=self.caches.select(rows), sources=self.sources.select(rows))
 
 
 class Transformer(PairModel):
@@ -195,16 +180,16 @@ class Transformer(PairModel):
         for layer in self.encoder:
             hidden = layer(hidden, mask)
         hidden = self.encoder_norm(hidden)
-        return [layer.cross_attention.remember(hidden) for layer in self._decoder_layers()], mask
+        return [layer.cross_attention.remember(hidden) for layer in self.decoder_layers()], mask
 
-    def _decoder_layers(self) -> list[DecoderLayer]:
+    def decoder_layers(self) -> list[DecoderLayer]:
         return [layer for layer in self.decoder if isinstance(layer, DecoderLayer)]
 
     def states(self, source: Source, target_in: Tensor) -> Tensor:
         memories, source_mask = self.encode(source)
         hidden = self._embed(target_in, self.target_embedding, self.target_positions)
         # Padding stands at the end of a target, so the causal mask hides it as well.
-        for layer, memory in zip(self._decoder_layers(), memories, strict=True):
+        for layer, memory in zip(self.decoder_layers(), memories, strict=True):
             hidden = layer(hidden, causal(), memory, source_mask)
         result: Tensor = self.decoder_norm(hidden)
         return result
@@ -218,47 +203,17 @@ class Transformer(PairModel):
         return self.bias
 
     def start(self, source: Source) -> TransformerState:
-        sources = self._sources(source)
         caches = LayerCaches(len(self.decoder), self.target_embedding.weight, len(source.lengths))
-        fused = fused_decoder(
-            self,
-            self._decoder_layers(),
-            self.decoder_norm,
-            self._embedding(self.target_embedding, self.target_positions),
-            *(self.output_table, self.bias, self.projection),
-        )
-        return TransformerState(caches, sources, fused)
-
-    def _sources(self, source: Source) -> SourceMemories:
-        """What the decoder's layers remember of the sources."""
-        readers = [layer.cross_attention for layer in self._decoder_layers()]
-        blocks = [layer for layer in self.encoder if isinstance(layer, EncoderLayer)]
-        embedding = self._embedding(self.source_embedding, self.source_positions)
-        fused = fused_encoder(self, blocks, self.encoder_norm, embedding, readers)
-        if fused is not None and fused.can_read(source.tokens.shape[1]):
-            return fused.read(source.tokens, source.lengths)
         memories, _ = self.encode(source)
-        return SourceMemories(memories, source.lengths)
-
-    def _embedding(self, table: nn.Embedding, positions: Sinusoidal | Learned) -> Embedding:
-        """What :meth:`_embed` does without dropout."""
-        places = positions.table
-        return Embedding(
-            table.weight,
-            math.sqrt(self.settings.dim) if self.settings.scaled else 1.0,
-            places.weight if isinstance(places, nn.Embedding) else places,
-            (table, positions),
-        )
+        return TransformerState(caches, SourceMemories(memories, source.lengths))
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:  # type: ignore[override]
         place = state.caches.position
-        if state.fused is not None and state.fused.can_step(place):
-            return state.fused.step(tokens, state.caches, state.sources), state
         hidden = self._embed(
             tokens.unsqueeze(1), self.target_embedding, self.target_positions, first=place
         )
         for layer, (memory, mask), cache in zip(
-            self._decoder_layers(), state.sources.read(), state.caches, strict=True
+            self.decoder_layers(), state.sources.read(), state.caches, strict=True
         ):
             hidden = layer(hidden, None, memory, mask, cache)
         return self.logits(self.decoder_norm(hidden).squeeze(1)), state

@@ -8,19 +8,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from heedful.inference.fusing.cached import Made
+from heedful.inference.fusing.program import Block, Embedding, ModuleProgram
 from heedful.kernels.cached_attention import can_step
+from heedful.kernels.program import KEEP, READ, Map, Memory, NotFusedError
 from heedful.layers.caches import LayerCaches
-from heedful.layers.fused.made import Made
-from heedful.layers.fused.program import (
-    KEEP,
-    READ,
-    Block,
-    Embedding,
-    Map,
-    MemoryInC,
-    NotFusedError,
-    Program,
-)
 from heedful.layers.sources import SourceMemories
 from heedful.layers.transformer import DecoderLayer
 
@@ -40,8 +32,8 @@ class FusedDecoder:
     ) -> None:
         first = layers[0].self_attention
         self._step_shape = (first.key_heads, first.head_dim)
-        self._layers, self._like = len(layers), embedding.table
-        self._program = Program(layers, embedding)
+        self._layers, self._like = len(layers), embedding.tables.symbols
+        self._program = ModuleProgram(layers, embedding)
         for number, layer in enumerate(layers):
             self._layer(layer, number)
         self._program.close(norm, [output])
@@ -52,7 +44,7 @@ class FusedDecoder:
         if not can_step(self._like):
             return False
         last = position if isinstance(position, int) else int(position.max())
-        return last < self._program.longest and not self._program.watched
+        return last < self._program.program.longest and not self._program.watched
 
     def step(
         self, tokens: Tensor, caches: LayerCaches, sources: SourceMemories | None = None
@@ -70,13 +62,12 @@ class FusedDecoder:
         rows, tokens, position = tokens.shape[0], tokens.long().contiguous(), caches.position
         steps = torch.empty(2 * self._layers, rows, 1, *self._step_shape).unbind(0)
         own = caches.take(list(zip(steps[::2], steps[1::2], strict=True)))
-        memories = (MemoryInC * (2 * self._layers))()
+        memories: list[Memory | None] = [None] * (2 * self._layers)
         for number, memory in enumerate(own):
-            kept = (part.data_ptr() for part in steps[2 * number : 2 * number + 2])
-            memories[2 * number] = MemoryInC(memory.in_c(), *kept)
+            memories[2 * number] = Memory(memory.in_c(), *steps[2 * number : 2 * number + 2])
         for number, told in enumerate([] if sources is None else sources.in_c()):
-            memories[2 * number + 1] = MemoryInC(told, None, None)
-        return self._program.run(tokens, memories, None, position)
+            memories[2 * number + 1] = Memory(told)
+        return self._program.program.run(tokens, memories, None, position)
 
     def _layer(self, layer: Block, number: int) -> None:
         if (layer.self_attention.key_heads, layer.self_attention.head_dim) != self._step_shape:
@@ -109,7 +100,7 @@ def fused_decoder(
 ) -> FusedDecoder | None:
     """The fused form of a model's decoder, if it can take the place of its modules now.
 
-    See :class:`heedful.layers.fused.made.Made`; it knows softmax attention over dot products
+    See :class:`heedful.inference.fusing.cached.Made`; it knows softmax attention over dot products
     and linear maps as they come, or in int8.
 
     Args:
@@ -125,5 +116,5 @@ def fused_decoder(
     output = Map(table, bias) if projection is None else projection
     if projection is not None:
         others, parts = [], [*parts, projection]
-    others += [embedding.table, embedding.positions]
+    others += [embedding.tables.symbols, embedding.tables.positions]
     return _made.of(model, parts, others, lambda: FusedDecoder(layers, norm, embedding, output))

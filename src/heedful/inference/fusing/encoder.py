@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from heedful.attention import MultiHeadAttention
 from heedful.attention.scores import Dot, ScaledDot
+from heedful.inference.fusing.cached import Made
+from heedful.inference.fusing.program import Embedding, ModuleProgram
 from heedful.kernels.cached_attention import PackedSteps
-from heedful.layers.fused.made import Made
-from heedful.layers.fused.program import ATTEND, Embedding, NotFusedError, Program
+from heedful.kernels.program import ATTEND, NotFusedError
 from heedful.layers.sources import SourceMemories
 from heedful.layers.transformer import EncoderLayer
 
@@ -33,7 +34,7 @@ class FusedEncoder:
         embedding: Embedding,
         readers: Sequence[MultiHeadAttention],
     ) -> None:
-        program = self._program = Program(layers, embedding)
+        program = self._program = ModuleProgram(layers, embedding)
         for layer in layers:
             self._layer(layer)
         program.close(norm, [part for reader in readers for part in _remembering(reader)])
@@ -46,7 +47,7 @@ class FusedEncoder:
 
     def can_read(self, longest: int) -> bool:
         """Whether it reads sequences of this length, and nobody watches an attention."""
-        return longest <= min(LONGEST, self._program.longest) and not self._program.watched
+        return longest <= min(LONGEST, self._program.program.longest) and not self._program.watched
 
     def read(self, padded: Tensor, lengths: Tensor) -> SourceMemories:
         """What each reader remembers of the sequences, one row of search a sequence.
@@ -61,7 +62,7 @@ class FusedEncoder:
         there = torch.arange(padded.shape[1]) < lengths.unsqueeze(1)
         tokens, ends = padded[there].long(), torch.zeros(len(lengths) + 1, dtype=torch.long)
         torch.cumsum(lengths, 0, out=ends[1:])
-        output = self._program.run(tokens, None, ends, 0)
+        output = self._program.program.run(tokens, [], ends, 0)
         steps, first = [], 0
         for groups, width in self._readers:
             key, value = (
@@ -95,7 +96,7 @@ def fused_encoder(
 ) -> FusedEncoder | None:
     """The fused form of a model's encoder, if it can take the place of its modules now.
 
-    See :class:`heedful.layers.fused.made.Made`; it knows softmax attention over dot products
+    See :class:`heedful.inference.fusing.cached.Made`; it knows softmax attention over dot products
     and linear maps as they come, or in int8.
 
     Args:
@@ -106,5 +107,5 @@ def fused_encoder(
         readers: the attentions that will read the encoder's result.
     """
     parts = [*layers, norm, *readers, *embedding.modules]
-    others = [embedding.table, embedding.positions]
+    others = [embedding.tables.symbols, embedding.tables.positions]
     return _made.of(model, parts, others, lambda: FusedEncoder(layers, norm, embedding, readers))

@@ -1,35 +1,26 @@
 """A list of operations on the numbers of a row, which C does for a block of rows at a time.
 
-What modules compute is read from them once and noted down; weights are laid out anew for it, which
-is done again when they change.
+Weights are copied and laid out anew for it.
 Shapes: I, O columns into and out of a product; D width of the model.
 """
 
 import ctypes
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from heedful.attention import MultiHeadAttention
-from heedful.attention.normalizers import Softmax
-from heedful.attention.scores import Dot, ScaledDot
 from heedful.kernels.cached_attention import HeadsInC, StepsInC
 from heedful.kernels.compiling import SOURCES, compiled_library, raise_failed
-from heedful.layers.quantized import Int8Linear
-from heedful.layers.rounded import Bfloat16Linear
-from heedful.layers.transformer import Activation, DecoderLayer, EncoderLayer, Residual
 
 _LINEAR, _NORM, KEEP, READ, ATTEND, _WHOLE, _HALF = range(7)
-_ACTIVATIONS: dict[Activation | None, int] = {None: 0, "relu": 1, "silu": 2, "gelu-tanh": 3}
+_ACTIVATIONS: dict[str | None, int] = {None: 0, "relu": 1, "silu": 2, "gelu-tanh": 3}
 _BLOCK = 96  # rows: a multiple of 6 and of 12, which C takes at a time
 _APART = 16  # columns between rows beyond what is used, so that they do not meet in the cache
 _OUTPUT = -1
-
-Block = EncoderLayer | DecoderLayer
 
 
 class _Operation(ctypes.Structure):
@@ -42,7 +33,7 @@ class _Operation(ctypes.Structure):
     ]
 
 
-class MemoryInC(ctypes.Structure):
+class _MemoryInC(ctypes.Structure):
     """``struct memory``: what rows read, and where a step's keys and values go."""
 
     _fields_ = [("steps", StepsInC), ("kept_key", ctypes.c_void_p), ("kept_value", ctypes.c_void_p)]
@@ -67,7 +58,7 @@ class _Plan(ctypes.Structure):
 
 
 class NotFusedError(Exception):
-    """A part that only its own module can compute."""
+    """Something that C does not know, or there is no compiler."""
 
 
 @functools.cache
@@ -80,6 +71,21 @@ def library() -> ctypes.CDLL | None:
     return found
 
 
+class Memory(NamedTuple):
+    """What rows read, and where a step's keys and values go."""
+
+    steps: StepsInC
+    """What is read."""
+    kept_key: Tensor | None = None
+    """``[N, 1, G, D]``, contiguous, of an operation KEEP."""
+    kept_value: Tensor | None = None
+
+    def in_c(self) -> _MemoryInC:
+        """As C takes it."""
+        kept = (self.kept_key, self.kept_value)
+        return _MemoryInC(self.steps, *(None if x is None else x.data_ptr() for x in kept))
+
+
 class _Slots(NamedTuple):
     """First columns of what a row has at the same time."""
 
@@ -90,7 +96,7 @@ class _Slots(NamedTuple):
 
 
 class Map(NamedTuple):
-    """A linear map that is no module."""
+    """A linear map in float32 or bfloat16."""
 
     weight: Tensor
     """``[O, I]``"""
@@ -98,159 +104,123 @@ class Map(NamedTuple):
     """``[O]``"""
 
 
-class Embedding(NamedTuple):
-    """How tokens become the rows that the first block is given."""
+class Int8Map(NamedTuple):
+    """A linear map of whole numbers."""
 
-    table: Tensor
-    """``[V, D]``"""
+    weight: Tensor
+    """int8 ``[O, I]``"""
+    scales: Tensor
+    """Of its rows ``[O]``."""
+    bias: Tensor | None
+    """``[O]``"""
+    largest: int
+    """The largest whole number of an input."""
+
+
+class Tables(NamedTuple):
+    """How tokens become the rows that the first operation is given."""
+
+    symbols: Tensor
+    """A vector of each symbol ``[V, D]``."""
     scale: float
-    """The vectors' factor."""
+    """These vectors' factor."""
     positions: Tensor
     """What is added at each position ``[L, D]``."""
-    modules: tuple[nn.Module, ...] = ()
-    """What computes the rows where nothing is fused: hooks on it are obeyed."""
+
+
+class Heads(NamedTuple):
+    """The sizes of an attention."""
+
+    heads: int
+    groups: int
+    """Heads of keys and values."""
+    width: int
+    scale: float
+    """Of the dot products."""
 
 
 class Program:
-    """The operations of some blocks; :meth:`close` ends it with a product.
+    """The operations on rows, in order; :meth:`close` ends it with a product.
 
     Args:
-        layers: the blocks that will be added, from which rows get their width.
-        embedding: what comes before them.
+        tables: how tokens become rows.
+        widest: columns of the widest product but the last.
+        context: columns of the widest attention's result.
 
     Raises:
         NotFusedError: there is no compiler; also of the methods, for what C does not know.
     """
 
-    def __init__(self, layers: Sequence[Block], embedding: Embedding) -> None:
+    def __init__(self, tables: Tables, widest: int, context: int) -> None:
         found = library()
-        known = (nn.Linear, Int8Linear, Bfloat16Linear)
-        if found is None or any(type(one.feed_forward.expand) not in known for one in layers):
+        if found is None:
             raise NotFusedError
         self._function = found.heedful_fused
-        tables = (embedding.table, embedding.positions)
-        if any(part.dtype != torch.float32 or not part.is_contiguous() for part in tables):
+        read = (tables.symbols, tables.positions)
+        if any(part.dtype != torch.float32 or not part.is_contiguous() for part in read):
             raise NotFusedError
-        (symbols, dim), self.outputs = embedding.table.shape, 0
-        self.longest = len(embedding.positions)
+        (symbols, dim), self.outputs = tables.symbols.shape, 0
+        self.longest = len(tables.positions)
         self._columns = int(found.heedful_columns())
         self._largest = int(found.heedful_largest())
         self._paired = bool(found.heedful_paired())
         self._operations: list[_Operation] = []
-        self._kept: list[Tensor] = [*tables]  # what C reads
-        self._watched = [part for layer in layers for part in attentions(layer)]
-        widest = max((part.heads + 2 * part.key_heads) * part.head_dim for part in self._watched)
-        widest = max([widest, *(layer.feed_forward.expand.out_features for layer in layers)])
-        context = max(part.heads * part.head_dim for part in self._watched)
+        self._kept: list[Tensor] = [*read]  # what C reads
         padded, widest, context = (self._whole(width) for width in (dim, widest, context))
         self.slots = _Slots(0, padded, 2 * padded, 2 * padded + widest)
         self._width = 2 * padded + widest + context + _APART
-        read = (part.data_ptr() for part in tables)
-        told = _EmbeddingInC(*read, symbols, embedding.scale)
+        told = _EmbeddingInC(*(part.data_ptr() for part in read), symbols, tables.scale)
         self._plan = _Plan(told, 0, self._width, _BLOCK, dim)
 
-    @property
-    def watched(self) -> bool:
-        """Whether somebody watches an attention, which only its module can show."""
-        return any(part.watched_at_all for part in self._watched)
-
-    def sublayer(self, residual: Residual, write: Callable[[int], None]) -> None:
-        """A sublayer and what is around it.
-
-        Args:
-            residual: that.
-            write: adds the sublayer, given where its input stands; its result is added to
-                ``slots.hidden``.
-        """
-        slots = self.slots
-        if residual.pre_norm:
-            self.norm(residual.norm, slots.hidden, slots.normed)
-        write(slots.normed if residual.pre_norm else slots.hidden)
-        if not residual.pre_norm:
-            self.norm(residual.norm, slots.hidden, slots.hidden)
-
-    def feed_forward(self, layer: Block) -> None:
-        """The feed-forward network of a block."""
-        network, slots = layer.feed_forward, self.slots
-        if network.activation not in _ACTIVATIONS:
-            raise NotFusedError
-
-        def write(start: int) -> None:
-            self.linear([network.expand], start, slots.projected, activation=network.activation)
-            self.linear([network.contract], slots.projected, slots.hidden, add=slots.hidden)
-
-        self.sublayer(layer.around_feed_forward, write)
-
-    def attend(self, kind: int, attention: MultiHeadAttention, start: int, memory: int = 0) -> None:
-        """An attention: its projections, in one product where they have the same input, and so on.
+    def attend(self, kind: int, heads: Heads, memory: int = 0) -> None:
+        """An attention, whose projections stand at ``slots.projected``; writes ``slots.context``.
 
         Args:
             kind: READ, of keys and values in ``memory`` that are there; KEEP, of those after this
                 row's own are added to them; ATTEND, to the rows of the same sequence.
-            attention: what does it.
-            start: where its input stands.
+            heads: its sizes.
             memory: which memory.
         """
-        scale, value = _scale(attention), attention.value_projection
-        output = attention.output_projection
-        if scale is None or value is None or output is None:
-            raise NotFusedError
-        slots, width = self.slots, attention.key_heads * attention.head_dim
-        key = slots.projected + attention.heads * attention.head_dim
-        parts: list[nn.Module] = [attention.query_projection]
-        if kind != READ:
-            parts += [attention.key_projection, value]
-        self.linear(parts, start, slots.projected)
+        slots, width = self.slots, heads.groups * heads.width
+        key = slots.projected + heads.heads * heads.width
         if kind == KEEP:
             self._add(KEEP, key, key + width, memory, width)
-        shape = HeadsInC(
-            *(attention.heads, attention.key_heads, attention.head_dim, attention.head_dim, scale)
-        )
         reading = self._add(READ if kind == KEEP else kind, slots.projected, slots.context, memory)
-        reading.heads, reading.inputs = shape, key
-        self.linear([output], slots.context, slots.hidden, add=slots.hidden)
+        reading.heads = HeadsInC(heads.heads, heads.groups, heads.width, heads.width, heads.scale)
+        reading.inputs = key
 
-    def norm(self, norm: nn.Module, start: int, to: int) -> None:
+    def norm(
+        self, weight: Tensor, bias: Tensor | None, epsilon: float, start: int, to: int
+    ) -> None:
         """A layer norm."""
-        if type(norm) is not nn.LayerNorm or norm.weight is None:
-            raise NotFusedError
-        weight = norm.weight.detach().clone()
-        bias = torch.zeros_like(weight) if norm.bias is None else norm.bias.detach().clone()
+        weight, bias = weight.detach().clone(), _bias_of(bias, weight).clone()
         self._kept += [weight, bias]
         operation = self._add(_NORM, start, to, 0, len(weight), len(weight))
         operation.weight, operation.bias = weight.data_ptr(), bias.data_ptr()
-        operation.epsilon = norm.eps
-
-    def last_norm(self, norm: nn.Module) -> int:
-        """What follows the last block, if anything; where its result stands."""
-        if type(norm) is nn.Identity:
-            return self.slots.hidden
-        self.norm(norm, self.slots.hidden, self.slots.normed)
-        return self.slots.normed
+        operation.epsilon = epsilon
 
     def linear(
         self,
-        parts: Sequence[nn.Module | Map],
+        parts: Sequence[Map] | Sequence[Int8Map],
         start: int,
         to: int,
         *,
         add: int = -1,
-        activation: Activation | None = None,
+        activation: str | None = None,
     ) -> None:
-        """Linear maps of one input, their results side by side; ``add`` is added to them.
+        """Linear maps of one input, their results side by side; ``add`` is added to them."""
+        if activation not in _ACTIVATIONS:
+            raise NotFusedError
+        int8 = [part for part in parts if isinstance(part, Int8Map)]
+        plain = [part for part in parts if isinstance(part, Map)]
+        if int8 and plain:
+            raise NotFusedError
+        make = self._whole_product(int8, start, to) if int8 else self._product(plain, start, to)
+        make.add, make.activation = add, _ACTIVATIONS[activation]
 
-        They are all ``nn.Linear``, or all bfloat16, or all int8.
-        """
-        int8 = [part for part in parts if isinstance(part, Int8Linear)]
-        if len(int8) == len(parts):
-            operation = self._whole_product(int8, start, to)
-        else:
-            operation = self._product([_plain(part) for part in parts], start, to)
-        operation.add, operation.activation = add, _ACTIVATIONS[activation]
-
-    def close(self, norm: nn.Module, parts: Sequence[nn.Module | Map]) -> None:
-        """What follows the blocks, then the maps whose results are the output."""
-        self.linear(parts, self.last_norm(norm), _OUTPUT)
+    def close(self, parts: Sequence[Map] | Sequence[Int8Map], start: int) -> None:
+        """The maps whose results are the output."""
+        self.linear(parts, start, _OUTPUT)
         self.outputs = self._operations[-1].outputs
         self._in_c = (_Operation * len(self._operations))(*self._operations)
         self._plan.operations, self._plan.output_stride = len(self._operations), self.outputs
@@ -258,7 +228,7 @@ class Program:
     def run(
         self,
         tokens: Tensor,
-        memories: ctypes.Array[MemoryInC] | None,
+        memories: Sequence[Memory | None],
         ends: Tensor | None,
         position: int | Tensor,
     ) -> Tensor:
@@ -266,7 +236,7 @@ class Program:
 
         Args:
             tokens: integers ``[N]``, contiguous.
-            memories: what READ and KEEP need.
+            memories: what READ and KEEP need; none for other programs.
             ends: integers ``[B + 1]``: where sequences of rows begin, and the last ends; None where
                 each row is for itself.
             position: where the rows stand, or the first of each sequence; or contiguous integers
@@ -275,13 +245,17 @@ class Program:
         Raises:
             IndexError: a token is not in the table.
         """
+        told = (_MemoryInC * len(memories))()
+        for place, memory in enumerate(memories):
+            if memory is not None:
+                told[place] = memory.in_c()
         own = position.data_ptr() if isinstance(position, Tensor) else None
         output = torch.empty(len(tokens), self.outputs)
         failed = self._function(
             ctypes.c_void_p(tokens.data_ptr()),
             ctypes.c_void_p(output.data_ptr()),
             ctypes.byref(self._in_c),
-            None if memories is None else ctypes.byref(memories),
+            ctypes.byref(told) if memories else None,
             ctypes.c_void_p(None if ends is None else ends.data_ptr()),
             ctypes.byref(self._plan),
             ctypes.c_int64(0 if isinstance(position, Tensor) else position),
@@ -318,11 +292,12 @@ class Program:
         operation.bias = bias.data_ptr()
         return operation
 
-    def _whole_product(self, parts: Sequence[Int8Linear], start: int, to: int) -> _Operation:
+    def _whole_product(self, parts: Sequence[Int8Map], start: int, to: int) -> _Operation:
         """The same of whole numbers."""
         if self._largest < parts[0].largest:
             raise NotFusedError
-        whole, scales = (torch.cat(both) for both in zip(*(p.whole() for p in parts), strict=True))
+        whole = torch.cat([part.weight for part in parts])
+        scales = torch.cat([part.scales for part in parts])
         outputs, inputs = whole.shape
         padded = whole.new_zeros(self._whole(outputs), -(-inputs // 4) * 4)
         padded[:outputs, :inputs] = whole
@@ -330,7 +305,7 @@ class Program:
         kept = [fours.transpose(1, 2).contiguous(), padded.sum(1, dtype=torch.int32)]
         columns = scales.new_zeros(2, len(padded))
         columns[0, :outputs] = scales
-        columns[1, :outputs] = torch.cat([_bias_of(p.bias, p.whole()[1]) for p in parts])
+        columns[1, :outputs] = torch.cat([_bias_of(part.bias, part.scales) for part in parts])
         self._kept += [*kept, columns]
         operation = self._add(_WHOLE, start, to, 0, inputs, outputs)
         operation.narrow, operation.sums = (part.data_ptr() for part in kept)
@@ -343,31 +318,6 @@ class Program:
         operation = _Operation(kind, start, to, -1, inputs, outputs, 0, memory)
         self._operations.append(operation)
         return operation
-
-
-def attentions(layer: Block) -> Iterator[MultiHeadAttention]:
-    """The attentions of a block."""
-    yield layer.self_attention
-    if isinstance(layer, DecoderLayer):
-        yield layer.cross_attention
-
-
-def _scale(attention: MultiHeadAttention) -> float | None:
-    """The scale of its dot products, if that and a softmax are all that it does."""
-    parts = attention.mechanism
-    known = type(parts.score) in (Dot, ScaledDot) and type(parts.normalize) is Softmax
-    return parts.fused_scale(attention.head_dim) if known and parts.positions is None else None
-
-
-def _plain(part: nn.Module | Map) -> Map:
-    """A linear map as it comes, or rounded to bfloat16; else NotFusedError."""
-    if isinstance(part, Map):
-        return part
-    if isinstance(part, Bfloat16Linear):
-        return Map(part.rounded, part.bias)
-    if type(part) is not nn.Linear or part.weight.dtype != torch.float32:
-        raise NotFusedError
-    return Map(part.weight, part.bias)
 
 
 def _bias_of(bias: Tensor | None, like: Tensor) -> Tensor:

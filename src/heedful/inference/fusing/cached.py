@@ -10,7 +10,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from heedful.basics.addresses import is_plain
 from heedful.kernels.cached_attention import can_step
-from heedful.layers.fused.program import NotFusedError
+from heedful.kernels.program import NotFusedError
 
 T = TypeVar("T")
 

@@ -1,0 +1,46 @@
+"""A GPT whose steps of search are one call of the kernel each, where they can."""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
+from heedful.inference.fusing.program import Embedding
+from heedful.kernels.program import Tables
+from heedful.layers.transformer import EncoderLayer
+from heedful.models.gpt import Gpt, GptState
+from heedful.models.language import boundary
+
+
+@dataclass
+class FusedGptState(GptState):
+    """The model's state, and what makes its next step; None for the model."""
+
+    fused: FusedDecoder | None = None
+
+
+class FusedGpt:
+    """A decodable that finds what the model finds."""
+
+    def __init__(self, model: Gpt) -> None:
+        self.model = model
+
+    def start(self, prompts: Tensor) -> FusedGptState:
+        """As the model's."""
+        return FusedGptState(self.model.start(prompts).caches, self._fused())
+
+    def step(self, tokens: Tensor, state: FusedGptState) -> tuple[Tensor, FusedGptState]:
+        """As the model's."""
+        if state.fused is not None and state.fused.can_step(state.length):
+            return state.fused.step(boundary(tokens), state.caches), state
+        return self.model.step(tokens, state)[0], state
+
+    def _fused(self) -> FusedDecoder | None:
+        model, learned = self.model, self.model.embeddings.positions
+        if learned is None:
+            return None
+        blocks = [layer for layer in model.layers if isinstance(layer, EncoderLayer)]
+        tables = Tables(model.embedding.weight, 1.0, learned.table.weight)
+        embedding = Embedding(tables, (model.embeddings,))
+        output = (model.output_table, model.bias, model.projection)
+        return fused_decoder(model, blocks, model.norm, embedding, *output)

@@ -1,0 +1,87 @@
+"""A Transformer whose encoder and steps of search are one call of the kernel each, if they can."""
+
+import math
+from dataclasses import dataclass
+from typing import Self
+
+from torch import Tensor, nn
+
+from heedful.attention.positions import Learned, Sinusoidal
+from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
+from heedful.inference.fusing.encoder import fused_encoder
+from heedful.inference.fusing.program import Embedding
+from heedful.kernels.program import Tables
+from heedful.layers.caches import LayerCaches
+from heedful.layers.sources import SourceMemories
+from heedful.layers.transformer import EncoderLayer
+from heedful.models.pairs import Source
+from heedful.models.transformer import Transformer, TransformerState
+
+
+@dataclass
+class FusedTransformerState(TransformerState):
+    """The model's state, and what makes its next step; None for the model."""
+
+    fused: FusedDecoder | None = None
+
+    @property
+    def can_join(self) -> bool:
+        """Whether others may join: where keys and values are read where they are, by the fused
+        form."""
+        if self.fused is None or not self.fused.can_step(self.caches.position):
+            return False
+        return self.caches.can_join and self.sources.can_join
+
+    def join(self, other: Self) -> Self:
+        """The state of these rows, and then of others that begin now."""
+        caches, sources = self.caches.join(other.caches), self.sources.join(other.sources)
+        return type(self)(caches, sources, other.fused)
+
+
+class FusedTransformer:
+    """A decodable that finds what the model finds."""
+
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+
+    def start(self, source: Source) -> FusedTransformerState:
+        """As the model's."""
+        model = self.model
+        fused = fused_decoder(
+            model,
+            model.decoder_layers(),
+            model.decoder_norm,
+            self._embedding(model.target_embedding, model.target_positions),
+            *(model.output_table, model.bias, model.projection),
+        )
+        sources = self._sources(source)
+        like = model.target_embedding.weight
+        caches = LayerCaches(len(model.decoder), like, len(source.lengths))
+        return FusedTransformerState(caches, sources, fused)
+
+    def step(
+        self, tokens: Tensor, state: FusedTransformerState
+    ) -> tuple[Tensor, FusedTransformerState]:
+        """As the model's."""
+        if state.fused is not None and state.fused.can_step(state.caches.position):
+            return state.fused.step(tokens, state.caches, state.sources), state
+        return self.model.step(tokens, state)[0], state
+
+    def _sources(self, source: Source) -> SourceMemories:
+        """What the decoder's layers remember of the sources."""
+        model = self.model
+        readers = [layer.cross_attention for layer in model.decoder_layers()]
+        blocks = [layer for layer in model.encoder if isinstance(layer, EncoderLayer)]
+        embedding = self._embedding(model.source_embedding, model.source_positions)
+        fused = fused_encoder(model, blocks, model.encoder_norm, embedding, readers)
+        if fused is not None and fused.can_read(source.tokens.shape[1]):
+            return fused.read(source.tokens, source.lengths)
+        memories, _ = model.encode(source)
+        return SourceMemories(memories, source.lengths)
+
+    def _embedding(self, table: nn.Embedding, positions: Sinusoidal | Learned) -> Embedding:
+        """What the model does to tokens, without dropout."""
+        settings, places = self.model.settings, positions.table
+        scale = math.sqrt(settings.dim) if settings.scaled else 1.0
+        added = places.weight if isinstance(places, nn.Embedding) else places
+        return Embedding(Tables(table.weight, scale, added), (table, positions))
