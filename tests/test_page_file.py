@@ -175,7 +175,7 @@ def test_steps_move(chromium: Any, tmp_path: Path) -> None:
     trace = pair_trace()
     with opened(chromium, exported(tmp_path, trace)) as it:
         it.tab("steps")
-        it.page.focus("input[type=range]")
+        it.page.focus(".heed-steps input[type=range]")
         it.page.keyboard.press("ArrowRight")
         assert "Step 2 of 7: writes klein" in it.page.inner_text(".heed-steps .heed-readout")
         shown = it.page.locator(".heed-bars .heed-number").all_text_contents()

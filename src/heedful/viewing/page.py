@@ -104,7 +104,7 @@ def page_data(traces: Trace | Sequence[Trace]) -> dict[str, Any]:
 
 def style() -> str:
     """The style sheets as one."""
-    sheets = ("style.css", "panels.css", "reading.css")
+    sheets = ("style.css", "panels.css", "reading.css", "places.css")
     return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in sheets)
 
 

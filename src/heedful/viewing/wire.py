@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.inference.axes import Axis
+from heedful.inference.media import PNG
 from heedful.inference.trace import AttentionMap, Trace
 from heedful.viewing.labels import token_labels
 
@@ -68,10 +69,14 @@ def _labels(axis: Axis) -> list[str]:
 
 def _kind(axis: Axis) -> dict[str, Any]:
     """How an axis is drawn; its media is a data URL."""
-    media = None
+    media: dict[str, Any] | None = None
     if axis.media is not None:
         data = base64.b64encode(axis.media.data).decode()
-        media = {"type": axis.media.type, "url": f"data:{axis.media.type};base64,{data}"}
+        media = {
+            "type": axis.media.type,
+            "url": f"data:{axis.media.type};base64,{data}",
+            "size": axis.media.size if axis.media.type == PNG else None,
+        }
     return {
         "kind": axis.kind,
         "extent": list(axis.extent),
@@ -83,7 +88,7 @@ def _kind(axis: Axis) -> dict[str, Any]:
 def _facts(trace: Trace, one: AttentionMap) -> dict[str, Any]:
     heads, queries, keys = one.weights.shape
     scale = _scale(one.weights)
-    small = _thumbnails(one.weights)
+    small = _thumbnails(_cells(one.weights, trace.axes[one.key_axis]))
     written = one.query_axis != one.key_axis and len(trace.decided) == queries
     return {
         "name": one.name,
@@ -101,6 +106,13 @@ def _facts(trace: Trace, one: AttentionMap) -> dict[str, Any]:
         "thumbnails": base64.b64encode(_bytes_of(small, scale, _negative(one.weights))).decode(),
         "entropy": _entropy(one.weights),
     }
+
+
+def _cells(weights: Tensor, axis: Axis) -> Tensor:
+    """``[H, rows, columns]`` of a picture's cells, each its largest weight; else the weights."""
+    if axis.kind != "image" or not weights.numel():
+        return weights
+    return weights.amax(1).view(-1, int(axis.extent[0]), int(axis.extent[1]))
 
 
 def _negative(weights: Tensor) -> bool:

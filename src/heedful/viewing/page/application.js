@@ -8,6 +8,7 @@ import { fillPanel } from "./fill.js";
 import { headsPanel } from "./heads.js";
 import { honesty } from "./honesty.js";
 import { Kept } from "./kept.js";
+import { drawnTitle } from "./places.js";
 import { Refusal } from "./providers.js";
 import { Session } from "./session.js";
 import { stepsPanel } from "./steps.js";
@@ -145,7 +146,9 @@ async function firstPanel(page, panels) {
   const { subject } = page.session;
   if (panels[0].types || !subject) return panels[0].name;
   try {
-    return (await page.session.current()).alignment ? panels[0].name : "heads";
+    const { alignment, summary } = await page.session.current();
+    if (!alignment) return "heads";
+    return drawnTitle(summary.kinds[summary.maps[alignment.map].key_axis]) ? "steps" : panels[0].name;
   } catch {
     return panels[0].name;
   }

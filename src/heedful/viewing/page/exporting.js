@@ -38,6 +38,14 @@ function quoted(field) {
   return /[",\r\n]/.test(field) || field === "" ? `"${field.replace(/"/g, '""')}"` : field;
 }
 
+/**
+ * A drawing as a file.
+ * @param {Element} drawing
+ */
+export function svgText(drawing) {
+  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(drawing)}\n`;
+}
+
 /** @param {Picture} picture @param {number} cell */
 function layoutFor(picture, cell) {
   const context = /** @type {CanvasRenderingContext2D} */ (element("canvas").getContext("2d"));
@@ -105,7 +113,7 @@ export function svgOf(picture) {
       transform: `translate(${round(x)} ${round(layout.top - (layout.flat ? 11 : 6))}) rotate(${round((flag.turn * 180) / Math.PI)})`,
     }, text));
   });
-  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(image)}\n`;
+  return svgText(image);
 }
 
 /**

@@ -6,6 +6,7 @@ import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_file.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, markChosen, overview, titles } from "./overview.js";
+import { PlacesView, drawnTitle } from "./places.js";
 import { NONE } from "./session.js";
 import { HEAD_COLOURS, HEAD_COLOURS_IN_THE_DARK, themeOf } from "./painting.js";
 
@@ -40,6 +41,7 @@ class Heads {
       chosen: (row) => this.onlyWord(row),
     });
     this.lines = new LinesView(page);
+    this.places = new PlacesView(page);
     this.notice = element("p", { class: "heed-notice", role: "status" });
     this.legend = element("ul", { class: "heed-legend", "aria-label": "Chosen heads" });
     this.which = choice("Attention of", [], "", (key) => this.setGroup(key));
@@ -85,27 +87,39 @@ class Heads {
         "div", { class: "heed-tools" }, this.modes, this.contrast.field,
         exportButtons(() => this.onPaper(), () => this.picture?.title ?? "heads", this.page.announce, () => this.lineDrawing()),
       ),
-      this.legend, this.matrix.body, this.lines.body,
+      this.legend, this.matrix.body, this.lines.body, this.places.body,
     );
   }
 
+  /** What the keys of the group are. */
+  get axis() {
+    const facts = this.trace && this.group ? this.trace.summary.maps[this.group.maps[0]] : null;
+    return facts && this.trace ? this.trace.summary.kinds[facts.key_axis] : null;
+  }
+
+  /** Whether the group's queries and keys are of one axis. */
+  get ownAxis() {
+    const facts = this.trace && this.group ? this.trace.summary.maps[this.group.maps[0]] : null;
+    return facts !== null && facts.query_axis === facts.key_axis;
+  }
+
   setModes() {
-    this.modes.replaceChildren(segments(
-      "Show as", [{ value: "matrix", text: "Matrix" }, { value: "lines", text: "One word’s lines" }], this.mode,
-      (mode) => {
-        this.mode = mode;
-        this.drawChosen();
-      },
-    ));
+    const drawn = this.axis && drawnTitle(this.axis);
+    const second = drawn ? { value: "places", text: drawn } : { value: "lines", text: "One word’s lines" };
+    if (this.mode !== "matrix") this.mode = second.value;
+    this.modes.replaceChildren(segments("Show as", [{ value: "matrix", text: "Matrix" }, second], this.mode, (mode) => {
+      this.mode = mode;
+      this.drawChosen();
+    }));
   }
 
   /** @param {number} row */
   onlyWord(row) {
     this.mode = "lines";
+    this.lines.row = this.places.row = row;
     this.setModes();
-    this.lines.row = row;
     this.drawChosen();
-    this.lines.choose(row);
+    if (this.mode === "lines") this.lines.choose(row);
   }
 
   /** The picture in the colours of a white ground. */
@@ -118,6 +132,7 @@ class Heads {
   /** What is saved while lines are shown. */
   lineDrawing() {
     const picture = this.onPaper();
+    if (this.mode === "places") return this.places.drawing();
     return this.mode === "lines" && picture ? linesSvg(picture, this.lines.row) : null;
   }
 
@@ -164,6 +179,8 @@ class Heads {
     if (!group || !this.trace) return;
     const stay = this.group?.key === key && this.chosen.length;
     this.group = group;
+    if (!stay) this.mode = this.axis && drawnTitle(this.axis) ? "places" : "matrix";
+    this.setModes();
     this.which.input.value = key;
     this.drawGrid();
     const { maps } = this.trace.summary;
@@ -242,8 +259,10 @@ class Heads {
     this.matrix.body.hidden = this.mode !== "matrix";
     if (this.contrast) this.contrast.field.hidden = this.mode !== "matrix";
     this.lines.body.hidden = this.mode !== "lines";
+    this.places.body.hidden = this.mode !== "places";
     if (this.mode === "matrix") this.matrix.show(this.picture);
-    else this.lines.show(this.picture);
+    else if (this.mode === "lines") this.lines.show(this.picture);
+    else if (this.axis) this.places.show(this.picture, this.axis, this.ownAxis);
   }
 
   drawLegend() {

@@ -2,6 +2,7 @@
 
 import { element, svgElement } from "./elements.js";
 import { share, shownOf } from "./lines.js";
+import { svgText } from "./exporting.js";
 import { rowOf } from "./matrices.js";
 import { PAPER } from "./painting.js";
 
@@ -60,7 +61,7 @@ export function linesSvg(picture, row) {
     });
     image.append(group);
   });
-  return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(image)}\n`;
+  return svgText(image);
 }
 
 /** @param {string[]} texts */

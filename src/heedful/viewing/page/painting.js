@@ -160,6 +160,38 @@ export function painted(layers, theme, { mirrored, byRow = false, stripes = fals
   return canvas;
 }
 
+/** Weights over a picture in grey: seen on black and on white; the second of those below zero. */
+const OVER = ["#ff9a00", "#3d8bff"];
+
+/**
+ * A row of weights as a transparent image of one pixel each.
+ * @param {ArrayLike<number>} weights
+ * @param {number} columns
+ * @returns {string} a data URL
+ */
+export function overlay(weights, columns) {
+  const canvas = document.createElement("canvas");
+  canvas.width = columns;
+  canvas.height = Math.ceil(weights.length / columns);
+  const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
+  const image = context.createImageData(canvas.width, canvas.height);
+  const colours = OVER.map(colourOf);
+  const peak = peakOf(weights);
+  for (let i = 0; i < weights.length; i++) {
+    const alpha = peak ? 0.8 * strengthOf(Math.abs(weights[i]) / peak) : 0;
+    image.data.set([...colours[weights[i] < 0 ? 1 : 0], Math.round(alpha * 255)], i * 4);
+  }
+  context.putImageData(image, 0, 0);
+  return canvas.toDataURL("image/png");
+}
+
+/** @param {ArrayLike<number>} weights */
+export function peakOf(weights) {
+  let most = 0;
+  for (let i = 0; i < weights.length; i++) most = Math.max(most, Math.abs(weights[i]));
+  return most;
+}
+
 /**
  * What gets the full colour in each row: the matrix's largest weight, or the row's own.
  * @param {import("./types.js").Matrix} matrix
@@ -170,9 +202,7 @@ export function peaksOf(matrix, byRow) {
   const peaks = new Float32Array(matrix.rows).fill(matrix.peak);
   if (!byRow) return peaks;
   for (let row = 0; row < matrix.rows; row++) {
-    let most = 0;
-    for (const weight of rowOf(matrix, row)) most = Math.max(most, Math.abs(weight));
-    peaks[row] = most;
+    peaks[row] = peakOf(rowOf(matrix, row));
   }
   return peaks;
 }

@@ -79,7 +79,8 @@ export class LoadedTrace {
       .map((facts, map) => ({ facts, map }))
       .filter(({ facts }) => facts.query_axis !== facts.key_axis && facts.kind === "weights");
     // What was written over what was read comes before all else that two axes may be.
-    const last = between.filter(({ facts }) => facts.written || facts.key_axis === "source").pop() ?? between.pop();
+    const last = between.filter(({ facts }) => facts.written || facts.key_axis === "source").pop()
+      ?? between.filter(({ facts }) => this.summary.kinds[facts.query_axis].steps).pop() ?? between.pop();
     return last ? { map: last.map, heads: null, shift: 0 } : null;
   }
 

@@ -2,8 +2,9 @@
 
 import { element, messageOf } from "./elements.js";
 import { exportButtons } from "./exporting.js";
-import { around, largest, rowOf, rowEntropies, written } from "./matrices.js";
+import { around, rowEntropies } from "./matrices.js";
 import { titles } from "./overview.js";
+import { drawnTitle, placesOf } from "./places.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -11,7 +12,6 @@ import { titles } from "./overview.js";
 /** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
 
 const MILLISECONDS = 900;
-const MOST_BARS = 60;
 const MOST_WORDS = 60;
 
 class Steps {
@@ -33,18 +33,22 @@ class Steps {
     });
     this.playing = element("button", { type: "button", class: "heed-quiet", onclick: () => this.toggle() }, "Play");
     this.writtenSoFar = element("p", { class: "heed-sentence", dir: "auto" });
-    this.bars = element("ol", { class: "heed-bars", "aria-label": "Weights over what is read" });
+    /** @type {import("./types.js").Places | null} */
+    this.places = null;
+    this.place = element("div");
     this.said = element("p", { class: "heed-readout", "aria-live": "polite" });
     this.notice = element("p", { class: "heed-notice", role: "status" });
+    this.player = element("div", { class: "heed-player" }, this.playing, this.slider);
+    this.hint = element("p", { class: "heed-hint" });
     this.field = element(
-      "div", {}, element("div", { class: "heed-player" }, this.playing, this.slider), this.writtenSoFar, this.said, this.bars,
+      "div", {}, this.player, this.writtenSoFar, this.said, this.place,
     );
     this.body = element(
       "div", { class: "heed-panel heed-steps" },
       element(
         "div", { class: "heed-tools" },
-        element("p", { class: "heed-hint" }, "Each step writes one token; the bars show what it reads meanwhile, the faint ones what the step before read."),
-        exportButtons(() => this.picture, () => "steps", page.announce),
+        this.hint,
+        exportButtons(() => this.picture, () => "steps", page.announce, () => this.places?.drawing() ?? null),
       ),
       this.notice, this.field,
     );
@@ -64,6 +68,7 @@ class Steps {
         ...titles(map), bars: [],
       };
       this.written = map.written;
+      this.draws(trace, map);
       this.entropies = rowEntropies(matrix);
       this.slider.max = String(matrix.rows - 1);
       this.notice.textContent = "";
@@ -76,6 +81,23 @@ class Steps {
       this.field.hidden = true;
       this.notice.textContent = messageOf(error);
     }
+  }
+
+  /**
+   * What the weights are drawn on.
+   * @param {LoadedTrace} trace
+   * @param {import("./types.js").MapFacts} map
+   */
+  draws(trace, map) {
+    const axis = trace.summary.kinds[map.key_axis];
+    const own = map.query_axis === map.key_axis;
+    this.places = placesOf(this.page, axis, trace.summary.labels[map.key_axis], own ? { pick: (place) => this.go(place) } : {});
+    this.place.replaceChildren(this.places.body);
+    this.player.hidden = map.queries < 2;
+    // The places of a picture or of time are no sentence.
+    this.writtenSoFar.hidden = trace.summary.kinds[map.query_axis].extent.length > 0;
+    this.hint.textContent = drawnTitle(axis) ? `What each ${own ? "place looks at; choose one in the picture" : "step looks at"}.`
+      : "Each step writes one token; the bars show what it reads meanwhile, the faint ones what the step before read.";
   }
 
   toggle() {
@@ -110,11 +132,7 @@ class Steps {
       shown[shown.length - 1] < picture.rows.length - 1 ? element("span", { class: "heed-later" }, "…") : "",
     );
     const { matrix } = picture.layers[0];
-    const weights = rowOf(matrix, step);
-    const before = step ? rowOf(matrix, step - 1) : new Float32Array(weights.length);
-    const strongest = Float32Array.from(weights, (weight, i) => Math.max(Math.abs(weight), Math.abs(before[i])));
-    const places = largest(strongest, MOST_BARS);
-    this.bars.replaceChildren(...places.map((place) => bar(picture.columns[place], weights[place], before[place])));
+    this.places?.show(matrix, step, picture.rows);
     const { decided, decided_labels: labels, log_probabilities: all } = trace.summary;
     // Of one sequence that is read and written, each token that is read has one that follows.
     const follows = !this.written && decided.length === picture.rows.length;
@@ -122,30 +140,11 @@ class Steps {
     const what = this.written ? "writes " : "at ";
     const next = follows ? [", writes ", element("bdi", {}, element("strong", {}, (labels ?? decided)[step]))] : [];
     const confidence = surprise === undefined ? "" : `confidence ${Math.exp(surprise).toFixed(2)} · `;
-    const left = weights.length - places.length;
     this.said.replaceChildren(
       `Step ${step + 1} of ${picture.rows.length}: ${what}`, element("bdi", {}, element("strong", {}, picture.rows[step])), ...next,
-      ` · ${confidence}entropy ${(this.entropies?.[step] ?? 0).toFixed(2)} bits`
-        + (left > 0 ? ` · the ${places.length} heaviest of ${weights.length.toLocaleString("en")} places` : ""),
+      ` · ${confidence}entropy ${(this.entropies?.[step] ?? 0).toFixed(2)} bits`,
     );
   }
-}
-
-/**
- * @param {string} label
- * @param {number} weight
- * @param {number} before
- */
-function bar(label, weight, before) {
-  const now = element("i", { class: "heed-bar-now" });
-  now.style.inlineSize = `${Math.min(Math.abs(weight), 1) * 100}%`;
-  const then = element("i", { class: "heed-bar-before" });
-  then.style.inlineSize = `${Math.min(Math.abs(before), 1) * 100}%`;
-  return element(
-    "li", {}, element("span", { class: "heed-bar-label", dir: "auto" }, label),
-    element("span", { class: "heed-bar", "aria-hidden": "true" }, then, now),
-    element("span", { class: "heed-number" }, written(weight)),
-  );
 }
 
 /**

@@ -19,11 +19,22 @@
  */
 
 /**
+ * How an axis is drawn, as viewing/wire.py writes it.
+ * @typedef {object} AxisFacts
+ * @property {string} kind "tokens", "labels", "slots", "image", "time", or one that no module here draws
+ * @property {number[]} extent rows and columns of an image; frames and seconds of time
+ * @property {boolean} steps whether its places come one after the other
+ * @property {{type: string, url: string, size: [number, number] | null} | null} media a data URL; rows and columns of
+ * a picture
+ */
+
+/**
  * @typedef {object} Summary
  * @property {string} format
  * @property {string} title
  * @property {Record<string, string[]>} axes
  * @property {Record<string, string[]>} labels
+ * @property {Record<string, AxisFacts>} kinds
  * @property {Record<string, number[]>} words
  * @property {string[]} decided
  * @property {string[]} [decided_labels]
@@ -155,6 +166,19 @@
  */
 
 /** @typedef {{name: string, matrix: Matrix, colour: string | null}} Layer */
+
+/**
+ * One row of weights at a time over an axis, drawn as its kind is.
+ * @typedef {object} Places
+ * @property {HTMLElement} body
+ * @property {(matrix: Matrix, row: number, rows: string[]) => void} show
+ * @property {() => string | null} drawing what is shown, as SVG on white; null where the matrix is saved
+ */
+
+/**
+ * @typedef {object} PlacesHow
+ * @property {(place: number) => void} [pick] called with a place that is chosen as the query
+ */
 
 /** @typedef {{title: string, unit: string, values: number[], most: number}} Bars */
 

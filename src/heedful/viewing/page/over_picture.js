@@ -1,0 +1,169 @@
+// Weights over the cells of a picture.
+
+import { element, svgElement, toggle } from "./elements.js";
+import { heaviest, matrixOf, rowOf, written } from "./matrices.js";
+import { overlay } from "./painting.js";
+import { svgText } from "./exporting.js";
+
+/** @typedef {import("./types.js").AxisFacts} AxisFacts */
+/** @typedef {import("./types.js").Matrix} Matrix */
+/** @typedef {import("./types.js").Places} Places */
+
+const SIDE = 480;
+let made = 0;
+
+/** @implements {Places} */
+class OverPicture {
+  /** @param {AxisFacts} axis @param {string[]} labels @param {import("./types.js").PlacesHow} how */
+  constructor(axis, labels, how) {
+    this.axis = axis;
+    this.labels = labels;
+    this.how = how;
+    this.down = axis.extent[0];
+    this.across = axis.extent[1];
+    const [high, wide] = axis.media?.size ?? axis.extent;
+    const scale = SIDE / Math.max(high, wide);
+    this.width = wide * scale;
+    this.height = high * scale;
+    /** @type {Float32Array} */
+    this.weights = new Float32Array(labels.length);
+    this.row = 0;
+    this.cursor = -1;
+    this.over = true;
+    this.svg = svgElement("svg", {
+      class: "heed-over-picture", viewBox: `0 0 ${this.width} ${this.height}`, tabindex: 0, role: "application",
+      "aria-roledescription": "picture with weights",
+      "aria-label": `Weights over the picture. Arrow keys move from cell to cell${how.pick ? "; Enter shows what that cell looks at" : ""}.`,
+    });
+    this.svg.style.aspectRatio = `${this.width} / ${this.height}`;
+    this.said = element("p", { class: "heed-readout", "aria-live": "polite" });
+    const shown = toggle("Weights over the picture", true, (on) => {
+      this.over = on;
+      this.draw();
+    });
+    shown.field.hidden = !axis.media;
+    this.body = element("div", { class: "heed-places" }, this.svg, this.said, shown.field);
+    this.listen();
+  }
+
+  listen() {
+    this.svg.addEventListener("pointermove", (event) => this.point(this.under(event)));
+    this.svg.addEventListener("pointerleave", () => {
+      if (document.activeElement !== this.svg) this.point(-1);
+    });
+    this.svg.addEventListener("click", (event) => this.how.pick?.(this.under(event)));
+    this.svg.addEventListener("focus", () => {
+      if (this.cursor < 0 && this.svg.matches(":focus-visible")) this.point(0);
+    });
+    this.svg.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  /** @param {MouseEvent} event */
+  under(event) {
+    const box = this.svg.getBoundingClientRect();
+    const column = Math.floor(((event.clientX - box.left) / box.width) * this.across);
+    const row = Math.floor(((event.clientY - box.top) / box.height) * this.down);
+    return within(row, this.down) * this.across + within(column, this.across);
+  }
+
+  /** @param {KeyboardEvent} event */
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const [row, column] = [Math.floor(Math.max(this.cursor, 0) / this.across), Math.max(this.cursor, 0) % this.across];
+    /** @type {Record<string, [number, number]>} */
+    const moves = {
+      ArrowUp: [row - 1, column], ArrowDown: [row + 1, column], ArrowLeft: [row, column - 1],
+      ArrowRight: [row, column + 1], Home: [row, 0], End: [row, this.across - 1],
+    };
+    const to = moves[event.key];
+    if (to) this.point(within(to[0], this.down) * this.across + within(to[1], this.across));
+    else if (event.key === "Enter" && this.cursor >= 0 && this.how.pick) this.how.pick(this.cursor);
+    else return;
+    event.preventDefault();
+  }
+
+  /** @param {number} cell */
+  point(cell) {
+    if (cell === this.cursor) return;
+    this.cursor = cell;
+    this.mark();
+  }
+
+  /** @param {Matrix} matrix @param {number} row */
+  show(matrix, row) {
+    this.weights = rowOf(matrix, row);
+    this.row = row;
+    this.draw();
+  }
+
+  draw() {
+    this.svg.replaceChildren(...this.layers(), this.box(-1, "heed-query"), this.box(-1, "heed-cursor"));
+    this.mark();
+  }
+
+  /** The picture in grey, and the weights over it. */
+  layers() {
+    const size = { x: 0, y: 0, width: this.width, height: this.height, preserveAspectRatio: "none" };
+    const { media } = this.axis;
+    const small = Math.max(...(media?.size ?? [SIDE])) < SIDE / 4;
+    const how = { ...size, "image-rendering": small ? "pixelated" : null };
+    return [
+      ...(media ? pictureOf(media.url, how, this.over)
+        : [svgElement("rect", { width: this.width, height: this.height, fill: "#808080", "fill-opacity": 0.16 })]),
+      this.over
+        ? svgElement("image", { ...size, href: overlay(this.weights, this.across), "image-rendering": "pixelated" }) : "",
+    ];
+  }
+
+  /** @param {number} cell @param {string} name */
+  box(cell, name) {
+    const [width, height] = [this.width / this.across, this.height / this.down];
+    return svgElement("rect", {
+      class: name, width, height, x: (cell % this.across) * width, y: Math.floor(cell / this.across) * height,
+      visibility: cell < 0 ? "hidden" : "visible",
+    });
+  }
+
+  mark() {
+    this.svg.querySelector(".heed-cursor")?.replaceWith(this.box(this.cursor, "heed-cursor"));
+    this.svg.querySelector(".heed-query")?.replaceWith(this.box(this.how.pick ? this.row : -1, "heed-query"));
+    const most = heaviest(matrixOf(1, this.weights.length, this.weights), 0);
+    const place = this.cursor >= 0 ? this.cursor : most;
+    this.said.classList.toggle("heed-idle", this.cursor < 0);
+    this.said.textContent = place < 0 ? "It looks at nothing here."
+      : `${this.cursor < 0 ? "Most: " : ""}${this.labels[place]}, ${written(this.weights[place])}`;
+  }
+
+  drawing() {
+    const { width, height } = this;
+    return svgText(svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, ...this.layers()));
+  }
+}
+
+/**
+ * A picture; in grey, so that what lies over it can be seen.
+ * @param {string} url
+ * @param {Record<string, import("./elements.js").Attribute>} how
+ * @param {boolean} grey
+ */
+export function pictureOf(url, how, grey) {
+  const id = `heed-grey-${++made}`;
+  const filter = svgElement("filter", { id }, svgElement("feColorMatrix", { type: "saturate", values: 0 }));
+  return [filter, svgElement("image", { ...how, href: url, filter: grey ? `url(#${id})` : null })];
+}
+
+/** @param {number} place @param {number} count */
+function within(place, count) {
+  return Math.min(Math.max(place, 0), count - 1);
+}
+
+/**
+ * @param {import("./types.js").Page} _page
+ * @param {AxisFacts} axis
+ * @param {string[]} labels
+ * @param {import("./types.js").PlacesHow} how
+ * @returns {Places}
+ */
+export function overPicture(_page, axis, labels, how) {
+  return new OverPicture(axis, labels, how);
+}
