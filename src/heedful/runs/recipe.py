@@ -12,6 +12,7 @@ import tomlkit
 from heedful.basics.errors import UserError
 from heedful.basics.reading import MOST_TOML_BYTES, parse_toml, read_bytes
 from heedful.basics.settings import check
+from heedful.data.python_rows import are_rows
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named
 from heedful.runs.searched import refuse_unsearchable
@@ -188,6 +189,11 @@ def find_data(paths: Sequence[str], folder: Path | None) -> list[str]:
             found.append(path)
             continue
         whole = Path(path) if folder is None else folder / path
+        if are_rows([path]) and not whole.is_file():
+            raise UserError(
+                f"data file {whole} was rows of Python data: give them again, as data= of "
+                "heedful.train"
+            )
         if not whole.is_file():
             what = "is a folder" if whole.is_dir() else "does not exist"
             raise UserError(

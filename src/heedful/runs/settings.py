@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_BATCH_TOKENS, MOST_THREADS
 from heedful.basics.settings import Settings
 from heedful.runs.searched import Searched, whole_keys
@@ -46,6 +47,15 @@ class FileSettings(Settings):
     def files(self) -> dict[str, list[str]]:
         """The paths of each part."""
         return {"train": self.train, "validation": self.validation, "test": self.test}
+
+    def example_of(self, row: Any) -> Any:
+        """What a row of Python data means, as JSON can hold it (`heedful.data.python_rows`).
+
+        Raises:
+            RowError: the row cannot be used.
+            UserError: the task reads files only.
+        """
+        raise UserError("this task reads files only: name them in the recipe, not in data=")
 
 
 class VectorSettings(Settings):
@@ -148,3 +158,7 @@ class Recipe(Settings):
     def is_validated(self) -> bool:
         """Whether there is something to validate on."""
         raise NotImplementedError
+
+    def data_tables(self) -> "dict[str, FileSettings]":
+        """The tables that name data files, by their dotted key."""
+        return {"data": getattr(self, "data")}  # noqa: B009 - each task types its own

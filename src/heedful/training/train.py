@@ -41,6 +41,7 @@ from heedful.training.fastest_precision import training_precision
 from heedful.training.going_on import require_same
 from heedful.training.loop import Loop, Stop
 from heedful.training.protocol import Task
+from heedful.training.python_data import Rows, spooled, with_rows
 from heedful.training.report import Report
 from heedful.training.starting import find_start, open_start, with_start
 
@@ -49,7 +50,7 @@ def train(
     recipe: str | Path | Recipe | Mapping[str, Any],
     out: str | Path,
     *,
-    data: str | Path | None = None,
+    data: str | Path | Rows | None = None,
     start_from: str | Path | None = None,
     stop: Stop | None = None,
 ) -> bool:
@@ -58,7 +59,10 @@ def train(
     Args:
         recipe: a TOML file, a checked recipe, or its tables.
         out: the run's folder; made, or gone on with.
-        data: the folder where relative data paths start.
+        data: the folder where relative data paths start; or the data themselves, as
+            ``{"train": rows, "validation": rows, "test": rows}``. Rows are read once, from a list,
+            a generator, a pandas DataFrame or a dataset of ``datasets``; docs/data.md tells what a
+            row is for each task.
         start_from: a run whose weights and vocabulary a new run starts with; one that goes on
             remembers it.
         stop: asked after each validation, with its step and figures, for a reason to end the
@@ -71,7 +75,9 @@ def train(
         UserError: settings or data cannot be used, or the run cannot go on with them.
     """
     folder = Path(out)
-    recipe = _checked(recipe, find_start(folder, start_from)).model_copy(update={"tune": {}})
+    rows = data if isinstance(data, Mapping) else None
+    checked = _checked(recipe, find_start(folder, start_from), rows)
+    recipe = checked.model_copy(update={"tune": {}})
     device = choose_device(recipe.training.device)
     precision = check_precision(recipe.training.precision, device)
     kind_of(recipe).require_usable(recipe)
@@ -80,18 +86,27 @@ def train(
     with threads, _made(folder), locked(folder, doing="trained"):
         for place in (folder, folder / "data", folder / "tokeniser", folder / "checkpoints"):
             remove_leftovers(place)
-        data_folder = None if data is None else Path(data)
-        run = _open_or_prepare(folder, recipe, data_folder, start_from)
+        with contextlib.ExitStack() as stack:
+            if isinstance(data, Mapping):
+                data = stack.enter_context(spooled(recipe, data, folder))
+            data_folder = None if data is None else Path(data)
+            run = _open_or_prepare(folder, recipe, data_folder, start_from)
         return _train(run, recipe, device, precision, stop)
 
 
-def _checked(recipe: str | Path | Recipe | Mapping[str, Any], start: Path | None) -> Recipe:
+def _checked(
+    recipe: str | Path | Recipe | Mapping[str, Any], start: Path | None, rows: Rows | None
+) -> Recipe:
     if isinstance(recipe, Recipe):
-        return recipe
+        if rows is None:
+            return recipe
+        recipe = recipe.as_tables()
     where = "the recipe"
     if isinstance(recipe, str | Path):
         path = find_recipe(recipe)
         recipe, where = read_recipe(path), str(path)
+    if rows is not None:
+        recipe = with_rows(recipe, rows)
     return check_recipe(with_start(recipe, start), where)
 
 

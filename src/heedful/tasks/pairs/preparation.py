@@ -15,6 +15,7 @@ from heedful.data.filters import filter_pairs
 from heedful.data.links import LinkedPair, check_links, read_linked
 from heedful.data.overlap import count_overlap
 from heedful.data.pair_store import write_pair_store
+from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_pairs
 from heedful.data.tokeniser import Tokenisers
 from heedful.runs.checkpoints import save_checkpoint
@@ -181,6 +182,8 @@ class _Corpus:
     def _as_filed(self, part: str, left_out: Counter[str] | None) -> Iterator[Pair]:
         """The pairs as the files have them."""
         settings = self.settings
+        if are_rows(self.files[part]):
+            return (Pair(*row) for row in read_rows(self.files[part]))
         # The languages are those of the model; the files may have them the other way round.
         first, second = settings.source, settings.target
         if settings.reversed:

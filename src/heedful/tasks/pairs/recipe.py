@@ -8,6 +8,7 @@ from pydantic import Field, field_validator, model_validator
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
 from heedful.basics.settings import Settings, check
+from heedful.data import python_rows
 from heedful.data.filters import FilterSettings
 from heedful.data.tokeniser import TokeniserSettings
 from heedful.evaluation.statistics import check_tokeniser
@@ -34,6 +35,24 @@ class DataSettings(FileSettings):
     max_tokens: int = Field(256, ge=2, le=MOST_POSITIONS)
     """Longer training pairs are left out (and counted)."""
     filters: FilterSettings = FilterSettings()
+
+    def example_of(self, row: Any) -> list[str]:
+        """The two texts as they stand in the row, which ``reversed`` exchanges later.
+
+        By name they are those of the languages, or ``source`` and ``target``; ``translation`` may
+        hold both, as in the datasets of OPUS.
+        """
+        keys = set(getattr(row, "keys", tuple)())
+        if keys == {"translation"} or keys == {"id", "translation"}:
+            row = row["translation"]
+            keys = set(row)
+        languages = [self.target, self.source] if self.reversed else [self.source, self.target]
+        names = [str(name) for name in languages if name in keys]
+        names = names if len(names) == 2 else ["source", "target"]
+        return [
+            python_rows.text(value, name)
+            for value, name in zip(python_rows.values(row, names), names, strict=True)
+        ]
 
 
 class GuidedSettings(Settings):

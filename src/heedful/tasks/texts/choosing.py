@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
+from heedful.data.examples import Document, Example
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
@@ -14,8 +15,6 @@ from heedful.runs.recipe import find_data
 from heedful.runs.settings import Recipe
 from heedful.tasks.pairs.choosing import TOKENS_PER_WORD, words_in
 from heedful.tasks.texts.recipe import EncoderRecipe, LanguageRecipe
-from heedful.tasks.texts.run import Example
-from heedful.tasks.texts.sources import known_by, text_of
 
 _SEED = 1
 _TYPES = 50_000
@@ -43,11 +42,11 @@ def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
     types: set[str] = set()
     places = array("d")
     for example in examples_read:
-        own = words_in(text_of(example))
-        places.append(place_of(known_by(example), _SEED))
+        own = words_in(example.text)
+        places.append(place_of(example.known_by, _SEED))
         examples += 1
         words += len(own)
-        longest = max(longest, len(text_of(example)))
+        longest = max(longest, len(example.text))
         if len(types) < _TYPES:
             types.update(word.lower() for word in own)
     if not examples:
@@ -180,7 +179,7 @@ def choose_language_model(
     found = read_documents(
         find_data(paths, folder), document=rule, blank_lines=True, encoding=encoding
     )
-    size = measure_texts(("\n".join(lines) for lines in found), paths[0])
+    size = measure_texts((Document("\n".join(lines)) for lines in found), paths[0])
     small = size.words < 1_000_000
     training = _steps(size, passes=8)
     return {

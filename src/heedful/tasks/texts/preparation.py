@@ -15,7 +15,7 @@ from heedful.basics.symbols import END
 from heedful.data import columns
 from heedful.data.columns import Codec
 from heedful.data.document_store import EncodedDocuments, write_documents
-from heedful.data.examples import Labelled, Tagged
+from heedful.data.examples import Example, Labelled, Tagged
 from heedful.data.overlap import count_overlap
 from heedful.data.readers.plain import cut_sentences
 from heedful.data.sentences import SentenceFailures
@@ -46,8 +46,8 @@ from heedful.tasks.texts.recipe import (
     table_of,
 )
 from heedful.tasks.texts.rows import tagged_rows
-from heedful.tasks.texts.run import Example, TextRun, as_text_run, write_examples
-from heedful.tasks.texts.sources import Examples, check_labels, text_of
+from heedful.tasks.texts.run import TextRun, as_text_run, write_examples
+from heedful.tasks.texts.sources import Examples, check_labels
 from heedful.tasks.texts.starting import kept_weights
 
 _AT_ONCE = 4096
@@ -286,8 +286,8 @@ def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str
     for part, own in held_out.items():
         if not own:
             continue
-        training = map(text_of, examples.of("train"))
-        found[part] = count_overlap(training, map(text_of, own))
+        training = (example.text for example in examples.of("train"))
+        found[part] = count_overlap(training, (example.text for example in own))
         if found[part]:
             notice(
                 f"{found[part]:,} of {len(own):,} texts of {examples.name}.{part} also stand in "

@@ -13,7 +13,7 @@ from heedful.data.vocabularies import VocabularySettings
 from heedful.models import EncoderSettings, LanguageSettings
 from heedful.models.bert import BertSettings
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
-from heedful.tasks.texts.data import DocumentData, LabelledData, TaggedData
+from heedful.tasks.texts.data import DocumentData, ExampleData, LabelledData, TaggedData
 
 __all__ = [
     "ClassificationHead",
@@ -114,9 +114,12 @@ class TextRecipe(Recipe):
     def is_validated(self) -> bool:
         return any(data.is_validated for data in self.sets().values())
 
-    def sets(self) -> Mapping[str, FileSettings]:
+    def sets(self) -> Mapping[str, ExampleData]:
         """The data by the name of what is learnt from them."""
         raise NotImplementedError
+
+    def data_tables(self) -> dict[str, FileSettings]:
+        return {table_of(self, name): data for name, data in self.sets().items()}
 
 
 class EncoderRecipe(TextRecipe):
@@ -139,7 +142,7 @@ class EncoderRecipe(TextRecipe):
         """What is learnt, by name."""
         raise NotImplementedError
 
-    def sets(self) -> Mapping[str, FileSettings]:
+    def sets(self) -> Mapping[str, ExampleData]:
         return {name: head.data for name, head in self.heads().items()}
 
     @model_validator(mode="after")
@@ -346,7 +349,7 @@ class LanguageRecipe(TextRecipe):
             model = {"kind": "gpt", **own, "max_length": context, **model}
         return {**given, "model": model}
 
-    def sets(self) -> Mapping[str, FileSettings]:
+    def sets(self) -> Mapping[str, ExampleData]:
         return {"language-model": self.data}
 
     @model_validator(mode="after")

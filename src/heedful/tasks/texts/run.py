@@ -9,14 +9,11 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.basics.reading import read_json_lines
-from heedful.data.examples import Labelled, Tagged
+from heedful.data.examples import Document, Example, Labelled, Tagged
 from heedful.data.saved_vocabularies import load_vocabulary
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.runs.run import Run, no_examples, other_vocabulary
 from heedful.tasks.texts.recipe import TextRecipe
-
-Example = Labelled | Tagged | str
-"""A labelled text, a tagged sentence, or a document."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +56,9 @@ class TextRun(Run):
             raise no_examples(self.set_folder(name) / f"{part}.jsonl")
         return [Tagged(tuple(words), tuple(tags)) for words, tags in found]
 
-    def documents(self, name: str, part: str) -> list[str]:
+    def documents(self, name: str, part: str) -> list[Document]:
         """The documents that the run keeps of ``validation`` or ``test``."""
-        return [str(document) for document in self._kept(name, part)]
+        return [Document(text) for text in self._kept(name, part)]
 
     def _kept(self, name: str, part: str) -> list[Any]:
         path = self.set_folder(name) / f"{part}.jsonl"

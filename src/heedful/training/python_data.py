@@ -1,0 +1,73 @@
+"""Training data from Python: rows are written to files, read once, and the files are trained on."""
+
+import contextlib
+import difflib
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.data.python_rows import SUFFIX, write_rows
+from heedful.runs.settings import Recipe
+
+PARTS = ("train", "validation", "test")
+Rows = Mapping[str, Any]
+"""Rows of each part; of a recipe with several tasks, a mapping of each task's name to such ones."""
+
+
+def with_rows(tables: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
+    """A recipe's tables with the names of the files that `spooled` writes.
+
+    Raises:
+        UserError: there are no training rows, a part or a task is unknown, or the recipe names
+            files of a part that has no rows.
+    """
+    if "tasks" not in tables:
+        return {**tables, "data": _named(tables.get("data", {}), rows, "data", "")}
+    tasks = dict(tables["tasks"])
+    for name in [*tasks, *rows]:
+        if name not in tasks or name not in rows:
+            raise UserError(
+                f"data has rows for {', '.join(map(repr, rows)) or 'nothing'}, the recipe has the "
+                f"tasks {', '.join(map(repr, tasks))}: give {{task: {{part: rows}}}}"
+            )
+        own = _named(tasks[name].get("data", {}), rows[name], f"data[{name!r}]", f"{name}.")
+        tasks[name] = {**tasks[name], "data": own}
+    return {**tables, "tasks": tasks}
+
+
+def _named(table: Mapping[str, Any], rows: Rows, where: str, before: str) -> dict[str, Any]:
+    if not isinstance(rows, Mapping):
+        raise UserError(f"{where} is a {type(rows).__name__}, not a mapping of parts to rows")
+    for part in rows:
+        if part not in PARTS:
+            near = difflib.get_close_matches(str(part), PARTS, n=1)
+            hint = f"did you mean '{near[0]}'?" if near else f"the parts are {', '.join(PARTS)}"
+            raise UserError(f"{where} has an unknown part '{part}'; {hint}")
+    if "train" not in rows:
+        raise UserError(f"{where} has no 'train': give the rows to train on")
+    for part in PARTS:
+        if part not in rows and table.get(part):
+            raise UserError(
+                f"the recipe names files of {part}, and {where} has no rows for it: give "
+                f"{where}['{part}'], or leave the files out of the recipe"
+            )
+    return {**table, **{part: [f"{before}{part}{SUFFIX}"] for part in rows}}
+
+
+@contextlib.contextmanager
+def spooled(recipe: Recipe, rows: Rows, folder: Path) -> Iterator[Path]:
+    """Write the rows to files of a temporary folder within ``folder``, which relative paths of the
+    recipe then start from.
+
+    Raises:
+        UserError: a row cannot be used; the message names it.
+    """
+    with tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as place:
+        for key, data in recipe.data_tables().items():
+            name = key.removeprefix("tasks.").removesuffix("data").rstrip(".")
+            own, where = (rows[name], f"data[{name!r}]") if name else (rows, "data")
+            for part, (file, *_) in {part: data.files[part] for part in own}.items():
+                write_rows(own[part], data.example_of, Path(place) / file, f"{where}['{part}']")
+        yield Path(place)
