@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from heedful.data.examples import Example
 from heedful.evaluation.outcome import Figure, ReportTable
 from heedful.tasks.spec import Opening
 from heedful.tasks.texts.evaluation_options import TextEvaluation
-from heedful.tasks.texts.run import Example, TextRun
+from heedful.tasks.texts.run import TextRun
 
 
 @dataclass(frozen=True)

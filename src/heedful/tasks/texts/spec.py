@@ -13,13 +13,14 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+    from heedful.data.examples import Example
     from heedful.evaluation.outcome import Evaluation
     from heedful.runs.facts import Facts
     from heedful.runs.run import Run
     from heedful.runs.start import Start
     from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import TextRecipe
-    from heedful.tasks.texts.run import Example, TextRun
+    from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import TextScore
     from heedful.training.protocol import Task
 
