@@ -1,6 +1,7 @@
 """What recurrent models do in C against the plain form, in float64: outputs and gradients."""
 
 import copy
+import functools
 from collections.abc import Callable
 
 import pytest
@@ -13,10 +14,10 @@ from heedful.decoding import SearchOptions, search
 from heedful.kernels import recurrent_cell as cells
 from heedful.kernels import source_attention as reading
 from heedful.kernels.recurrent_cell import Cell, cell_step
-from heedful.kernels.source_attention import Sources
+from heedful.kernels.source_attention import Sources, attend_to_sources
 from heedful.layers import recurrent_packed
 from heedful.layers.recurrent import recurrent_network
-from heedful.layers.recurrent_packed import learns_in_c, packed_network
+from heedful.layers.recurrent_packed import goes_by_directions, packed_network
 from heedful.models.pairs import Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.recurrent_reading import known_reading, read_rows
@@ -116,7 +117,7 @@ def test_a_reading_and_its_gradients(name: str, width: int, spread: float) -> No
     wanted = [asked, key, *([] if vector is None else [plain.score.v])]
     expected = torch.autograd.grad((context.squeeze(1) * by_context).sum(), wanted)
 
-    known = known_reading(attention, query, annotations)
+    known = known_reading(attention, width)
     assert known is not None
     now = None if known.vector is None else known.vector.detach()
     key, asked = key.detach().float(), asked.detach().float()
@@ -135,20 +136,32 @@ def test_a_reading_and_its_gradients(name: str, width: int, spread: float) -> No
 
 def test_only_what_is_known_is_read_in_c() -> None:
     query, source = torch.randn(2, 5), torch.randn(2, 3, 6)
+    key, allowed = torch.randn(2, 3, 4), torch.ones(2, 1, 3, dtype=torch.bool)
+
+    def taken(attention: Attention, query: Tensor = query) -> bool:
+        known = known_reading(attention, 5)
+        if known is None:
+            return False
+        asked = functools.partial(attention.score.project_query, query)
+        given = key.to(query.dtype), source, allowed, torch.arange(2), *known
+        return attend_to_sources(asked, *given) is not None
+
     attention = Attention(scores.Additive(5, 6, 4))
-    assert known_reading(attention, query, source) is not None
-    with watch(attention):
-        assert known_reading(attention, query, source) is None
-    with watch(attention, rows=[0]):
-        assert known_reading(attention, query, source) is None
-    with use_kernel("plain"):
-        assert known_reading(attention, query, source) is None
-    with torch.autocast("cpu", torch.bfloat16):
-        assert known_reading(attention, query, source) is None
-    assert known_reading(attention, query.double(), source) is None
-    assert known_reading(Attention(attention.score, dropout=0.1), query, source) is None
-    hard = Attention(attention.score, normalizers.GumbelStraightThrough(1.0))
-    assert known_reading(hard, query, source) is None
+    assert not taken(attention)
+    with torch.no_grad():
+        assert taken(attention)
+        with watch(attention):
+            assert not taken(attention)
+        with watch(attention, rows=[0]):
+            assert not taken(attention)
+        with use_kernel("plain"):
+            assert not taken(attention)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert not taken(attention)
+        assert not taken(copy.deepcopy(attention).double(), query.double())
+        assert not taken(Attention(attention.score, dropout=0.1))
+        hard = Attention(attention.score, normalizers.GumbelStraightThrough(1.0))
+        assert not taken(hard)
 
 
 LENGTHS = torch.tensor([3, 7, 1, 5])
@@ -176,7 +189,7 @@ def test_a_network_over_packed_sequences_is_torchs(
     torch.manual_seed(3)
     network = recurrent_network(kind, 6, 5, 2, bidirectional=both, dropout=0.4)
     data = torch.randn(4, 7, 6)
-    assert learns_in_c(network, packed(data))
+    assert goes_by_directions(network, packed(data))
     wide = copy.deepcopy(network).double().eval()
     expected = network_results(wide, data.double(), in_c=False)
     close(network_results(network.eval(), data, in_c=True), expected)
@@ -192,16 +205,18 @@ def test_a_network_over_packed_sequences_is_torchs(
 def test_only_a_network_that_learns_is_computed_in_c() -> None:
     network = recurrent_network("gru", 6, 5, 1, bidirectional=False, dropout=0.0)
     data = packed(torch.randn(4, 7, 6))
-    assert learns_in_c(network, data)
+    assert goes_by_directions(network, data)
     with torch.no_grad():
-        assert not learns_in_c(network, data)
+        assert not goes_by_directions(network, data)
     with torch.autocast("cpu", torch.bfloat16):
-        assert not learns_in_c(network, data)
-    assert not learns_in_c(nn.RNN(6, 5, nonlinearity="relu"), data)
-    assert not learns_in_c(nn.LSTM(6, 5, proj_size=2), data)
-    assert not learns_in_c(copy.deepcopy(network).double(), packed(torch.randn(4, 7, 6).double()))
+        assert not goes_by_directions(network, data)
+    assert not goes_by_directions(nn.RNN(6, 5, nonlinearity="relu"), data)
+    assert not goes_by_directions(nn.LSTM(6, 5, proj_size=2), data)
+    assert not goes_by_directions(
+        copy.deepcopy(network).double(), packed(torch.randn(4, 7, 6).double())
+    )
     network.register_forward_hook(lambda *_: None)
-    assert not learns_in_c(network, data)
+    assert not goes_by_directions(network, data)
 
 
 ATTENTIONS = ("bahdanau", "luong-dot", "luong-general", "luong-concat")

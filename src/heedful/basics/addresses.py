@@ -53,6 +53,15 @@ def operable(*tensors: Tensor) -> bool:
     )
 
 
+def single_on_cpu(*tensors: Tensor) -> bool:
+    """Whether tensors are :func:`operable` in float32, and products stay so (no autocast)."""
+    return (
+        all(part.dtype == torch.float32 for part in tensors)
+        and not torch.is_autocast_enabled("cpu")
+        and operable(*tensors)
+    )
+
+
 def is_traced() -> bool:
     """Whether operations are recorded or faked now, which would not see what C does."""
     if torch.compiler.is_compiling():

@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from heedful.basics.addresses import readable
+from heedful.basics.addresses import readable, single_on_cpu
 from heedful.kernels import source_attention
 from heedful.kernels.cached_attention import can_step
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
@@ -86,6 +86,12 @@ def loops_in_c(tensors: Sequence[Tensor | None]) -> bool:
         and library() is not None
         and source_attention.library() is not None
     )
+
+
+def loops_pay(*tensors: Tensor | None) -> bool:
+    """Whether an operator that is a loop of cells is faster than the loop, step by step."""
+    given = [part for part in tensors if part is not None]
+    return single_on_cpu(*given) and library() is not None
 
 
 class CompiledCell:

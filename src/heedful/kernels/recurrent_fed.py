@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.kernels.formula_operators import Formula, FormulaOperator, Tensors
-from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c
-from heedful.kernels.source_attention import Sources, plain_reading
+from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c, loops_pay
+from heedful.kernels.source_attention import Sources, plain_reading, stands_in
 
 
 class FedWeights(NamedTuple):
@@ -184,22 +184,28 @@ _operator = FormulaOperator("recurrent_fed", _Fed())
 def fed(
     cell: str,
     scale: float,
-    known: Tensor,
+    words: Tensor,
     feed: Tensor,
     state: tuple[Tensor, ...],
-    source: tuple[Tensor, Tensor, Tensor],
+    source: tuple[Tensor, ...],
+    by_word: tuple[Tensor, Tensor],
     weights: FedWeights,
-) -> Tensor:
-    """Attentional vectors ``[T, B, H]`` of all steps.
+) -> Tensor | None:
+    """Attentional vectors ``[T, B, H]`` of all steps; None where going step by step is as good.
 
     Args:
         cell: rnn, gru or lstm.
         scale: of the scores.
-        known: what the target words give to the gates ``[T, B, G·H]``, biases included.
+        words: the target's vectors ``[T, B, I]``.
         feed: h̃_0 ``[B, H]``.
         state: the state before the first step, each part ``[B, H]``.
         source: projected keys ``[B, S, D]``, values through their part of W_c ``[B, S, H]``, and
             which positions may be read ``[B, 1, S]``.
+        by_word: of the gates for words ``[G·H, I]``, and their bias ``[G·H]``.
         weights: of the step.
     """
+    key, value, _ = source
+    if not stands_in(key) or not loops_pay(words, feed, *state, key, value, *by_word, *weights):
+        return None
+    known = F.linear(words, *by_word)
     return _operator(known, feed, torch.stack(state), *source, *weights, cell, scale)[0]

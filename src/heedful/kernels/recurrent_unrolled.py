@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.kernels.formula_operators import Formula, FormulaOperator, Tensors
-from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c
-from heedful.kernels.source_attention import Sources, plain_reading
+from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c, loops_pay
+from heedful.kernels.source_attention import Sources, plain_reading, stands_in
 
 
 class _Given(NamedTuple):
@@ -147,22 +147,29 @@ _operator = FormulaOperator("recurrent_unrolled", _Unrolled())
 def unrolled(
     cell: str,
     scale: float,
-    known: Tensor,
+    words: Tensor,
     state: tuple[Tensor, ...],
-    source: tuple[Tensor, Tensor, Tensor],
+    source: tuple[Tensor, ...],
+    by_word: tuple[Tensor, Tensor],
     weights: tuple[Tensor, Tensor, Tensor, Tensor, Tensor],
-) -> tuple[Tensor, Tensor]:
-    """States ``[T, B, H]`` and contexts ``[T, B, E]`` of all steps.
+) -> tuple[Tensor, Tensor] | None:
+    """States ``[T, B, H]`` and contexts ``[T, B, E]`` of all steps; None where going step by step
+    is as good.
 
     Args:
         cell: rnn, gru or lstm.
         scale: of the scores.
-        known: what the target words give to the gates ``[T, B, G·H]``, biases included.
+        words: the target's vectors ``[T, B, I]``.
         state: the state before the first step, each part ``[B, H]``.
         source: projected keys ``[B, S, D]``, values ``[B, S, E]``, and which positions may be read
             ``[B, 1, S]``.
+        by_word: of the gates for words ``[G·H, I]``, and their bias ``[G·H]``.
         weights: of the gates for the context ``[G·H, E]`` and for the state ``[G·H, H]``, the bias
             of the latter ``[G·H]``, the query's ``[D, H]``, and v ``[D]``.
     """
+    key, value, _ = source
+    if not stands_in(key) or not loops_pay(words, *state, key, value, *by_word, *weights):
+        return None
+    known = F.linear(words, *by_word)
     tops, contexts = _operator(known, torch.stack(state), *source, *weights, cell, scale)
     return tops, contexts

@@ -7,11 +7,14 @@ Shapes: N rows, A sources, S positions, D width of queries and keys, E of values
 
 import ctypes
 import functools
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from heedful.basics.addresses import readable, single_on_cpu
 from heedful.basics.counting import count
+from heedful.kernels.choosing import compiled_wanted
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
 
 _SMALL = 1 << 16  # (row, position, unit) triples below which a second thread is not worth its call
@@ -48,6 +51,45 @@ def plain_reading(
     scores = (scale * scores).masked_fill(shut, torch.finfo(scores.dtype).min)
     weights = torch.softmax(scores, -1).masked_fill(shut, 0.0)
     return (weights.unsqueeze(1) @ value).squeeze(1)
+
+
+def attend_to_sources(
+    asked: Callable[[], Tensor],
+    key: Tensor,
+    value: Tensor,
+    allowed: Tensor,
+    rows: Tensor,
+    vector: Tensor | None,
+    scale: float,
+) -> Tensor | None:
+    """The contexts ``[N, E]`` of one query a row; None where the plain form is as good.
+
+    It is with gradients, and for other tensors than float32 on the CPU.
+
+    Args:
+        asked: gives the projected queries ``[N, D]``.
+        key: as :class:`Sources` takes it, like the rest.
+        value: see there.
+        allowed: see there.
+        rows: see there.
+        vector: see there.
+        scale: see there.
+    """
+    read = [part for part in (key, value, vector) if part is not None]
+    if torch.is_grad_enabled() or not stands_in(*read) or not readable(*read):
+        return None
+    query = asked().contiguous()
+    if query.dtype != torch.float32 or not readable(query):
+        return None
+    contexts = query.new_empty(len(query), value.shape[2])
+    Sources(key, value, allowed, rows, vector, scale).read(query, contexts)
+    return contexts
+
+
+def stands_in(*tensors: Tensor) -> bool:
+    """Whether C computes with such tensors: float32 on the CPU, outside autocast, if nobody has
+    asked for another kernel, and there is a compiler."""
+    return single_on_cpu(*tensors) and compiled_wanted() and library() is not None
 
 
 class Sources:

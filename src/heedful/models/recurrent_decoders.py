@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention import Attention, Memory, normalizers, scores
-from heedful.kernels import recurrent_cell as cells
 from heedful.kernels.recurrent_fed import FedWeights, fed
 from heedful.kernels.recurrent_unrolled import unrolled
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
@@ -189,23 +188,23 @@ class _Bahdanau(_DeepOutput):
 
     def _in_one(self, words: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor] | None:
         """The same in one operator; None where it cannot."""
-        key, value, allowed = state.memory
         score, alone = self.attention.score, state.rows.alone and len(state.hidden) == 1
-        if type(score) is not scores.Additive or not alone or cells.library() is None:
+        if type(score) is not scores.Additive or not alone:
             return None
         asking = score.query_projection
         if type(asking) is not nn.Linear or asking._forward_hooks or asking._forward_pre_hooks:
             return None
-        known = known_reading(self.attention, words, key, value, *state.hidden[0])
+        known = known_reading(self.attention, words.shape[-1])
         if known is None:
             return None
         by_word, by_context, bias = self._input_weights()
         return unrolled(
             self.stack.cell,
             known.scale,
-            F.linear(words, by_word, bias),
+            words,
             state.hidden[0],
-            (key, value, allowed),
+            state.memory,
+            (by_word, bias),
             (by_context, *self.stack.weights("hh", 0), asking.weight, score.v),
         )
 
@@ -261,9 +260,9 @@ class _Luong(RecurrentDecoder):
 
     def _in_one(self, embedded: Tensor, state: RecurrentState, feed: Tensor) -> Tensor | None:
         """Attentional vectors ``[T, B, H]`` in one operator; None where it cannot."""
-        (key, value, allowed), score = state.memory, self.attention.score
+        score = self.attention.score
         alone = state.rows.alone and len(state.hidden) == 1
-        if not alone or cells.library() is None:
+        if not alone:
             return None
         if type(score) is scores.Concat:
             by_query = score.weight[:, : score.query_dim]
@@ -271,7 +270,7 @@ class _Luong(RecurrentDecoder):
             by_query = None
         else:
             return None
-        known = known_reading(self.attention, *state.hidden[0], feed, embedded, key, value)
+        known = known_reading(self.attention, feed.shape[1])
         if known is None:
             return None
         by_word, by_feed, bias = self._input_weights()
@@ -279,10 +278,11 @@ class _Luong(RecurrentDecoder):
         return fed(
             self.stack.cell,
             known.scale,
-            F.linear(embedded.transpose(0, 1), by_word, bias),
+            embedded.transpose(0, 1),
             feed,
             state.hidden[0],
-            (key, value, allowed),
+            state.memory,
+            (by_word, bias),
             FedWeights(by_feed, *self.stack.weights("hh", 0), by_top, by_query, known.vector),
         )
 

@@ -1,18 +1,16 @@
 """How a recurrent decoder reads its source: one query a row, by all rows of a source at once.
 
-In C where it can be; the plain form beside it takes whatever mechanism there is.
+A kernel stands in for the mechanisms that it knows.
 Shapes: A sources, N rows, K rows a source at most, S positions, H the query's width, E a value's.
 """
 
+from functools import partial
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from heedful.attention import Attention, Memory, masks
-from heedful.basics.addresses import operable, readable
-from heedful.kernels import source_attention as reading
-from heedful.kernels.choosing import compiled_wanted
+from heedful.kernels.source_attention import attend_to_sources
 from heedful.models.recurrent_rows import SourceRows
 
 
@@ -26,7 +24,7 @@ def keys_and_values(
 
 
 class KnownReading(NamedTuple):
-    """What C must know of a mechanism."""
+    """What a kernel must know of a mechanism."""
 
     vector: Tensor | None
     """v of an additive score; None for a dot product."""
@@ -34,29 +32,20 @@ class KnownReading(NamedTuple):
     """Of the scores."""
 
 
-def known_reading(attention: Attention, *parts: Tensor) -> KnownReading | None:
-    """What C must know to read in the mechanism's place; None where it cannot.
+def known_reading(attention: Attention, width: int) -> KnownReading | None:
+    """What a kernel must know to read in the mechanism's place; None where it cannot stand in.
 
-    It can on the CPU in float32, softmax over an additive score or a dot product, where nobody
-    watches and there is a compiler.
-
-    Args:
-        attention: the mechanism.
-        parts: queries and what is read, ``[.., width]``; the first as wide as a dot product's.
+    It can for softmax over an additive score or a dot product of ``width`` numbers, where nobody
+    watches.
     """
     now = attention.mechanism
     vector, softmax_scale = now.tanh_vector(), now.softmax_scale()
-    scale = now.fused_scale(parts[0].shape[-1]) if vector is None else softmax_scale
+    scale = now.fused_scale(width) if vector is None else softmax_scale
     if scale is None or now.positions is not None or (attention.training and attention.dropout):
         return None
-    read = parts if vector is None else (*parts, vector)
-    if any(part.dtype != torch.float32 for part in read) or not operable(*read):
+    if attention.watched or attention.watched_in_part:
         return None
-    if torch.is_autocast_enabled("cpu"):
-        return None
-    if attention.watched or attention.watched_in_part or not compiled_wanted():
-        return None
-    return None if reading.library() is None else KnownReading(vector, scale)
+    return KnownReading(vector, scale)
 
 
 def read_rows(
@@ -71,14 +60,12 @@ def read_rows(
         memory: what :func:`keys_and_values` gave, the values perhaps gone through linear maps.
     """
     key, value, allowed = memory
-    known = None
-    if not torch.is_grad_enabled() and readable(query, key, value):
-        known = known_reading(attention, query, key, value)
+    known = known_reading(attention, query.shape[-1])
     if known is not None:
-        contexts = query.new_empty(len(query), value.shape[2])
-        sources = reading.Sources(key, value, allowed, rows.sources, *known)
-        sources.read(attention.score.project_query(query).contiguous(), contexts)
-        return contexts
+        asked = partial(attention.score.project_query, query)
+        contexts = attend_to_sources(asked, key, value, allowed, rows.sources, *known)
+        if contexts is not None:
+            return contexts
     if attention.watched or attention.watched_in_part:
         # Who watches sees a matrix a row.
         key, value, allowed = (rows.copied(part) for part in memory)
