@@ -78,3 +78,34 @@ def test_own_modules_are_not_imported_by_strings(modules: dict[str, ast.Module])
             if "heedful" in text or not isinstance(node.args[0], ast.Constant):
                 found[name] = found.get(name, 0) + 1
     assert found == DYNAMIC
+
+
+def test_only_kernels_know_compiled_code(modules: dict[str, ast.Module]) -> None:
+    """ctypes, Triton, the compiler and loaded libraries; the names by which they are known."""
+    known = {"ctypes", "triton"}
+    inside = {"heedful.kernels.compiling", "heedful.kernels.registry"}
+    found = []
+    for name, tree in modules.items():
+        if name.startswith("heedful.kernels"):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                found += [(name, one.name) for one in node.names if one.name.split(".")[0] in known]
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names = {alias.name for alias in node.names}
+                if node.module.split(".")[0] in known or node.module in inside:
+                    found.append((name, node.module))
+                if node.module.startswith("heedful.kernels") and names & {"library", "compiling"}:
+                    found.append((name, node.module))
+            elif isinstance(node, ast.Attribute) and node.attr == "CDLL":
+                found.append((name, node.attr))
+    assert found == []
+
+
+def test_kernels_know_tensors_and_no_modules(modules: dict[str, ast.Module]) -> None:
+    for name, tree in modules.items():
+        if name.startswith("heedful.kernels"):
+            taken = {
+                ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)
+            }
+            assert not {"nn.Module", "torch.nn.Module"} & taken, name

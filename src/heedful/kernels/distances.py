@@ -68,14 +68,14 @@ def _backward_twice(ctx: Any, *by: Tensor) -> tuple[Tensor, ...]:
     gradient, query, key = ctx.saved_tensors
     leading = gradient.shape[:-2]
     whole = [part.expand(*leading, *part.shape[-2:]) for part in (query, key)]
-    by_gradient, *others = second_derivatives(_plain_distances, tuple(whole), gradient, by)
+    by_gradient, *others = second_derivatives(plain_distances, tuple(whole), gradient, by)
     by_query, by_key = (
         found.sum_to_size(part.shape) for found, part in zip(others, (query, key), strict=True)
     )
     return by_gradient, by_query, by_key
 
 
-def _plain_distances(query: Tensor, key: Tensor) -> Tensor:
+def plain_distances(query: Tensor, key: Tensor) -> Tensor:
     """The same from all differences ``[.., Q, K, D]`` at once."""
     return (query.unsqueeze(-2) - key.unsqueeze(-3)).square().sum(-1)
 
@@ -111,6 +111,6 @@ def squared_distances(query: Tensor, key: Tensor) -> Tensor:
     dtype = torch.promote_types(query.dtype, key.dtype)
     wide = torch.promote_types(dtype, torch.float32)
     given = query.to(wide), key.to(wide)
-    run = _plain_distances if forward_mode(*given) else _distances
+    run = plain_distances if forward_mode(*given) else _distances
     distances: Tensor = run(*given)
     return distances.to(dtype)

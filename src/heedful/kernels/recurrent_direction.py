@@ -20,7 +20,7 @@ from heedful.kernels.formula_operators import Formula, FormulaOperator, Tensors
 from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c
 
 
-class _Direction(Formula):
+class Direction(Formula):
     """States ``[M, H]`` and the last ``[P, B, H]``, from zeros on.
 
     Kept: the LSTM's c ``[M, H]``, the states before ``[P, M, H]``, the gates, the products with h.
@@ -105,7 +105,7 @@ def _places(sizes: Sequence[int], backwards: bool) -> list[slice]:
     return steps[::-1] if backwards else steps
 
 
-_operator = FormulaOperator("recurrent_direction", _Direction())
+_operator = FormulaOperator("recurrent_direction", Direction())
 
 
 def direction(

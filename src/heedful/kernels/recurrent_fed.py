@@ -59,7 +59,7 @@ def _parts(tensors: Tensors) -> tuple[_Given, FedWeights]:
     return _Given(*tensors[:6]), FedWeights(*tensors[6:])
 
 
-class _Fed(Formula):
+class Fed(Formula):
     """Attentional vectors ``[T, B, H]`` of all steps.
 
     Kept: the states with that before the first step ``[P, T + 1, B, H]``, the products with h, the
@@ -178,7 +178,7 @@ def _asked(maps: Tensor, tops: Tensor, first: int) -> Tensor:
     return maps[:, :, first:] if maps.shape[2] > first else tops
 
 
-_operator = FormulaOperator("recurrent_fed", _Fed())
+_operator = FormulaOperator("recurrent_fed", Fed())
 
 
 def fed(

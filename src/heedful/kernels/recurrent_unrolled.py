@@ -46,7 +46,7 @@ class _Given(NamedTuple):
     """v of the additive score ``[D]``."""
 
 
-class _Unrolled(Formula):
+class Unrolled(Formula):
     """States ``[T, B, H]`` and contexts ``[T, B, E]`` of all steps.
 
     Kept: c of the LSTM's states, the products with h, the gates, and the weights.
@@ -141,7 +141,7 @@ class _Unrolled(Formula):
         ]
 
 
-_operator = FormulaOperator("recurrent_unrolled", _Unrolled())
+_operator = FormulaOperator("recurrent_unrolled", Unrolled())
 
 
 def unrolled(
