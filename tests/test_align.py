@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
 from heedful.basics.errors import UserError
-from heedful.cli import align, evaluate
+from heedful.cli import evaluate, task_commands
 from heedful.evaluation.alignment_error import alignment_error_rate, read_gold, read_links
 from heedful.evaluation.choosing_rule import RuleSearch
 from heedful.evaluation.forced_alignment import align_translations, candidate_weights
@@ -83,7 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def heedful(*arguments: object, stdin: str | None = None) -> Result:
     app = typer.Typer()
-    align.register(app)
+    task_commands.register(app)
     evaluate.register(app)
     return CliRunner().invoke(app, ["align", *map(str, arguments)], input=stdin)
 
@@ -230,7 +230,7 @@ def test_the_runs_rule_is_what_evaluation_scores(folder: Path) -> None:
     finished(run, folder / "dev.tsv", "--choose-rule", gold)
     kept = json.loads((run / "alignment.json").read_text())["alone"]
     app = typer.Typer()
-    align.register(app)
+    task_commands.register(app)
     evaluate.register(app)
     arguments = ["evaluate", run, "--data", folder / "dev.tsv", "--gold", gold, "--json"]
     arguments += ["--beam", 1, "--bootstrap", 0]

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from heedful.attention import watch
 from heedful.attention.hidden_markov import HiddenMarkovAttention, key_normaliser
 from heedful.basics.errors import UserError
-from heedful.cli import align, train, translate
+from heedful.cli import task_commands, train
 from heedful.evaluation.alignment_error import GoldLinks, alignment_error_rate, read_links
 from heedful.interop.exporting import export_hf
 from heedful.models.aligner import AlignerSettings, WordAligner
@@ -162,7 +162,7 @@ def corpus(count: int, seed: int) -> tuple[list[tuple[str, str]], list[list[tupl
 
 def heedful(*arguments: object) -> str:
     app = typer.Typer()
-    for command in (align, train, translate):
+    for command in (task_commands, train):
         command.register(app)
     result = CliRunner().invoke(app, [str(argument) for argument in arguments])
     if result.exception is not None:

@@ -19,7 +19,7 @@ import typer
 from typer.testing import CliRunner
 
 from heedful.basics.errors import UserError
-from heedful.cli import serve, translate
+from heedful.cli import serve, task_commands
 from heedful.runs.opening import accept_changes
 from serving_help import sentences, small_run
 
@@ -28,7 +28,7 @@ torch.set_num_threads(1)
 app = typer.Typer()
 app.callback()(lambda: None)
 serve.register(app)
-translate.register(app)
+task_commands.register(app)
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 import heedful.cli.train
 import heedful.tasks.texts.loading
 from heedful.basics.errors import UserError
-from heedful.cli import classify, fill, generate, tag, view
+from heedful.cli import task_commands, view
 from heedful.cli.readers import load_readers, split_runs
 from heedful.inference import Trace
 from heedful.inference.filler import Filler
@@ -26,8 +26,7 @@ from test_reading import LABELS, TAGS, classifier, headed, learnt, texts, vocabu
 torch.set_num_threads(1)
 app = typer.Typer()
 app.callback()(lambda: None)
-for command in (classify, fill, generate, tag):
-    command.register(app)
+task_commands.register(app)
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from heedful.basics.errors import UserError
-from heedful.cli import translate
+from heedful.cli import task_commands
 from heedful.tasks.pairs.building import load_translator
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
@@ -50,7 +50,7 @@ LINES = ["one red dog", "", "cat sees dog", "  ", "two cat"]
 torch.set_num_threads(1)
 app = typer.Typer()
 app.callback()(lambda: None)
-translate.register(app)
+task_commands.register(app)
 
 
 @pytest.fixture(scope="module")

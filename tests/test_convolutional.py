@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from heedful.attention import watch
 from heedful.basics.symbols import BEGIN, END, PAD
-from heedful.cli import plot, train, translate
+from heedful.cli import plot, task_commands, train
 from heedful.decoding import SearchOptions, search
 from heedful.layers.convolutional import NormalisedLinear, scale_gradient
 from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
@@ -28,7 +28,7 @@ TERMS = 3 * 7 * 15
 
 torch.set_num_threads(1)
 app = typer.Typer()
-for command in (train, translate, plot):
+for command in (train, task_commands, plot):
     command.register(app)
 
 

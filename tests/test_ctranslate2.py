@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.cli import evaluate, export, translate, view
+from heedful.cli import evaluate, export, task_commands, view
 from heedful.decoding import Hypothesis, SearchOptions, search
 from heedful.inference import Translator
 from heedful.inference.alignment import token_weights
@@ -38,7 +38,7 @@ from serving_help import sentences, serving, small_run
 
 torch.set_num_threads(1)
 app = typer.Typer()
-translate.register(app)
+task_commands.register(app)
 export.register(app)
 evaluate.register(app)
 view.register(app)

@@ -119,6 +119,55 @@ def test_it_is_evaluated(folder: Path) -> None:
     assert "whole is a run for picture-labels" in refused.stderr
 
 
+COMMAND = """
+from dataclasses import dataclass
+from typing import Annotated
+import typer
+from heedful.tasks.spec import Command, register
+from heedful.tasks.tagging import Tagging
+
+@dataclass(frozen=True)
+class Options:
+    \"\"\"Shout a word.\"\"\"
+    word: Annotated[str, typer.Argument(help="What is shouted.")]
+    twice: Annotated[bool, typer.Option("--twice", help="Two times.")] = False
+
+class Shouting(Tagging):
+    name = "shouting"
+    command = "{command}"
+    place = 900
+    train_option = ""
+
+    def commands(self, loads):
+        return [Command(self.command, Options, self.run)]
+
+    def run(self, options):
+        print(options.word.upper() * (2 if options.twice else 1))
+
+register(Shouting())
+"""
+
+
+def test_help_lists_tasks_and_commands_of_plugins(tmp_path: Path) -> None:
+    file = tmp_path / "shouting.py"
+    file.write_text(COMMAND.format(command="shout"), encoding="utf-8")
+    told = heedful(tmp_path, "--help", "--plugin", str(file), "--plugin", str(PLUGIN)).stdout
+    assert "shouting (shout)" in " ".join(told.split())
+    assert "picture-labels (predict)" in " ".join(told.split())
+    assert "Shout a word." in told
+    for arguments in (
+        ("--plugin", file, "shout", "a"),
+        ("shout", "a", "--twice", "--plugin", file),
+    ):
+        done = heedful(tmp_path, *map(str, arguments))
+        assert done.stdout.strip() == "A" * (1 + ("--twice" in arguments)), done.stderr
+    assert "Two times." in heedful(tmp_path, "shout", "--help", "--plugin", str(file)).stdout
+    file.write_text(COMMAND.format(command="tag"), encoding="utf-8")
+    both = heedful(tmp_path, "info", "--plugin", str(file))
+    assert both.returncode == 2
+    assert "the tasks 'tagging' and 'shouting' both have a command tag" in both.stderr
+
+
 def test_its_attention_is_traced(folder: Path) -> None:
     load_plugin(PLUGIN)
     if not (folder / "whole").exists():

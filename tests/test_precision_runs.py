@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import heedful
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
-from heedful.cli import classify, evaluate, generate, serve, translate, view
+from heedful.cli import evaluate, serve, task_commands, view
 from heedful.cli.serve import load_all
 from heedful.decoding import SearchOptions
 from heedful.inference import Translator
@@ -37,7 +37,7 @@ STEPS = {"transformer": 280, "bahdanau": 120}
 
 torch.set_num_threads(1)
 app = typer.Typer()
-for command in (classify, evaluate, generate, serve, translate, view):
+for command in (evaluate, serve, task_commands, view):
     command.register(app)
 
 

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
-from heedful.cli.classify import _words as words_shown
 from heedful.data.examples import Tagged
 from heedful.data.vocabularies import VocabularySettings, encode_words, train_vocabulary
 from heedful.data.vocabulary import Vocabulary
@@ -39,6 +38,7 @@ from heedful.models.encoders import HeadedEncoder, sequences_of
 from heedful.models.encoders import Tagger as TaggerHead
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.hierarchical import HierarchicalSettings
+from heedful.tasks.classification.command import _words as words_shown
 from heedful.tasks.texts.reading import TaggingTask
 from heedful.tasks.texts.rows import RowBatches
 from heedful.viewing.page import export_html

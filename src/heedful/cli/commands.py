@@ -4,9 +4,11 @@ import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from inspect import Parameter
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import typer
+
+T = TypeVar("T")
 
 
 def parameters(options: type[Any]) -> list[Parameter]:
@@ -30,26 +32,37 @@ def joined(groups: Iterable[list[Parameter]]) -> list[Parameter]:
     return list(found.values())
 
 
-def add_command(
+def add_command(app: typer.Typer, name: str, options: type[T], run: Callable[[T], None]) -> None:
+    """Add a command whose options are the fields of a dataclass, and its docstring the help.
+
+    Args:
+        app: gets the command.
+        name: of the command.
+        options: the dataclass.
+        run: called with an instance of it.
+    """
+    add_function(
+        app,
+        name,
+        inspect.getdoc(options) or "",
+        parameters(options),
+        lambda values: run(options(**values)),
+    )
+
+
+def add_function(
     app: typer.Typer,
     name: str,
     help_text: str,
     own: list[Parameter],
     run: Callable[[dict[str, Any]], None],
 ) -> None:
-    """Add a command to an app.
-
-    Args:
-        app: gets the command.
-        name: of the command.
-        help_text: shown by ``--help``.
-        own: its parameters, as :func:`parameters` makes them.
-        run: called with their values by name.
-    """
+    """As :func:`add_command`, with any parameters; ``run`` is called with their values by name."""
 
     def command(**values: Any) -> None:
         run(values)
 
+    command.__name__ = name
     command.__doc__ = inspect.cleandoc(help_text)
     command.__annotations__ = {one.name: one.annotation for one in own}
     command.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]

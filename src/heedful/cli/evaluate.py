@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.commands import add_command, flag, joined, parameters
+from heedful.cli.commands import add_function, flag, joined, parameters
 from heedful.tasks.options import Checkpoint, Device, SearchPrecision, Threads, use_threads
 from heedful.tasks.spec import Opening, TaskSpec, spec_named, specs
 
@@ -69,7 +69,7 @@ def register(app: typer.Typer) -> None:
     """Add the command."""
     tasks = [parameters(spec.evaluation_options()) for spec in specs()]
     own = joined([parameters(_First), *tasks, parameters(_Last)])
-    add_command(app, "evaluate", HELP, own, _evaluate)
+    add_function(app, "evaluate", HELP, own, _evaluate)
 
 
 def _evaluate(values: dict[str, Any]) -> None:
@@ -86,7 +86,7 @@ def _evaluate(values: dict[str, Any]) -> None:
     if last.as_json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
         return
-    from heedful.cli.drawing import draw
+    from heedful.evaluation.drawing import draw
 
     draw(found.shown())
 

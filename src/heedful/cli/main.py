@@ -1,4 +1,4 @@
-"""The command ``heedful``: one small file a command, the user's errors in one line."""
+"""The command ``heedful``: its commands and those of all tasks; errors in one line."""
 
 import os
 import sys
@@ -116,37 +116,28 @@ def _with_plugins(arguments: list[str]) -> list[str]:
 def _register() -> None:
     """Attach every command; their files import the heavy rooms only when they run."""
     from heedful.cli import (
-        align,
-        classify,
         data,
         demo,
         evaluate,
         export,
-        fill,
-        generate,
         import_hf,
         info,
         plot,
         predict,
         serve,
-        tag,
+        task_commands,
         train,
-        translate,
         tune,
         view,
     )
 
+    app.info.help = f"{HELP}\n{_tasks()}"
     for command in (
         demo,
         train,
         tune,
         predict,
-        translate,
-        align,
-        classify,
-        tag,
-        generate,
-        fill,
+        task_commands,
         view,
         serve,
         evaluate,
@@ -157,6 +148,13 @@ def _register() -> None:
         export,
     ):
         command.register(app)
+
+
+def _tasks() -> str:
+    """The tasks for ``--help``, each with the command that uses its runs."""
+    from heedful.tasks.spec import specs
+
+    return "Tasks: " + ", ".join(f"{spec.name} ({spec.command})" for spec in specs())
 
 
 if __name__ == "__main__":

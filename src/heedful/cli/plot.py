@@ -1,17 +1,20 @@
 """``heedful plot``: what a run attends to, and how it learned, as pictures."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.cli.commands import add_command
 from heedful.tasks.options import (
     Beam,
     Checkpoint,
     Device,
     Precision,
     Threads,
+    opening_of,
     use_threads,
 )
 
@@ -20,35 +23,8 @@ if TYPE_CHECKING:
     from heedful.inference import Translator
 
 
-def plot(
-    run: Annotated[Path, typer.Argument(help="The run.")],
-    sentence: Annotated[str | None, typer.Argument(help="What to translate and look at.")] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", help="A file that ends in .png, .svg or .pdf; none: as text here."
-        ),
-    ] = None,
-    target: Annotated[
-        str | None, typer.Option("--target", help="Align with this translation, not the run's own.")
-    ] = None,
-    tokens: Annotated[
-        bool, typer.Option("--tokens", help="Over the model's own tokens instead of words.")
-    ] = False,
-    heads: Annotated[bool, typer.Option("--heads", help="One panel a head, over tokens.")] = False,
-    layer: Annotated[
-        int | None, typer.Option("--layer", help="Another layer's attention to the source, from 1.")
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option("--map", help="Any attention module, by name; '?' names them all.")
-    ] = None,
-    curves: Annotated[bool, typer.Option("--curves", help="The training curves.")] = False,
-    beam: Beam = None,
-    checkpoint: Checkpoint = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    precision: Precision = "float32",
-) -> None:
+@dataclass(frozen=True)
+class Plot:
     """Draw the alignment of a sentence and its translation, a layer's heads, or training curves.
 
     Examples:
@@ -59,34 +35,67 @@ def plot(
 
         heedful plot runs/en-de --curves --output curves.png
     """
+
+    run: Annotated[Path, typer.Argument(help="The run.")]
+    sentence: Annotated[str | None, typer.Argument(help="What to translate and look at.")] = None
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", help="A file that ends in .png, .svg or .pdf; none: as text here."
+        ),
+    ] = None
+    target: Annotated[
+        str | None, typer.Option("--target", help="Align with this translation, not the run's own.")
+    ] = None
+    tokens: Annotated[
+        bool, typer.Option("--tokens", help="Over the model's own tokens instead of words.")
+    ] = False
+    heads: Annotated[bool, typer.Option("--heads", help="One panel a head, over tokens.")] = False
+    layer: Annotated[
+        int | None, typer.Option("--layer", help="Another layer's attention to the source, from 1.")
+    ] = None
+    name: Annotated[
+        str | None, typer.Option("--map", help="Any attention module, by name; '?' names them all.")
+    ] = None
+    curves: Annotated[bool, typer.Option("--curves", help="The training curves.")] = False
+    beam: Beam = None
+    checkpoint: Checkpoint = None
+    device: Device = "auto"
+    threads: Threads = None
+    precision: Precision = "float32"
+
+
+def _run(options: Plot) -> None:
+    """Run the command."""
     from heedful.inference.files import check_output
     from heedful.viewing.figures import check_format
 
-    if output is not None:
-        check_format(output)
-    check_output(output)
-    if curves:
-        _plot_curves(run, sentence, output)
+    if options.output is not None:
+        check_format(options.output)
+    check_output(options.output)
+    if options.curves:
+        _plot_curves(options.run, options.sentence, options.output)
         return
-    if sentence is None:
+    if options.sentence is None:
         raise UserError('nothing to draw: give a sentence in quotes ("…"), or --curves')
-    if not sentence.strip():
+    if not options.sentence.strip():
         raise UserError("the sentence is empty; give a text to look at")
     from heedful.tasks.pairs.building import load_translator
     from heedful.tasks.pairs.run import search_of
 
-    use_threads(threads)
-    search = search_of(run, beam, "heedful plot")
-    translator = load_translator([run], device=device, precision=precision, checkpoint=checkpoint)
-    if tokens or heads or layer is not None or name is not None:
-        _plot_tokens(translator, sentence, target, output, search, (heads, layer, name))
+    use_threads(options.threads)
+    search = search_of(options.run, options.beam, "heedful plot")
+    translator = load_translator([options.run], **opening_of(options))
+    which = (options.heads, options.layer, options.name)
+    if options.tokens or which != (False, None, None):
+        _plot_tokens(translator, options.sentence, options.target, options.output, search, which)
     else:
-        _plot_words(translator, sentence, target, output, search)
+        _plot_words(translator, options.sentence, options.target, options.output, search)
 
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(no_args_is_help=True)(plot)
+    add_command(app, "plot", Plot, _run)
 
 
 def _plot_curves(run: Path, sentence: str | None, output: Path | None) -> None:

@@ -1,6 +1,6 @@
 """Options that several commands have, and what they mean."""
 
-from typing import Annotated
+from typing import Annotated, Any, Protocol
 
 import typer
 
@@ -28,6 +28,26 @@ Quantization = Annotated[
 ]
 
 Sentences = Annotated[int, typer.Option(help="How many worst and best sentences.")]
+
+
+class Opens(Protocol):
+    """Options that say how a run is opened."""
+
+    @property
+    def checkpoint(self) -> str | None: ...
+    @property
+    def device(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
+
+
+def opening_of(options: Opens) -> dict[str, Any]:
+    """The arguments of ``TaskSpec.load`` that a command was given."""
+    return {
+        "device": options.device,
+        "precision": options.precision,
+        "checkpoint": options.checkpoint,
+    }
 
 
 def use_threads(threads: int | None) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from heedful.runs.run import Run
 
 __all__ = [
+    "Command",
     "NoOptions",
     "Opening",
     "Predictor",
@@ -63,6 +64,17 @@ class Opening(NamedTuple):
         """The predictor of a run; ``how`` are arguments beside those kept here."""
         own = {"device": self.device, "precision": self.precision, "checkpoint": self.checkpoint}
         return self.loads(path, *more, **own, **how)
+
+
+class Command(NamedTuple):
+    """A command of a task: ``heedful NAME``."""
+
+    name: str
+    options: type[Any]
+    """A dataclass whose fields are annotated as parameters of a typer command; its docstring is
+    the help."""
+    run: Callable[[Any], None]
+    """Called with an instance of ``options``."""
 
 
 @dataclass(frozen=True)
@@ -170,6 +182,15 @@ class TaskSpec(Kind):
     @abstractmethod
     def write_result(self, result: Any) -> str:
         """A predictor's result as text."""
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        """The commands of its own beside ``heedful predict``.
+
+        Args:
+            loads: :func:`heedful.interop.engines.load_with_engine`, for commands that offer other
+                inference engines.
+        """
+        return ()
 
     # Evaluation
 

@@ -1,13 +1,13 @@
 """Alignment: which words of a text and its translation belong together."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.tasks.pairs.spec import PairSpec
-from heedful.tasks.spec import register
+from heedful.tasks.spec import Command, register
 
 
 class Alignment(PairSpec):
@@ -72,6 +72,11 @@ class Alignment(PairSpec):
 
         self.refuse_head(run, how.pop("head", None))
         return load_translator([run], make=AlignmentPredictor, **how)
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.alignment.command import Align, run
+
+        return [Command(self.command, Align, run)]
 
     def write_result(self, result: Any) -> str:
         return str(result.pharaoh())

@@ -1,10 +1,10 @@
 """Classification: a text, or a pair of texts, and its label."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Opening, register
+from heedful.tasks.spec import Command, Opening, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
@@ -78,6 +78,11 @@ class Classification(EncoderSpec):
 
         predictor = opening.load(run.path, head=name)
         return score_labels(name, predictor, examples, max(options.sentences, 0))
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.classification.command import Classify, run
+
+        return [Command(self.command, Classify, run)]
 
     def write_result(self, result: Any) -> str:
         return str(result.label or "")

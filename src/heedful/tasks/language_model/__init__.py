@@ -1,10 +1,10 @@
 """Language model: each next token of plain text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Opening, register
+from heedful.tasks.spec import Command, Opening, register
 from heedful.tasks.texts.spec import TextSpec
 
 if TYPE_CHECKING:
@@ -105,6 +105,11 @@ class LanguageModel(TextSpec):
         from heedful.tasks.language_model.evaluation import score_text
 
         return score_text(name, opening.load(run.path), examples)
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.language_model.command import Generate, run
+
+        return [Command(self.command, Generate, run)]
 
     def write_result(self, result: Any) -> str:
         return str(result.text)

@@ -1,10 +1,10 @@
 """Masked language model: hidden tokens of a text, and whether a sentence follows another."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Opening, register
+from heedful.tasks.spec import Command, Opening, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
@@ -66,6 +66,11 @@ class Masked(EncoderSpec):
 
         predictor = opening.load(run.path, head=name)
         return score_hidden(name, predictor, examples, run.recipe, self.falling)
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.masked.command import Fill, run
+
+        return [Command(self.command, Fill, run)]
 
     def write_result(self, result: Any) -> str:
         return str(result.text)

@@ -1,10 +1,10 @@
 """Tagging: a tag for each word of a sentence."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Opening, register
+from heedful.tasks.spec import Command, Opening, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
@@ -77,6 +77,11 @@ class Tagging(EncoderSpec):
 
         predictor = opening.load(run.path, head=name)
         return score_tags(name, predictor, examples, max(options.sentences, 0))
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.tagging.command import Tag, run
+
+        return [Command(self.command, Tag, run)]
 
     def write_result(self, result: Any) -> str:
         return " ".join(result.tags)

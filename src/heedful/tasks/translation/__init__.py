@@ -1,9 +1,11 @@
 """Translation: pairs of a text and its translation."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from heedful.tasks.pairs.spec import PairSpec
-from heedful.tasks.spec import register
+from heedful.tasks.spec import Command, register
 
 
 class Translation(PairSpec):
@@ -18,6 +20,11 @@ class Translation(PairSpec):
         from heedful.tasks.pairs.choosing import choose_recipe
 
         return choose_recipe(files, **settings)
+
+    def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
+        from heedful.tasks.translation.command import Translate, run
+
+        return [Command(self.command, Translate, partial(run, loads=loads))]
 
 
 register(Translation())

@@ -2,13 +2,11 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from heedful.evaluation.outcome import ReportTable
+from heedful.evaluation.outcome import ReportTable
 
 
-def draw(tables: "Sequence[ReportTable]") -> None:
+def draw(tables: Sequence[ReportTable]) -> None:
     """Write tables to standard output: drawn on a terminal, TAB-separated elsewhere."""
     if not sys.stdout.isatty():
         print("\n\n".join(table.plain() for table in tables))

@@ -86,9 +86,17 @@ def numbered(windows: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
 
 
 def bar(
-    doing: str, file: str, output: Path | None, unit: str
+    doing: str, file: str, output: Path | None, unit: str, total: int | None = None
 ) -> "AbstractContextManager[Advance | None]":
-    """A bar on standard error, unless answers or typed lines share the terminal with it."""
+    """A bar on standard error, unless answers or typed lines share the terminal with it.
+
+    Args:
+        doing: what is being done.
+        file: the input.
+        output: the output; standard output if None.
+        unit: what is counted.
+        total: how many there are; the input's lines if None.
+    """
     import sys
 
     from heedful.basics.progress import progress
@@ -97,4 +105,4 @@ def bar(
     shares = (output is None and sys.stdout.isatty()) or (file == "-" and sys.stdin.isatty())
     if shares or not sys.stderr.isatty():
         return nullcontext()
-    return progress(doing, count_lines(file), unit)
+    return progress(doing, count_lines(file) if total is None else total, unit)

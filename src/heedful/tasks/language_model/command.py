@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.answering import (
+from heedful.tasks.answering import (
     Encoding,
     Json,
     Output,
@@ -18,7 +19,14 @@ from heedful.cli.answering import (
     numbered,
     save_trace,
 )
-from heedful.tasks.options import Checkpoint, Device, SearchPrecision, Threads, use_threads
+from heedful.tasks.options import (
+    Checkpoint,
+    Device,
+    SearchPrecision,
+    Threads,
+    opening_of,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from heedful.basics.progress import Advance
@@ -28,55 +36,8 @@ if TYPE_CHECKING:
 _WINDOW = 256  # prompts that are answered together: each writes for a while
 
 
-def generate(
-    run: Annotated[Path, typer.Argument(help="The run of a language model.")],
-    file: Annotated[
-        str,
-        typer.Argument(
-            metavar="FILE",
-            help="Prompts, one a line; plain, gzip or xz; - or nothing is standard input.",
-        ),
-    ] = "-",
-    encoding: Encoding = None,
-    prompt: Annotated[
-        str | None,
-        typer.Option("--prompt", help="What stands before; empty begins a document."),
-    ] = None,
-    max_tokens: Annotated[
-        int, typer.Option("--max-tokens", help="At most so many tokens are written.")
-    ] = 256,
-    stop: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--stop", help="End before this string (\\n is a line break); may be repeated."
-        ),
-    ] = None,
-    begins: Annotated[
-        bool, typer.Option("--begins", help="A prompt is the beginning of a document.")
-    ] = False,
-    nbest: Annotated[
-        int, typer.Option("--nbest", help="So many texts for each prompt, as JSON lines.")
-    ] = 1,
-    beam: Annotated[
-        int | None, typer.Option("--beam", help="Search, do not draw; 1 is greedy.")
-    ] = None,
-    length_penalty: Annotated[
-        float | None, typer.Option(help="Its exponent; higher favours longer output.")
-    ] = None,
-    temperature: Annotated[float | None, typer.Option(help="Below 1, sharper.")] = None,
-    top_k: Annotated[int | None, typer.Option(help="Draw from the K likeliest.")] = None,
-    top_p: Annotated[
-        float | None, typer.Option(help="Draw from the likeliest that reach this share.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Another seed, other texts.")] = None,
-    output: Output = None,
-    json: Json = False,
-    trace: TraceFile = None,
-    checkpoint: Checkpoint = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    precision: SearchPrecision = "float32",
-) -> None:
+@dataclass(frozen=True)
+class Generate:
     """Write on from a prompt; it is shown as it is written.
 
     Without --prompt, prompts are read a line each: N lines in, N lines out, each the prompt and
@@ -90,42 +51,90 @@ def generate(
 
         heedful generate runs/gpt prompts.txt --nbest 3 --output texts.jsonl
     """
-    check_outputs(output, trace)
-    if prompt is not None and file != "-":
-        raise UserError(f"both --prompt and {file} are given; leave one of them out")
-    if prompt is None and file == "-" and sys.stdin.isatty():
+
+    run: Annotated[Path, typer.Argument(help="The run of a language model.")]
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Prompts, one a line; plain, gzip or xz; - or nothing is standard input.",
+        ),
+    ] = "-"
+    encoding: Encoding = None
+    prompt: Annotated[
+        str | None,
+        typer.Option("--prompt", help="What stands before; empty begins a document."),
+    ] = None
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", help="At most so many tokens are written.")
+    ] = 256
+    stop: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--stop", help="End before this string (\\n is a line break); may be repeated."
+        ),
+    ] = None
+    begins: Annotated[
+        bool, typer.Option("--begins", help="A prompt is the beginning of a document.")
+    ] = False
+    nbest: Annotated[
+        int, typer.Option("--nbest", help="So many texts for each prompt, as JSON lines.")
+    ] = 1
+    beam: Annotated[
+        int | None, typer.Option("--beam", help="Search, do not draw; 1 is greedy.")
+    ] = None
+    length_penalty: Annotated[
+        float | None, typer.Option(help="Its exponent; higher favours longer output.")
+    ] = None
+    temperature: Annotated[float | None, typer.Option(help="Below 1, sharper.")] = None
+    top_k: Annotated[int | None, typer.Option(help="Draw from the K likeliest.")] = None
+    top_p: Annotated[
+        float | None, typer.Option(help="Draw from the likeliest that reach this share.")
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="Another seed, other texts.")] = None
+    output: Output = None
+    json: Json = False
+    trace: TraceFile = None
+    checkpoint: Checkpoint = None
+    device: Device = "auto"
+    threads: Threads = None
+    precision: SearchPrecision = "float32"
+
+
+def run(options: Generate) -> None:
+    """Run the command."""
+    check_outputs(options.output, options.trace)
+    if options.prompt is not None and options.file != "-":
+        raise UserError(f"both --prompt and {options.file} are given; leave one of them out")
+    if options.prompt is None and options.file == "-" and sys.stdin.isatty():
         raise UserError('give a prompt: heedful generate RUN --prompt "TEXT"')
-    if trace is not None and (prompt is None or nbest > 1):
+    if options.trace is not None and (options.prompt is None or options.nbest > 1):
         raise UserError("--trace looks at one text; give --prompt, and leave --nbest out")
-    drawing = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    options = _options(beam, length_penalty, nbest, drawing)
-    use_threads(threads)
+    search = _search_of(options)
+    use_threads(options.threads)
     from heedful.tasks.texts.loading import load_generator
 
-    generator = load_generator(run, device=device, precision=precision, checkpoint=checkpoint)
+    generator = load_generator(options.run, **opening_of(options))
     how: dict[str, Any] = {
-        "options": options,
-        "max_tokens": max_tokens,
-        "stop": [one.replace("\\n", "\n").replace("\\t", "\t") for one in stop or []],
-        "begins": begins,
+        "options": search,
+        "max_tokens": options.max_tokens,
+        "stop": [one.replace("\\n", "\n").replace("\\t", "\t") for one in options.stop or []],
+        "begins": options.begins,
     }
-    as_json = json or nbest > 1
-    if prompt is None:
-        _answer_lines(generator, (file, encoding), output, how, json=as_json)
+    as_json = options.json or options.nbest > 1
+    if options.prompt is None:
+        _answer_lines(
+            generator, (options.file, options.encoding), options.output, how, json=as_json
+        )
         return
-    found = _answer(generator, prompt, output, how, json=as_json)
-    if trace is not None:
-        save_trace(generator.trace(prompt, found[0].text, begins=begins), trace)
+    found = _answer(generator, options.prompt, options.output, how, json=as_json)
+    if options.trace is not None:
+        save_trace(
+            generator.trace(options.prompt, found[0].text, begins=options.begins), options.trace
+        )
 
 
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(no_args_is_help=True)(generate)
-
-
-def _options(
-    beam: int | None, length_penalty: float | None, nbest: int, drawing: dict[str, Any]
-) -> "SearchOptions":
+def _search_of(options: Generate) -> "SearchOptions":
     """How to write: by drawing, unless a beam is given.
 
     Raises:
@@ -134,17 +143,24 @@ def _options(
     from heedful.basics.settings import check
     from heedful.decoding import SearchOptions
 
-    given = {name: value for name, value in drawing.items() if value is not None}
+    beam, nbest, penalty = options.beam, options.nbest, options.length_penalty
+    drawing = {
+        "temperature": options.temperature,
+        "top_k": options.top_k,
+        "top_p": options.top_p,
+        "seed": options.seed,
+    }
+    given: dict[str, Any] = {name: one for name, one in drawing.items() if one is not None}
     if beam is not None and given:
         name = next(iter(given)).replace("_", "-")
         raise UserError(f"--beam searches and --{name} is for drawing; leave one of them out")
-    if beam is None and length_penalty is not None:
+    if beam is None and penalty is not None:
         raise UserError("--length-penalty is for searching; add --beam, or leave it out")
-    chosen = {"sample": True} if beam is None else {"beam": max(beam, nbest)}
     if beam is not None and beam < 1:
         raise UserError(f"--beam {beam}: at least 1 is needed")
-    penalty = {} if length_penalty is None else {"length_penalty": length_penalty}
-    return check(SearchOptions, {**chosen, **penalty, **given, "nbest": nbest}, "search options")
+    given |= {"sample": True} if beam is None else {"beam": max(beam, nbest)}
+    given |= {} if penalty is None else {"length_penalty": penalty}
+    return check(SearchOptions, {**given, "nbest": nbest}, "search options")
 
 
 def _answer(

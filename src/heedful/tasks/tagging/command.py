@@ -1,12 +1,13 @@
 """``heedful tag``: a tag for each word of each line."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.cli.answering import (
+from heedful.tasks.answering import (
     Encoding,
     File,
     Head,
@@ -18,29 +19,22 @@ from heedful.cli.answering import (
     save_trace,
     the_only,
 )
-from heedful.tasks.options import Checkpoint, Device, Precision, Threads, use_threads
+from heedful.tasks.options import (
+    Checkpoint,
+    Device,
+    Precision,
+    Threads,
+    opening_of,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from heedful.basics.progress import Advance
     from heedful.inference.tagger import Tagger
 
 
-def tag(
-    run: Annotated[Path, typer.Argument(help="The run that tags.")],
-    file: File = "-",
-    encoding: Encoding = None,
-    output: Output = None,
-    words: Annotated[
-        bool, typer.Option("--words", help="Write each word and its tag, word/TAG, not tags only.")
-    ] = False,
-    json: Json = False,
-    trace: TraceFile = None,
-    head: Head = None,
-    checkpoint: Checkpoint = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    precision: Precision = "float32",
-) -> None:
+@dataclass(frozen=True)
+class Tag:
     """Tag: a sentence a line in, words parted by spaces; as many tags a line out.
 
     An empty line stays empty. Marks of punctuation are words if spaces part them, as in the data
@@ -52,23 +46,37 @@ def tag(
 
         heedful tag runs/tags sentences.txt --json --output tags.jsonl
     """
-    check_outputs(output, trace)
-    use_threads(threads)
+
+    run: Annotated[Path, typer.Argument(help="The run that tags.")]
+    file: File = "-"
+    encoding: Encoding = None
+    output: Output = None
+    words: Annotated[
+        bool, typer.Option("--words", help="Write each word and its tag, word/TAG, not tags only.")
+    ] = False
+    json: Json = False
+    trace: TraceFile = None
+    head: Head = None
+    checkpoint: Checkpoint = None
+    device: Device = "auto"
+    threads: Threads = None
+    precision: Precision = "float32"
+
+
+def run(options: Tag) -> None:
+    """Run the command."""
+    check_outputs(options.output, options.trace)
+    use_threads(options.threads)
     from heedful.inference.files import line_windows, write_lines
     from heedful.tasks.texts.loading import load_tagger
 
-    tagger = load_tagger(run, head=head, device=device, precision=precision, checkpoint=checkpoint)
-    windows = line_windows(file, encoding=encoding)
-    if trace is not None:
-        windows = _traced(tagger, windows, trace)
-    with bar("tagging", file, output, "sentences") as advance:
-        lines = _lines(tagger, windows, advance, words=words, json=json)
-        write_lines(lines, output, "answer")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(no_args_is_help=True)(tag)
+    tagger = load_tagger(options.run, head=options.head, **opening_of(options))
+    windows = line_windows(options.file, encoding=options.encoding)
+    if options.trace is not None:
+        windows = _traced(tagger, windows, options.trace)
+    with bar("tagging", options.file, options.output, "sentences") as advance:
+        lines = _lines(tagger, windows, advance, words=options.words, json=options.json)
+        write_lines(lines, options.output, "answer")
 
 
 def _lines(

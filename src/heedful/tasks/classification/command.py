@@ -1,13 +1,14 @@
 """``heedful classify``: the class of each text, and which words it rests on."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.answering import (
+from heedful.tasks.answering import (
     Encoding,
     File,
     Head,
@@ -19,7 +20,14 @@ from heedful.cli.answering import (
     numbered,
     save_trace,
 )
-from heedful.tasks.options import Checkpoint, Device, Precision, Threads, use_threads
+from heedful.tasks.options import (
+    Checkpoint,
+    Device,
+    Precision,
+    Threads,
+    opening_of,
+    use_threads,
+)
 
 if TYPE_CHECKING:
     from heedful.inference.classifier import Advance, Classification, Classifier, Text
@@ -30,38 +38,8 @@ _LEAST = 0.005
 _TABLE_WINDOW = 10_000
 
 
-def classify(
-    run: Annotated[Path, typer.Argument(help="The run that classifies.")],
-    file: File = "-",
-    text: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--text",
-            metavar="COLUMN",
-            help="FILE is a table (CSV, TSV, JSON lines) and this is the text's column, by name "
-            "or number from 1; twice for pairs.",
-        ),
-    ] = None,
-    encoding: Encoding = None,
-    output: Output = None,
-    scores: Annotated[
-        bool, typer.Option("--scores", help="Add a TAB and the label's probability.")
-    ] = False,
-    explain: Annotated[
-        bool,
-        typer.Option(
-            "--explain",
-            help="Add a TAB and the words that the label's probability depends on most.",
-        ),
-    ] = False,
-    json: Json = False,
-    trace: TraceFile = None,
-    head: Head = None,
-    checkpoint: Checkpoint = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    precision: Precision = "float32",
-) -> None:
+@dataclass(frozen=True)
+class Classify:
     """Classify: N texts in, N labels out, in their order; of an empty one the answer is empty.
 
     A model of pairs takes both texts of a line with a TAB between them.
@@ -74,27 +52,57 @@ def classify(
 
         echo "a film that one remembers" | heedful classify runs/mood --trace film.safetensors
     """
-    check_outputs(output, trace)
-    if json and scores:
+
+    run: Annotated[Path, typer.Argument(help="The run that classifies.")]
+    file: File = "-"
+    text: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--text",
+            metavar="COLUMN",
+            help="FILE is a table (CSV, TSV, JSON lines) and this is the text's column, by name "
+            "or number from 1; twice for pairs.",
+        ),
+    ] = None
+    encoding: Encoding = None
+    output: Output = None
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Add a TAB and the label's probability.")
+    ] = False
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="Add a TAB and the words that the label's probability depends on most.",
+        ),
+    ] = False
+    json: Json = False
+    trace: TraceFile = None
+    head: Head = None
+    checkpoint: Checkpoint = None
+    device: Device = "auto"
+    threads: Threads = None
+    precision: Precision = "float32"
+
+
+def run(options: Classify) -> None:
+    """Run the command."""
+    check_outputs(options.output, options.trace)
+    if options.json and options.scores:
         raise UserError("--scores is for lines of text; JSON lines have it: leave it out")
-    use_threads(threads)
+    use_threads(options.threads)
     from heedful.inference.files import write_lines
     from heedful.tasks.texts.loading import load_classifier
 
-    classifier = load_classifier(
-        run, head=head, device=device, precision=precision, checkpoint=checkpoint
+    classifier = load_classifier(options.run, head=options.head, **opening_of(options))
+    windows = _windows(classifier, options.file, options.text, options.encoding)
+    if options.trace is not None:
+        windows = _traced(classifier, windows, options.trace)
+    answer = _Answer(
+        classifier, scores=options.scores, explained=options.explain, json=options.json
     )
-    windows = _windows(classifier, file, text, encoding)
-    if trace is not None:
-        windows = _traced(classifier, windows, trace)
-    answer = _Answer(classifier, scores=scores, explained=explain, json=json)
-    with bar("classifying", file, output, "texts") as advance:
-        write_lines(answer.lines(windows, advance), output, "answer")
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(no_args_is_help=True)(classify)
+    with bar("classifying", options.file, options.output, "texts") as advance:
+        write_lines(answer.lines(windows, advance), options.output, "answer")
 
 
 def _windows(

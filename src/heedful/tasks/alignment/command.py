@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from heedful.tasks.options import (
     Device,
     Precision,
     Threads,
+    opening_of,
     use_threads,
 )
 
@@ -21,61 +23,8 @@ if TYPE_CHECKING:
     from heedful.tasks.pairs.aligners import RunDirection
 
 
-def align(
-    places: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="RUN [RUN_REVERSE] FILE...",
-            help="A run, or two of opposite directions, whose links are joined (or the folder of "
-            "two that heedful train --task align made); then the corpus: TSV, TMX, PO or XLIFF, "
-            "or two aligned text files; - is standard input.",
-        ),
-    ],
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
-    ] = None,
-    join: Annotated[
-        str | None,
-        typer.Option(
-            "--join",
-            help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and. "
-            "Default: what --choose-rule chose, else the last.",
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a pair: its texts, links and weights.")
-    ] = False,
-    source: Annotated[
-        str | None, typer.Option("--from", help="Language of the corpus's first side.")
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--to",
-            help="Of its second side. Where the run translates the other way, links are turned.",
-        ),
-    ] = None,
-    encoding: Annotated[str | None, typer.Option(help="Of text files, if not UTF-8.")] = None,
-    choose_rule: Annotated[
-        str | None,
-        typer.Option(
-            "--choose-rule",
-            metavar="GOLD",
-            help="Align nothing: choose where the runs' attention is read, by these gold links "
-            "(i-j sure, ipj possible) of the corpus, and keep the rule in the runs.",
-        ),
-    ] = None,
-    pairs: Annotated[
-        int | None, typer.Option("--pairs", help="Choose on the first so many pairs only.")
-    ] = None,
-    indexing: Annotated[
-        str, typer.Option(help="Whether the gold's first word is 0 or 1; auto looks.")
-    ] = "auto",
-    checkpoint: Checkpoint = None,
-    device: Device = "auto",
-    threads: Threads = None,
-    precision: Precision = "float32",
-) -> None:
+@dataclass(frozen=True)
+class Align:
     """Link the words of pairs: N pairs in, N lines of Pharaoh links (0-0 2-1) out, in order.
 
     Words are what white space separates, counted from 0. A pair with an empty side has an empty
@@ -91,37 +40,91 @@ def align(
 
         heedful align runs/en-es runs/es-en dev.en dev.es --choose-rule dev.gold
     """
+
+    places: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="RUN [RUN_REVERSE] FILE...",
+            help="A run, or two of opposite directions, whose links are joined (or the folder of "
+            "two that heedful train --task align made); then the corpus: TSV, TMX, PO or XLIFF, "
+            "or two aligned text files; - is standard input.",
+        ),
+    ]
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
+    ] = None
+    join: Annotated[
+        str | None,
+        typer.Option(
+            "--join",
+            help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and. "
+            "Default: what --choose-rule chose, else the last.",
+        ),
+    ] = None
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a pair: its texts, links and weights.")
+    ] = False
+    source: Annotated[
+        str | None, typer.Option("--from", help="Language of the corpus's first side.")
+    ] = None
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            help="Of its second side. Where the run translates the other way, links are turned.",
+        ),
+    ] = None
+    encoding: Annotated[str | None, typer.Option(help="Of text files, if not UTF-8.")] = None
+    choose_rule: Annotated[
+        str | None,
+        typer.Option(
+            "--choose-rule",
+            metavar="GOLD",
+            help="Align nothing: choose where the runs' attention is read, by these gold links "
+            "(i-j sure, ipj possible) of the corpus, and keep the rule in the runs.",
+        ),
+    ] = None
+    pairs: Annotated[
+        int | None, typer.Option("--pairs", help="Choose on the first so many pairs only.")
+    ] = None
+    indexing: Annotated[
+        str, typer.Option(help="Whether the gold's first word is 0 or 1; auto looks.")
+    ] = "auto"
+    checkpoint: Checkpoint = None
+    device: Device = "auto"
+    threads: Threads = None
+    precision: Precision = "float32"
+
+
+def run(options: Align) -> None:
+    """Run the command."""
     from heedful.evaluation.symmetrising import check_join
     from heedful.inference.files import check_output
     from heedful.tasks.pairs.aligners import build_aligner, load_directions, runs_of
 
-    runs, files = _parted(places)
+    runs, files = _parted(options.places)
     if len(runs) == 1:
         runs = runs_of(runs[0])
-    how = None if join is None else check_join(join)
-    if join is not None and len(runs) == 1:
+    how = None if options.join is None else check_join(options.join)
+    if options.join is not None and len(runs) == 1:
         raise UserError("--join needs two runs; give the run of the other direction behind the one")
-    _check_choice(choose_rule, pairs, indexing, output, as_json, join)
-    check_output(output)
-    use_threads(threads)
+    _check_choice(options)
+    check_output(options.output)
+    use_threads(options.threads)
     directions = load_directions(
-        runs,
-        languages=(source, target),
-        device=device,
-        precision=precision,
-        checkpoint=checkpoint,
+        runs, languages=(options.source, options.target), **opening_of(options)
     )
-    corpus = _Corpus(files, directions, (source, target), encoding)
-    if choose_rule is not None:
-        _choose(directions, corpus, (choose_rule, indexing, pairs), checkpoint)
+    corpus = _Corpus(files, directions, (options.source, options.target), options.encoding)
+    if options.choose_rule is not None:
+        _choose(
+            directions,
+            corpus,
+            (options.choose_rule, options.indexing, options.pairs),
+            options.checkpoint,
+        )
         return
     aligner = build_aligner(directions, how)
-    _write(aligner, corpus, output, as_json)
-
-
-def register(app: typer.Typer) -> None:
-    """Add the command."""
-    app.command(no_args_is_help=True)(align)
+    _write(aligner, corpus, options.output, options.as_json)
 
 
 def _parted(places: list[Path]) -> tuple[list[Path], list[str]]:
@@ -138,23 +141,16 @@ def _parted(places: list[Path]) -> tuple[list[Path], list[str]]:
     return runs, files
 
 
-def _check_choice(
-    gold: str | None,
-    pairs: int | None,
-    indexing: str,
-    output: Path | None,
-    as_json: bool,
-    join: str | None,
-) -> None:
-    if indexing not in ("auto", "0", "1"):
-        raise UserError(f"--indexing {indexing}: use auto, 0 or 1")
-    if gold is None:
-        if pairs is not None or indexing != "auto":
+def _check_choice(options: Align) -> None:
+    if options.indexing not in ("auto", "0", "1"):
+        raise UserError(f"--indexing {options.indexing}: use auto, 0 or 1")
+    if options.choose_rule is None:
+        if options.pairs is not None or options.indexing != "auto":
             raise UserError("--pairs and --indexing are for choosing a rule: --choose-rule GOLD")
         return
-    if pairs is not None and pairs < 1:
-        raise UserError(f"--pairs {pairs}: at least 1 is needed")
-    if output is not None or as_json or join is not None:
+    if options.pairs is not None and options.pairs < 1:
+        raise UserError(f"--pairs {options.pairs}: at least 1 is needed")
+    if options.output is not None or options.as_json or options.join is not None:
         raise UserError(
             "--choose-rule aligns nothing, and chooses how to join: leave out --output, --json and "
             "--join"
@@ -226,10 +222,10 @@ def _choose(
 ) -> None:
     from itertools import islice
 
-    from heedful.cli.drawing import draw
     from heedful.data.readers import read_lines
     from heedful.evaluation.aligning import require_two_sides
     from heedful.evaluation.alignment_error import read_gold
+    from heedful.evaluation.drawing import draw
     from heedful.tasks.pairs.choosing_rules import choose_rules
 
     gold, indexing, first = how

@@ -1,0 +1,245 @@
+"""``heedful translate``: text, or a document with empty targets, through one or several runs."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from heedful.basics.errors import UserError
+from heedful.tasks.answering import bar
+from heedful.tasks.options import (
+    Checkpoint,
+    Device,
+    Engine,
+    Quantization,
+    SearchPrecision,
+    Threads,
+    opening_of,
+    use_threads,
+)
+
+if TYPE_CHECKING:
+    from heedful.data.documents import Document
+    from heedful.decoding import SearchOptions
+    from heedful.inference.files import LineFormat
+    from heedful.inference.translator import Translator
+
+
+class Format(StrEnum):
+    """What the input is."""
+
+    AUTO = "auto"
+    LINES = "lines"
+    TSV = "tsv"
+    PO = "po"
+    XLIFF = "xliff"
+    TMX = "tmx"
+
+
+@dataclass(frozen=True)
+class Translate:
+    """Translate: N lines in, N lines out, in their order; empty lines stay empty.
+
+    Examples:
+
+        echo "The small dog sees the red house." | heedful translate runs/en-de
+
+        heedful translate runs/en-de input.txt --output output.txt --alignments links.txt
+
+        heedful translate runs/en-de messages.po --output messages.de.po
+
+        heedful translate runs/en-de --format po < messages.po > messages.de.po
+    """
+
+    run: Annotated[Path, typer.Argument(help="The run that translates, or an export of it.")]
+    file: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE",
+            help="Text, one sentence a line; TSV, whose first column is translated; or a PO, XLIFF "
+            "or TMX file, whose empty targets are filled. Plain or gzip; - or nothing is standard "
+            "input.",
+        ),
+    ] = "-"
+    form: Annotated[
+        Format,
+        typer.Option(
+            "--format",
+            help="What the input is; auto looks, but takes standard input for lines of text.",
+        ),
+    ] = Format.AUTO
+    encoding: Annotated[
+        str | None,
+        typer.Option(help="Of lines and TSV that are not UTF-8: latin-1, cp1252, …"),
+    ] = None
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
+    ] = None
+    ensemble: Annotated[
+        list[Path] | None,
+        typer.Option("--ensemble", help="A further run with the same vocabulary; repeatable."),
+    ] = None
+    beam: Annotated[
+        int | None, typer.Option(help="Beam width; 1 is greedy. Default: the recipe's.")
+    ] = None
+    nbest: Annotated[
+        int | None, typer.Option(help="So many translations of each line, as JSON lines.")
+    ] = None
+    length_penalty: Annotated[
+        float | None, typer.Option(help="Its exponent; higher favours longer output.")
+    ] = None
+    sample: Annotated[bool, typer.Option("--sample", help="Draw, do not search.")] = False
+    temperature: Annotated[float | None, typer.Option(help="Sampling: below 1, sharper.")] = None
+    top_k: Annotated[int | None, typer.Option(help="Sampling: from the K likeliest.")] = None
+    top_p: Annotated[
+        float | None, typer.Option(help="Sampling: from the likeliest that reach this share.")
+    ] = None
+    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other samples.")] = None
+    scores: Annotated[
+        bool, typer.Option("--scores", help="Add a TAB and the score to each line.")
+    ] = False
+    json: Annotated[bool, typer.Option("--json", help="One JSON object a line of input.")] = False
+    alignments: Annotated[
+        Path | None, typer.Option(help="A file for the word alignments, in Pharaoh form.")
+    ] = None
+    source: Annotated[str | None, typer.Option("--from", help="Source language in a document.")] = (
+        None
+    )
+    target: Annotated[str | None, typer.Option("--to", help="Target language in a document.")] = (
+        None
+    )
+    checkpoint: Checkpoint = None
+    device: Device = "auto"
+    threads: Threads = None
+    precision: SearchPrecision = "float32"
+    engine: Engine = "torch"
+    quantization: Quantization = None
+
+
+def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
+    """Run the command.
+
+    Args:
+        options: of the command.
+        loads: opens runs with any inference engine: ``heedful.interop.engines.load_with_engine``.
+    """
+    from heedful.basics.settings import check
+    from heedful.decoding import SearchOptions
+    from heedful.inference.files import LineFormat, check_output
+
+    given = _search_given(options)
+    check(SearchOptions, {"beam": max(options.nbest or 1, 1), **given}, "search options")
+    line_format = LineFormat(json=options.json or (options.nbest or 1) > 1, scores=options.scores)
+    if line_format.json and options.scores:
+        raise UserError("--scores is for lines of text; JSON lines have the score: leave it out")
+    for path in (options.output, options.alignments):
+        check_output(path)
+    if options.output is not None and options.output == options.alignments:
+        raise UserError(f"--output and --alignments are both {options.output}; give two files")
+    use_threads(options.threads)
+    translator = loads(
+        [options.run, *(options.ensemble or [])],
+        engine=options.engine,
+        quantization=options.quantization,
+        **opening_of(options),
+    )
+    usual = translator.options.model_dump()
+    usual["beam"] = max(usual["beam"], given.get("nbest", 1))
+    search = check(SearchOptions, {**usual, **given}, "search options")
+    if translator.engine is not None:
+        translator.engine.check(search)
+    document = _document(options, translator)
+    if document is None:
+        _translate_lines(options, translator, search, line_format)
+    else:
+        _translate_document(options, translator, search, line_format, document)
+
+
+def _search_given(options: Translate) -> dict[str, Any]:
+    """The settings of the search that were given."""
+    if not options.sample and options.seed is not None:
+        raise UserError("--seed is for sampling; add --sample, or leave it out")
+    if options.sample and options.beam is not None:
+        raise UserError("--sample draws and --beam searches; leave one of them out")
+    given: dict[str, Any] = {
+        "beam": options.beam,
+        "nbest": options.nbest,
+        "length_penalty": options.length_penalty,
+        "sample": options.sample or None,
+        "temperature": options.temperature,
+        "top_k": options.top_k,
+        "top_p": options.top_p,
+        "seed": options.seed,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _is_pipe(file: str) -> bool:
+    """Whether what is read to look at it cannot be read again."""
+    return file == "-" or Path(file).is_fifo()
+
+
+def _translate_lines(
+    options: Translate,
+    translator: "Translator",
+    search: "SearchOptions",
+    line_format: "LineFormat",
+) -> None:
+    from heedful.inference.files import translate_lines
+    from heedful.inference.reading import is_tsv
+
+    file, looks = options.file, options.form is Format.AUTO
+    with bar("translating", file, options.output, "lines") as advance:
+        translate_lines(
+            translator,
+            file,
+            options.output,
+            options=search,
+            line_format=line_format,
+            encoding=options.encoding,
+            tsv=options.form is Format.TSV or (looks and is_tsv(file)),
+            wary=looks and _is_pipe(file),
+            alignments=options.alignments,
+            advance=advance,
+        )
+
+
+def _translate_document(
+    options: Translate,
+    translator: "Translator",
+    search: "SearchOptions",
+    line_format: "LineFormat",
+    document: "Document",
+) -> None:
+    from heedful.inference.files import translate_document
+
+    file, output = options.file, options.output
+    if line_format.json or line_format.scores or options.alignments is not None:
+        raise UserError(
+            f"{file} comes back as the same kind of file: --json, --nbest, --scores and "
+            "--alignments are for text"
+        )
+    if options.encoding is not None:
+        raise UserError(f"{file} says its encoding itself; leave --encoding out")
+    total = len(document.segments)
+    with bar("translating", file, output, "segments", total) as advance:
+        translate_document(translator, document, output, options=search, advance=advance)
+
+
+def _document(options: Translate, translator: "Translator") -> "Document | None":
+    from heedful.data.documents import open_document
+    from heedful.data.readers.kinds import Kind
+
+    form = options.form
+    kind = {Format.PO: Kind.PO, Format.XLIFF: Kind.XLIFF, Format.TMX: Kind.TMX}.get(form)
+    if kind is None and (form is not Format.AUTO or _is_pipe(options.file)):
+        return None
+    return open_document(
+        options.file,
+        source=options.source or translator.source_language,
+        target=options.target or translator.target_language,
+        kind=kind,
+    )
