@@ -14,7 +14,7 @@ import heedful.cli.train
 import heedful.tasks.texts.loading
 from heedful.basics.errors import UserError
 from heedful.cli import task_commands, view
-from heedful.cli.readers import load_readers, split_runs
+from heedful.cli.serve import load_all
 from heedful.inference import Trace
 from heedful.inference.filler import Filler
 from heedful.inference.generator import Generator
@@ -282,8 +282,6 @@ def test_a_stranger_classifies_and_looks_at_why(trained: Path, tmp_path: Path) -
 
 
 def test_a_run_is_served_under_its_name(trained: Path) -> None:
-    pairs, own = split_runs([trained])
-    assert (pairs, own) == ([], [trained])
-    [one] = load_readers(own, ["mood"], device="cpu")
-    assert (one.name, one.facts["task"]) == ("mood", "classification")
+    [one] = load_all([trained], [], device="cpu")
+    assert (one.name, one.facts["task"]) == (trained.name, "classification")
     assert set(one.facts["labels"]) == {"good", "bad"}

@@ -342,10 +342,10 @@ def test_a_served_run_traces_and_a_served_export_says_that_it_cannot(folder: Pat
     from heedful.cli.serve import load_all
 
     asked = {"engine": "ctranslate2", "quantization": None}
-    models, _ = load_all([folder / "run"], [], asked, device="cpu")
-    exported, _ = load_all([folder / "export"], [], asked, device="cpu")
+    models = load_all([folder / "run"], [], asked, device="cpu")
+    exported = load_all([folder / "export"], [], asked, device="cpu")
     for served, status in ((models, 200), (exported, 400)):
-        assert isinstance(served[0].translator, Translator)
+        assert isinstance(served[0].predictor, Translator)
         with serving(*served) as client:
             [facts] = client.get("/api/models").json()["models"]
             assert (facts["architecture"], facts["aligns"]) == ("Transformer", True)

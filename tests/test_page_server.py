@@ -53,7 +53,7 @@ def typed(it: Any, text: str = TEXT) -> str:
 
 
 def expected(models: list[Served], place: int = 0, text: str = TEXT) -> Any:
-    return models[place].translator.translate([text], alignments=True)[0]
+    return models[place].predictor.translate([text], alignments=True)[0]
 
 
 def test_typing_translates(chromium: Any, address: str, models: list[Served]) -> None:
@@ -195,7 +195,7 @@ def test_heads_of_a_server_are_the_model_s(
         it.page.click(".heed-grid button >> nth=1")
         it.page.wait_for_selector(".heed-legend >> text=head 2")
         found = list(csv.reader(io.StringIO(it.saved("csv").decode())))
-        trace = models[0].translator.trace(TEXT, target)
+        trace = models[0].predictor.trace(TEXT, target)
         weights = trace.maps[0].weights[1].numpy()
         shown = np.array([[float(cell) for cell in row[1:]] for row in found[1:]])
         assert np.abs(shown - weights).max() <= weights.max() / 255 / 2 + 1e-5

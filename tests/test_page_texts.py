@@ -26,7 +26,7 @@ from heedful.inference.explaining import explain
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.inference.trace import Trace
-from heedful.serving import Limits, Served, ServedReader, make_application
+from heedful.serving import Limits, Served, make_application
 from language_help import ByteVocabulary
 from page_help import browser, needs_browser, opened, pair_trace
 from serving_help import running, translator
@@ -45,7 +45,7 @@ MARKUP = ["<b>bold</b>", "<img src=x onerror='document.title=1'>"]
 HOSTILE = Classifier(headed(), vocabulary(), MARKUP, say=lambda text: None)
 
 
-def readers() -> list[ServedReader]:
+def readers() -> list[Served]:
     named: dict[str, Any] = {
         "mood": learnt(),
         "pairs": PAIRS,
@@ -59,7 +59,7 @@ def readers() -> list[ServedReader]:
         "recited": RECITED,
         "slow": Generator(SLOW, ByteVocabulary()),
     }
-    return [ServedReader(name, one) for name, one in named.items()]
+    return [Served(name, one) for name, one in named.items()]
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     limits = Limits(characters=2000)
-    with running(make_application([], readers=readers(), limits=limits)) as one:
+    with running(make_application(readers(), limits=limits)) as one:
         yield one
 
 
@@ -233,7 +233,7 @@ def test_a_long_text_is_read_in_windows_and_says_so(chromium: Any, address: str)
 def test_of_a_text_of_many_words_they_are_left_out_when_asked_for(chromium: Any) -> None:
     roomy = classifier(headed(max_length=100))
     text = "the film was long and we saw it " * 9
-    served = make_application([], readers=[ServedReader("roomy", roomy)])
+    served = make_application([Served("roomy", roomy)])
     with running(served) as address, opened(chromium, address) as it:
         it.page.fill(".heed-classify textarea >> nth=0", text)
         it.page.wait_for_selector("text=Leave out each of the 72 words")
@@ -364,7 +364,7 @@ def test_what_was_written_has_causal_heads(chromium: Any, address: str) -> None:
         assert "seed 5" in it.page.inner_text(".heed-output >> visible=true")
         it.page.click("text=See what each token looked at")
         it.page.wait_for_selector(".heed-legend li")
-        trace = ServedReader("gpt", WRITER).trace("ab", written, relevance=False)
+        trace = Served("gpt", WRITER).trace("ab", written, relevance=False)
         rows = list(csv.reader(io.StringIO(it.saved("csv").decode())))
         shown = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
         assert np.abs(shown - trace.maps[-1].weights[0].numpy()).max() <= 0.003
@@ -372,7 +372,7 @@ def test_what_was_written_has_causal_heads(chromium: Any, address: str) -> None:
 
 
 def test_the_end_of_a_text_longer_than_the_context_is_looked_at() -> None:
-    one = ServedReader("gpt", WRITER)
+    one = Served("gpt", WRITER)
     prompt, written = "a ☃ b" * 8, "écrit " * 9
     with pytest.raises(UserError, match="more than the model"):
         one.trace(prompt, written)
@@ -385,7 +385,7 @@ def test_the_end_of_a_text_longer_than_the_context_is_looked_at() -> None:
     begun = one.trace("ab", "cd", begins=True, latest=True, relevance=False)
     assert begun.axes["text"].labels == ["<s>", "a", "b", "c", "d"]
     with pytest.raises(UserError, match="leave latest out"):
-        ServedReader("tags", TAGGER).trace("the film", latest=True)
+        Served("tags", TAGGER).trace("the film", latest=True)
 
 
 def test_what_the_api_tells_beside(address: str) -> None:
@@ -466,7 +466,7 @@ def test_by_keyboard_alone(chromium: Any, address: str) -> None:
 @needs_browser()
 def test_back_brings_what_was_typed(chromium: Any, address: str) -> None:
     models = [Served("one", translator(seed=1), "en", "de")]
-    both = make_application(models, readers=readers()[:1])
+    both = make_application([*models, *readers()[:1]])
     with running(both) as address, opened(chromium, f"{address}#text=the+cat") as it:
         it.page.wait_for_selector(".heed-target .heed-word")
         it.page.fill(".heed-translate textarea", "the red dog")
@@ -518,8 +518,7 @@ def test_comparing_begins_with_what_fits(chromium: Any) -> None:
     ]
     own = {"mood": learnt(), "flat": FLAT, "gpt": WRITER}
     made = make_application(
-        models,
-        readers=[ServedReader(name, one) for name, one in own.items()],
+        [*models, *(Served(name, one) for name, one in own.items())],
         traces={"kept": pair_trace()},
     )
 

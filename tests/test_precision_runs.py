@@ -188,7 +188,7 @@ def test_python_and_the_server_tell_the_precision(folder: Path) -> None:
     translator = heedful.load(folder / "transformer", device="cpu", precision="int8")
     assert translator.computing == {"device": "cpu", "precision": "int8"}
     text = translator.translate(NEW[:1])[0].text
-    models, _ = load_all([folder / "transformer"], [], device="cpu", precision="int8")
+    models = load_all([folder / "transformer"], [], device="cpu", precision="int8")
     with serving(*models) as client:
         [facts] = client.get("/api/models").json()["models"]
         assert (facts["device"], facts["precision"]) == ("cpu", "int8")

@@ -74,12 +74,11 @@ def test_a_head_is_chosen() -> None:
 
 
 def test_the_server_predicts() -> None:
-    tasks = ["translation", "classification", "tagging", "masked"]
+    tasks = [task for task in INPUTS if task != "language-model"]  # which draws
     places = [EARLIER / task / "run" for task in [*tasks, "several"]]
-    models, readers = load_all(places, [], several=True, device="cpu")
-    application = make_application(models, readers=readers)
-    names = {one.spec.name: one.name for one in readers if "/" not in one.name}
-    names["translation"] = models[0].name
+    models = load_all(places, [], several=True, device="cpu")
+    application = make_application(models)
+    names = {one.spec.name: one.name for one in models if "/" not in one.name}
     with running(application) as address:
         for task in tasks:
             answer = httpx.post(
@@ -90,7 +89,7 @@ def test_the_server_predicts() -> None:
             assert answer.json()["results"] == [
                 json.loads(json.dumps(one.to_json())) for one in expected
             ]
-        head = next(one.name for one in readers if one.name.endswith("/words"))
+        head = next(one.name for one in models if one.name.endswith("/words"))
         answer = httpx.post(f"{address}/api/predict/{head}", json={"inputs": ["the red dog"]})
         assert answer.json()["results"][0]["tags"] == ["DET", "ADJ", "NOUN"]
         for body, status in (({"inputs": "a"}, 400), ({"inputs": [["a"]]}, 400), ({}, 400)):

@@ -6,6 +6,7 @@
 import json
 import os
 import random
+import time
 import urllib.parse
 from collections.abc import Iterator
 from typing import Any
@@ -41,6 +42,12 @@ FIELDS: dict[str, dict[str, Any]] = {
     "/api/generate": {"prompt": "a", "model": "gpt", "max_tokens": 3, "nbest": 2, "stop": ["x"]},
     "/api/generate/stream": {"prompt": "a", "model": "gpt", "max_tokens": 3},
 }
+PREDICTED: dict[str, dict[str, Any]] = {
+    "/api/predict/mood": {"inputs": ["the film", ["it", "was"]]},
+    "/api/predict/one": {"inputs": ["the cat."]},
+    "/api/predict/none": {"inputs": [{"text": ["the cat."]}]},
+}
+"""``/api/predict/{model}``, which stands for itself in the description."""
 NASTY: list[Any] = [
     "",
     " ",
@@ -71,6 +78,8 @@ NASTY: list[Any] = [
     ["the cat.", 5],
     ["the cat."] * 30,
     {"q": {"q": {}}},
+    [[1] * 3_000],
+    [{"a": [["the cat."] * 30] * 30}],
     "auto",
     "EN",
     "de",
@@ -91,7 +100,7 @@ def address() -> Iterator[str]:
     limits = Limits(characters=5_000, texts=100, body=1 << 20, tokens=70)
     models = [Served("one", small(), "en", "de")]
     readers = [one for one in READERS if one.name in ("mood", "tags", "bert", "gpt")]
-    with running(make_application(models, readers=readers, limits=limits)) as address:
+    with running(make_application([*models, *readers], limits=limits)) as address:
         yield address
 
 
@@ -122,7 +131,7 @@ def check(answer: httpx.Response, what: object) -> None:
 
 
 def some_fields(chance: random.Random, path: str) -> dict[str, Any]:
-    fields = dict(FIELDS[path])
+    fields = dict({**FIELDS, **PREDICTED}[path])
     for name in chance.sample(
         [*fields, "alternatives", "beam", "model", "trace"], k=chance.randrange(3)
     ):
@@ -151,7 +160,7 @@ def test_random_bodies(client: httpx.Client) -> None:
     chance = random.Random(COUNT)
     counts = {200: 0, 400: 0}
     for _ in range(COUNT):
-        path = chance.choice(list(FIELDS))
+        path = chance.choice([*FIELDS, *PREDICTED])
         body, kind = some_body(chance, path), chance.choice(HEADERS)
         answer = client.post(path, content=body, headers={"Content-Type": kind})
         check(answer, (path, kind, body))
@@ -189,6 +198,24 @@ def test_bodies_that_break_others(client: httpx.Client, body: bytes, status: int
         check(answer, body[:100])
         if path == "/translate":
             assert answer.status_code == status, answer.text[:200]
+
+
+def test_inputs_that_break_others(client: httpx.Client) -> None:
+    """Of ``/api/predict``, whose inputs may be anything."""
+    deep = b'{"inputs": [' + b'{"a":' * 900 + b"1" + b"}" * 900 + b"]}"
+    wide = b'{"inputs": [[' + b"1," * 200_000 + b"1]]}"
+    for body in (deep, wide, b'{"inputs": [' + b"1," * 90 + b"1]}", b'{"inputs": {"a": "b"}}'):
+        for path in PREDICTED:
+            began = time.monotonic()
+            answer = client.post(path, content=body)
+            check(answer, body[:50])
+            assert answer.status_code in (400, 404), answer.text
+            assert time.monotonic() - began < 2
+        answer = client.post("/api/trace", content=body.replace(b"inputs", b"input"))
+        assert answer.status_code == 400
+    pairs = {"inputs": [["the film", "it"], ["it", "was"], "alone"]}
+    answer = client.post("/api/predict/mood", json=pairs)
+    assert len(answer.json()["results"]) == 3, answer.text
 
 
 def test_heads_that_break_others(client: httpx.Client) -> None:

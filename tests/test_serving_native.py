@@ -70,7 +70,7 @@ def test_a_model_is_chosen_by_languages_or_has_to_be_named(client: httpx.Client)
     unclear = client.post("/api/translate", json={"text": "a"})
     assert (unclear.status_code, unclear.json()["error"]) == (
         400,
-        "say which model is to translate: one, two",
+        "say which model: one, two",
     )
     assert client.post("/api/translate", json={"text": "a", "model": "x"}).status_code == 404
     wrong = client.post("/api/translate", json={"text": "a", "source": "de", "target": "en"})

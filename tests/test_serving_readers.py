@@ -17,7 +17,7 @@ from heedful.inference.filler import Filler
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.gpt import Gpt, GptSettings
-from heedful.serving import Limits, Served, ServedReader, make_application
+from heedful.serving import Limits, Served, make_application
 from heedful.viewing.wire import map_bytes, summary
 from language_help import ByteVocabulary, Read, Recited
 from serving_help import serving, translator
@@ -46,20 +46,20 @@ class Slow(Recited):
 
 SLOW = Slow("abcdefgh", max_length=2000)
 READERS = [
-    ServedReader("mood", MOOD),
-    ServedReader("pairs", PAIRS),
-    ServedReader("tags", TAGGER),
-    ServedReader("bert", FILLER),
-    ServedReader("gpt", WRITER),
-    ServedReader("recited", RECITED),
-    ServedReader("slow", Generator(SLOW, ByteVocabulary())),
+    Served("mood", MOOD),
+    Served("pairs", PAIRS),
+    Served("tags", TAGGER),
+    Served("bert", FILLER),
+    Served("gpt", WRITER),
+    Served("recited", RECITED),
+    Served("slow", Generator(SLOW, ByteVocabulary())),
 ]
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[httpx.Client]:
     models = [Served("one", translator(max_length=24), "en", "de")]
-    with serving(*models, readers=READERS, limits=Limits(tokens=600)) as client:
+    with serving(*models, *READERS, limits=Limits(tokens=600)) as client:
         yield client
 
 
@@ -212,4 +212,4 @@ def test_many_clients_get_their_own(client: httpx.Client) -> None:
 
 def test_two_of_a_name_are_refused() -> None:
     with pytest.raises(UserError, match="same name"):
-        make_application([Served("one", translator())], readers=[ServedReader("one", TAGGER)])
+        make_application([Served("one", translator()), Served("one", TAGGER)])

@@ -1,6 +1,5 @@
 """``heedful serve``: the translation server and its page."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,8 +17,7 @@ from heedful.tasks.options import (
 )
 
 if TYPE_CHECKING:
-    from heedful.inference import Translator
-    from heedful.serving import Served, ServedReader
+    from heedful.serving import Served
 
 
 def _new_key(path: Path | None) -> None:
@@ -42,7 +40,7 @@ def serve(
         list[Path],
         typer.Argument(
             metavar="RUN…",
-            help="Runs that translate, one a language pair; that classify, tag, fill in or write.",
+            help="Runs of any task; of those that translate, one a language pair.",
         ),
     ],
     host: Annotated[
@@ -191,12 +189,11 @@ def serve(
     with listening:
         chosen: dict[str, Any] = {"device": device, "precision": precision}
         asked = {"engine": engine, "quantization": quantization}
-        models, readers = load_all(runs, languages or [], asked, **chosen)
+        models = load_all(runs, languages or [], asked, **chosen)
         from heedful.serving import make_application
 
         application = make_application(
             models,
-            readers=readers,
             limits=limits,
             keys=known_keys,
             origins=cors or (),
@@ -207,7 +204,7 @@ def serve(
             split_sentences=split_sentences,
         )
         what = ", ".join(
-            [*(f"{one.source} to {one.target}" for one in models), *(one.name for one in readers)]
+            f"{one.source} to {one.target}" if one.spec.translates else one.name for one in models
         )
         run_server(application, listening=listening, open_page=open_page, what=what)
     end_command(application)
@@ -220,90 +217,97 @@ def load_all(
     *,
     several: bool = False,
     **chosen: Any,
-) -> "tuple[list[Served], list[ServedReader]]":
-    """What translates, and what reads or writes single texts, by names that are all different.
+) -> "list[Served]":
+    """The models of runs, by names that are all different; of several heads, ``name/head`` each.
 
     Args:
         runs: folders of runs.
-        languages: as `load_served` takes them.
+        languages: ``RUN=source:target`` for those that do not know them.
         asked: of what translates: engine, quantization.
         several: whether runs may have no languages, or the same.
         chosen: device, precision, checkpoint.
 
     Raises:
-        UserError: as `load_served`, or a run cannot be opened.
+        UserError: a folder is no run, its languages are not known, or two runs translate between
+            the same.
     """
-    from heedful.cli.readers import load_readers, split_runs
+    from heedful.basics.device import one_thread
+    from heedful.basics.notices import once
+    from heedful.interop.ctranslate2_facts import is_export
+    from heedful.serving import Served
     from heedful.serving.served import names_of
+    from heedful.tasks.spec import spec_named, spec_of_run
 
-    pairs, texts = split_runs(runs)
-    names = dict(zip(range(len(runs)), names_of(runs), strict=True))
-    own = [name for place, name in names.items() if runs[place] in texts]
-    models = load_served(pairs, languages, several=several, **(asked or {}), **chosen)
-    if texts and pairs:  # numbered through all of them
-        others = [name for place, name in names.items() if runs[place] in pairs]
-        models = [replace(one, name=name) for one, name in zip(models, others, strict=True)]
-    return models, load_readers(texts, own, **chosen)
-
-
-def load_served(
-    runs: list[Path], languages: list[str], *, several: bool = False, **chosen: Any
-) -> "list[Served]":
-    """The models of runs.
-
-    Args:
-        runs: folders of runs.
-        languages: ``RUN=source:target`` for those that do not know them.
-        several: whether runs may have no languages, or the same.
-        chosen: device, precision; engine, quantization.
-
-    Raises:
-        UserError: a folder is no run of a translator, its languages are not known, or two runs
-            translate between the same.
-    """
-    from heedful.serving.served import Served, names_of, plain_code
-
-    given = _languages(runs, languages)
+    tasks = [None if is_export(run) else spec_of_run(run) for run in runs]
+    pairs = [run for run, one in zip(runs, tasks, strict=True) if not one or one[1].translates]
+    given = _languages(pairs, languages)
     found: list[Served] = []
-    taken: dict[tuple[str, str], Path] = {}
-    for run, name in zip(runs, names_of(runs), strict=True):
-        translator = _warm(run, **chosen)
-        if not several and not all(model.translates for model in translator.models):
-            raise UserError(f"{run} aligns words and does not translate; see heedful align")
-        pair = given.get(run, (translator.source_language, translator.target_language))
-        source, target = pair
-        if not several:
-            if source is None or target is None:
-                raise UserError(
-                    f"{run} does not know its languages; give them: --languages {run}=en:de"
-                )
-            same = taken.setdefault((plain_code(source), plain_code(target)), run)
-            if same != run or run in runs[: len(found)]:
-                raise UserError(
-                    f"{same} and {run} both translate {source} to {target}; leave one out, or "
-                    f"give it another code: --languages {run}={source}:{target}-x-2"
-                )
-        found.append(Served(name, translator, source, target))
+    for path, name, task in zip(runs, names_of(runs), tasks, strict=True):
+        if task is None or task[1].translates:
+            own = None if task is None else task[1].name
+            found.append(_translating(path, name, own, given, several, **(asked or {}), **chosen))
+            continue
+        run, spec = task
+        heads = spec.heads(run.recipe)
+        for head, decides in heads.items():
+            # Computing is the engine's: its thread alone is to have a pool of threads.
+            with one_thread():
+                predictor = spec.load(path, head=head if len(heads) > 1 else None, **chosen)
+            predictor.say = once()
+            full = f"{name}/{head}" if len(heads) > 1 else name
+            found.append(Served(full, predictor, task=spec_named(decides).name))
+    if not several:
+        _require_different(found, dict(zip(names_of(runs), runs, strict=True)))
     return found
 
 
-def _warm(run: Path, **chosen: Any) -> "Translator":
+def _require_different(models: "list[Served]", paths: dict[str, Path]) -> None:
+    """Raise UserError if two models translate between the same languages."""
+    from heedful.serving.served import plain_code
+
+    taken: dict[tuple[str, str], Path] = {}
+    for one in models:
+        if one.source is None or one.target is None:
+            continue
+        run = paths[one.name]
+        pair = plain_code(one.source), plain_code(one.target)
+        if pair in taken:
+            raise UserError(
+                f"{taken[pair]} and {run} both translate {one.source} to {one.target}; leave one "
+                f"out, or give it another code: --languages {run}={one.source}:{one.target}-x-2"
+            )
+        taken[pair] = run
+
+
+def _translating(
+    run: Path,
+    name: str,
+    task: str | None,
+    given: dict[Path, tuple[str, str]],
+    several: bool,
+    **chosen: Any,
+) -> "Served":
     """A run's translator that has translated once, so that the first client need not wait."""
     import torch
 
     from heedful.basics.device import one_thread
     from heedful.basics.notices import once
     from heedful.interop.engines import load_with_engine
+    from heedful.serving import Served
 
     threads = torch.get_num_threads()
     # Computing is the engine's: its thread alone is to have a pool of threads.
     with one_thread():
         translator = load_with_engine([run], threads=threads, model=True, **chosen)
+        source, target = given.get(run, (translator.source_language, translator.target_language))
+        if not several and (source is None or target is None):
+            raise UserError(
+                f"{run} does not know its languages; give them: --languages {run}=en:de"
+            )
         translator.say = lambda text: None
-        if all(model.translates for model in translator.models):
-            translator.translate(["."])
+        translator.translate(["."])
     translator.say = once()
-    return translator
+    return Served(name, translator, source, target, task)
 
 
 def _languages(runs: list[Path], given: list[str]) -> dict[Path, tuple[str, str]]:

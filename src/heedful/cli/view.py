@@ -13,8 +13,8 @@ from heedful.basics.errors import UserError
 from heedful.tasks.options import Checkpoint, Device, Threads, use_threads
 
 if TYPE_CHECKING:
-    from heedful.inference import Trace, Translator
-    from heedful.serving import Served, ServedReader
+    from heedful.inference import Trace
+    from heedful.serving import Served
 
 _TRACE = ".safetensors"
 
@@ -108,7 +108,6 @@ class _Opened(NamedTuple):
     """What the page is to show, each by a name of its own."""
 
     models: "list[Served]"
-    readers: "list[ServedReader]"
     traces: "dict[str, Trace]"
 
 
@@ -131,57 +130,41 @@ def _opened(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
         name.removesuffix(_TRACE): Trace.load(file)
         for file, name in zip(files, names_of(files), strict=True)
     }
-    models, readers = load_all(runs, [], several=True, checkpoint=checkpoint, device=device)
-    return _Opened(models, readers, traces)
+    models = load_all(runs, [], several=True, checkpoint=checkpoint, device=device)
+    return _Opened(models, traces)
 
 
 def _traced(opened: _Opened, text: str | None, target: str | None) -> list["Trace"]:
     """What the runs make of the text, and the traces that there are."""
-    models, readers, traces = opened
-    if (models or readers) and text is None:
+    models, traces = opened
+    if models and text is None:
         raise UserError('a run needs a text to look at: heedful view RUN "TEXT" --output FILE')
-    if not (models or readers) and (text is not None or target is not None):
+    if not models and (text is not None or target is not None):
         raise UserError("a saved trace has its texts; leave TEXT and --target out")
-    made = {one.name: one.trace(text or "", target) for one in readers}
-    made |= {one.name: _measured(one.translator, text or "", target) for one in models}
+    made = {one.name: _measured(one, text or "", target) for one in models}
     if len(made) > 1:  # to tell them apart
         made = {name: replace(one, title=f"{name}: {one.title}") for name, one in made.items()}
     return [*made.values(), *traces.values()]
 
 
-def _measured(translator: "Translator", text: str, target: str | None) -> "Trace":
+def _measured(model: "Served", text: str, target: str | None) -> "Trace":
     """A trace with the sentence's faithfulness, where there is one."""
-    from heedful.basics.notices import notice
-    from heedful.evaluation.faithfulness import faithfulness
-
-    trace = translator.trace(text, target, relevance=True)
-    writes = all(model.translates for model in translator.models) and len(trace.decided) > 1
-    if not writes or not translator.aligns or len(text.split()) < 2:
+    trace = model.trace(text, target, relevance=True)
+    if len(trace.decided) < 2 or len(text.split()) < 2:
         return trace  # nothing written, or nothing to leave out
-    try:
-        found = faithfulness(translator, text, target)
-    except UserError as error:
-        notice(f"no figure of faithfulness for this sentence: {error}")
-        return trace
-    return replace(trace, faithfulness=found.to_json())
+    return replace(trace, faithfulness=model.spec.faithfulness(model.predictor, text, target))
 
 
 def _serve(opened: _Opened, text: str | None, target: str | None, port: int, browser: bool) -> None:
     from heedful.serving import LOOPBACK, make_application, run_server
     from heedful.serving.server import address_of, end_command, open_port
 
-    models, readers, traces = opened
-    for model in models:
-        if not all(one.translates for one in model.translator.models):
-            raise UserError(
-                f"{model.name} aligns words and does not translate: give both texts, and a file "
-                "(--target TEXT --output FILE)"
-            )
-    if target is not None and not readers:
+    models, traces = opened
+    if target is not None and all(model.spec.translates for model in models):
         raise UserError("--target is for --output and --save; on the page it is typed")
     if target is not None and text is None:
         raise UserError("--target is what goes with TEXT; give both")
-    if text is not None and not models and not readers:
+    if text is not None and not models:
         raise UserError("a saved trace has its texts; leave TEXT out")
     with open_port(LOOPBACK[0], port) as listening:
         if browser:
@@ -189,7 +172,7 @@ def _serve(opened: _Opened, text: str | None, target: str | None, port: int, bro
             typed = urlencode({name: value for name, value in given.items() if value})
             page = address_of(listening) + (f"#{typed}" if typed else "")
             threading.Timer(0.5, webbrowser.open, [page]).start()
-        application = make_application(models, readers=readers, traces=traces, hosts=LOOPBACK)
-        names = [*(one.name for one in models), *(one.name for one in readers)]
-        run_server(application, listening=listening, what=", ".join([*names, *traces]))
+        application = make_application(models, traces=traces, hosts=LOOPBACK)
+        names = [*(one.name for one in models), *traces]
+        run_server(application, listening=listening, what=", ".join(names))
     end_command(application)

@@ -1,8 +1,10 @@
 """A model made ready to answer, and as it was before when it has answered."""
 
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -47,11 +49,37 @@ def searches(model: nn.Module) -> bool:
 @contextmanager
 def ready(model: nn.Module, device: torch.device, precision: str = "float32") -> Iterator[None]:
     """Evaluation mode, no gradients, matrix products in ``precision``; afterwards as before."""
-    training = [part for part in model.modules() if part.training]
-    model.eval()
+    with evaluating(model), torch.inference_mode(), autocast(device, precision), uncrowded(device):
+        yield
+
+
+_lock = threading.Lock()
+_evaluating: "WeakKeyDictionary[nn.Module, tuple[int, list[nn.Module]]]" = WeakKeyDictionary()
+"""Models that are used now → by how many callers, and the modules to put back in training mode."""
+
+
+@contextmanager
+def evaluating(*models: nn.Module) -> Iterator[None]:
+    """Models in evaluation mode; in training mode again when no thread uses them any more.
+
+    The mode belongs to the model, not to a thread: a thread that trains the same model meanwhile
+    would train without dropout. Use a copy of the model in one of the two.
+    """
+    for model in models:
+        with _lock:
+            count, training = _evaluating.get(model, (0, []))
+            training += [part for part in model.modules() if part.training]
+            _evaluating[model] = count + 1, training
+            for part in training:
+                part.training = False
     try:
-        with torch.inference_mode(), autocast(device, precision), uncrowded(device):
-            yield
+        yield
     finally:
-        for part in training:
-            part.training = True
+        for model in models:
+            with _lock:
+                count, training = _evaluating.pop(model)
+                if count > 1:
+                    _evaluating[model] = count - 1, training
+                    continue
+                for part in training:
+                    part.training = True

@@ -27,7 +27,7 @@ from heedful.inference.assembling import Found
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
 from heedful.inference.engine import SearchEngine, found_by
 from heedful.inference.fusing import searched
-from heedful.inference.readiness import in_precision
+from heedful.inference.readiness import evaluating, in_precision
 from heedful.models.pairs import PairModel, Source
 
 # An output may be twice as long as its source and this much longer, in tokens.
@@ -94,16 +94,13 @@ class Searcher:
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """Evaluation mode, no gradients, the precision asked for; afterwards all is as before."""
-        training = [part for model in self.models for part in model.modules() if part.training]
-        for model in self.models:
-            model.eval()
-        try:
-            with self.computing_here():
-                yield
-        finally:
-            for part in training:
-                part.training = True
+        """Evaluation mode, no gradients, the precision asked for; afterwards all is as before.
+
+        The mode is that of the model in all threads: it must not be trained meanwhile; see
+        :func:`heedful.inference.readiness.evaluating`.
+        """
+        with evaluating(*self.models), self.computing_here():
+            yield
 
     @contextmanager
     def computing_here(self) -> Iterator[None]:

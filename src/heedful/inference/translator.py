@@ -24,6 +24,8 @@ from heedful.inference.windows import windows
 class Translator(Searcher):
     """Translates texts, traces and continues translations; made as a ``Searcher`` is."""
 
+    task = "translation"
+
     def translate(
         self,
         texts: Iterable[str],

@@ -3,8 +3,7 @@
 from heedful.serving.admission import LOOPBACK
 from heedful.serving.application import make_application
 from heedful.serving.limits import Limits
-from heedful.serving.readers import ServedReader
 from heedful.serving.served import Served
 from heedful.serving.server import run_server
 
-__all__ = ["LOOPBACK", "Limits", "Served", "ServedReader", "make_application", "run_server"]
+__all__ = ["LOOPBACK", "Limits", "Served", "make_application", "run_server"]

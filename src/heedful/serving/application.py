@@ -12,7 +12,8 @@ from starlette.responses import JSONResponse, Response
 
 from heedful import __version__
 from heedful.inference import Trace
-from heedful.serving import libre, native, predicting, reading_api
+from heedful.serving import endpoints, libre
+from heedful.serving import traces as traced
 from heedful.serving.admission import Admission
 from heedful.serving.asking import Desk
 from heedful.serving.engine import Engine
@@ -21,7 +22,6 @@ from heedful.serving.keys import Keys
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
 from heedful.serving.page import add_page
-from heedful.serving.readers import ServedReader, ServedReaders
 from heedful.serving.saying import error_answer
 from heedful.serving.served import Served, ServedModels
 from heedful.serving.spec import answers
@@ -30,7 +30,6 @@ from heedful.serving.spec import answers
 def make_application(
     models: Sequence[Served] = (),
     *,
-    readers: Sequence[ServedReader] = (),
     traces: Mapping[str, Trace] | None = None,
     limits: Limits | None = None,
     keys: Keys | None = None,
@@ -44,8 +43,7 @@ def make_application(
     """The application, ready for `heedful.serving.server.run_server`, or any ASGI server.
 
     Args:
-        models: what translates.
-        readers: what classifies, tags, fills in or writes.
+        models: what is served, whatever the task.
         traces: opened traces by name.
         limits: what is taken on.
         keys: who may ask; everybody if None.
@@ -84,10 +82,8 @@ def make_application(
     )
     app.state.serving, app.state.limits, app.state.engine = state, limits, engine
     app.include_router(libre.routes(desk))
-    served = ServedReaders(readers, others=[model.name for model in models])
-    app.include_router(native.routes(desk, traces or {}, served))
-    app.include_router(reading_api.routes(desk, served))
-    app.include_router(predicting.routes(desk, served))
+    app.include_router(traced.routes(desk, traces or {}))
+    app.include_router(endpoints.routes(desk))
 
     @app.get("/health", responses=answers(dict[str, str]))
     async def health() -> Response:

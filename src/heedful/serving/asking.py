@@ -6,12 +6,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
 from starlette.requests import ClientDisconnect, Request
 
 from heedful.basics.errors import UserError
-from heedful.basics.settings import explain
-from heedful.decoding import SearchOptions
 from heedful.inference import Translation
 from heedful.serving.detection import Detector
 from heedful.serving.engine import Engine, QueueFullError
@@ -21,7 +18,8 @@ from heedful.serving.metrics import Metrics
 from heedful.serving.reading import checked_lists, read_fields, require_unicode
 from heedful.serving.saying import RefusedError, log, said
 from heedful.serving.served import Served, ServedModels
-from heedful.serving.work import EngineFailedError, OnPart, TooLongError
+from heedful.serving.work import EngineFailedError, TooLongError
+from heedful.tasks.endpoints import Search, Work
 
 T = TypeVar("T")
 
@@ -54,10 +52,14 @@ class Desk:
         self.metrics, self.keys, self.log_texts = metrics, keys, log_texts
         self._detector = Detector(models.codes)
 
-    async def fields(self, request: Request) -> dict[str, Any]:
+    async def fields(self, request: Request, *, strings: bool = True) -> dict[str, Any]:
         """The fields of a request whose key is good.
 
         A key in the head is checked before the body is read.
+
+        Args:
+            request: of the client.
+            strings: whether lists are of texts.
 
         Raises:
             RefusedError: 400, they cannot be read, or a list has too many values; 403, the key is
@@ -70,7 +72,7 @@ class Desk:
         given = fields.pop("api_key", None)
         if key is None:
             self._check_key(given)
-        return checked_lists(fields, self.limits.texts)
+        return checked_lists(fields, self.limits.texts, strings)
 
     def _check_key(self, key: object) -> None:
         if self.keys is not None and not self.keys.holds(key):
@@ -95,69 +97,46 @@ class Desk:
             for text in texts:
                 log.info("text: %r", text)
 
-    def options(
-        self,
-        model: Served,
-        nbest: int = 1,
-        beam: int | None = None,
-        length_penalty: float | None = None,
-    ) -> SearchOptions:
-        """A model's own search, with what a request wishes otherwise.
-
-        Raises:
-            RefusedError: 400, that is more than is allowed.
-        """
-        usual = model.translator.options
-        most = max(self.limits.hypotheses, usual.beam)
-        width = max(usual.beam if beam is None else beam, nbest)
-        if width > most:
-            raise RefusedError(400, f"a beam of {width:,}; the most is {most}")
-        changed: dict[str, Any] = {"beam": width, "nbest": nbest}
-        if length_penalty is not None:
-            changed["length_penalty"] = length_penalty
-        try:
-            return SearchOptions(**{**usual.model_dump(), **changed})
-        except ValidationError as error:
-            raise RefusedError(400, explain(error, SearchOptions)) from None
-
-    def translate(
-        self,
-        model: Served,
-        texts: Sequence[str],
-        options: SearchOptions,
-        *,
-        alignments: bool = False,
-        on_part: OnPart | None = None,
-        sentences: bool | None = None,
-    ) -> "Future[list[Translation]]":
-        """Hand texts to the engine.
+    def submit(self, request: Request, model: Served, work: Work) -> "Future[Any]":
+        """Hand a request's work to the engine.
 
         Raises:
             RefusedError: 400, it is too much work; 429, the queue is full.
         """
-        self._check_work(model, texts, options, alignments)
-        split = self.split_sentences if sentences is None else sentences
+        if work.search is not None:
+            return self.search(model, work.search)
+        if work.call is None:
+            raise TypeError("work is a call or a search")
+        return self.run(request, work.call)
+
+    def search(self, model: Served, search: Search) -> "Future[list[Translation]]":
+        """Hand texts to the engine, which batches them with those of other requests.
+
+        Raises:
+            RefusedError: 400, it is too much work; 429, the queue is full.
+        """
+        self._check_work(model, search)
+        split = self.split_sentences if search.sentences is None else search.sentences
         with _room():
             return self.engine.translate(
-                model.translator,
-                texts,
-                options=options,
-                alignments=alignments,
-                on_part=on_part,
+                model.predictor,
+                search.texts,
+                options=search.options,
+                alignments=search.alignments,
+                on_part=search.on_part,
                 language=model.language if split else None,
             )
 
-    def _check_work(
-        self, model: Served, texts: Sequence[str], options: SearchOptions, alignments: bool
-    ) -> None:
+    def _check_work(self, model: Served, search: Search) -> None:
         """See that a request is no more work than the most characters are by the model's own search
         and with alignments.
 
         Work grows with the hypotheses of search; an alignment takes as much as one of them.
         """
-        usual, work = model.translator.options.width + 1, options.width + alignments
+        options, alignments = search.options, search.alignments
+        usual, work = model.predictor.options.width + 1, options.width + alignments
         most = self.limits.characters * usual // work
-        size = sum(map(len, texts))
+        size = sum(map(len, search.texts))
         if size > most and work > usual:
             links = " and alignments" if alignments else ""
             raise RefusedError(

@@ -16,6 +16,7 @@ from heedful.serving.reading import check_fields
 from heedful.serving.saying import RefusedError
 from heedful.serving.served import Served, plain_code
 from heedful.serving.spec import answers, body_of
+from heedful.tasks.endpoints import Search, search_options
 
 AUTO = "auto"
 
@@ -160,8 +161,8 @@ async def _from_each(
     futures: list[Future[list[Translation]]] = []
     try:
         for model, own in zip(models, places.values(), strict=True):
-            options = desk.options(model, nbest=alternatives + 1)
-            futures.append(desk.translate(model, [texts[i] for i in own], options))
+            options = search_options(model.predictor.options, desk.limits, alternatives + 1)
+            futures.append(desk.search(model, Search([texts[i] for i in own], options)))
         answers = await desk.wait_all(request, futures)
     finally:
         for future in futures:

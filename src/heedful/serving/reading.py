@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
-from heedful.inference.texts import one_line
 from heedful.serving.admission import is_browsers
 from heedful.serving.saying import RefusedError, said
 
@@ -45,11 +44,11 @@ async def read_fields(request: Request) -> dict[str, Any]:
     return {**fields, **_form(body)}
 
 
-def checked_lists(fields: dict[str, Any], most: int) -> dict[str, Any]:
+def checked_lists(fields: dict[str, Any], most: int, strings: bool = True) -> dict[str, Any]:
     """Fields whose lists are short enough to be validated quickly.
 
-    pydantic lists every wrong value of a list, which takes seconds for a million of them; here one
-    of them takes the place of all.
+    pydantic lists every wrong value of a list, which takes seconds for a million of them. With
+    ``strings``, where lists are of texts, one wrong value therefore takes the place of all.
 
     Raises:
         RefusedError: 400, there are too many fields, or a list has more than ``most`` values.
@@ -62,7 +61,7 @@ def checked_lists(fields: dict[str, Any], most: int) -> dict[str, Any]:
             if len(value) > most:
                 raise RefusedError(400, f"{len(value):,} texts; the most in a request is {most:,}")
             wrong = next((one for one in value if not isinstance(one, str)), "")
-            if not isinstance(wrong, str):
+            if strings and not isinstance(wrong, str):
                 found[name] = [wrong]
     return found
 
@@ -82,14 +81,40 @@ def check_fields(kind: type[M], fields: dict[str, Any]) -> M:
     return found
 
 
-def require_one_line(text: str, what: str) -> None:
-    """See that a text goes through a model as one sequence.
+def check_input(kind: Any, value: Any, place: str) -> Any:
+    """A JSON value as an input of a task.
+
+    Args:
+        kind: the type that pydantic checks.
+        value: of the client.
+        place: where it stands in the request, for errors.
 
     Raises:
-        RefusedError: 400, it has several lines, each of which is translated for itself.
+        RefusedError: 400, it is not of the type.
     """
-    if one_line(text.strip()) != text.strip():
-        raise RefusedError(400, f"{what} of one line; send the lines one by one")
+    try:
+        return TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join([place, *(said(one) for one in problem["loc"] if isinstance(one, str))])
+        message = problem["msg"].removeprefix("Value error, ")
+        raise RefusedError(400, f"{where}: {message[:1].lower()}{message[1:]}") from None
+    except RecursionError:
+        raise RefusedError(400, "the request is nested too deeply") from None
+
+
+def texts_in(value: Any) -> list[str]:
+    """All texts of a JSON value, without the names of fields."""
+    found, left = [], [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, str):
+            found.append(one)
+        elif isinstance(one, dict):
+            left.extend(one.values())
+        elif isinstance(one, list):
+            left.extend(one)
+    return found
 
 
 def require_unicode(texts: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""The models that a server has: by name, by language pair, and their facts."""
+"""The models of a server: by name, by language pair, and their facts."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -7,20 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.inference import Translator
+from heedful.inference import Trace
 from heedful.serving.saying import RefusedError, said
-from heedful.tasks.spec import spec_named
+from heedful.tasks.endpoints import Endpoint
+from heedful.tasks.spec import TaskSpec, spec_named
 
 
 @dataclass(frozen=True)
 class Served:
-    """One model, ready to translate."""
+    """One model of a server."""
 
     name: str
-    translator: Translator
+    predictor: Any
+    """Of :meth:`heedful.tasks.spec.TaskSpec.load`."""
     source: str | None = None
-    """Language code, as it is given to clients; None if it is not known."""
+    """Language code, as it is given to clients; None if it is not known or there is none."""
     target: str | None = None
+    task: str | None = None
+    """The predictor's own if None."""
+
+    @cached_property
+    def spec(self) -> TaskSpec:
+        """Its task."""
+        return spec_named(self.task or self.predictor.task)
 
     @property
     def language(self) -> str:
@@ -30,12 +39,57 @@ class Served:
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What ``/api/models`` tells of it."""
-        own = {"name": self.name, "source": self.source, "target": self.target}
-        return {**own, **spec_named("translation").facts(self.translator)}
+        if self.spec.translates:
+            own = {"name": self.name, "source": self.source, "target": self.target}
+        else:
+            own = {"name": self.name, "task": self.spec.name}
+        return {**own, **self.spec.facts(self.predictor)}
+
+    def has(self, endpoint: Endpoint[Any]) -> bool:
+        """Whether it answers the requests of an endpoint."""
+        return endpoint in self.spec.endpoints()
+
+    def trace(
+        self,
+        source: str,
+        target: str | None = None,
+        /,
+        *,
+        relevance: bool = True,
+        **options: bool,
+    ) -> Trace:
+        """What is attended to.
+
+        Args:
+            source: the text; of a tagger its words, separated by spaces.
+            target: a pair's second text, a translation, or what follows a prompt.
+            relevance: whether to add what is made from the weights.
+            options: of the task; those that are false are left out.
+
+        Raises:
+            UserError: the texts cannot be traced, or the task has no such option.
+        """
+        given = {name: True for name, value in options.items() if value}
+        self.check_trace(None, frozenset(given))
+        return self.spec.trace(self.predictor, source, target, relevance=relevance, **given)
+
+    def check_trace(self, source: str | None, options: frozenset[str]) -> None:
+        """Raise UserError for options that its task does not have, or a text that is refused.
+
+        Args:
+            source: of a client's request; None if it comes from elsewhere.
+            options: their names.
+        """
+        for name in options - self.spec.trace_options:
+            raise UserError(
+                f"{self.name} {self.spec.does} and has no option {name}; leave {name} out"
+            )
+        if source is not None:
+            self.spec.check_traced(source)
 
 
 class ServedModels:
-    """All models of a server; they stay in evaluation mode, for a search may run at any time.
+    """All models of a server.
 
     Args:
         models: of two for the same pair of languages the first is taken where no name is given.
@@ -51,8 +105,7 @@ class ServedModels:
             raise UserError("two models have the same name")
         self.pairs: dict[tuple[str, str], Served] = {}
         for model in models:
-            for part in model.translator.models:
-                part.eval()
+            model.spec.set_evaluation_mode(model.predictor)
             if model.source is not None and model.target is not None:
                 self.pairs.setdefault((model.source, model.target), model)
         self.codes = list(dict.fromkeys(code for pair in self.pairs for code in pair))
@@ -107,31 +160,61 @@ class ServedModels:
             raise RefusedError(400, f"no model translates {source} to {target}; there is {pairs}")
         return found
 
-    def choose(self, name: str | None, source: str | None, target: str | None) -> Served:
+    def choose(
+        self,
+        name: str | None,
+        source: str | None = None,
+        target: str | None = None,
+        *,
+        endpoint: Endpoint[Any] | None = None,
+        does: str = "",
+    ) -> Served:
         """The model of a name, or for two languages, or the only one.
+
+        Args:
+            name: of the model; chosen by the rest if None.
+            source: language; any if None.
+            target: language; any if None.
+            endpoint: that the model must have; any model if None.
+            does: what such models do, for errors.
 
         Raises:
             RefusedError: 400 or 404, none is meant, or more than one.
         """
+        what = f" {does}" if does else ""
+        fitting = [one for one in self.models if endpoint is None or one.has(endpoint)]
         if name is not None:
-            if name not in self._by_name:
-                names = ", ".join(self._by_name) or "none"
-                raise RefusedError(404, f"no model {said(name)}; models: {names}")
-            return self._by_name[name]
-        found = [
-            model
-            for model in self.models
-            if (source is None or model.source == self.require_code(source))
-            and (target is None or model.target == self.require_code(target))
-        ]
-        if len(found) == 1 or (found and source is not None and target is not None):
+            found = [one for one in fitting if one.name == name]
+            if not found:
+                names = ", ".join(one.name for one in fitting) or "none"
+                raise RefusedError(404, f"no model {said(name)}{what}; models: {names}")
             return found[0]
         if not self.models:
             raise RefusedError(404, "this server has no model, only traces")
+        if not fitting:
+            raise RefusedError(404, f"no model of this server{what}")
+        found = [
+            one
+            for one in fitting
+            if (source is None or one.source == self.require_code(source))
+            and (target is None or one.target == self.require_code(target))
+        ]
+        if len(found) == 1 or (found and source is not None and target is not None):
+            return found[0]
         if not found and source is not None and target is not None:
             return self.of_pair(self.require_code(source), self.require_code(target))
-        names = ", ".join(self._by_name)
-        raise RefusedError(400, f"say which model is to translate: {names}")
+        raise RefusedError(400, f"say which model: {', '.join(one.name for one in fitting)}")
+
+    def choose_traced(self, name: str | None) -> Served:
+        """The model to trace: that of a name, or the only one that translates, or the only one.
+
+        Raises:
+            RefusedError: 400 or 404, none is meant, or more than one.
+        """
+        translating = [one for one in self.models if one.spec.translates]
+        if name is None and len(translating) == 1:
+            return translating[0]
+        return self.choose(name)
 
 
 def plain_code(code: str) -> str:

@@ -5,21 +5,47 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
+from fastapi import APIRouter
+from pydantic import Field, StrictBool, StrictStr, TypeAdapter
 from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from heedful.basics.cancelling import check_cancelled
 from heedful.basics.device import one_thread
+from heedful.basics.errors import UserError
 from heedful.inference import Trace
 from heedful.serving.asking import Desk
-from heedful.serving.readers import ServedReaders, Tracing
+from heedful.serving.packing import packed
+from heedful.serving.reading import check_fields, check_input, texts_in
 from heedful.serving.saying import RefusedError, said
+from heedful.serving.spec import answers, body_of
+from heedful.tasks.endpoints import ModelRequest
 from heedful.viewing.wire import map_bytes, summary
 
 _MOST = 16
 _MOST_BYTES = 256 << 20
+_BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+_OPTIONS = ("begins", "latest")
+
+
+class TraceRequest(ModelRequest):
+    """``POST /api/trace``: of a text, of an input of ``predict``, or one that was opened."""
+
+    source: StrictStr | None = None
+    target: StrictStr | None = None
+    input: Any = None
+    gradients: StrictBool = False
+    begins: StrictBool = False
+    latest: StrictBool = False
+    trace: StrictStr | None = None
+
+
+class AttentionRequest(TraceRequest):
+    """``POST /api/attention``."""
+
+    map: Annotated[int, Field(ge=0)]
 
 
 class WhichTrace(NamedTuple):
@@ -30,8 +56,73 @@ class WhichTrace(NamedTuple):
     source: str = ""
     target: str | None = None
     gradients: bool = False
-    begins: bool = False
-    latest: bool = False
+    options: frozenset[str] = frozenset()
+    input: str | None = None
+    """An input of ``/api/predict`` in place of ``source`` and ``target``, as JSON."""
+
+
+def routes(desk: Desk, opened: Mapping[str, Trace]) -> APIRouter:
+    """What of ``/api`` shows models: their facts, and what they attend to."""
+    router = APIRouter(prefix="/api", tags=["heedful's contract"])
+    kept = KeptTraces(desk, opened)
+    anything = answers(dict[str, Any])
+
+    @router.get("/models", responses=anything)
+    async def models(request: Request) -> JSONResponse:
+        """The models with their facts, and the traces that were opened."""
+        await desk.fields(request)
+        served = desk.models.models
+        return JSONResponse(
+            {
+                "models": [one.facts for one in served if one.spec.translates],
+                "readers": [one.facts for one in served if not one.spec.translates],
+                "traces": list(opened),
+            }
+        )
+
+    @router.post("/trace", openapi_extra=body_of(TraceRequest), responses=anything)
+    async def trace(request: Request) -> Response:
+        """The summary of what a model attends to while it writes an output."""
+        asked = check_fields(TraceRequest, await desk.fields(request, strings=False))
+        found = await kept.get(request, _which(desk, asked))
+        return await packed(request, found.summary, "application/json")
+
+    @router.post(
+        "/attention",
+        openapi_extra=body_of(AttentionRequest),
+        responses=answers(None, _BINARY),
+    )
+    async def attention(request: Request) -> Response:
+        """The weights of one of its maps, a byte each."""
+        asked = check_fields(AttentionRequest, await desk.fields(request, strings=False))
+        found = await kept.get(request, _which(desk, asked))
+        if asked.map >= len(found.maps):
+            raise RefusedError(404, f"no map {said(asked.map)}; there are {len(found.maps)}")
+        return await packed(request, found.maps[asked.map], "application/octet-stream")
+
+    return router
+
+
+def _which(desk: Desk, asked: TraceRequest) -> WhichTrace:
+    if asked.trace is not None:
+        return WhichTrace(trace=asked.trace)
+    if asked.source is None and asked.input is None:
+        raise RefusedError(400, "give source, the text to look at, or trace, an opened one's name")
+    if asked.source is not None and asked.input is not None:
+        raise RefusedError(400, "give source or input, not both")
+    desk.check_texts([asked.source or "", asked.target or "", *texts_in(asked.input)])
+    model = desk.models.choose_traced(asked.model)
+    options = frozenset(name for name in _OPTIONS if getattr(asked, name))
+    try:
+        model.check_trace(asked.source or "", options)
+    except UserError as error:
+        raise RefusedError(400, str(error)) from None
+    given = None
+    if asked.input is not None:
+        check_input(model.spec.input_type(), asked.input, "input")
+        given = json.dumps(asked.input)
+    which = WhichTrace(None, model.name, asked.source or "", asked.target, asked.gradients)
+    return which._replace(options=options, input=given)
 
 
 @dataclass(frozen=True)
@@ -63,8 +154,8 @@ class ShownTrace:
 class KeptTraces:
     """Finds a trace: the opened ones by name, others made by the engine; keeps the last few."""
 
-    def __init__(self, desk: Desk, opened: Mapping[str, Trace], readers: ServedReaders) -> None:
-        self._desk, self._opened, self._readers = desk, opened, readers
+    def __init__(self, desk: Desk, opened: Mapping[str, Trace]) -> None:
+        self._desk, self._opened = desk, opened
         self._kept: OrderedDict[WhichTrace, ShownTrace] = OrderedDict()
 
     async def get(self, request: Request, which: WhichTrace) -> ShownTrace:
@@ -88,18 +179,21 @@ class KeptTraces:
                 names = ", ".join(self._opened) or "none"
                 raise RefusedError(404, f"no trace {said(which.trace)}; opened are {names}")
             return await asyncio.to_thread(_shown_aside, self._opened[which.trace])
-        trace = self._tracing(which)
+        model = self._desk.models.choose(which.model)
 
         def make() -> ShownTrace:
-            return ShownTrace.of(trace(which.source, which.target, relevance=which.gradients))
+            how = dict.fromkeys(which.options, True)
+            if which.input is None:
+                return ShownTrace.of(
+                    model.trace(which.source, which.target, relevance=which.gradients, **how)
+                )
+            spec = model.spec
+            value = TypeAdapter(spec.input_type()).validate_python(json.loads(which.input))
+            given = spec.read_request(value)
+            texts = given if isinstance(given, tuple) else (given,)
+            return ShownTrace.of(model.trace(*texts, relevance=which.gradients, **how))
 
         return await self._desk.wait(request, self._desk.run(request, make))
-
-    def _tracing(self, which: WhichTrace) -> Tracing:
-        if which.model is not None and which.model in self._readers:
-            reader = self._readers[which.model]
-            return partial(reader.trace, begins=which.begins, latest=which.latest)
-        return self._desk.models.choose(which.model, None, None).translator.trace
 
 
 def _shown_aside(trace: Trace) -> ShownTrace:

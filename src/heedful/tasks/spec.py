@@ -4,7 +4,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+
+from pydantic import Field, StrictStr
 
 from heedful.basics.errors import UserError
 from heedful.runs.kind import Kind
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
     from heedful.evaluation.outcome import Evaluation
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
+    from heedful.tasks.endpoints import Endpoint
 
 __all__ = [
     "Command",
@@ -28,6 +31,9 @@ __all__ = [
     "spec_of_run",
     "specs",
 ]
+
+Pair = Annotated[list[StrictStr], Field(min_length=2, max_length=2)]
+"""A pair of texts in a request."""
 
 
 class Prediction(Protocol):
@@ -100,8 +106,6 @@ class TaskSpec(Kind):
     reading_settings: tuple[str, ...] = ()
     """Settings of ``[data]`` that a recipe's choice needs to read the data: ``encoding``."""
 
-    has_languages: bool = False
-    """Whether its runs lead from one language into another."""
     does: str = ""
     """What its runs do: "classifies"."""
     trace_options: frozenset[str] = frozenset()
@@ -228,6 +232,32 @@ class TaskSpec(Kind):
         """
         raise UserError(f"{self.name} has no evaluation of files; give a run")
 
+    # The server and its page
+
+    translates: bool = False
+    """Whether its models translate: clients choose them by languages, LibreTranslate's too."""
+
+    def endpoints(self) -> "Sequence[Endpoint[Any]]":
+        """Its endpoints beside ``POST /api/predict/{model}``, the same objects at each call."""
+        return ()
+
+    def input_type(self) -> Any:
+        """The type of one of the ``inputs`` of ``/api/predict``, which pydantic checks.
+
+        A text unless another is given: ``Pair``, a union of types, or a model of its own.
+        """
+        return StrictStr
+
+    def read_request(self, value: Any) -> Any:
+        """A predictor's input from a value of :meth:`input_type`; a pair becomes a tuple."""
+        return tuple(value) if isinstance(value, list) else value
+
+    def set_evaluation_mode(self, predictor: Any) -> None:
+        """Put the models of a predictor in evaluation mode, because a server may ask any time."""
+
+    def check_traced(self, source: str) -> None:
+        """Raise UserError for a text of a request for a trace."""
+
     # Views
 
     @abstractmethod
@@ -256,6 +286,21 @@ class TaskSpec(Kind):
         Raises:
             UserError: the texts cannot be traced.
         """
+
+    def faithfulness(
+        self, predictor: Any, source: str, target: str | None
+    ) -> "dict[str, Any] | None":
+        """How much less probable an output is without the words that it attends to most, as JSON.
+
+        Args:
+            predictor: of :meth:`load`.
+            source: the text.
+            target: the output; the predictor's own if None.
+
+        Returns:
+            None if the task has no such figure, or none for this text.
+        """
+        return None
 
 
 def specs() -> list[TaskSpec]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.tasks.pairs.spec import PairSpec
-from heedful.tasks.spec import Command, register
+from heedful.tasks.spec import Command, Pair, register
 
 
 class Alignment(PairSpec):
@@ -17,7 +17,9 @@ class Alignment(PairSpec):
     place = 3
     command = "align"
     train_option = "align"
+    does = "aligns words"
     takes_recipe = False
+    translates = False
 
     def train_corpus(
         self, train: Callable[..., bool], out: Path, files: list[str], **how: Any
@@ -59,12 +61,12 @@ class Alignment(PairSpec):
         return True
 
     def read_input(self, line: str) -> Any:
-        from heedful.data.examples import Pair
+        from heedful.data import examples
 
         source, tab, target = line.partition("\t")
         if not tab and line.strip():
             raise UserError("a line of an alignment has two texts, with a tab between them")
-        return Pair(source, target)
+        return examples.Pair(source, target)
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.alignment.predictor import AlignmentPredictor
@@ -77,6 +79,15 @@ class Alignment(PairSpec):
         from heedful.tasks.alignment.command import Align, run
 
         return [Command(self.command, Align, run)]
+
+    def endpoints(self) -> Sequence[Any]:
+        return ()
+
+    def input_type(self) -> Any:
+        return Pair
+
+    def faithfulness(self, predictor: Any, source: str, target: str | None) -> None:
+        return None
 
     def write_result(self, result: Any) -> str:
         return str(result.pharaoh())

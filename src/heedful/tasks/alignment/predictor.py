@@ -12,6 +12,8 @@ from heedful.inference.translator import Translator
 class AlignmentPredictor(Translator):
     """The model of a run for alignment, which links the words of pairs."""
 
+    task = "alignment"
+
     def predict(self, inputs: Iterable[Any]) -> list[AlignedPair]:
         """The links of each pair ``(source, target)``, in their order.
 

@@ -4,12 +4,15 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, Opening, register
+from pydantic import StrictStr
+
+from heedful.tasks.spec import Command, Opening, Pair, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Labelled
     from heedful.inference.trace import Trace
+    from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import ClassificationRecipe
     from heedful.tasks.texts.run import TextRun
@@ -41,6 +44,14 @@ class Classification(EncoderSpec):
         from heedful.tasks.texts.loading import load_classifier
 
         return load_classifier(run, **how)
+
+    def endpoints(self) -> "Sequence[Endpoint[Any]]":
+        from heedful.tasks.classification.endpoints import ENDPOINTS
+
+        return ENDPOINTS
+
+    def input_type(self) -> Any:
+        return StrictStr | Pair
 
     def facts(self, predictor: Any) -> dict[str, Any]:
         own = {"labels": list(predictor.labels), "pairs": predictor.pairs}

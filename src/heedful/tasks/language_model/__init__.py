@@ -10,6 +10,7 @@ from heedful.tasks.texts.spec import TextSpec
 if TYPE_CHECKING:
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
+    from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import LanguageRecipe
     from heedful.tasks.texts.run import TextRun
@@ -61,6 +62,11 @@ class LanguageModel(TextSpec):
 
         self.refuse_head(run, head)
         return load_generator(run, **how)
+
+    def endpoints(self) -> "Sequence[Endpoint[Any]]":
+        from heedful.tasks.language_model.endpoints import ENDPOINTS
+
+        return ENDPOINTS
 
     def facts(self, predictor: Any) -> dict[str, Any]:
         # An int8 copy has other parameters.

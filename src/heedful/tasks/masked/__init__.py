@@ -9,6 +9,7 @@ from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
     from heedful.inference.trace import Trace
+    from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import MaskedRecipe
     from heedful.tasks.texts.run import TextRun
@@ -34,6 +35,11 @@ class Masked(EncoderSpec):
         from heedful.tasks.texts.loading import load_filler
 
         return load_filler(run, **how)
+
+    def endpoints(self) -> "Sequence[Endpoint[Any]]":
+        from heedful.tasks.masked.endpoints import ENDPOINTS
+
+        return ENDPOINTS
 
     def facts(self, predictor: Any) -> dict[str, Any]:
         from heedful.inference.filler import MASK

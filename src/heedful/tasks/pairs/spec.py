@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from heedful.runs.facts import Facts
     from heedful.runs.run import Run
     from heedful.runs.start import Start
+    from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.pairs.recipe import PairRecipe
     from heedful.tasks.pairs.run import PairRun
     from heedful.training.protocol import Task
@@ -28,7 +29,7 @@ class PairSpec(TaskSpec):
     """A task of pairs of texts."""
 
     does = "translates"
-    has_languages = True
+    translates = True
     data_options: Mapping[str, str] = {"--from": "source", "--to": "target"}
     reading_settings = ("encoding",)
     changeable_at_start = frozenset(
@@ -162,6 +163,20 @@ class PairSpec(TaskSpec):
 
         return evaluate_files(options)
 
+    def endpoints(self) -> "Sequence[Endpoint[Any]]":
+        from heedful.tasks.pairs.endpoints import ENDPOINTS
+
+        return ENDPOINTS
+
+    def set_evaluation_mode(self, predictor: Any) -> None:
+        for model in predictor.models:
+            model.eval()
+
+    def check_traced(self, source: str) -> None:
+        from heedful.tasks.pairs.endpoints import require_one_line
+
+        require_one_line(source, "a trace is")
+
     def facts(self, predictor: Any) -> dict[str, Any]:
         models, engine = predictor.models, predictor.engine
         sides = predictor.tokenisers
@@ -186,6 +201,22 @@ class PairSpec(TaskSpec):
         **options: bool,
     ) -> "Trace":
         found: Trace = predictor.trace(source, target, relevance=relevance)
+        return found
+
+    def faithfulness(
+        self, predictor: Any, source: str, target: str | None
+    ) -> "dict[str, Any] | None":
+        from heedful.basics.errors import UserError
+        from heedful.basics.notices import notice
+        from heedful.evaluation.faithfulness import faithfulness
+
+        if not predictor.aligns:
+            return None
+        try:
+            found: dict[str, Any] = faithfulness(predictor, source, target).to_json()
+        except UserError as error:
+            notice(f"no figure of faithfulness for this sentence: {error}")
+            return None
         return found
 
     def write_result(self, result: Any) -> str:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from heedful.data.examples import Tagged
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
+    from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import TaggingRecipe
     from heedful.tasks.texts.run import TextRun
@@ -45,6 +46,11 @@ class Tagging(EncoderSpec):
         from heedful.tasks.texts.loading import load_tagger
 
         return load_tagger(run, **how)
+
+    def endpoints(self) -> "Sequence[Endpoint[Any]]":
+        from heedful.tasks.tagging.endpoints import ENDPOINTS
+
+        return ENDPOINTS
 
     def facts(self, predictor: Any) -> dict[str, Any]:
         return {**super().facts(predictor), "labels": list(predictor.tags)}

@@ -1,0 +1,154 @@
+"""Our own contract, ``/api/…``: what the tasks declare, and ``predict`` for any model."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from concurrent.futures import Future
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel, ConfigDict
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from heedful.basics.errors import UserError
+from heedful.serving.asking import Desk, refusal
+from heedful.serving.packing import LINES, json_bytes, packed
+from heedful.serving.reading import check_fields, check_input, texts_in
+from heedful.serving.saying import RefusedError, log_failure
+from heedful.serving.served import Served
+from heedful.serving.spec import answers, body_of
+from heedful.serving.work import EngineFailedError, TooLongError
+from heedful.tasks.endpoints import Endpoint, Line, ModelRequest, Work, too_large
+from heedful.tasks.spec import TaskSpec, specs
+
+
+class PredictRequest(BaseModel):
+    """``POST /api/predict/{model}``."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    inputs: list[Any]
+    """Texts, pairs of texts or objects, as the model's task takes them."""
+
+
+class PredictResponse(BaseModel):
+    """One result for each input, in their order."""
+
+    model: str
+    results: list[dict[str, Any]]
+
+
+def routes(desk: Desk) -> APIRouter:
+    """The endpoints of all tasks, and the one for every task."""
+    router = APIRouter(prefix="/api", tags=["heedful's contract"])
+    known: dict[str, Endpoint[Any]] = {}
+    for spec in specs():
+        for endpoint in spec.endpoints():
+            if endpoint.path not in known:
+                known[endpoint.path] = endpoint
+                _add(router, desk, spec, endpoint)
+            elif known[endpoint.path] is not endpoint:
+                raise UserError(f"two tasks have an endpoint /api/{endpoint.path}")
+    _add_predict(router, desk)
+    return router
+
+
+def _add(router: APIRouter, desk: Desk, spec: TaskSpec, endpoint: Endpoint[Any]) -> None:
+    async def answer(request: Request) -> Response:
+        asked = check_fields(endpoint.request, await desk.fields(request))
+        return await _answer(desk, spec, endpoint, request, asked)
+
+    router.add_api_route(
+        f"/{endpoint.path}",
+        answer,
+        methods=["POST"],
+        name=endpoint.path,
+        description=endpoint.about,
+        openapi_extra=body_of(endpoint.request),
+        responses=answers(None, LINES) if endpoint.streams else answers(endpoint.response),
+    )
+
+
+def _add_predict(router: APIRouter, desk: Desk) -> None:
+    @router.post(
+        "/predict/{model:path}",
+        openapi_extra=body_of(PredictRequest),
+        responses=answers(PredictResponse),
+    )
+    async def predict(model: str, request: Request) -> Response:
+        """A result for each input: a translation, a label, tags, and so on."""
+        asked = check_fields(PredictRequest, await desk.fields(request, strings=False))
+        desk.check_texts(texts_in(asked.inputs))
+        served = desk.models.choose(model)
+        inputs = [
+            served.spec.read_request(check_input(served.spec.input_type(), one, f"inputs.{place}"))
+            for place, one in enumerate(asked.inputs)
+        ]
+
+        def call() -> list[dict[str, Any]]:
+            return [one.to_json() for one in served.predictor.predict(inputs)]
+
+        work = Work(lambda found: {"model": model, "results": found}, call=call)
+        return await _sent(desk, request, served, work)
+
+
+async def _answer(
+    desk: Desk, spec: TaskSpec, endpoint: Endpoint[Any], request: Request, asked: ModelRequest
+) -> Response:
+    source, target = endpoint.languages(asked)
+    model = desk.models.choose(asked.model, source, target, endpoint=endpoint, does=spec.does)
+    loop = asyncio.get_running_loop()
+    lines: asyncio.Queue[Line | None] = asyncio.Queue()
+
+    def put(line: Line | None) -> None:
+        loop.call_soon_threadsafe(lines.put_nowait, line)
+
+    try:
+        desk.check_texts(endpoint.texts(asked))
+        work = endpoint.work(model, asked, desk.limits, put)
+    except UserError as error:
+        raise RefusedError(400, str(error)) from None
+    if not endpoint.streams:
+        return await _sent(desk, request, model, work)
+    return _stream(desk, desk.submit(request, model, work), work, lines, put)
+
+
+async def _sent(desk: Desk, request: Request, model: Served, work: Work) -> Response:
+    found = await desk.wait(request, desk.submit(request, model, work))
+    try:
+        content = await asyncio.to_thread(lambda: json_bytes(work.finish(found)))
+        if work.most is not None and len(content) > work.most:
+            raise too_large(work.most, work.hint)
+    except UserError as error:
+        raise RefusedError(400, str(error)) from None
+    return await packed(request, content)
+
+
+def _stream(
+    desk: Desk,
+    future: "Future[Any]",
+    work: Work,
+    lines: "asyncio.Queue[Line | None]",
+    put: Callable[[Line | None], None],
+) -> Response:
+    """Lines as they are made; from the first one on an error is a line, too."""
+    future.add_done_callback(lambda _: put(None))
+    until = asyncio.get_running_loop().time() + desk.limits.timeout
+
+    async def written() -> AsyncIterator[bytes]:
+        loop = asyncio.get_running_loop()
+        try:
+            while (line := await asyncio.wait_for(lines.get(), until - loop.time())) is not None:
+                yield json_bytes(line) + b"\n"
+            yield json_bytes(work.finish(future.result())) + b"\n"
+        except TimeoutError:
+            yield json_bytes({"error": desk.too_late().message}) + b"\n"
+        except (UserError, EngineFailedError, TooLongError) as error:
+            yield json_bytes({"error": refusal(error).message}) + b"\n"
+        except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
+            log_failure("a stream", error)
+            yield json_bytes({"error": "an error of the server"}) + b"\n"
+        finally:
+            future.cancel()
+
+    return StreamingResponse(written(), media_type="application/x-ndjson")

@@ -1,0 +1,82 @@
+"""``POST /api/classify``."""
+
+from typing import Any
+
+from pydantic import BaseModel, StrictBool, StrictStr
+
+from heedful.basics.cancelling import check_cancelled
+from heedful.basics.errors import UserError
+from heedful.inference.classifier import Classifier, Text
+from heedful.inference.explaining import explain
+from heedful.tasks.endpoints import Endpoint, Limits, Model, ModelRequest, OnLine, Work, as_list
+
+
+class ClassifyRequest(ModelRequest):
+    """``POST /api/classify``."""
+
+    text: StrictStr | list[StrictStr]
+    second: StrictStr | list[StrictStr] | None = None
+    explain: StrictBool = False
+    label: StrictStr | None = None
+
+
+class ClassifyResponse(BaseModel):
+    """A result for each text."""
+
+    model: str
+    results: list[dict[str, Any]]
+
+
+class Classify(Endpoint[ClassifyRequest]):
+    """The class of each text, and which words it rests on."""
+
+    path = "classify"
+    request = ClassifyRequest
+    response = ClassifyResponse
+
+    def texts(self, asked: ClassifyRequest) -> list[str]:
+        if asked.label is not None and not asked.explain:
+            raise UserError("label says which one to explain; set explain, or leave it out")
+        return [part for text in _inputs(asked) for part in _parts(text)]
+
+    def work(self, model: Model, asked: ClassifyRequest, limits: Limits, on_line: OnLine) -> Work:
+        classifier, inputs = model.predictor, _inputs(asked)
+
+        def call() -> list[dict[str, Any]]:
+            if not asked.explain:
+                return [one.to_json() for one in classifier.classify(inputs)]
+            explained = []
+            for text in inputs:
+                check_cancelled()
+                explained.append(_explained(classifier, text, asked.label))
+            return explained
+
+        return Work(lambda found: {"model": model.name, "results": found}, call=call)
+
+
+ENDPOINTS = (Classify(),)
+
+
+def _inputs(asked: ClassifyRequest) -> list[Text]:
+    """The texts, or pairs of them."""
+    first = as_list(asked.text)
+    if asked.second is None:
+        return list(first)
+    second = as_list(asked.second)
+    if len(first) != len(second):
+        raise UserError(f"{len(first):,} texts and {len(second):,} second ones")
+    return list(zip(first, second, strict=True))
+
+
+def _parts(text: Text) -> tuple[str, ...]:
+    return (text,) if isinstance(text, str) else text
+
+
+def _explained(classifier: Classifier, text: Text, label: str | None) -> dict[str, Any]:
+    """The class and its words, of which the first ``first_words`` are the first text's."""
+    rows = classifier.rows(text)
+    if not rows:
+        return {**classifier.classify([text])[0].to_json(), "words": [], "first_words": 0}
+    found = explain(classifier, text, label=label).to_json()
+    first = len(classifier.vocabulary.decode(rows[0].first).split())
+    return {**found, "first_words": first}

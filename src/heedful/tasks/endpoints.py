@@ -1,0 +1,178 @@
+"""What a task offers over HTTP: its endpoints, their requests and responses, and their work.
+
+The server checks a request, finds the model, counts texts against its limits, queues the work and
+sends the result. A task declares the rest, and knows nothing of HTTP.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+
+from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
+
+from heedful.basics.errors import UserError
+from heedful.basics.settings import explain
+
+if TYPE_CHECKING:
+    from heedful.decoding import SearchOptions
+    from heedful.inference import Translation
+    from heedful.inference.texts import Cut
+
+Line = Mapping[str, Any]
+OnLine = Callable[[Line], None]
+"""Takes a line of a stream, as a JSON object."""
+
+
+class ModelRequest(BaseModel):
+    """A request that may name a model."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: StrictStr | None = None
+
+
+class Limits(Protocol):
+    """What the server takes on in one request."""
+
+    @property
+    def hypotheses(self) -> int:
+        """The widest beam, and the most results for one text."""
+        ...
+
+    @property
+    def tokens(self) -> int:
+        """The most tokens that are generated."""
+        ...
+
+    @property
+    def answer(self) -> int:
+        """The most bytes of a response that grows faster than its request."""
+        ...
+
+
+class Model(Protocol):
+    """A model of the server."""
+
+    @property
+    def name(self) -> str:
+        """As clients name it."""
+        ...
+
+    @property
+    def predictor(self) -> Any:
+        """Of :meth:`heedful.tasks.spec.TaskSpec.load`."""
+        ...
+
+
+@dataclass(frozen=True)
+class Search:
+    """Texts that are batched with the texts of other requests for the same model."""
+
+    texts: Sequence[str]
+    options: "SearchOptions"
+    alignments: bool = False
+    sentences: bool | None = None
+    """Whether lines are split into sentences; as the server is set up if None."""
+    on_part: "Callable[[int, int, Cut, Translation], None] | None" = None
+    """Called with a text's index, its part's index, the text as it was cut, and the translation."""
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of one request: a search, or a call that runs alone in the model's thread."""
+
+    finish: Callable[[Any], Any]
+    """Makes the response of what ``search`` or ``call`` found, outside of the model's thread.
+
+    Raises:
+        UserError: the response would be too large.
+    """
+    call: Callable[[], Any] | None = None
+    search: Search | None = None
+    most: int | None = None
+    """The most bytes of the response; any number if None."""
+    hint: str = "send less"
+    """What a client can do about a response of more bytes."""
+
+
+R = TypeVar("R", bound=ModelRequest)
+
+
+class Endpoint(ABC, Generic[R]):
+    """``POST /api/PATH``."""
+
+    path: ClassVar[str]
+    request: type[R]
+    response: ClassVar[Any] = dict[str, Any]
+    """Its schema, for the OpenAPI description."""
+    streams: ClassVar[bool] = False
+    """Whether the response is lines of JSON, sent as they are made."""
+
+    @property
+    def about(self) -> str:
+        """What it does, for the OpenAPI description."""
+        return (type(self).__doc__ or "").strip()
+
+    def languages(self, asked: R) -> tuple[str | None, str | None]:
+        """Source and target language by which the model is chosen if none is named."""
+        return None, None
+
+    @abstractmethod
+    def texts(self, asked: R) -> list[str]:
+        """The texts of a request, which are counted against the server's limits.
+
+        Raises:
+            UserError: the request contradicts itself.
+        """
+
+    @abstractmethod
+    def work(self, model: Model, asked: R, limits: Limits, on_line: OnLine) -> Work:
+        """The work of a request.
+
+        Args:
+            model: that answers.
+            asked: the request.
+            limits: of the server.
+            on_line: takes the lines of a stream, but for its last one, which is the result.
+
+        Raises:
+            UserError: the request is beyond a limit, or cannot be answered by this model.
+        """
+
+
+def too_large(most: int, hint: str) -> UserError:
+    """The error for a response of more than ``most`` bytes."""
+    return UserError(f"the answer would have more than {most:,} bytes; {hint}")
+
+
+def as_list(text: str | list[str]) -> list[str]:
+    """One text or several as a list."""
+    return [text] if isinstance(text, str) else text
+
+
+def search_options(
+    usual: "SearchOptions",
+    limits: Limits,
+    nbest: int = 1,
+    beam: int | None = None,
+    length_penalty: float | None = None,
+) -> "SearchOptions":
+    """A model's own search options with those of a request.
+
+    Raises:
+        UserError: they are beyond the server's limits, or exclude each other.
+    """
+    from heedful.decoding import SearchOptions
+
+    most = max(limits.hypotheses, usual.beam)
+    width = max(usual.beam if beam is None else beam, nbest)
+    if width > most:
+        raise UserError(f"a beam of {width:,}; the most is {most}")
+    changed: dict[str, Any] = {"beam": width, "nbest": nbest}
+    if length_penalty is not None:
+        changed["length_penalty"] = length_penalty
+    try:
+        return SearchOptions(**{**usual.model_dump(), **changed})
+    except ValidationError as error:
+        raise UserError(explain(error, SearchOptions)) from None

@@ -1,0 +1,43 @@
+"""``POST /api/fill``."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, StrictInt, StrictStr
+
+from heedful.tasks.endpoints import Endpoint, Limits, Model, ModelRequest, OnLine, Work
+
+_MOST_CANDIDATES = 100
+
+
+class FillRequest(ModelRequest):
+    """``POST /api/fill``."""
+
+    text: StrictStr
+    count: Annotated[StrictInt, Field(ge=1, le=_MOST_CANDIDATES)] = 5
+
+
+class FillResponse(BaseModel):
+    """The text, filled in, and the candidates of each masked place."""
+
+    model: str
+    result: dict[str, Any]
+
+
+class Fill(Endpoint[FillRequest]):
+    """What may stand at each hidden place of a text."""
+
+    path = "fill"
+    request = FillRequest
+    response = FillResponse
+
+    def texts(self, asked: FillRequest) -> list[str]:
+        return [asked.text]
+
+    def work(self, model: Model, asked: FillRequest, limits: Limits, on_line: OnLine) -> Work:
+        return Work(
+            lambda found: {"model": model.name, "result": found},
+            call=lambda: model.predictor.fill(asked.text, asked.count).to_json(),
+        )
+
+
+ENDPOINTS = (Fill(),)

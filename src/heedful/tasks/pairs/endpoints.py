@@ -1,0 +1,222 @@
+"""The endpoints of models that translate."""
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, StrictBool, StrictStr
+
+from heedful.basics.errors import UserError
+from heedful.inference.texts import Cut, one_line
+from heedful.inference.translation import Translation
+from heedful.tasks.endpoints import (
+    Endpoint,
+    Limits,
+    Model,
+    ModelRequest,
+    OnLine,
+    Search,
+    Work,
+    as_list,
+    search_options,
+    too_large,
+)
+
+# As JSON: a digit or two less where a weight is 0, or 1.
+_BYTES_A_WEIGHT = 7
+_HINT = "send less text, or ask for fewer translations, or without alignments"
+
+
+class TranslateRequest(ModelRequest):
+    """``POST /api/translate``."""
+
+    source: StrictStr | None = None
+    target: StrictStr | None = None
+    text: StrictStr | list[StrictStr]
+    nbest: Annotated[int, Field(ge=1)] = 1
+    beam: Annotated[int, Field(ge=1)] | None = None
+    length_penalty: Annotated[float, Field(ge=0, le=10, allow_inf_nan=False)] | None = None
+    alignments: StrictBool = False
+    sentences: StrictBool | None = None
+    prefix: StrictStr | None = None
+
+
+class TranslateResponse(BaseModel):
+    """The translations, in the order of the texts."""
+
+    model: str
+    translations: list[dict[str, Any]]
+
+
+class StreamRequest(TranslateRequest):
+    """``POST /api/translate/stream``."""
+
+    text: StrictStr
+
+
+class AlternativesRequest(ModelRequest):
+    """``POST /api/alternatives``."""
+
+    source: StrictStr | None = None
+    target: StrictStr | None = None
+    text: StrictStr
+    prefix: StrictStr = ""
+    count: Annotated[int, Field(ge=1)] = 5
+
+
+class AlternativesResponse(BaseModel):
+    """The most probable words, and the translations that go on with them."""
+
+    alternatives: list[dict[str, Any]]
+
+
+class FaithfulnessRequest(ModelRequest):
+    """``POST /api/faithfulness``."""
+
+    source: StrictStr
+    target: StrictStr | None = None
+
+
+class Translate(Endpoint[TranslateRequest]):
+    """Translations with scores, n-best and word alignments."""
+
+    path = "translate"
+    request = TranslateRequest
+    response = TranslateResponse
+
+    def languages(self, asked: TranslateRequest) -> tuple[str | None, str | None]:
+        return asked.source, asked.target
+
+    def texts(self, asked: TranslateRequest) -> list[str]:
+        texts = as_list(asked.text)
+        return [*texts, asked.prefix] if asked.prefix else texts
+
+    def work(self, model: Model, asked: TranslateRequest, limits: Limits, on_line: OnLine) -> Work:
+        translator, texts = model.predictor, as_list(asked.text)
+        options = _options(model, asked, limits)
+        alignments = asked.alignments and translator.aligns
+
+        def finish(found: list[Translation]) -> dict[str, Any]:
+            weights = sum(one.alignment.size for one in found if one.alignment is not None)
+            if weights * _BYTES_A_WEIGHT > limits.answer:
+                raise too_large(limits.answer, _HINT)
+            return {"model": model.name, "translations": [to_json(one) for one in found]}
+
+        if asked.prefix is None:
+            search = Search(texts, options, alignments, asked.sentences)
+            return Work(finish, search=search, most=limits.answer, hint=_HINT)
+        if len(texts) != 1:
+            raise UserError("prefix is the beginning of one translation; send one text")
+        require_one_line(texts[0], "a prefix is the beginning of the translation")
+        prefix = asked.prefix
+
+        def call() -> list[Translation]:
+            return [
+                translator.continue_from(texts[0], prefix, options=options, alignments=alignments)
+            ]
+
+        return Work(finish, call=call, most=limits.answer, hint=_HINT)
+
+
+class TranslateStream(Endpoint[StreamRequest]):
+    """A long text's parts, a line of JSON as each is finished."""
+
+    path = "translate/stream"
+    request = StreamRequest
+    streams = True
+
+    def languages(self, asked: StreamRequest) -> tuple[str | None, str | None]:
+        return asked.source, asked.target
+
+    def texts(self, asked: StreamRequest) -> list[str]:
+        if asked.prefix is not None:
+            raise UserError("prefix is for /api/translate: a text with one is not split")
+        return as_list(asked.text)
+
+    def work(self, model: Model, asked: StreamRequest, limits: Limits, on_line: OnLine) -> Work:
+        rest = asked.text  # all of it, if there is nothing to translate
+
+        def on_part(text: int, part: int, cut: Cut, translation: Translation) -> None:
+            nonlocal rest
+            line: dict[str, Any] = {**to_json(translation), "text": one_line(translation.text)}
+            line |= {"part": part, "parts": len(cut.parts), "before": cut.parts[part].before}
+            rest = cut.after
+            on_line(line)
+
+        def finish(found: list[Translation]) -> dict[str, Any]:
+            return {"done": True, "after": rest, "score": found[0].score}
+
+        options = _options(model, asked, limits)
+        alignments = asked.alignments and model.predictor.aligns
+        search = Search([asked.text], options, alignments, asked.sentences, on_part)
+        return Work(finish, search=search)
+
+
+class Alternatives(Endpoint[AlternativesRequest]):
+    """Other words at a place of a translation."""
+
+    path = "alternatives"
+    request = AlternativesRequest
+    response = AlternativesResponse
+
+    def languages(self, asked: AlternativesRequest) -> tuple[str | None, str | None]:
+        return asked.source, asked.target
+
+    def texts(self, asked: AlternativesRequest) -> list[str]:
+        return [asked.text, asked.prefix]
+
+    def work(
+        self, model: Model, asked: AlternativesRequest, limits: Limits, on_line: OnLine
+    ) -> Work:
+        require_one_line(asked.text, "alternatives are")
+        if asked.count > limits.hypotheses:
+            raise UserError(f"{asked.count:,} words; the most is {limits.hypotheses}")
+        return Work(
+            lambda found: {"alternatives": [dict(vars(one)) for one in found]},
+            call=lambda: model.predictor.alternatives(asked.text, asked.prefix, asked.count),
+        )
+
+
+class Faithfulness(Endpoint[FaithfulnessRequest]):
+    """How an output's probability falls without the source words attended to most."""
+
+    path = "faithfulness"
+    request = FaithfulnessRequest
+
+    def texts(self, asked: FaithfulnessRequest) -> list[str]:
+        return [asked.source, asked.target or ""]
+
+    def work(
+        self, model: Model, asked: FaithfulnessRequest, limits: Limits, on_line: OnLine
+    ) -> Work:
+        from heedful.evaluation.faithfulness import faithfulness
+
+        return Work(
+            lambda found: found.to_json(),
+            call=lambda: faithfulness(model.predictor, asked.source, asked.target),
+        )
+
+
+ENDPOINTS = (Translate(), TranslateStream(), Alternatives(), Faithfulness())
+
+
+def require_one_line(text: str, what: str) -> None:
+    """Raise UserError for a text of several lines, each of which is translated for itself."""
+    if one_line(text.strip()) != text.strip():
+        raise UserError(f"{what} of one line; send the lines one by one")
+
+
+def to_json(one: Translation) -> dict[str, Any]:
+    """A translation's fields, its words, and the weights between them."""
+    shown = one.to_json()
+    shown["source_words"], shown["target_words"] = one.source.split(), one.text.split()
+    if one.alignment is not None:
+        shown["soft"] = [
+            {"first": row.first, "weights": [round(weight, 4) for weight in row.weights.tolist()]}
+            for row in one.alignment.rows()
+        ]
+    shown["parts"], shown["at_limit"] = one.parts, one.at_limit
+    return shown
+
+
+def _options(model: Model, asked: TranslateRequest, limits: Limits) -> Any:
+    usual = model.predictor.options
+    return search_options(usual, limits, asked.nbest, asked.beam, asked.length_penalty)
