@@ -197,6 +197,14 @@ class PicturePredictor:
         pairs = zip(best.values.tolist(), best.indices.tolist(), strict=True)
         return [Found(self.labels[number], probability) for probability, number in pairs]
 
+    def trace(self, digits: str, relevance: bool = True) -> Trace:
+        with watch(self.model) as seen:
+            [found] = self.predict([digits])
+        cells = Axis("image", extent=(4, 4), media=Media.picture(picture(digits)))
+        axes = {"label": Axis("labels", [found.label]), "patches": cells}
+        weights = seen["attention"][0].view(1, 1, 16)
+        return Trace.of(axes, {"attention": ("label", "patches", weights)}, title=found.label)
+
 
 class PictureLabels(TaskSpec):
     name = "picture-labels"
@@ -300,22 +308,6 @@ class PictureLabels(TaskSpec):
 
     def facts(self, predictor: PicturePredictor) -> dict[str, Any]:
         return {"labels": predictor.labels}
-
-    def trace(
-        self,
-        predictor: PicturePredictor,
-        source: str,
-        target: str | None = None,
-        *,
-        relevance: bool = True,
-        **options: bool,
-    ) -> Trace:
-        with watch(predictor.model) as seen:
-            [found] = predictor.predict([source])
-        patches = Axis("image", extent=(4, 4), media=Media.picture(picture(source)))
-        axes = {"label": Axis("labels", [found.label]), "patches": patches}
-        weights = seen["attention"][0].view(1, 1, 16)
-        return Trace.of(axes, {"attention": ("label", "patches", weights)}, title=found.label)
 
 
 register(PictureLabels())

@@ -264,7 +264,6 @@ class TaskSpec(Kind):
     def facts(self, predictor: Any) -> dict[str, Any]:
         """What ``/api/models`` tells of a predictor."""
 
-    @abstractmethod
     def trace(
         self,
         predictor: Any,
@@ -286,6 +285,18 @@ class TaskSpec(Kind):
         Raises:
             UserError: the texts cannot be traced.
         """
+        found: Trace = predictor.trace(*self.traced(source, target), relevance=relevance, **options)
+        return found
+
+    def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
+        """What the predictor's ``trace`` takes of a text and a second one.
+
+        Raises:
+            UserError: the task reads one text, and two are given.
+        """
+        if target is not None:
+            raise UserError(f"a run for {self.name} reads one text; leave the second one out")
+        return (source,)
 
     def faithfulness(
         self, predictor: Any, source: str, target: str | None

@@ -11,7 +11,6 @@ from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Labelled
-    from heedful.inference.trace import Trace
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import ClassificationRecipe
@@ -57,18 +56,8 @@ class Classification(EncoderSpec):
         own = {"labels": list(predictor.labels), "pairs": predictor.pairs}
         return {**super().facts(predictor), **own}
 
-    def trace(
-        self,
-        predictor: Any,
-        source: str,
-        target: str | None = None,
-        *,
-        relevance: bool = True,
-        **options: bool,
-    ) -> "Trace":
-        text = source if target is None else (source, target)
-        found: Trace = predictor.trace(text, relevance=relevance)
-        return found
+    def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
+        return (source if target is None else (source, target),)
 
     def read_input(self, line: str) -> Any:
         first, tab, second = line.partition("\t")

@@ -8,7 +8,6 @@ from heedful.tasks.spec import Command, Opening, register
 from heedful.tasks.texts.spec import TextSpec
 
 if TYPE_CHECKING:
-    from heedful.inference.trace import Trace
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
@@ -72,33 +71,8 @@ class LanguageModel(TextSpec):
         # An int8 copy has other parameters.
         return {**super().facts(predictor), "parameters": predictor.parameters}
 
-    def trace(
-        self,
-        predictor: Any,
-        source: str,
-        target: str | None = None,
-        *,
-        relevance: bool = True,
-        begins: bool = False,
-        latest: bool = False,
-        **options: bool,
-    ) -> "Trace":
-        """What a language model attends to.
-
-        Args:
-            predictor: of :meth:`load`.
-            source: a prompt.
-            target: what follows it.
-            relevance: whether to add what is computed from the weights.
-            begins: whether a prompt is the beginning of a document.
-            latest: whether to look at the last tokens that fit where a prompt and what follows it
-                are longer than the model reads.
-            options: there are no others.
-        """
-        found: Trace = predictor.trace(
-            source, target, begins=begins, latest=latest, relevance=relevance
-        )
-        return found
+    def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
+        return source, target
 
     def score(
         self,

@@ -8,7 +8,6 @@ from heedful.tasks.spec import Command, Opening, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
-    from heedful.inference.trace import Trace
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.recipe import MaskedRecipe
@@ -46,19 +45,6 @@ class Masked(EncoderSpec):
 
         masks = [MASK, *predictor.vocabulary.pieces([predictor.mask])]
         return {**super().facts(predictor), "masks": list(dict.fromkeys(masks))}
-
-    def trace(
-        self,
-        predictor: Any,
-        source: str,
-        target: str | None = None,
-        *,
-        relevance: bool = True,
-        **options: bool,
-    ) -> "Trace":
-        self.refuse_second(target)
-        found: Trace = predictor.trace(source, relevance=relevance)
-        return found
 
     def score(
         self,

@@ -9,7 +9,6 @@ from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
     from heedful.data.examples import Tagged
-    from heedful.inference.trace import Trace
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
@@ -55,18 +54,8 @@ class Tagging(EncoderSpec):
     def facts(self, predictor: Any) -> dict[str, Any]:
         return {**super().facts(predictor), "labels": list(predictor.tags)}
 
-    def trace(
-        self,
-        predictor: Any,
-        source: str,
-        target: str | None = None,
-        *,
-        relevance: bool = True,
-        **options: bool,
-    ) -> "Trace":
-        self.refuse_second(target)
-        found: Trace = predictor.trace(source.split(), relevance=relevance)
-        return found
+    def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
+        return (super().traced(source, target)[0].split(),)
 
     def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Tagged"]:
         return run.tagged(name, part)

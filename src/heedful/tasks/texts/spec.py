@@ -200,11 +200,6 @@ class TextSpec(TaskSpec):
             "maps": maps_of(model),
         }
 
-    def refuse_second(self, target: str | None) -> None:
-        """Raise UserError for a second text."""
-        if target is not None:
-            raise UserError(f"a run for {self.name} reads one text; leave the second one out")
-
     def reads_any_length(self, run: "Run") -> bool:
         return run.recipe.as_tables()["model"]["kind"] in {
             *("recurrent-encoder", "recurrent-language-model", "hierarchical", "decomposable")
