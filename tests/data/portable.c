@@ -21,16 +21,16 @@ int main(void) {
     if (!take_in(x, 1024) || !take_in(a, M * DEPTH) || !take_in(b, DEPTH * WIDTH) ||
         !take_in(gates, N * 4 * H) || !take_in(again, N * 4 * H) || !take_in(c0, N * H) || !take_in(row, V))
         return 1;
-    for (int i = 0; i < 1024; i += LANES) store(y + i, exponential(load(x + i)));
+    for (int i = 0; i < 1024; i += LANES) store(y + i, vexp(load(x + i)));
     give(y, 1024);
     pack(b, WIDTH, 1, DEPTH, WIDTH, panels, DEPTH);
     for (int p = 0; p * COLUMNS < WIDTH; p++) {
         const int64_t left = WIDTH - p * COLUMNS;
         tile sum = {{{0}}};
-        multiply_rows(sum, M, a, DEPTH, 1, (const char *)(panels + p * DEPTH * COLUMNS), DEPTH, 0);
+        gemm_tile_rows(sum, M, a, DEPTH, 1, (const char *)(panels + p * DEPTH * COLUMNS), DEPTH, 0);
         for (int i = 0; i < M; i++) {
-            put(out + i * WIDTH + p * COLUMNS, sum[i][0], left);
-            if (left > LANES) put(out + i * WIDTH + p * COLUMNS + LANES, sum[i][1], left - LANES);
+            store_partial(out + i * WIDTH + p * COLUMNS, sum[i][0], left);
+            if (left > LANES) store_partial(out + i * WIDTH + p * COLUMNS + LANES, sum[i][1], left - LANES);
         }
     }
     give(out, M * WIDTH);

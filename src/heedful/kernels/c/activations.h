@@ -1,10 +1,10 @@
 /* The sigmoid and the hyperbolic tangent of vectors, and the ends of rows that fill no vector. */
-#ifndef TANGENT
-#define TANGENT
+#ifndef HEEDFUL_ACTIVATIONS
+#define HEEDFUL_ACTIVATIONS
 #include "simd.h"
 
-/* The first of `left` numbers, as many as there are lanes; zeros beyond them. */
-static inline lanes take(const float *from, int64_t left) {
+/* The first of `left` numbers, as many as a vector has lanes; zeros beyond them. */
+static inline vfloat load_partial(const float *from, int64_t left) {
     if (left >= LANES) return load(from);
     float parts[LANES] = {0};
     for (int64_t i = 0; i < left; i++) parts[i] = from[i];
@@ -12,7 +12,7 @@ static inline lanes take(const float *from, int64_t left) {
 }
 
 /* The reverse; nothing is written beyond them. */
-static inline void put(float *to, lanes x, int64_t left) {
+static inline void store_partial(float *to, vfloat x, int64_t left) {
     if (left >= LANES) {
         store(to, x);
         return;
@@ -23,21 +23,21 @@ static inline void put(float *to, lanes x, int64_t left) {
 }
 
 /* e^−|x|, from which both are made: nothing overflows. */
-static inline lanes decay(lanes x) {
-    const ints sign = (ints){0} + INT32_MIN;
-    return exponential((lanes)((ints)x | sign));
+static inline vfloat decay(vfloat x) {
+    const vint sign = (vint){0} + INT32_MIN;
+    return vexp((vfloat)((vint)x | sign));
 }
 
-static inline lanes sigmoid(lanes x) {
-    const ints below = x < (lanes){0};
-    const lanes e = decay(x), share = 1.0f / (1.0f + e);
-    return (lanes)((below & (ints)(e * share)) | (~below & (ints)share));
+static inline vfloat vsigmoid(vfloat x) {
+    const vint below = x < (vfloat){0};
+    const vfloat e = decay(x), share = 1.0f / (1.0f + e);
+    return (vfloat)((below & (vint)(e * share)) | (~below & (vint)share));
 }
 
 /* To about 1e-7, whatever x is. */
-static inline lanes tangent(lanes x) {
-    const ints sign = (ints){0} + INT32_MIN;
-    const lanes e = decay(x + x);
-    return (lanes)((ints)((1.0f - e) / (1.0f + e)) | ((ints)x & sign));
+static inline vfloat vtanh(vfloat x) {
+    const vint sign = (vint){0} + INT32_MIN;
+    const vfloat e = decay(x + x);
+    return (vfloat)((vint)((1.0f - e) / (1.0f + e)) | ((vint)x & sign));
 }
 #endif

@@ -10,11 +10,11 @@
 #include "simd.h"
 
 /* 1 / x to rounding, for 1 ≤ x ≤ 1e37: the processor's estimate and one step of Newton's. */
-static inline lanes inverse(lanes x) {
+static inline vfloat inverse(vfloat x) {
 #if defined(__AVX512F__)
-    const lanes r = (lanes)_mm512_rcp14_ps((__m512)x);
+    const vfloat r = (vfloat)_mm512_rcp14_ps((__m512)x);
 #elif defined(__AVX__)
-    const lanes r = (lanes)_mm256_rcp_ps((__m256)x);
+    const vfloat r = (vfloat)_mm256_rcp_ps((__m256)x);
 #else
     return 1.0f / x;
 #endif
@@ -24,21 +24,21 @@ static inline lanes inverse(lanes x) {
 }
 
 /* x, or 1e37 where it is more; what is not a number stays none. */
-static inline lanes smaller(lanes x) {
-    const lanes most = (lanes){0} + 1e37f;
+static inline vfloat smaller(vfloat x) {
+    const vfloat most = (vfloat){0} + 1e37f;
 #if defined(__AVX512F__)
-    return (lanes)_mm512_min_ps((__m512)most, (__m512)x);
+    return (vfloat)_mm512_min_ps((__m512)most, (__m512)x);
 #elif defined(__AVX__)
-    return (lanes)_mm256_min_ps((__m256)most, (__m256)x);
+    return (vfloat)_mm256_min_ps((__m256)most, (__m256)x);
 #else
-    const ints less = x <= most, none = x != x;
-    return (lanes)(((less | none) & (ints)x) | (~(less | none) & (ints)most));
+    const vint less = x <= most, none = x != x;
+    return (vfloat)(((less | none) & (vint)x) | (~(less | none) & (vint)most));
 #endif
 }
 
 /* r = 1 / (1 + e^a e^b). The product of two representable numbers may overflow: beyond 1e37 r is
  * zero to rounding either way. */
-static inline lanes reciprocal(lanes ea, lanes eb) {
+static inline vfloat reciprocal(vfloat ea, vfloat eb) {
     return inverse(smaller(1.0f + ea * eb));
 }
 
@@ -52,22 +52,22 @@ static void fast_row(const float *ea, const float *eb, const float *v, float *ou
                      int64_t keys, int64_t d) {
     int64_t k = 0;
     for (; k + 4 <= keys; k += 4) {
-        lanes s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
+        vfloat s0 = {0}, s1 = {0}, s2 = {0}, s3 = {0};
         const float *b = eb + k * d;
         for (int64_t i = 0; i < d; i += LANES) {
-            lanes e = load(ea + i), w = load(v + i);
+            vfloat e = load(ea + i), w = load(v + i);
             s0 += w * (reciprocal(e, load(b + i)) - 0.5f);
             s1 += w * (reciprocal(e, load(b + d + i)) - 0.5f);
             s2 += w * (reciprocal(e, load(b + 2 * d + i)) - 0.5f);
             s3 += w * (reciprocal(e, load(b + 3 * d + i)) - 0.5f);
         }
-        out[k] = total(s0); out[k + 1] = total(s1); out[k + 2] = total(s2); out[k + 3] = total(s3);
+        out[k] = reduce_add(s0); out[k + 1] = reduce_add(s1); out[k + 2] = reduce_add(s2); out[k + 3] = reduce_add(s3);
     }
     for (; k < keys; k++) {
-        lanes s = {0};
+        vfloat s = {0};
         for (int64_t i = 0; i < d; i += LANES)
             s += load(v + i) * (reciprocal(load(ea + i), load(eb + k * d + i)) - 0.5f);
-        out[k] = total(s);
+        out[k] = reduce_add(s);
     }
 }
 
@@ -114,17 +114,17 @@ static inline __attribute__((always_inline)) void
 fast_patch(const float *ea, const float *eb, const float *g, int64_t stride, float *da, float *db,
            float *dr, int64_t d, const int queries, const int keys) {
     for (int64_t i = 0; i < d; i += LANES) {
-        const lanes e0 = load(ea + i), e1 = load(ea + (queries - 1) * d + i);
-        lanes a0 = {0}, a1 = {0}, sum = {0};
+        const vfloat e0 = load(ea + i), e1 = load(ea + (queries - 1) * d + i);
+        vfloat a0 = {0}, a1 = {0}, sum = {0};
         for (int k = 0; k < keys; k++) {
-            const lanes e = load(eb + k * d + i);
-            const lanes r0 = reciprocal(e0, e), gr0 = g[k] * r0;
-            lanes t = gr0 - gr0 * r0;
+            const vfloat e = load(eb + k * d + i);
+            const vfloat r0 = reciprocal(e0, e), gr0 = g[k] * r0;
+            vfloat t = gr0 - gr0 * r0;
             a0 += t;
             sum += g[k] * (r0 - 0.5f);
             if (queries == 2) {
-                const lanes r1 = reciprocal(e1, e), gr1 = g[stride + k] * r1;
-                const lanes t1 = gr1 - gr1 * r1;
+                const vfloat r1 = reciprocal(e1, e), gr1 = g[stride + k] * r1;
+                const vfloat t1 = gr1 - gr1 * r1;
                 a1 += t1;
                 sum += g[stride + k] * (r1 - 0.5f);
                 t += t1;

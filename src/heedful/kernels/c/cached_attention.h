@@ -23,12 +23,12 @@ struct heads {
 };
 
 static inline float dot(const float *a, const float *b, int64_t width) {
-    lanes sum = {0};
+    vfloat sum = {0};
     int64_t i = 0;
     for (; i + LANES <= width; i += LANES) sum += load(a + i) * load(b + i);
     float rest = 0;
     for (; i < width; i++) rest += a[i] * b[i];
-    return total(sum) + rest;
+    return reduce_add(sum) + rest;
 }
 
 static inline void add(float *to, const float *from, float weight, int64_t width) {
@@ -40,13 +40,13 @@ static inline void add(float *to, const float *from, float weight, int64_t width
 /* Scores become weights that sum to one; `room` is a multiple of LANES, beyond `count` are −∞. */
 static inline void softmax(float *scores, int64_t count, int64_t room) {
     for (int64_t t = count; t < room; t++) scores[t] = -INFINITY;
-    lanes most = load(scores), sum = {0};
-    for (int64_t t = LANES; t < room; t += LANES) most = larger(load(scores + t), most);
-    const float top = largest(most);
-    for (int64_t t = 0; t < room; t += LANES) store(scores + t, exponential(load(scores + t) - top));
+    vfloat most = load(scores), sum = {0};
+    for (int64_t t = LANES; t < room; t += LANES) most = vmax(load(scores + t), most);
+    const float top = reduce_max(most);
+    for (int64_t t = 0; t < room; t += LANES) store(scores + t, vexp(load(scores + t) - top));
     for (int64_t t = count; t < room; t++) scores[t] = 0;
     for (int64_t t = 0; t < room; t += LANES) sum += load(scores + t);
-    const float whole = 1.0f / total(sum);
+    const float whole = 1.0f / reduce_add(sum);
     for (int64_t t = 0; t < room; t += LANES) store(scores + t, load(scores + t) * whole);
 }
 

@@ -51,7 +51,7 @@ static void slab_powers(const struct loss *l, const float *states, const float *
             tile sum = {0};
             float *to = of_panel(block, v) + r * PANEL + v % PANEL;
             EACH_ROW __builtin_prefetch(to + i * PANEL, 1);
-            multiply(sum, states + r * d, d, 1, by_symbol + v * d, d);
+            gemm_tile(sum, states + r * d, d, 1, by_symbol + v * d, d);
             EACH_ROW for (int j = 0; j < 2; j++) store(to + i * PANEL + j * LANES, sum[i][j]);
         }
     const int64_t beyond = l->symbols - first < SLAB ? l->symbols - first : SLAB;
@@ -61,16 +61,16 @@ static void slab_powers(const struct loss *l, const float *states, const float *
             at_label[r] = of_panel(block, labels[r])[r * PANEL + labels[r] % PANEL];
         for (int64_t v = beyond; v < SLAB; v++)
             of_panel(block, first + v)[r * PANEL + (first + v) % PANEL] = -INFINITY;
-        lanes top = (lanes){0} - INFINITY, total_of = {0};
+        vfloat top = (vfloat){0} - INFINITY, total_of = {0};
         for (int64_t v = first; v < first + SLAB; v += PANEL) {
             const float *own = of_panel(block, v) + r * PANEL;
-            for (int64_t j = 0; j < PANEL; j += LANES) top = larger(load(own + j), top);
+            for (int64_t j = 0; j < PANEL; j += LANES) top = vmax(load(own + j), top);
         }
-        most[r] = largest(top);
+        most[r] = reduce_max(top);
         for (int64_t v = first; v < first + SLAB; v += PANEL) {
             float *own = of_panel(block, v) + r * PANEL;
             for (int64_t j = 0; j < PANEL; j += LANES) {
-                const lanes power = exponential(load(own + j) - most[r]);
+                const vfloat power = vexp(load(own + j) - most[r]);
                 store(own + j, power);
                 total_of += power;
             }
@@ -80,7 +80,7 @@ static void slab_powers(const struct loss *l, const float *states, const float *
             total_of[0] -= *own;
             *own = 0;
         }
-        sums[r] = total(total_of);
+        sums[r] = reduce_add(total_of);
     }
 }
 
@@ -93,7 +93,7 @@ static void slab_gradient(const struct loss *l, const float *by_column, int64_t 
             for (int64_t r = 0; r < BLOCK; r += ROWS) {
                 tile sum = {0};
                 for (int64_t k = v; k < v + DEEP; k += PANEL)
-                    multiply(sum, of_panel(block, k) + r * PANEL, PANEL, 1,
+                    gemm_tile(sum, of_panel(block, k) + r * PANEL, PANEL, 1,
                              by_column + p * room + k * COLUMNS, PANEL);
                 EACH_ROW for (int j = 0; j < 2; j++) {
                     float *own = to + (r + i) * d + p + j * LANES;
@@ -180,7 +180,7 @@ int heedful_loss_table(const struct loss *l, const float *states, const int64_t 
                     tile sum = {0};
                     if (v + inner + ROWS <= l->symbols)
                         EACH_ROW __builtin_prefetch(gradient + (v + inner + i) * d + p, 1);
-                    multiply(sum, of_panel(block, v) + inner, 1, PANEL, beside + p * BLOCK, BLOCK);
+                    gemm_tile(sum, of_panel(block, v) + inner, 1, PANEL, beside + p * BLOCK, BLOCK);
                     float *to = gradient + (v + inner) * d + p;
                     if (d - p >= COLUMNS && v + inner + ROWS <= l->symbols)
                         EACH_ROW for (int j = 0; j < 2; j++) {

@@ -1,10 +1,10 @@
-/* Sums of products in registers: the heart of every matrix product of ours.
+/* The micro-kernel of every matrix product (GEMM): sums of products in registers.
  *
  * A tile is ROWS rows times COLUMNS columns of a result; what it is multiplied with lies in panels
  * [depth, COLUMNS], so that it is read from the nearest cache in order.
  */
-#ifndef PRODUCTS
-#define PRODUCTS
+#ifndef HEEDFUL_GEMM
+#define HEEDFUL_GEMM
 #include "simd.h"
 
 #if defined(__AVX512F__)
@@ -16,7 +16,7 @@
 #define INLINE static inline __attribute__((always_inline))
 #define EACH_ROW _Pragma("GCC unroll 12") for (int i = 0; i < ROWS; i++)
 
-typedef lanes tile[ROWS][2];
+typedef vfloat tile[ROWS][2];
 
 /* How the numbers of a panel are stored. SINGLE: float32. WIDENED: bfloat16, made float32 in registers.
  * PAIRED: bfloat16, two numbers of a column in 32 bits, multiplied by two numbers of a row in bfloat16;
@@ -35,12 +35,12 @@ INLINE int64_t bytes_of(const int numbers) { return COLUMNS * (numbers == WIDENE
 
 /* The two halves of a panel's row. WIDENED: a number of the right half is stored above a number of the
  * left half in 32 bits, and each is the upper half of a float. */
-INLINE void read_row(const char *panel, const int numbers, lanes *left, lanes *right) {
+INLINE void read_row(const char *panel, const int numbers, vfloat *left, vfloat *right) {
     if (numbers == WIDENED) {
-        ints both;
+        vint both;
         memcpy(&both, panel, BYTES);
-        *left = (lanes)(both << 16);
-        *right = (lanes)(both & ~0xffff);
+        *left = (vfloat)(both << 16);
+        *right = (vfloat)(both & ~0xffff);
     } else {
         *left = load((const float *)panel);
         *right = load((const float *)panel + LANES);
@@ -48,33 +48,33 @@ INLINE void read_row(const char *panel, const int numbers, lanes *left, lanes *r
 }
 
 /* A number of a row, or a pair of them, in every lane. */
-INLINE lanes spread(const float *number, const int numbers) {
-    if (numbers != PAIRED) return *number - (lanes){0};
+INLINE vfloat broadcast(const float *number, const int numbers) {
+    if (numbers != PAIRED) return *number - (vfloat){0};
     int32_t pair;
     memcpy(&pair, number, sizeof pair);
-    return (lanes)(pair - (ints){0});
+    return (vfloat)(pair - (vint){0});
 }
 
 /* sum + x · y, or the sum of both products where they are pairs. */
-INLINE lanes add_product(lanes sum, lanes x, lanes y, const int numbers) {
+INLINE vfloat add_product(vfloat sum, vfloat x, vfloat y, const int numbers) {
 #if PAIRS
-    if (numbers == PAIRED) return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)y);
+    if (numbers == PAIRED) return (vfloat)_mm512_dpbf16_ps((__m512)sum, (__m512bh)x, (__m512bh)y);
 #endif
     (void)numbers;
     return sum + x * y;
 }
 
 /* sum += rows · panel, of m rows. A row's number k is at rows[i · row + k · step]. */
-INLINE void multiply_rows(tile sum, const int m, const float *rows, const int64_t row,
+INLINE void gemm_tile_rows(tile sum, const int m, const float *rows, const int64_t row,
                           const int64_t step, const char *panel, const int64_t depth,
                           const int numbers) {
 #pragma GCC unroll 4
     for (int64_t k = 0; k < depth; k++) {
-        lanes left, right;
+        vfloat left, right;
         read_row(panel + k * bytes_of(numbers), numbers, &left, &right);
 #pragma GCC unroll 12
         for (int i = 0; i < m; i++) {
-            const lanes x = spread(rows + i * row + k * step, numbers);
+            const vfloat x = broadcast(rows + i * row + k * step, numbers);
             sum[i][0] = add_product(sum[i][0], x, left, numbers);
             sum[i][1] = add_product(sum[i][1], x, right, numbers);
         }
@@ -82,9 +82,9 @@ INLINE void multiply_rows(tile sum, const int m, const float *rows, const int64_
 }
 
 /* The same of all rows of a tile. */
-INLINE void multiply(tile sum, const float *rows, const int64_t row, const int64_t step,
+INLINE void gemm_tile(tile sum, const float *rows, const int64_t row, const int64_t step,
                      const float *panel, const int64_t depth) {
-    multiply_rows(sum, ROWS, rows, row, step, (const char *)panel, depth, SINGLE);
+    gemm_tile_rows(sum, ROWS, rows, row, step, (const char *)panel, depth, SINGLE);
 }
 
 static inline int64_t rounded(int64_t count, int64_t to) { return (count + to - 1) / to * to; }

@@ -27,11 +27,11 @@ struct operation {
     struct heads heads;
 };
 
-static inline lanes activate(lanes x, int64_t activation) {
-    const lanes none = {0};
-    if (activation == RELU) return (lanes)((ints)x & ~(x < none));
-    if (activation == SILU) return x * sigmoid(x);
-    if (activation == GELU) return x * sigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
+static inline vfloat activate(vfloat x, int64_t activation) {
+    const vfloat none = {0};
+    if (activation == RELU) return (vfloat)((vint)x & ~(x < none));
+    if (activation == SILU) return x * vsigmoid(x);
+    if (activation == GELU) return x * vsigmoid(1.5957691216057308f * (x + 0.044715f * x * x * x));
     return x;
 }
 
@@ -54,7 +54,7 @@ INLINE void multiply_panel(const struct product *t, const int m, const int numbe
             if (t->first && t->add) sum[i][j] += load(t->add + i * t->to_stride + j * LANES);
         }
     }
-    multiply_rows(sum, m, t->from, t->from_stride, 1, t->panel, t->depth, numbers);
+    gemm_tile_rows(sum, m, t->from, t->from_stride, 1, t->panel, t->depth, numbers);
 #pragma GCC unroll 12
     for (int i = 0; i < m; i++)
         for (int j = 0; j < 2; j++)
@@ -65,7 +65,7 @@ INLINE void multiply_panel(const struct product *t, const int m, const int numbe
 /* One row times SIDE panels at once, `apart` bytes from each other: sums that do not wait for one
  * another, each in the order of `multiply_rows`, so that a row's numbers do not depend on its neighbours. */
 INLINE void multiply_one(const struct product *t, const int64_t apart, const int numbers) {
-    lanes sum[SIDE][2];
+    vfloat sum[SIDE][2];
     for (int p = 0; p < SIDE; p++)
         for (int j = 0; j < 2; j++) {
             const int64_t at = p * COLUMNS + j * LANES;
@@ -74,10 +74,10 @@ INLINE void multiply_one(const struct product *t, const int64_t apart, const int
         }
     const char *panel = t->panel;
     for (int64_t k = 0; k < t->depth; k++, panel += bytes_of(numbers)) {
-        const lanes x = spread(t->from + k, numbers);
+        const vfloat x = broadcast(t->from + k, numbers);
 #pragma GCC unroll 4
         for (int p = 0; p < SIDE; p++) {
-            lanes left, right;
+            vfloat left, right;
             read_row(panel + p * apart, numbers, &left, &right);
             sum[p][0] = add_product(sum[p][0], x, left, numbers);
             sum[p][1] = add_product(sum[p][1], x, right, numbers);
@@ -212,7 +212,7 @@ static void whole(const struct operation *o, const float *from, int64_t from_str
                 .from = rows + i * room, .panel = (const int8_t *)o->narrow + first * room, .scales = o->weight + first,
                 .bias = o->bias + first, .add = plus ? plus + i * to_stride + first : 0,
                 .row_scales = beside + i, .sums = o->sums + first, .room = room, .stride = to_stride};
-            lanes result[WHOLE_ROWS][2];
+            vfloat result[WHOLE_ROWS][2];
             if (m == 4) multiply_whole(&t, 4, result);
             else if (m == 3) multiply_whole(&t, 3, result);
             else if (m == 2) multiply_whole(&t, 2, result);

@@ -62,18 +62,18 @@ int64_t heedful_largest(void) { return LARGEST; }
 /* (x − mean) / √(variance + ε) · weight + bias (Ba et al. 2016). */
 static void norm(const struct operation *o, const float *from, float *to) {
     const int64_t width = o->in, whole = width / LANES * LANES;
-    lanes sum = {0};
+    vfloat sum = {0};
     float mean = 0, variance = 0;
     for (int64_t i = 0; i < whole; i += LANES) sum += load(from + i);
     for (int64_t i = whole; i < width; i++) mean += from[i];
-    mean = (mean + total(sum)) / (float)width;
-    sum = (lanes){0};
+    mean = (mean + reduce_add(sum)) / (float)width;
+    sum = (vfloat){0};
     for (int64_t i = 0; i < whole; i += LANES) {
-        const lanes x = load(from + i) - mean;
+        const vfloat x = load(from + i) - mean;
         sum += x * x;
     }
     for (int64_t i = whole; i < width; i++) variance += (from[i] - mean) * (from[i] - mean);
-    variance = (variance + total(sum)) / (float)width;
+    variance = (variance + reduce_add(sum)) / (float)width;
     const float scale = 1.0f / sqrtf(variance + (float)o->epsilon);
     for (int64_t i = 0; i < whole; i += LANES)
         store(to + i, (load(from + i) - mean) * scale * load(o->weight + i) + load(o->bias + i));
@@ -98,7 +98,7 @@ static void attend(const struct operation *o, const struct plan *p, float *rows,
             const float *query = rows + r * w + o->from + h * d;
             float *to = rows + r * w + o->to + h * e;
             for (int64_t t = 0; t < room; t += LANES) {
-                lanes sum = {0};
+                vfloat sum = {0};
                 for (int64_t i = 0; i < d; i++) sum += query[i] * load(keys + i * room + t);
                 store(scores + t, (float)a->scale * sum);
             }
@@ -195,11 +195,11 @@ static void blocks(const struct call *c, const struct buffers *b, int64_t first,
                 embed(p, c->tokens[row + i],
                       c->positions ? c->positions[row + i] : c->position + place,
                       b->scratch + i * p->width);
-        meet(share->parts);
+        barrier(share->parts);
         for (int64_t i = 0; i < p->operations; i++) {
             const struct operation *o = c->operations + i;
             operate(o, c, c->ends ? c->ends + u : 0, b->scratch, beside, row, n, share);
-            if (o->kind != KEEP) meet(share->parts); /* a row is read by who has kept it */
+            if (o->kind != KEEP) barrier(share->parts); /* a row is read by who has kept it */
         }
     }
 }
@@ -258,12 +258,12 @@ int heedful_fused(const int64_t *tokens, float *output, const struct operation *
     for (int64_t i = 0; i < rows; i++)
         if (tokens[i] < 0 || tokens[i] >= p->embedding.symbols) return 2;
     if (threads > 1 && rows >= FEW * threads && units >= threads) {
-        together(many_rows, &c, threads);
+        parallel_for(many_rows, &c, threads);
         return atomic_load(&c.failed);
     }
     c.shared = room_for(&c, 0, units, threads);
     if (!c.shared.scratch) return 1;
-    together(few_rows, &c, threads);
+    parallel_for(few_rows, &c, threads);
     free(c.shared.scratch);
     return 0;
 }

@@ -23,35 +23,35 @@ int heedful_cell(const float *gates, float *opened, const float *recurrent, cons
             const float *own = gates + n * count * d + i;
             float *kept = opened ? opened + n * count * d + i : 0;
             const float *other = recurrent + n * s->stride + i;
-            const lanes sum = take(own, left) + take(other, left);
+            const vfloat sum = load_partial(own, left) + load_partial(other, left);
             if (s->kind == RNN) {
-                const lanes y = tangent(sum);
-                if (kept) put(kept, y, left);
-                put(h + at, y, left);
+                const vfloat y = vtanh(sum);
+                if (kept) store_partial(kept, y, left);
+                store_partial(h + at, y, left);
                 continue;
             }
-            const lanes a = sigmoid(sum), b = sigmoid(take(own + d, left) + take(other + d, left));
-            const lanes third = take(other + 2 * d, left);
-            const lanes x = tangent(take(own + 2 * d, left) + (s->kind == GRU ? a * third : third));
+            const vfloat a = vsigmoid(sum), b = vsigmoid(load_partial(own + d, left) + load_partial(other + d, left));
+            const vfloat third = load_partial(other + 2 * d, left);
+            const vfloat x = vtanh(load_partial(own + 2 * d, left) + (s->kind == GRU ? a * third : third));
             if (kept) {
-                put(kept, a, left);
-                put(kept + d, b, left);
-                put(kept + 2 * d, x, left);
+                store_partial(kept, a, left);
+                store_partial(kept + d, b, left);
+                store_partial(kept + 2 * d, x, left);
             }
             if (s->kind == GRU) {
-                put(h + at, x + b * (take(h0 + at, left) - x), left);
+                store_partial(h + at, x + b * (load_partial(h0 + at, left) - x), left);
                 continue;
             }
-            const lanes o = sigmoid(take(own + 3 * d, left) + take(other + 3 * d, left));
-            const lanes inner = b * take(c0 + at, left) + a * x;
-            if (kept) put(kept + 3 * d, o, left);
-            put(c + at, inner, left);
-            put(h + at, o * tangent(inner), left);
+            const vfloat o = vsigmoid(load_partial(own + 3 * d, left) + load_partial(other + 3 * d, left));
+            const vfloat inner = b * load_partial(c0 + at, left) + a * x;
+            if (kept) store_partial(kept + 3 * d, o, left);
+            store_partial(c + at, inner, left);
+            store_partial(h + at, o * vtanh(inner), left);
         }
     return 0;
 }
 
-static inline lanes through_sigmoid(lanes by, lanes y) { return by * y * (1.0f - y); }
+static inline vfloat through_sigmoid(vfloat by, vfloat y) { return by * y * (1.0f - y); }
 
 /* gates: as heedful_cell has left them. by_output [N, H]: the gradient of h from outside; by_h, by_c
  * [N, H]: from the step after, become those of the state before, but for the product that `recurrent`
@@ -66,36 +66,36 @@ int heedful_cell_back(const float *gates, const float *recurrent, const float *h
             const int64_t left = d - i, at = n * d + i;
             const float *own = gates + n * count * d + i;
             float *to = by_gates + n * count * d + i, *other = by_recurrent + n * s->stride + i;
-            const lanes by = take(by_output + at, left) + take(by_h + at, left);
-            const lanes a = take(own, left);
+            const vfloat by = load_partial(by_output + at, left) + load_partial(by_h + at, left);
+            const vfloat a = load_partial(own, left);
             if (s->kind == RNN) {
-                const lanes g = by * (1.0f - a * a);
-                put(to, g, left);
-                put(other, g, left);
-                put(by_h + at, (lanes){0}, left);
+                const vfloat g = by * (1.0f - a * a);
+                store_partial(to, g, left);
+                store_partial(other, g, left);
+                store_partial(by_h + at, (vfloat){0}, left);
                 continue;
             }
-            const lanes b = take(own + d, left), x = take(own + 2 * d, left);
-            lanes g[4], third;
+            const vfloat b = load_partial(own + d, left), x = load_partial(own + 2 * d, left);
+            vfloat g[4], third;
             if (s->kind == GRU) {
-                g[1] = through_sigmoid(by * (take(h0 + at, left) - x), b);
+                g[1] = through_sigmoid(by * (load_partial(h0 + at, left) - x), b);
                 g[2] = by * (1.0f - b) * (1.0f - x * x);
-                g[0] = through_sigmoid(g[2] * take(recurrent + n * s->stride + 2 * d + i, left), a);
+                g[0] = through_sigmoid(g[2] * load_partial(recurrent + n * s->stride + 2 * d + i, left), a);
                 third = g[2] * a;
-                put(by_h + at, by * b, left);
+                store_partial(by_h + at, by * b, left);
             } else {
-                const lanes o = take(own + 3 * d, left), t = tangent(take(c + at, left));
-                const lanes inner = take(by_c + at, left) + by * o * (1.0f - t * t);
+                const vfloat o = load_partial(own + 3 * d, left), t = vtanh(load_partial(c + at, left));
+                const vfloat inner = load_partial(by_c + at, left) + by * o * (1.0f - t * t);
                 g[0] = through_sigmoid(inner * x, a);
-                g[1] = through_sigmoid(inner * take(c0 + at, left), b);
+                g[1] = through_sigmoid(inner * load_partial(c0 + at, left), b);
                 third = g[2] = inner * a * (1.0f - x * x);
                 g[3] = through_sigmoid(by * t, o);
-                put(by_h + at, (lanes){0}, left);
-                put(by_c + at, inner * b, left);
+                store_partial(by_h + at, (vfloat){0}, left);
+                store_partial(by_c + at, inner * b, left);
             }
             for (int64_t j = 0; j < count; j++) {
-                put(to + j * d, g[j], left);
-                put(other + j * d, j == 2 ? third : g[j], left);
+                store_partial(to + j * d, g[j], left);
+                store_partial(other + j * d, j == 2 ? third : g[j], left);
             }
         }
     return 0;

@@ -71,8 +71,8 @@ static void product(const float *from, int64_t row, int64_t step, const float *p
     for (int64_t p = 0; p < width; p += COLUMNS)
         for (int64_t r = 0; r < rows; r += ROWS) {
             tile sum = {0};
-            if (step == 1) multiply(sum, from + r * row, row, 1, panels + p * depth, depth);
-            else multiply(sum, from + r, 1, step, panels + p * depth, depth);
+            if (step == 1) gemm_tile(sum, from + r * row, row, 1, panels + p * depth, depth);
+            else gemm_tile(sum, from + r, 1, step, panels + p * depth, depth);
             for (int i = 0; i < ROWS && r + i < rows; i++) {
                 float *own = to + (r + i) * stride + p;
                 for (int j = 0; j < 2; j++) {
@@ -89,8 +89,8 @@ static void product(const float *from, int64_t row, int64_t step, const float *p
 }
 
 /* Which of the LANES queries from `first` on may see a key. */
-static inline ints see(const struct attention *a, const uint8_t *allowed, int64_t key, int64_t first) {
-    ints bits = {0};
+static inline vint see(const struct attention *a, const uint8_t *allowed, int64_t key, int64_t first) {
+    vint bits = {0};
     if (!allowed) bits = ~bits;
     else if (!a->allowed_query) bits -= allowed[key * a->allowed_key] != 0;
     else
@@ -98,7 +98,7 @@ static inline ints see(const struct attention *a, const uint8_t *allowed, int64_
             bits[i] = -(allowed[key * a->allowed_key + (first + i) * a->allowed_query] != 0);
     if (a->causal) {
         const int32_t from = (int32_t)(key - a->keys + a->queries - first);
-        ints place;
+        vint place;
         for (int i = 0; i < LANES; i++) place[i] = i;
         bits &= place >= from;
     }
@@ -107,29 +107,29 @@ static inline ints see(const struct attention *a, const uint8_t *allowed, int64_
 
 /* Scores become weights that sum to one; none where nothing may be seen. */
 static void softmax(const struct attention *a, int64_t entry, int64_t head, float *scores, int64_t room) {
-    const lanes least = (lanes){0} - INFINITY;
+    const vfloat least = (vfloat){0} - INFINITY;
     const uint8_t *allowed = a->allowed;
     if (allowed) allowed += entry * a->allowed_entry + head * a->allowed_head;
     const int all = !allowed && !a->causal;
     for (int64_t v = 0; v < room; v += LANES) {
-        lanes top = least, sum = {0};
+        vfloat top = least, sum = {0};
         for (int64_t k = 0; k < a->keys; k++) {
-            lanes own = load(scores + k * room + v) * (float)a->scale;
+            vfloat own = load(scores + k * room + v) * (float)a->scale;
             if (!all) {
-                const ints sees = see(a, allowed, k, v);
-                own = (lanes)((sees & (ints)own) | (~sees & (ints)least));
+                const vint sees = see(a, allowed, k, v);
+                own = (vfloat)((sees & (vint)own) | (~sees & (vint)least));
             }
             store(scores + k * room + v, own);
-            top = larger(own, top);
+            top = vmax(own, top);
         }
         for (int64_t k = 0; k < a->keys; k++) {
-            const lanes own = load(scores + k * room + v);
-            const lanes power = (lanes)(~(own == least) & (ints)exponential(own - top));
+            const vfloat own = load(scores + k * room + v);
+            const vfloat power = (vfloat)(~(own == least) & (vint)vexp(own - top));
             store(scores + k * room + v, power);
             sum += power;
         }
-        const ints some = sum > (lanes){0};
-        const lanes share = (lanes)((some & (ints)(1.0f / sum)) | (~some & (ints)sum));
+        const vint some = sum > (vfloat){0};
+        const vfloat share = (vfloat)((some & (vint)(1.0f / sum)) | (~some & (vint)sum));
         for (int64_t k = 0; k < a->keys; k++)
             store(scores + k * room + v, load(scores + k * room + v) * share);
     }
@@ -161,14 +161,14 @@ int heedful_attention(const struct attention *a, int64_t first, int64_t end) {
 }
 
 /* A weight's gradient, zero where the weight is: of a masked key it may not be finite. */
-static inline lanes flowing(const float *weight, const float *gradient) {
-    return (lanes)((load(weight) != (lanes){0}) & (ints)load(gradient));
+static inline vfloat flowing(const float *weight, const float *gradient) {
+    return (vfloat)((load(weight) != (vfloat){0}) & (vint)load(gradient));
 }
 
 /* Weights, and what the loss changes with them, become what it changes with scores: it is `scores`. */
 static void through_softmax(const float *weights, float *scores, int64_t keys, int64_t room) {
     for (int64_t v = 0; v < room; v += LANES) {
-        lanes mean = {0};
+        vfloat mean = {0};
         for (int64_t k = 0; k < keys; k++)
             mean += load(weights + k * room + v) * flowing(weights + k * room + v, scores + k * room + v);
         for (int64_t k = 0; k < keys; k++) {

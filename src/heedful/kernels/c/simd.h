@@ -1,4 +1,4 @@
-/* Vectors of single precision, as wide as the processor has them. */
+/* SIMD vectors in single precision, as wide as the processor's registers. */
 #ifndef LANES
 #include <math.h>
 #include <stdint.h>
@@ -15,13 +15,13 @@
 #define BYTES 16
 #endif
 #define LANES (BYTES / 4)
-typedef float lanes __attribute__((vector_size(BYTES)));
-typedef int32_t ints __attribute__((vector_size(BYTES)));
+typedef float vfloat __attribute__((vector_size(BYTES)));
+typedef int32_t vint __attribute__((vector_size(BYTES)));
 
-static inline lanes load(const float *p) { lanes x; memcpy(&x, p, BYTES); return x; }
-static inline void store(float *p, lanes x) { memcpy(p, &x, BYTES); }
+static inline vfloat load(const float *p) { vfloat x; memcpy(&x, p, BYTES); return x; }
+static inline void store(float *p, vfloat x) { memcpy(p, &x, BYTES); }
 
-static inline float total(lanes x) {
+static inline float reduce_add(vfloat x) {
     float parts[LANES];
     store(parts, x);
     for (int half = LANES / 2; half; half /= 2)
@@ -30,12 +30,12 @@ static inline float total(lanes x) {
 }
 
 /* The larger of two; what is not a number is passed over. */
-static inline lanes larger(lanes x, lanes y) {
-    const ints more = x > y;
-    return (lanes)((more & (ints)x) | (~more & (ints)y));
+static inline vfloat vmax(vfloat x, vfloat y) {
+    const vint more = x > y;
+    return (vfloat)((more & (vint)x) | (~more & (vint)y));
 }
 
-static inline float largest(lanes x) {
+static inline float reduce_max(vfloat x) {
     float most = x[0];
     for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
     return most;
@@ -44,13 +44,13 @@ static inline float largest(lanes x) {
 /* e^x for x ≤ 0 to about one unit in the last place: 2^n e^r with |r| ≤ ln 2 / 2, e^r by a polynomial
  * of degree 7 (its Taylor series; the next term is below 2e-9). Below −87 it is e^−87, which is
  * nothing beside 1; what is not a number stays none. */
-static inline lanes exponential(lanes x) {
-    const lanes least = (lanes){0} - 87.0f, magic = (lanes){0} + 12582912.0f;
-    const ints below = x < least;
-    x = (lanes)((below & (ints)least) | (~below & (ints)x));
-    const lanes shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
-    const lanes r = (x - n * 0.693145751953125f) - n * 1.42860682030941723e-6f;
-    lanes p = (lanes){0} + 1.0f / 5040.0f;
+static inline vfloat vexp(vfloat x) {
+    const vfloat least = (vfloat){0} - 87.0f, magic = (vfloat){0} + 12582912.0f;
+    const vint below = x < least;
+    x = (vfloat)((below & (vint)least) | (~below & (vint)x));
+    const vfloat shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
+    const vfloat r = (x - n * 0.693145751953125f) - n * 1.42860682030941723e-6f;
+    vfloat p = (vfloat){0} + 1.0f / 5040.0f;
     p = p * r + 1.0f / 720.0f;
     p = p * r + 1.0f / 120.0f;
     p = p * r + 1.0f / 24.0f;
@@ -58,7 +58,7 @@ static inline lanes exponential(lanes x) {
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    const ints power = ((ints)shifted - (ints)magic + 127) << 23;
-    return p * (lanes)power;
+    const vint power = ((vint)shifted - (vint)magic + 127) << 23;
+    return p * (vfloat)power;
 }
 #endif

@@ -19,12 +19,12 @@ struct sources {
 };
 
 static float additive(const float *query, const float *key, const float *v, int64_t width) {
-    lanes sum = {0};
+    vfloat sum = {0};
     for (int64_t i = 0; i < width; i += LANES) {
         const int64_t left = width - i;
-        sum += take(v + i, left) * tangent(take(query + i, left) + take(key + i, left));
+        sum += load_partial(v + i, left) * vtanh(load_partial(query + i, left) + load_partial(key + i, left));
     }
-    return total(sum);
+    return reduce_add(sum);
 }
 
 /* Weights of a row over source a; `weights` has room for padded(S). */
@@ -67,11 +67,11 @@ static void additive_gradients(const float *query, const float *key, const float
                                float *by_query, float *by_key, float *by_v, int64_t width) {
     for (int64_t i = 0; i < width; i += LANES) {
         const int64_t left = width - i;
-        const lanes t = tangent(take(query + i, left) + take(key + i, left));
-        const lanes both = g * take(v + i, left) * (1.0f - t * t);
-        put(by_query + i, take(by_query + i, left) + both, left);
-        put(by_key + i, take(by_key + i, left) + both, left);
-        put(by_v + i, take(by_v + i, left) + g * t, left);
+        const vfloat t = vtanh(load_partial(query + i, left) + load_partial(key + i, left));
+        const vfloat both = g * load_partial(v + i, left) * (1.0f - t * t);
+        store_partial(by_query + i, load_partial(by_query + i, left) + both, left);
+        store_partial(by_key + i, load_partial(by_key + i, left) + both, left);
+        store_partial(by_v + i, load_partial(by_v + i, left) + g * t, left);
     }
 }
 

@@ -1,10 +1,9 @@
-/* Threads that do one thing together. Between two things, and where they meet within one, they wait
- * without the kernel's help for as long as that is short. Where much of the time is spent waiting,
- * other programs have the cores: some things are then done by one thread alone, and twice as many
- * each time that it turns out to be so still.
+/* A thread pool for one task at a time. Workers spin for a while before they sleep, between tasks and
+ * at barriers. Where much of the time is spent waiting, other programs have the cores: the next tasks
+ * then run on the calling thread alone, twice as many each time that this is so again.
  */
-#ifndef TEAM
-#define TEAM
+#ifndef HEEDFUL_THREAD_POOL
+#define HEEDFUL_THREAD_POOL
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,33 +11,33 @@
 #include <stdint.h>
 #include <time.h>
 
-#define MOST_THREADS 256
-#define SPINS 512       /* where threads meet: after that others may have the core */
-#define PATIENCE 8192   /* between two things: after that they sleep */
-#define WATCH 50000000  /* nanoseconds of doing things together after which it is judged */
-#define CROWDED 2       /* whether more than one in so many of them was spent waiting, by one thread */
-#define ALONE 8         /* things that are then done by one thread, at first */
-#define MOST_ALONE 512
+#define MAX_THREADS 256
+#define BARRIER_SPINS 512 /* after that the core is yielded */
+#define IDLE_SPINS 8192   /* between tasks: after that workers sleep */
+#define WINDOW 50000000   /* nanoseconds of parallel work after which contention is measured */
+#define CONTENDED 2       /* whether more than 1 / CONTENDED of it was spent waiting, for each thread */
+#define SERIAL_TASKS 8    /* tasks that then run on one thread, at first */
+#define MAX_SERIAL_TASKS 512
 
-typedef void task(void *given, int64_t number, int64_t threads);
+typedef void task_function(void *argument, int64_t thread, int64_t threads);
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t begun;
-    atomic_int taken, thing, asleep, left; /* left: workers that have not finished this thing */
-    atomic_int arrived, turn;              /* where they meet */
-    atomic_int alone;                      /* things that one thread still does by itself */
-    int next_alone;
-    int64_t passed;          /* nanoseconds of doing things together since that was judged, */
-    _Atomic int64_t waited;  /* and those of waiting where threads meet, in all of them */
+    pthread_cond_t task_ready;
+    atomic_int busy, generation, sleeping, running; /* running: workers that have not finished */
+    atomic_int arrived, phase;                      /* of the barrier */
+    atomic_int serial;                              /* tasks that are still to run on one thread */
+    int next_serial;
+    int64_t elapsed;         /* nanoseconds of parallel work in this window, */
+    _Atomic int64_t waited;  /* and those spent at barriers, in all threads */
     int64_t workers, threads;
-    task *work;
-    void *given;
-} team = {.lock = PTHREAD_MUTEX_INITIALIZER, .begun = PTHREAD_COND_INITIALIZER,
-          .next_alone = ALONE};
+    task_function *task;
+    void *argument;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .task_ready = PTHREAD_COND_INITIALIZER,
+          .next_serial = SERIAL_TASKS};
 
-static inline void rest(int spins, int most) {
-    if (spins > most) sched_yield();
+static inline void spin_wait(int spins, int limit) {
+    if (spins > limit) sched_yield();
 #if defined(__x86_64__) || defined(__i386__)
     else __builtin_ia32_pause();
 #elif defined(__aarch64__)
@@ -46,39 +45,39 @@ static inline void rest(int spins, int most) {
 #endif
 }
 
-static inline int64_t now(void) {
+static inline int64_t now_ns(void) {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-/* All of a task's threads wait here for one another. */
-static void meet(int64_t threads) {
+/* All threads of a task wait here for one another. */
+static void barrier(int64_t threads) {
     if (threads == 1) return;
-    const int turn = atomic_load(&team.turn);
-    if (atomic_fetch_add(&team.arrived, 1) + 1 == threads) {
-        atomic_store(&team.arrived, 0);
-        atomic_fetch_add(&team.turn, 1);
+    const int phase = atomic_load(&pool.phase);
+    if (atomic_fetch_add(&pool.arrived, 1) + 1 == threads) {
+        atomic_store(&pool.arrived, 0);
+        atomic_fetch_add(&pool.phase, 1);
         return;
     }
     int64_t since = 0;
-    for (int spins = 0; atomic_load(&team.turn) == turn; spins++) {
-        rest(spins, SPINS);
-        if (spins == SPINS) since = now();
+    for (int spins = 0; atomic_load(&pool.phase) == phase; spins++) {
+        spin_wait(spins, BARRIER_SPINS);
+        if (spins == BARRIER_SPINS) since = now_ns();
     }
-    if (since) atomic_fetch_add(&team.waited, now() - since);
+    if (since) atomic_fetch_add(&pool.waited, now_ns() - since);
 }
 
-static void await_thing(int seen) {
-    for (int spins = 0; spins < PATIENCE; spins++) {
-        if (atomic_load(&team.thing) != seen) return;
-        rest(0, SPINS);
+static void wait_for_task(int seen) {
+    for (int spins = 0; spins < IDLE_SPINS; spins++) {
+        if (atomic_load(&pool.generation) != seen) return;
+        spin_wait(0, BARRIER_SPINS);
     }
-    pthread_mutex_lock(&team.lock);
-    atomic_fetch_add(&team.asleep, 1);
-    while (atomic_load(&team.thing) == seen) pthread_cond_wait(&team.begun, &team.lock);
-    atomic_fetch_sub(&team.asleep, 1);
-    pthread_mutex_unlock(&team.lock);
+    pthread_mutex_lock(&pool.lock);
+    atomic_fetch_add(&pool.sleeping, 1);
+    while (atomic_load(&pool.generation) == seen) pthread_cond_wait(&pool.task_ready, &pool.lock);
+    atomic_fetch_sub(&pool.sleeping, 1);
+    pthread_mutex_unlock(&pool.lock);
 }
 
 struct worker {
@@ -86,86 +85,87 @@ struct worker {
     int seen;
 };
 
-static struct worker workers[MOST_THREADS];
+static struct worker workers[MAX_THREADS];
 
-static void *worker(void *own) {
+static void *run_worker(void *own) {
     struct worker *self = own;
     for (int seen = self->seen;;) {
-        await_thing(seen);
-        seen = atomic_load(&team.thing);
-        if (self->number < team.threads) team.work(team.given, self->number, team.threads);
-        atomic_fetch_sub(&team.left, 1);
+        wait_for_task(seen);
+        seen = atomic_load(&pool.generation);
+        if (self->number < pool.threads) pool.task(pool.argument, self->number, pool.threads);
+        atomic_fetch_sub(&pool.running, 1);
     }
     return 0;
 }
 
 /* A child process has none of its parent's threads. */
-static void forget(void) {
-    pthread_mutex_init(&team.lock, 0);
-    pthread_cond_init(&team.begun, 0);
-    team.workers = 0;
-    atomic_store(&team.taken, 0);
-    atomic_store(&team.asleep, 0);
-    atomic_store(&team.left, 0);
-    atomic_store(&team.arrived, 0);
+static void reset_after_fork(void) {
+    pthread_mutex_init(&pool.lock, 0);
+    pthread_cond_init(&pool.task_ready, 0);
+    pool.workers = 0;
+    atomic_store(&pool.busy, 0);
+    atomic_store(&pool.sleeping, 0);
+    atomic_store(&pool.running, 0);
+    atomic_store(&pool.arrived, 0);
 }
 
-static void hire(int64_t wanted) {
-    static atomic_int told;
-    if (!atomic_exchange(&told, 1)) pthread_atfork(0, 0, forget);
-    if (wanted > MOST_THREADS) wanted = MOST_THREADS;
+static void start_workers(int64_t wanted) {
+    static atomic_int registered;
+    if (!atomic_exchange(&registered, 1)) pthread_atfork(0, 0, reset_after_fork);
+    if (wanted > MAX_THREADS) wanted = MAX_THREADS;
     sigset_t all, before; /* signals are for the program's own threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    while (team.workers < wanted) {
-        struct worker *next = workers + team.workers;
-        *next = (struct worker){.number = team.workers + 1, .seen = atomic_load(&team.thing)};
+    while (pool.workers < wanted) {
+        struct worker *next = workers + pool.workers;
+        *next = (struct worker){.number = pool.workers + 1, .seen = atomic_load(&pool.generation)};
         pthread_t thread;
-        if (pthread_create(&thread, 0, worker, next)) break;
+        if (pthread_create(&thread, 0, run_worker, next)) break;
         pthread_detach(thread);
-        team.workers++;
+        pool.workers++;
     }
     pthread_sigmask(SIG_SETMASK, &before, 0);
 }
 
-/* After a thing that took so long: whether the next ones are done by one thread alone. */
-static void judge(int64_t nanoseconds) {
-    team.passed += nanoseconds;
-    if (team.passed < WATCH) return;
-    const int crowded = atomic_exchange(&team.waited, 0) > team.passed * (team.threads - 1) / CROWDED;
-    team.passed = 0;
-    if (!crowded) {
-        team.next_alone = ALONE;
+/* After a task that took so long: whether the next ones run on one thread. */
+static void measure_contention(int64_t nanoseconds) {
+    pool.elapsed += nanoseconds;
+    if (pool.elapsed < WINDOW) return;
+    const int contended =
+        atomic_exchange(&pool.waited, 0) > pool.elapsed * (pool.threads - 1) / CONTENDED;
+    pool.elapsed = 0;
+    if (!contended) {
+        pool.next_serial = SERIAL_TASKS;
         return;
     }
-    atomic_store(&team.alone, team.next_alone);
-    if (team.next_alone < MOST_ALONE) team.next_alone *= 2;
+    atomic_store(&pool.serial, pool.next_serial);
+    if (pool.next_serial < MAX_SERIAL_TASKS) pool.next_serial *= 2;
 }
 
-/* Do a task with up to so many threads; with one where somebody else has the others. */
-static void together(task *work, void *given, int64_t threads) {
-    const int alone = atomic_load(&team.alone);
-    if (alone > 0) atomic_store(&team.alone, alone - 1);
-    if (threads < 2 || alone > 0 || atomic_exchange(&team.taken, 1)) {
-        work(given, 0, 1);
+/* Run a task on up to so many threads; on one while another thread uses the pool. */
+static void parallel_for(task_function *task, void *argument, int64_t threads) {
+    const int serial = atomic_load(&pool.serial);
+    if (serial > 0) atomic_store(&pool.serial, serial - 1);
+    if (threads < 2 || serial > 0 || atomic_exchange(&pool.busy, 1)) {
+        task(argument, 0, 1);
         return;
     }
-    if (team.workers < threads - 1) hire(threads - 1);
-    if (team.workers < threads - 1) threads = team.workers + 1;
-    const int64_t began = now();
-    team.work = work;
-    team.given = given;
-    team.threads = threads;
-    atomic_store(&team.left, (int)team.workers);
-    atomic_fetch_add(&team.thing, 1);
-    if (atomic_load(&team.asleep)) {
-        pthread_mutex_lock(&team.lock);
-        pthread_cond_broadcast(&team.begun);
-        pthread_mutex_unlock(&team.lock);
+    if (pool.workers < threads - 1) start_workers(threads - 1);
+    if (pool.workers < threads - 1) threads = pool.workers + 1;
+    const int64_t began = now_ns();
+    pool.task = task;
+    pool.argument = argument;
+    pool.threads = threads;
+    atomic_store(&pool.running, (int)pool.workers);
+    atomic_fetch_add(&pool.generation, 1);
+    if (atomic_load(&pool.sleeping)) {
+        pthread_mutex_lock(&pool.lock);
+        pthread_cond_broadcast(&pool.task_ready);
+        pthread_mutex_unlock(&pool.lock);
     }
-    work(given, 0, threads);
-    for (int spins = 0; atomic_load(&team.left); spins++) rest(spins, SPINS);
-    judge(now() - began);
-    atomic_store(&team.taken, 0);
+    task(argument, 0, threads);
+    for (int spins = 0; atomic_load(&pool.running); spins++) spin_wait(spins, BARRIER_SPINS);
+    measure_contention(now_ns() - began);
+    atomic_store(&pool.busy, 0);
 }
 #endif

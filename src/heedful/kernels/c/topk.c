@@ -22,10 +22,10 @@ static inline void enter(float *values, int64_t *columns, int64_t k, float value
 }
 
 static float most_of(const float *x, int64_t width) {
-    lanes most = (lanes){0} - INFINITY;
+    vfloat most = (vfloat){0} - INFINITY;
     int64_t i = 0;
-    for (; i + LANES <= width; i += LANES) most = larger(load(x + i), most);
-    float top = largest(most);
+    for (; i + LANES <= width; i += LANES) most = vmax(load(x + i), most);
+    float top = reduce_max(most);
     for (; i < width; i++) top = x[i] > top ? x[i] : top;
     return top;
 }
@@ -35,11 +35,11 @@ static double sum_of_exponentials(const float *x, int64_t width, float top) {
     double sum = 0;
     for (int64_t start = 0; start < width; start += 4 * BLOCK) {
         const int64_t end = start + 4 * BLOCK < width ? start + 4 * BLOCK : width;
-        lanes a = {0}, b = {0};
+        vfloat a = {0}, b = {0};
         int64_t i = start;
         for (; i + 2 * LANES <= end; i += 2 * LANES) {
-            a += exponential(load(x + i) - top);
-            b += exponential(load(x + i + LANES) - top);
+            a += vexp(load(x + i) - top);
+            b += vexp(load(x + i + LANES) - top);
         }
         for (; i < end; i++) sum += exp((double)x[i] - top);
         a += b;
