@@ -20,7 +20,7 @@ from heedful.tasks.options import (
 
 if TYPE_CHECKING:
     from heedful.decoding import SearchOptions
-    from heedful.inference import Translator
+    from heedful.inference import Axis, Translator
 
 
 @dataclass(frozen=True)
@@ -119,6 +119,7 @@ def _plot_words(
     search: "SearchOptions",
 ) -> None:
     from heedful.evaluation.forced_alignment import align_translations
+    from heedful.inference import Axis
 
     if target is None:
         found = translator.translate([sentence], options=search, alignments=True)
@@ -127,7 +128,8 @@ def _plot_words(
         alignment = align_translations(translator, [sentence], [target])[0]
     if alignment is None or not alignment.soft.numel():
         raise UserError("there is no word to align: the sentence or its translation is empty")
-    _finish(alignment.soft, target.split(), sentence.split(), target, output)
+    words = Axis("tokens", sentence.split())
+    _finish(alignment.soft, target.split(), words, target, output)
 
 
 def _plot_tokens(
@@ -172,13 +174,11 @@ def _plot_tokens(
         raise UserError("--heads needs --output FILE that ends in .png, .svg or .pdf")
     weights, queries = map_rows(seen, seen[name], shift)
     chosen_heads = list(own.heads) if own is not None and own.heads else list(range(len(weights)))
-    _finish(
-        weights[chosen_heads].mean(0), queries, seen.axes[seen[name].key_axis].labels, None, None
-    )
+    _finish(weights[chosen_heads].mean(0), queries, seen.axes[seen[name].key_axis], None, None)
 
 
 def _finish(
-    weights: Any, queries: list[str], keys: list[str], text: str | None, output: Path | None
+    weights: Any, queries: list[str], keys: "Axis", text: str | None, output: Path | None
 ) -> None:
     if text is not None:
         print(text)
@@ -186,13 +186,13 @@ def _finish(
         import shutil
         import sys
 
-        from heedful.viewing.terminal import render_alignment
+        from heedful.viewing.terminal import render_rows
 
         unicode = (sys.stdout.encoding or "").lower().startswith("utf")
         width = shutil.get_terminal_size().columns
-        print(render_alignment(weights, queries, keys, width, plain=not unicode))
+        print(render_rows(weights, queries, keys, width, plain=not unicode))
         return
     from heedful.viewing.figures import save_figure
     from heedful.viewing.heatmap import alignment_figure
 
-    save_figure(alignment_figure(weights, queries, keys), output)
+    save_figure(alignment_figure(weights, queries, keys.labels), output)

@@ -1,11 +1,13 @@
-"""An alignment as text: shaded blocks, rows of queries, columns of keys."""
+"""Weights as text: shaded blocks, rows of queries, columns of keys, or a picture's cells."""
 
 from collections.abc import Sequence
 
 import torch
+import torch.nn.functional as F
 from rich.cells import cell_len
 
 from heedful.basics.errors import UserError
+from heedful.inference.axes import Axis
 from heedful.viewing.labels import token_labels
 
 BLOCKS = " ░▒▓█"
@@ -57,6 +59,63 @@ def render_alignment(
         for start in range(0, len(columns), at_once)
     ]
     return "\n\n".join(parts)
+
+
+def render_rows(
+    weights: torch.Tensor,
+    queries: Sequence[str],
+    axis: Axis,
+    width: int = 80,
+    *,
+    plain: bool = False,
+) -> str:
+    """Draw `[Q, K]` weights over an axis of any kind with characters.
+
+    Over an image each query has a block of its cells, two characters a cell. Along time it has a
+    line, in which a character stands for the heaviest of some frames. In both, the darkest
+    character is the query's largest weight. Other kinds are drawn as by `render_alignment`.
+
+    Args:
+        weights: `[Q, K]`.
+        queries: what each is called.
+        axis: of the keys.
+        width: of the terminal, in columns.
+        plain: use ASCII only.
+
+    Example:
+        >>> print(render_rows(torch.tensor([[0.6, 0.1, 0.3, 0.0]]), ["a"], Axis("image",
+        ...     extent=(2, 2)), plain=True))
+        a
+          |##..|
+          |::  |
+    """
+    if axis.kind not in ("image", "time"):
+        return render_alignment(weights, queries, axis.labels, width, plain=plain)
+    labels = token_labels(queries)
+    weights = weights.detach().float().cpu().abs()
+    shares = weights / weights.amax(1, keepdim=True).clamp(min=1e-12)
+    if axis.kind == "image":
+        rows, columns = int(axis.extent[0]), int(axis.extent[1])
+        side = "|" if plain else "│"
+        shares = F.adaptive_max_pool2d(
+            shares.view(-1, 1, rows, columns), (rows, min(columns, max((width - 4) // 2, 1)))
+        )[:, 0]
+        blocks = [
+            "\n".join([label, *(f"  {side}{_shaded(row, plain, 2)}{side}" for row in own)])
+            for label, own in zip(labels, shares, strict=True)
+        ]
+        return "\n".join(blocks)
+    longest = max(map(cell_len, labels), default=0)
+    shares = F.adaptive_max_pool1d(shares, min(shares.shape[1], max(width - longest - 1, 1)))
+    lines = [f"{_shaded(own, plain, 1)} {label}" for label, own in zip(labels, shares, strict=True)]
+    end = f"{axis.extent[1]:.2f} s"
+    return "\n".join([*lines, "0 s" + end.rjust(max(shares.shape[1] - 3, len(end) + 1))])
+
+
+def _shaded(shares: torch.Tensor, plain: bool, wide: int) -> str:
+    blocks = PLAIN_BLOCKS if plain else BLOCKS
+    levels = (shares * (len(blocks) - 1)).round().long().tolist()
+    return "".join(blocks[level] * wide for level in levels)
 
 
 def _part(weights: torch.Tensor, rows: list[str], columns: list[str], plain: bool) -> str:

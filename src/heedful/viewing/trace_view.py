@@ -1,4 +1,4 @@
-"""Traces as pictures: one attention map, its heads apart or their mean."""
+"""Traces as figures: one attention map, its heads apart or their mean."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,11 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.inference.trace import AttentionMap, Trace
-from heedful.viewing.heatmap import alignment_figure, head_figure
+from heedful.viewing.heatmap import head_figure
+from heedful.viewing.media_figure import picture_figure, time_figure
+
+_DRAWN = {"image": picture_figure, "time": time_figure}
+"""How kinds of axes are drawn that are not lists of labels."""
 
 
 def trace_figure(
@@ -19,7 +23,7 @@ def trace_figure(
     shift: int = 0,
     title: str | None = None,
 ) -> Figure:
-    """Draw one map of a trace.
+    """Draw one map of a trace: a heat-map, or over the keys' picture or along their time.
 
     Args:
         trace: what was watched.
@@ -35,17 +39,17 @@ def trace_figure(
     """
     drawn = trace[name]
     weights, queries = map_rows(trace, drawn, shift)
-    keys = trace.axes[drawn.key_axis].labels
+    keys = trace.axes[drawn.key_axis]
     title = drawn.name if title is None else title
     chosen = list(range(len(weights))) if heads is None else list(heads)
     for head in chosen:
         if not 0 <= head < len(weights):
             raise UserError(f"{name} has no head {head + 1}; it has {len(weights)}, counted from 1")
-    weights = weights[chosen]
-    if apart:
-        names = [f"head {head + 1}" for head in chosen]
-        return head_figure(weights, queries, keys, title, names=names)
-    return alignment_figure(weights.mean(0), queries, keys, title)
+    weights = weights[chosen] if apart else weights[chosen].mean(0, keepdim=True)
+    names = [f"head {head + 1}" for head in chosen] if apart else [""]
+    if keys.kind in _DRAWN:
+        return _DRAWN[keys.kind](weights, queries, keys, title, names)
+    return head_figure(weights, queries, keys.labels, title, names=names)
 
 
 def map_rows(trace: Trace, drawn: AttentionMap, shift: int = 0) -> tuple[Tensor, list[str]]:

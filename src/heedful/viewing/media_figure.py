@@ -1,0 +1,184 @@
+"""Weights over a picture, and along a sound or its features, as figures.
+
+Shapes: H heads, Q queries, K keys.
+"""
+
+import io
+import wave
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from numpy.typing import NDArray
+from torch import Tensor
+
+from heedful.inference.axes import Axis
+from heedful.inference.media import PNG, Media
+from heedful.viewing.figures import new_figure, remember_missing
+from heedful.viewing.fonts import font_families
+from heedful.viewing.heatmap import COLOURS
+from heedful.viewing.labels import shorten, token_labels
+
+_OVER = (1.0, 0.604, 0.0)
+"""Orange: seen on black and on white."""
+_MOST_PANELS = 48
+_PANEL, _GAP, _TITLE, _MARGIN = 1.7, 0.12, 0.3, 0.12
+_ROW, _STRIP, _WIDTH = 0.24, 0.8, 7.0
+_WEIGHTS_EXPONENT = 0.75
+"""As on the page: small weights can be seen, too."""
+
+
+def picture_figure(
+    weights: Tensor, queries: Sequence[str], axis: Axis, title: str, names: Sequence[str]
+) -> Figure:
+    """A panel a query, weights over the cells of the picture, each panel by its own largest.
+
+    Args:
+        weights: ``[H, Q, K]``; of several heads each query has a panel a head.
+        queries: what each is called.
+        axis: of the keys, an image.
+        title: written above.
+        names: each head's name.
+    """
+    labels = [shorten(one, 20) for one in token_labels(queries)]
+    panels = [
+        (f"{label}, {name}" if len(names) > 1 else label, weights[head, query])
+        for query, label in enumerate(labels)
+        for head, name in enumerate(names)
+    ]
+    left_out = len(panels) - _MOST_PANELS
+    if left_out > 0:
+        title = f"{title} (the first {_MOST_PANELS} of {len(panels):,})"
+    shown = panels[:_MOST_PANELS]
+    columns = min(len(shown), 6 // len(names) * len(names) or 6)
+    rows = -(-len(shown) // columns)
+    high, wide = axis.media.size if axis.media is not None else axis.extent
+    panel = _PANEL * min(1.0, high / wide), _PANEL * min(1.0, wide / high)
+    width = max(columns * (panel[1] + _GAP), 3.0) + 2 * _MARGIN
+    height = rows * (panel[0] + _TITLE) + _TITLE + 2 * _MARGIN
+    figure = new_figure(width, height)
+    families = _write_title(figure, title, [label for label, _ in shown])
+    for place, (label, own) in enumerate(shown):
+        row, column = divmod(place, columns)
+        x = _MARGIN + column * (panel[1] + _GAP)
+        y = height - _MARGIN - _TITLE - (row + 1) * (panel[0] + _TITLE) + 0.04
+        axes = figure.add_axes((x / width, y / height, panel[1] / width, panel[0] / height))
+        _draw_picture(axes, own, axis)
+        axes.set_title(label, fontsize=9, fontfamily=families, parse_math=False, pad=3)
+    return figure
+
+
+def time_figure(
+    weights: Tensor, queries: Sequence[str], axis: Axis, title: str, names: Sequence[str]
+) -> Figure:
+    """The sound or its features above a heat-map a head, with seconds below.
+
+    Args:
+        weights: ``[H, Q, K]``.
+        queries: what each is called.
+        axis: of the keys, time.
+        title: written above.
+        names: each head's name; of several each has a heat-map.
+    """
+    labels = token_labels(queries)
+    heads, step = len(names), max(1, -(-len(labels) // 40))
+    block = max(len(labels) * min(_ROW, 9.0 / len(labels)), 0.5)
+    strip = _STRIP + _GAP if axis.media is not None else 0.0
+    left = 0.2 + 0.085 * max(map(len, labels[::step]), default=0)
+    width = left + _WIDTH + _MARGIN + 0.1
+    height = 2 * _MARGIN + _TITLE + strip + heads * (block + _GAP + (heads > 1) * 0.2) + 0.4
+    figure = new_figure(width, height)
+    families = _write_title(figure, title, [*labels, *names])
+    y = height - _MARGIN - _TITLE
+    if axis.media is not None:
+        y -= _STRIP
+        axes = figure.add_axes(
+            (left / width, y / height, _WIDTH / width, _STRIP / height), label="media"
+        )
+        _draw_strip(axes, axis.media, axis.extent[1])
+        y -= _GAP
+    for head, name in enumerate(names):
+        y -= block + (heads > 1) * 0.2
+        axes = figure.add_axes((left / width, y / height, _WIDTH / width, block / height))
+        extent = (0.0, axis.extent[1], len(labels) - 0.5, -0.5)
+        axes.imshow(
+            weights[head].numpy(), cmap=COLOURS, vmin=0, aspect="auto", interpolation="nearest",
+            extent=extent,
+        )  # fmt: skip
+        style: dict[str, Any] = {"fontsize": 9, "fontfamily": families, "parse_math": False}
+        places = range(0, len(labels), step)
+        axes.set_yticks(list(places), [labels[place] for place in places], **style)
+        axes.tick_params(length=2, labelsize=9)
+        if heads > 1:
+            axes.set_title(name, pad=2, loc="left", **style)
+        if head < heads - 1:
+            axes.set_xticklabels([])
+        else:
+            axes.set_xlabel("seconds", fontsize=9)
+        y -= _GAP
+    return figure
+
+
+def _write_title(figure: Figure, title: str, labels: Sequence[str]) -> list[str]:
+    families, missing = font_families([title, *labels])
+    families = [*families, "sans-serif"]
+    width, height = figure.get_size_inches()
+    shown = shorten(title.replace("\n", " "), 80)
+    figure.text(
+        _MARGIN / width, 1 - _MARGIN / height, shown, fontsize=11, va="top",
+        fontfamily=families, parse_math=False,
+    )  # fmt: skip
+    remember_missing(figure, missing)
+    return families
+
+
+def _draw_picture(axes: Axes, weights: Tensor, axis: Axis) -> None:
+    rows, columns = (int(one) for one in axis.extent)
+    extent = (0.0, float(columns), float(rows), 0.0)
+    if axis.media is not None:
+        axes.imshow(_grey(axis.media), cmap="gray", vmin=0, vmax=1, extent=extent, aspect="auto")
+    share = weights.abs() / weights.abs().max().clamp(min=1e-12)
+    over = np.empty((rows, columns, 4))
+    over[..., :3] = _OVER
+    over[..., 3] = 0.8 * share.pow(_WEIGHTS_EXPONENT).view(rows, columns).numpy()
+    axes.imshow(over, interpolation="nearest", extent=extent, aspect="auto")
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _draw_strip(axes: Axes, media: Media, seconds: float) -> None:
+    if media.type == PNG:
+        axes.imshow(
+            _grey(media), cmap="gray", vmin=0, vmax=1, aspect="auto", extent=(0, seconds, 0, 1)
+        )
+    else:
+        loud = _loudness(media)
+        axes.fill_between(np.linspace(0, seconds, len(loud)), -loud, loud, color="#444444", lw=0)
+        axes.set_ylim(-1.05, 1.05)
+    axes.set_xlim(0, seconds)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def _grey(media: Media) -> NDArray[np.float64]:
+    """Brightness ``[rows, columns]`` from 0 to 1."""
+    pixels = np.asarray(imread(io.BytesIO(media.data), format="png"), dtype=np.float64)
+    return pixels if pixels.ndim == 2 else pixels[..., :3] @ np.array([0.2126, 0.7152, 0.0722])
+
+
+def _loudness(media: Media, places: int = 1400) -> NDArray[np.float64]:
+    """The sound's largest swing in each of the places, of its largest of all."""
+    with wave.open(io.BytesIO(media.data)) as file:
+        width, channels = file.getsampwidth(), file.getnchannels()
+        raw = np.frombuffer(file.readframes(file.getnframes()), dtype=np.uint8)
+    # The highest byte of a sample is loudness enough; of 8 bits alone it has no sign.
+    bytes_of = raw[: len(raw) // (width * channels) * width * channels].reshape(-1, channels, width)
+    high = bytes_of[:, 0, -1]
+    swing = np.abs(high.astype(np.float64) - 128 if width == 1 else high.astype(np.int8))
+    parts = np.array_split(swing, min(places, len(swing)))
+    loud = np.array([float(part.max()) for part in parts])
+    shown: NDArray[np.float64] = np.maximum(loud / max(loud.max(), 1.0), 0.01)
+    return shown

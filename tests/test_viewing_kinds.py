@@ -1,0 +1,68 @@
+"""Figures and text of weights over a picture and along time."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from rich.cells import cell_len
+
+from heedful.inference import Axis
+from heedful.viewing.figures import save_figure
+from heedful.viewing.terminal import render_rows
+from heedful.viewing.trace_view import trace_figure
+from page_help import kinds_trace
+
+KINDS = kinds_trace()
+
+
+def test_a_figure_has_a_panel_a_query_over_the_picture(tmp_path: Path) -> None:
+    figure = trace_figure(KINDS, "caption")
+    assert [axes.get_title() for axes in figure.axes] == ["a", "red", "disc", "</s>"]
+    picture, over = (np.asarray(image.get_array()) for image in figure.axes[1].get_images())
+    assert picture.shape == (140, 140)
+    mean = KINDS["caption"].weights.mean(0)[1]
+    np.testing.assert_allclose(over[..., 3].ravel(), 0.8 * (mean / mean.max()) ** 0.75, atol=1e-6)
+    apart = trace_figure(KINDS, "caption", apart=True)
+    assert [axes.get_title() for axes in apart.axes][2:4] == ["red, head 1", "red, head 2"]
+    some = trace_figure(KINDS, "patches")
+    assert len(some.axes) == 48
+    assert some.texts[0].get_text() == "patches (the first 48 of 49)"
+    for kind in ("png", "svg"):
+        save_figure(figure, tmp_path / f"a.{kind}")
+
+
+@pytest.mark.parametrize("name", ["speech", "listener"])
+def test_a_figure_has_the_sound_or_its_features_above(name: str) -> None:
+    heads = len(KINDS[name].weights)
+    figure = trace_figure(KINDS, name, apart=True)
+    assert figure.axes[0].get_label() == "media"
+    assert len(figure.axes) == 1 + heads
+    drawn = np.asarray(figure.axes[-1].get_images()[0].get_array())
+    np.testing.assert_allclose(drawn, KINDS[name].weights[-1], atol=1e-6)
+    assert figure.axes[-1].get_xlabel() == "seconds"
+    assert tuple(figure.axes[0].get_xlim()) == (0.0, 1.5)
+
+
+def test_a_terminal_shows_a_pictures_cells() -> None:
+    weights = torch.tensor([[0.5, 0.0, 0.25, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0, 0.0]])
+    drawn = render_rows(weights, ["a", "b"], Axis("image", extent=(2, 3)))
+    assert drawn.split("\n") == [
+        "a", "  │██  ▒▒│", "  │      │", "b", "  │      │", "  │      │",
+    ]  # fmt: skip
+
+
+def test_a_terminal_shows_time_as_a_line() -> None:
+    weights = torch.zeros(2, 400)
+    weights[0, 399] = weights[1, 0] = 0.7
+    drawn = render_rows(weights, ["one", "小"], Axis("time", extent=(400, 8)), 60, plain=True)
+    first, second, scale = drawn.split("\n")
+    assert first.endswith("# one")
+    assert second.startswith("# ")
+    assert scale.endswith("8.00 s")
+    assert all(cell_len(line) <= 60 for line in (first, second, scale))
+
+
+def test_a_terminal_shows_slots_as_columns() -> None:
+    drawn = render_rows(torch.eye(2), ["hop 1", "hop 2"], Axis("slots", ["here", "there"]))
+    assert drawn.split("\n") == ["┌ here", "│ ┌ there", "█   hop 1", "  █ hop 2"]
