@@ -4,9 +4,11 @@ import json
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -15,6 +17,7 @@ from heedful.basics.errors import UserError
 from heedful.runs import registry
 from heedful.runs.registry import load_file as load_plugin
 from heedful.tasks.spec import spec_of_run
+from page_help import browser, needs_browser, opened
 
 PLUGIN = Path(__file__).parents[1] / "examples" / "plugins" / "picture_labels.py"
 RECIPE = """
@@ -169,10 +172,16 @@ def test_help_lists_tasks_and_commands_of_plugins(tmp_path: Path) -> None:
     assert "the tasks 'tagging' and 'shouting' both have a command tag" in both.stderr
 
 
-def test_its_attention_is_traced(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def _example(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example's task, in this process."""
     registry.kinds()
     monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))  # other tests list all tasks
     load_plugin(PLUGIN)
+
+
+@pytest.mark.usefixtures("_example")
+def test_its_attention_is_traced(folder: Path) -> None:
     if not (folder / "whole").exists():
         pytest.skip("the run is trained by the test before")
     run, spec = spec_of_run(folder / "whole")
@@ -181,6 +190,91 @@ def test_its_attention_is_traced(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     patches = trace.axes["patches"]
     assert (patches.kind, patches.extent, patches.media.size) == ("image", (4, 4), (8, 8))
     torch.testing.assert_close(trace["attention"].weights.sum(), torch.tensor(1.0))
+
+
+def first_picture(folder: Path) -> str:
+    return (folder / "held.txt").read_text().splitlines()[0].split("\t")[1]
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    """A server of the run, in a process of its own."""
+    if not (folder / "whole").exists():
+        pytest.skip("the run is trained by the first test")
+    command = [sys.executable, "-m", "heedful", "serve", "whole", "--port=0", "--device=cpu"]
+    with subprocess.Popen(
+        [*command, "--plugin", str(PLUGIN)], cwd=folder, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        assert "serving whole at" in said, said + process.stderr.read()
+        yield said.split(" at ")[1].split(" ")[0]
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+@pytest.mark.usefixtures("_example")
+def test_it_is_served(folder: Path, address: str) -> None:
+    digits = first_picture(folder)
+    run, spec = spec_of_run(folder / "whole")
+    predictor = spec.load(run.path)
+    with httpx.Client(base_url=address, timeout=30) as client:
+        listed = client.get("/api/models").json()
+        assert listed["readers"] == [
+            {"name": "whole", "task": "picture-labels", "labels": ["horizontal", "vertical"]}
+        ]
+        assert listed["panels"] == [{"name": "predict", "title": "Predict", "models": ["whole"]}]
+        assert listed["inputs"]["whole"]["required"] == ["picture"]
+        given = {"inputs": [{"picture": digits}, {"picture": "0" * 64}]}
+        answer = client.post("/api/predict/whole", json=given).json()
+        expected = [one.to_json() for one in predictor.predict([digits, "0" * 64])]
+        assert [one["label"] for one in answer["results"]] == [one["label"] for one in expected]
+        for wrong, message in (
+            ("1" * 64, "inputs.0: input should be a valid dictionary"),
+            ({"picture": "12"}, "inputs.0.picture: string should match"),
+            ({"picture": digits, "more": 1}, "inputs.0.more: extra inputs are not permitted"),
+        ):
+            refused = client.post("/api/predict/whole", json={"inputs": [wrong]})
+            assert refused.status_code == 400
+            assert message in refused.json()["error"]
+        trace = {"model": "whole", "input": {"picture": digits}}
+        found = client.post("/api/trace", json=trace).json()
+        assert found["kinds"]["patches"]["kind"] == "image"
+        weights = client.post("/api/attention", json={**trace, "map": 0}).content
+        assert len(weights) == 16
+        bad = client.post("/api/trace", json={**trace, "input": {"picture": "12"}})
+        assert (bad.status_code, "input.picture" in bad.json()["error"]) == (400, True)
+
+
+@needs_browser()
+def test_the_page_has_a_panel_for_it(folder: Path, address: str) -> None:
+    digits = first_picture(folder)
+    with browser() as chromium, opened(chromium, address) as it:
+        assert it.page.inner_text("[role=tab][aria-selected=true]") == "Predict"
+        it.page.fill("textarea[aria-label=Picture]", digits[:10])
+        it.page.wait_for_selector("text=string should match")
+        # What the server refuses is logged by the browser as well.
+        it.errors.clear()
+        it.page.fill("textarea[aria-label=Picture]", digits)
+        it.page.wait_for_selector(".heed-result dd")
+        label = it.page.inner_text(".heed-result dd >> nth=0")
+        assert label in ("horizontal", "vertical")
+        it.tab("heads")
+        it.page.wait_for_selector(".heed-over-picture >> visible=true")
+        it.page.reload()
+        it.tab("predict")
+        it.page.wait_for_selector(".heed-result dd")
+        assert it.page.input_value("textarea[aria-label=Picture]") == digits
+
+
+def test_its_attention_is_viewed(folder: Path, tmp_path: Path) -> None:
+    if not (folder / "whole").exists():
+        pytest.skip("the run is trained by the first test")
+    page = tmp_path / "view.html"
+    arguments = ("view", "whole", first_picture(folder), "--output", str(page))
+    done = heedful(folder, *arguments, "--plugin", str(PLUGIN))
+    assert done.returncode == 0, done.stderr
+    assert "data:image/" in page.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

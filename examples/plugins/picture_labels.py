@@ -2,6 +2,8 @@
 
     heedful train recipe.toml --plugin picture_labels.py --data FOLDER --out runs/pictures
     heedful predict runs/pictures pictures.txt --plugin picture_labels.py
+    heedful serve runs/pictures --plugin picture_labels.py
+    heedful view runs/pictures --plugin picture_labels.py
     heedful evaluate runs/pictures --data held_out.txt --plugin picture_labels.py
 
 A line of data is a label, a tab and a picture: 64 digits, the grey values of 8 × 8 cells.
@@ -10,11 +12,11 @@ Shapes: B pictures, K = 16 patches of 2 × 2 cells, D width, C labels.
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
 from heedful.attention import Attention, scores, watch
@@ -175,6 +177,14 @@ class PictureTask:
 # Use
 
 
+class PictureInput(BaseModel):
+    """One input of ``POST /api/predict``; the page makes a form of it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    picture: Annotated[str, Field(pattern=r"^[0-9]{64}$", description="64 digits, row by row")]
+
+
 class Found(NamedTuple):
     label: str
     probability: float
@@ -302,6 +312,12 @@ class PictureLabels(TaskSpec):
         right = [one.label == label for one, (label, _) in zip(found, pairs, strict=True)]
         figures = {"accuracy": Figure(100 * sum(right) / len(right), unit="%")}
         return Evaluation(f"{len(right)} pictures", figures, [one.label for one in found])
+
+    def input_type(self) -> type[PictureInput]:
+        return PictureInput
+
+    def read_request(self, value: PictureInput) -> str:
+        return value.picture
 
     def write_result(self, result: Found) -> str:
         return result.label

@@ -10,7 +10,7 @@ from heedful.basics.errors import UserError
 from heedful.inference import Trace
 from heedful.serving.saying import RefusedError, said
 from heedful.tasks.endpoints import Endpoint
-from heedful.tasks.spec import TaskSpec, spec_named
+from heedful.tasks.spec import TaskSpec, spec_named, specs
 
 
 @dataclass(frozen=True)
@@ -110,6 +110,17 @@ class ServedModels:
                 self.pairs.setdefault((model.source, model.target), model)
         self.codes = list(dict.fromkeys(code for pair in self.pairs for code in pair))
         """Languages served, in the order of the models."""
+
+    def panels(self) -> list[dict[str, Any]]:
+        """The page's panels for typing, in the order of tasks, with the names of their models."""
+        found: dict[str, dict[str, Any]] = {}
+        for spec in specs():
+            own = [one.name for one in self.models if one.spec is spec]
+            if own:
+                name, title = spec.panel
+                panel = found.setdefault(name, {"name": name, "title": title, "models": []})
+                panel["models"] += own
+        return list(found.values())
 
     def targets(self, source: str) -> list[str]:
         """What a language is translated into."""

@@ -77,6 +77,10 @@ def routes(desk: Desk, opened: Mapping[str, Trace]) -> APIRouter:
                 "models": [one.facts for one in served if one.spec.translates],
                 "readers": [one.facts for one in served if not one.spec.translates],
                 "traces": list(opened),
+                "panels": desk.models.panels(),
+                "inputs": {
+                    one.name: TypeAdapter(one.spec.input_type()).json_schema() for one in served
+                },
             }
         )
 

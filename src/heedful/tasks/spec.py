@@ -22,6 +22,7 @@ __all__ = [
     "Command",
     "NoOptions",
     "Opening",
+    "Panel",
     "Predictor",
     "TaskSpec",
     "load_run",
@@ -34,6 +35,14 @@ __all__ = [
 
 Pair = Annotated[list[StrictStr], Field(min_length=2, max_length=2)]
 """A pair of texts in a request."""
+
+
+class Panel(NamedTuple):
+    """A panel of the page, where texts for a model are typed. Several tasks may share one."""
+
+    name: str
+    """Its module in ``viewing/page``: ``classify`` for ``classify.js``."""
+    title: str
 
 
 class Prediction(Protocol):
@@ -234,6 +243,8 @@ class TaskSpec(Kind):
 
     # The server and its page
 
+    panel: Panel = Panel("predict", "Predict")
+    """Of the page; the default one is made from :meth:`input_type`."""
     translates: bool = False
     """Whether its models translate: clients choose them by languages, LibreTranslate's too."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.tasks.pairs.spec import PairSpec
-from heedful.tasks.spec import Command, Pair, register
+from heedful.tasks.spec import Command, Pair, Panel, register
 
 
 class Alignment(PairSpec):
@@ -20,6 +20,7 @@ class Alignment(PairSpec):
     does = "aligns words"
     takes_recipe = False
     translates = False
+    panel = Panel("predict", "Predict")
 
     def train_corpus(
         self, train: Callable[..., bool], out: Path, files: list[str], **how: Any

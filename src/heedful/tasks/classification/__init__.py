@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import StrictStr
 
-from heedful.tasks.spec import Command, Opening, Pair, register
+from heedful.tasks.spec import Command, Opening, Pair, Panel, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ class Classification(EncoderSpec):
     place = 4
     command = "classify"
     does = "classifies"
+    panel = Panel("classify", "Classify")
     train_option = "classify"
     data_options: Mapping[str, str] = {"--text": "text", "--label": "label"}
     reading_settings = ("encoding", "format", "unlabelled")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, Opening, register
+from heedful.tasks.spec import Command, Opening, Panel, register
 from heedful.tasks.texts.spec import TextSpec
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ class LanguageModel(TextSpec):
     command = "generate"
     falling = frozenset({"loss", "perplexity", "bits_per_byte"})
     does = "writes on"
+    panel = Panel("write", "Write")
     trace_options = frozenset({"begins", "latest"})
     train_option = "language-model"
     reading_settings = ("encoding", "documents")

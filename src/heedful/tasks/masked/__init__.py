@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, Opening, register
+from heedful.tasks.spec import Command, Opening, Panel, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Masked(EncoderSpec):
     command = "fill"
     falling = frozenset({"loss", "masked_loss", "next_loss"})
     does = "fills hidden words in"
+    panel = Panel("fill", "Fill in")
 
     def recipe_type(self) -> "type[MaskedRecipe]":
         from heedful.tasks.texts.recipe import MaskedRecipe

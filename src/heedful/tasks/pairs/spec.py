@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from heedful.runs.kind import Kind
-from heedful.tasks.spec import Opening, TaskSpec, maps_of
+from heedful.tasks.spec import Opening, Panel, TaskSpec, maps_of
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +29,7 @@ class PairSpec(TaskSpec):
 
     does = "translates"
     translates = True
+    panel = Panel("translate", "Translate")
     data_options: Mapping[str, str] = {"--from": "source", "--to": "target"}
     reading_settings = ("encoding",)
     changeable_at_start = frozenset(

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, Opening, register
+from heedful.tasks.spec import Command, Opening, Panel, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ class Tagging(EncoderSpec):
     place = 5
     command = "tag"
     does = "tags"
+    panel = Panel("tag", "Tag")
     train_option = "tag"
     data_options: Mapping[str, str] = {"--column": "column"}
     reading_settings = ("encoding",)

@@ -1,10 +1,8 @@
 // The page: its head, its panels, what they share.
 
 import { alignmentPanel } from "./alignment.js";
-import { classifyPanel } from "./classify.js";
 import { comparePanel } from "./compare.js";
 import { choice, element, messageOf, roving } from "./elements.js";
-import { fillPanel } from "./fill.js";
 import { headsPanel } from "./heads.js";
 import { honesty } from "./honesty.js";
 import { Kept } from "./kept.js";
@@ -12,21 +10,12 @@ import { drawnTitle } from "./places.js";
 import { Refusal } from "./providers.js";
 import { Session } from "./session.js";
 import { stepsPanel } from "./steps.js";
-import { tagPanel } from "./tag.js";
-import { translatePanel } from "./translate.js";
-import { writePanel } from "./write.js";
 
 /** @typedef {import("./types.js").Provider} Provider */
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Models} Models */
 /** @typedef {import("./types.js").Start} Start */
-
-/** What is typed into, by the task of a model for single texts. */
-const TYPED = /** @type {const} */ ([
-  ["classification", "classify", classifyPanel], ["tagging", "tag", tagPanel], ["masked", "fill", fillPanel],
-  ["language-model", "write", writePanel],
-]);
 
 /**
  * Fills `root` with the page.
@@ -37,6 +26,7 @@ const TYPED = /** @type {const} */ ([
 export async function mount(root, provider, start = {}) {
   root.classList.add("heedful");
   root.replaceChildren(element("p", { class: "heed-notice" }, "Loading…"));
+  /** @type {Models} */
   let models;
   try {
     models = await provider.models();
@@ -58,10 +48,14 @@ export async function mount(root, provider, start = {}) {
     announce: (text) => (live.textContent = text),
     onTheme: (listener) => onTheme.push(listener),
     open: (name) => open(name),
+    inputs: models.inputs ?? {},
+    panelOf: (model) => panels.find(({ name }) => models.panels?.some((one) => one.name === name && one.models.includes(model))),
   };
   if (models.traces.length && !typing(models)) session.look({ trace: models.traces[0] });
   const honest = honesty(page, models);
-  const panels = panelsOf(page, models, start);
+  /** @type {Panel[]} */
+  const panels = [];
+  panels.push(...await panelsOf(page, models, start));
   const tabs = tabsOf(panels, (name) => open(name));
   root.replaceChildren(
     header(page, models, tabs, () => onTheme.forEach((listener) => listener())),
@@ -98,22 +92,23 @@ function typing({ models, readers }) {
 }
 
 /**
+ * The panels that the tasks of the models declare, each a module of its own, and those for any trace.
  * @param {Page} page
  * @param {Models} models
  * @param {Start} start
- * @returns {Panel[]}
+ * @returns {Promise<Panel[]>}
  */
-function panelsOf(page, models, start) {
-  const readers = models.readers ?? [];
-  const typed = TYPED.map(([task, name, make]) => ({ name, make, own: readers.filter((one) => one.task === task) }))
-    .filter(({ own }) => own.length);
-  const names = [...(models.models.length ? ["translate"] : []), ...typed.map(({ name }) => name)];
+async function panelsOf(page, models, start) {
+  const declared = models.panels ?? [];
+  const known = [...models.models, ...(models.readers ?? [])];
   // The address's text is for the panel that it names, or the first that is typed into.
-  const meant = names.includes(start.panel ?? "") ? start.panel : names[0];
-  const panels = models.models.length ? [translatePanel(page, models, meant === "translate" ? start : {})] : [];
-  panels.push(...typed.map(({ name, make, own }) => make(page, own, meant === name ? start : {})));
+  const meant = declared.some(({ name }) => name === start.panel) ? start.panel : declared[0]?.name;
+  const modules = await Promise.all(declared.map(({ name }) => import(`./${name}.js`)));
+  const panels = declared.map(({ name, title, models: own }, i) => ({
+    .../** @type {Panel} */ (modules[i].panel(page, known.filter((one) => own.includes(one.name)), meant === name ? start : {})), title,
+  }));
   panels.push(alignmentPanel(page), headsPanel(page), stepsPanel(page));
-  if (models.models.length + readers.length + models.traces.length > 1) panels.push(comparePanel(page, models));
+  if (known.length + models.traces.length > 1) panels.push(comparePanel(page, models));
   for (const panel of panels) {
     panel.body.setAttribute("role", "tabpanel");
     panel.body.setAttribute("aria-label", panel.title);

@@ -171,7 +171,7 @@ class Classify {
  * @param {Start} start
  * @returns {Panel}
  */
-export function classifyPanel(page, readers, start) {
+export function panel(page, readers, start) {
   const classify = new Classify(page, readers);
   const { typing } = classify;
   if (start.text && !page.kept.of("classify")) {
@@ -179,5 +179,5 @@ export function classifyPanel(page, readers, start) {
     classify.second.value = start.second ?? "";
   }
   typing.run();
-  return { name: "classify", title: "Classify", body: classify.body, show: () => typing.again(), types: true };
+  return { name: "classify", title: "Classify", body: classify.body, show: () => typing.again(), types: true, unit: "" };
 }

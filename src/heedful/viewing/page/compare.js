@@ -7,7 +7,6 @@ import { signed } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, titles } from "./overview.js";
 import { NONE } from "./session.js";
-import { BEST } from "./translate.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -16,39 +15,24 @@ import { BEST } from "./translate.js";
 /** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
 /** @typedef {import("./session.js").Subject} Subject */
 
-/** @typedef {import("./types.js").ReaderFacts} ReaderFacts */
-
 /**
- * What was typed through a model: of a translator with its own translation; of a model for single texts with
- * the second text, if that belongs to a task of the same kind.
+ * What was typed through a model, as its panel does it; or with the second text, if that belongs to a model of
+ * the same panel.
  * @param {Page} page
- * @param {Models} models
  * @param {string} model
  * @returns {Promise<Subject>}
  */
-async function throughModel(page, models, model) {
+async function throughModel(page, model) {
   const now = page.session.typed;
   if (!now || !("source" in now)) throw new Error("type a text first");
   const { source, target } = now;
   const { gradients: _, ...plain } = now;
   if (now.model === model && target !== undefined) return plain;
-  const [own, typed] = [model, now.model].map((name) => readerOf(models, name));
-  if (own) {
-    const alike = own.task === typed?.task;
-    const { model: _model, target: _target, ...how } = plain;
-    return { ...(alike ? how : { source }), model, ...(alike && target !== undefined ? { target } : {}) };
-  }
-  const { translations } = await page.provider.translate({ model, text: source, nbest: BEST, alignments: false });
-  return { model, source, target: translations[0].text };
-}
-
-/**
- * @param {Models} models
- * @param {string} name
- * @returns {ReaderFacts | undefined}
- */
-function readerOf(models, name) {
-  return models.readers?.find((one) => one.name === name);
+  const panel = page.panelOf(model);
+  if (panel?.through) return panel.through(model, { source });
+  const alike = panel === page.panelOf(now.model);
+  const { model: _model, target: _target, ...how } = plain;
+  return { ...(alike ? how : { source }), model, ...(alike && target !== undefined ? { target } : {}) };
 }
 
 /**
@@ -76,22 +60,23 @@ function fitting(page, models, options) {
  */
 function kindOf(models, value) {
   if (value.startsWith("trace:")) return "trace";
-  const reader = readerOf(models, value.slice(6));
-  if (reader) return `${reader.task} ${reader.pairs === true}`;
-  return `translation ${models.models.find(({ name }) => name === value.slice(6))?.source ?? ""}`;
+  const name = value.slice(6);
+  const all = /** @type {Partial<import("./types.js").ModelFacts & import("./types.js").ReaderFacts>[]} */ (
+    [...models.models, ...(models.readers ?? [])]);
+  const known = all.find((one) => one.name === name);
+  const panel = models.panels?.find((one) => one.models.includes(name))?.name;
+  return [panel, known?.task, known?.pairs === true, known?.source].join(" ");
 }
 
 /** One of the two. */
 class Side {
   /**
    * @param {Page} page
-   * @param {Models} models
    * @param {string} name
    * @param {{value: string, text: string}[]} options
    */
-  constructor(page, models, name, options) {
+  constructor(page, name, options) {
     this.page = page;
-    this.models = models;
     /** Whether somebody chose whose it is. */
     this.meant = false;
     const changed = () => this.show();
@@ -126,7 +111,7 @@ class Side {
    */
   async subject() {
     const value = this.whose.input.value;
-    return value.startsWith("trace:") ? { trace: value.slice(6) } : throughModel(this.page, this.models, value.slice(6));
+    return value.startsWith("trace:") ? { trace: value.slice(6) } : throughModel(this.page, value.slice(6));
   }
 
   async show() {
@@ -141,12 +126,12 @@ class Side {
       if (mine !== this.asked) return;
       this.picture = picture;
       // What was decided; of a text that is written on, or of a second one, that itself.
-      const task = "model" in subject ? readerOf(this.models, subject.model)?.task : undefined;
-      const given = "target" in subject && task !== "classification";
+      const unit = ("model" in subject ? this.page.panelOf(subject.model)?.unit : undefined) ?? "tokens";
+      const given = "target" in subject && unit;
       this.text.textContent = (given && subject.target) || trace.text.target || trace.text.source;
       const total = trace.summary.log_probabilities.reduce((sum, one) => sum + one, 0);
       const { decided, title } = trace.summary;
-      const count = task === "classification" ? "" : `, ${decided.length} ${task === "tagging" ? "tags" : "tokens"}`;
+      const count = unit && `, ${decided.length} ${unit}`;
       this.figure.textContent = decided.length ? `log-probability ${signed(total, 2)}${count}` : title;
       this.notice.textContent = "";
       this.view.body.hidden = false;
@@ -204,7 +189,7 @@ export function comparePanel(page, models) {
     ...models.traces.map((name) => ({ value: `trace:${name}`, text: name })),
   ];
   const sentence = element("p", { class: "heed-sentence heed-shared", dir: "auto" });
-  const sides = ["Left", "Right"].map((name) => new Side(page, models, name, options));
+  const sides = ["Left", "Right"].map((name) => new Side(page, name, options));
   const body = element(
     "div", { class: "heed-panel" }, sentence, element("div", { class: "heed-sides" }, ...sides.map((side) => side.body)),
   );

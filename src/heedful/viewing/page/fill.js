@@ -154,7 +154,7 @@ class Fill {
  * @param {Start} start
  * @returns {Panel}
  */
-export function fillPanel(page, readers, start) {
+export function panel(page, readers, start) {
   const fill = new Fill(page, readers);
   if (start.text && !page.kept.of("fill")) fill.typing.input.value = start.text;
   fill.typing.run();

@@ -17,7 +17,7 @@ export function honesty(page, models) {
 
   async function run() {
     const { subject } = page.session;
-    if (!subject || !("model" in subject)) return;
+    if (!subject || !("source" in subject)) return;
     const mine = ++asked;
     check.disabled = true;
     figure.textContent = "Leaving words out…";

@@ -89,6 +89,8 @@ export function serverProvider(base) {
     classify: async (body, signal) => (await post("classify", body, signal)).json(),
     tag: async (body, signal) => (await post("tag", body, signal)).json(),
     fill: async (body, signal) => (await post("fill", body, signal)).json(),
+    predict: async (model, body, signal) =>
+      (await post(`predict/${model.split("/").map(encodeURIComponent).join("/")}`, body, signal)).json(),
     write: async (body, onPiece, signal) => streamed(await post("generate/stream", body, signal), onPiece),
     trace: async (body, signal) => (await post("trace", body, signal)).json(),
     attention: async (body, signal) =>
@@ -144,6 +146,7 @@ export function embeddedProvider(data) {
     classify: refuse,
     tag: refuse,
     fill: refuse,
+    predict: refuse,
     write: refuse,
     faithfulness: refuse,
     trace: async (body) => find(body).summary,

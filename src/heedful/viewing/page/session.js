@@ -7,7 +7,8 @@ import { byWords, headMatrix, meanMatrix, sliceRows } from "./matrices.js";
 /** @typedef {import("./types.js").MapFacts} MapFacts */
 /** @typedef {import("./types.js").Matrix} Matrix */
 
-/** @typedef {{model: string, source: string, target?: string, begins?: boolean, latest?: boolean, gradients?: boolean} | {trace: string}} Subject */
+/** @typedef {{model: string, source: string, target?: string, begins?: boolean, latest?: boolean, gradients?: boolean}
+  | {model: string, input: unknown, gradients?: boolean} | {trace: string}} Subject */
 
 /** What is said where there is nothing to list. */
 export const NONE = "there is no attention here: the model reads by other means, so there are no heads and no weights to show";

@@ -96,9 +96,9 @@ class Tag {
  * @param {Start} start
  * @returns {Panel}
  */
-export function tagPanel(page, readers, start) {
+export function panel(page, readers, start) {
   const tag = new Tag(page, readers);
   if (start.text && !page.kept.of("tag")) tag.typing.input.value = start.text;
   tag.typing.run();
-  return { name: "tag", title: "Tag", body: tag.body, show: () => tag.typing.again(), types: true };
+  return { name: "tag", title: "Tag", body: tag.body, show: () => tag.typing.again(), types: true, unit: "tags" };
 }

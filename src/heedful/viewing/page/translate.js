@@ -6,22 +6,22 @@ import { LinkedTexts, wordsIn } from "./words.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
-/** @typedef {import("./types.js").Models} Models */
+/** @typedef {import("./types.js").ModelFacts} ModelFacts */
 /** @typedef {import("./types.js").Hypothesis} Hypothesis */
 /** @typedef {import("./types.js").Translated} Translated */
 
 const PAUSE = 350;
-export const BEST = 5;
+const BEST = 5;
 // Characters. Weights between the words of longer texts would be megabytes.
 const LINKED = 5000;
 
 class Translate {
-  /** @param {Page} page @param {Models} models */
+  /** @param {Page} page @param {ModelFacts[]} models */
   constructor(page, models) {
     this.page = page;
     this.models = models;
     const before = page.kept.of("translate");
-    this.model = (models.models.find(({ name }) => name === before?.model) ?? models.models[0])?.name ?? "";
+    this.model = (models.find(({ name }) => name === before?.model) ?? models[0])?.name ?? "";
     this.prefix = "";
     /** @type {Translated | null} */
     this.result = null;
@@ -31,7 +31,7 @@ class Translate {
     this.asking = null;
     /** @type {HTMLElement | null} */
     this.menu = null;
-    this.chooser = choice("Model", models.models.map(({ name, source, target }) => ({
+    this.chooser = choice("Model", models.map(({ name, source, target }) => ({
       value: name, text: source && target ? `${name} (${source} → ${target})` : name,
     })), this.model, (name) => this.setModel(name));
     const soon = whenQuiet(PAUSE, () => this.translate());
@@ -92,7 +92,7 @@ class Translate {
 
   /** What the server says of the chosen model. */
   get known() {
-    return this.models.models.find(({ name }) => name === this.model);
+    return this.models.find(({ name }) => name === this.model);
   }
 
   setFacts() {
@@ -316,17 +316,24 @@ function place(menu, word, panel) {
 
 /**
  * @param {Page} page
- * @param {Models} models
+ * @param {ModelFacts[]} models
  * @param {import("./types.js").Start} start
  * @returns {Panel}
  */
-export function translatePanel(page, models, start) {
+export function panel(page, models, start) {
   const translate = new Translate(page, models);
   const text = page.kept.of("translate")?.text ?? start.text;
   if (text) translate.start(text);
   page.root.addEventListener("pointerdown", (event) => {
     if (translate.menu && !translate.menu.contains(/** @type {Node} */ (event.target))) translate.closeMenu();
   });
-  return { name: "translate", title: "Translate", body: translate.body, show: () => translate.again(), types: true };
+  return {
+    name: "translate", title: "Translate", body: translate.body, show: () => translate.again(), types: true,
+    // Another model has a translation of its own.
+    through: async (model, { source }) => {
+      const { translations } = await page.provider.translate({ model, text: source, nbest: BEST, alignments: false });
+      return { model, source, target: translations[0].text };
+    },
+  };
 }
 

@@ -56,20 +56,42 @@
  */
 
 /**
- * One model for single texts.
+ * One model that does not translate; a plug-in's may tell its name and task alone.
  * @typedef {object} ReaderFacts
  * @property {string} name
- * @property {"classification" | "tagging" | "masked" | "language-model"} task
- * @property {string} architecture
- * @property {number} parameters
+ * @property {string} task
+ * @property {string} [architecture]
+ * @property {number} [parameters]
  * @property {number} [max_tokens]
- * @property {object[]} maps its attention modules
+ * @property {object[]} [maps] its attention modules
  * @property {string[]} [labels]
  * @property {boolean | null} [pairs] whether it wants two texts; null takes either
  * @property {string[]} [masks] how a hidden place is written
  */
 
-/** @typedef {{models: ModelFacts[], readers?: ReaderFacts[], traces: string[]}} Models */
+/** @typedef {{name: string, title: string, models: string[]}} PanelFacts a panel, its module's name, its models */
+
+/**
+ * A JSON schema, as far as the page reads it.
+ * @typedef {object} Schema
+ * @property {string} [type]
+ * @property {string} [title]
+ * @property {string} [description]
+ * @property {Record<string, Schema>} [properties]
+ * @property {Schema[]} [anyOf]
+ * @property {(string | number)[]} [enum]
+ * @property {number} [minItems]
+ * @property {number} [maxItems]
+ */
+
+/**
+ * @typedef {object} Models
+ * @property {ModelFacts[]} models
+ * @property {ReaderFacts[]} [readers]
+ * @property {string[]} traces
+ * @property {PanelFacts[]} [panels]
+ * @property {Record<string, Schema>} [inputs] of `predict`, by the model's name
+ */
 
 /**
  * @typedef {object} Hypothesis
@@ -151,6 +173,7 @@
  * @property {(body: object, signal?: AbortSignal) => Promise<{results: TaggedWords[]}>} tag
  * @property {(body: object, signal?: AbortSignal) => Promise<{result: Filled}>} fill
  * @property {(body: object, onPiece: (piece: string) => void, signal?: AbortSignal) => Promise<Written>} write
+ * @property {(model: string, body: object, signal?: AbortSignal) => Promise<{results: Record<string, unknown>[]}>} predict
  * @property {(body: object, signal?: AbortSignal) => Promise<Summary>} trace
  * @property {(body: object, signal?: AbortSignal) => Promise<Uint8Array>} attention
  * @property {(body: object, signal?: AbortSignal) => Promise<Faithfulness>} faithfulness
@@ -205,6 +228,8 @@
  * @property {(text: string) => void} announce says it to screen readers
  * @property {(listener: () => void) => void} onTheme
  * @property {(panel: string) => void} open
+ * @property {Record<string, Schema>} inputs of `predict`, by the model's name
+ * @property {(model: string) => Panel | undefined} panelOf the panel of a model
  */
 
 /**
@@ -214,6 +239,9 @@
  * @property {HTMLElement} body
  * @property {() => void} show called when the panel comes to the front, or its subject changed
  * @property {boolean} [types] whether it is typed into: it chooses the subject, and follows none
+ * @property {(model: string, typed: {source: string}) => Promise<import("./session.js").Subject>} [through]
+ *   what was typed, through another model of the panel
+ * @property {string} [unit] what its models decide, in the plural: tokens unless given; empty for one decision a text
  */
 
 /** @typedef {{panel?: string, text?: string, second?: string}} Start what the page's address asks for */

@@ -42,8 +42,9 @@ export class Asking {
 
   setFacts() {
     const { architecture, parameters, maps } = this.known;
-    const size = `${(parameters / 1e6).toFixed(parameters < 1e5 ? 3 : 1)} M parameters`;
-    this.facts.textContent = `${architecture}, ${size}${maps.length ? "" : ", without attention"}`;
+    const size = parameters === undefined ? "" : `${(parameters / 1e6).toFixed(parameters < 1e5 ? 3 : 1)} M parameters`;
+    const blind = maps && !maps.length ? "without attention" : "";
+    this.facts.textContent = [architecture, size, blind].filter(Boolean).join(", ");
   }
 
   /**

@@ -220,7 +220,7 @@ class Write {
  * @param {Start} start
  * @returns {Panel}
  */
-export function writePanel(page, readers, start) {
+export function panel(page, readers, start) {
   const write = new Write(page, readers);
   if (start.text && !page.kept.of("write")) write.start(start.text, start.second);
   return { name: "write", title: "Write", body: write.body, show: () => write.asking.again(), types: true };

@@ -1,0 +1,189 @@
+// The panel of a task that has none of its own: fields made from the schema of its inputs, and the result.
+
+import { choice, element, whenQuiet, wasAborted } from "./elements.js";
+import { Asking } from "./typing.js";
+
+/** @typedef {import("./types.js").Page} Page */
+/** @typedef {import("./types.js").Panel} Panel */
+/** @typedef {import("./types.js").Start} Start */
+/** @typedef {import("./types.js").Schema} Schema */
+/** @typedef {import("./types.js").ReaderFacts} ReaderFacts */
+
+const PAUSE = 350;
+
+/**
+ * A field of the form: its element, its text to keep, and its value; undefined if it is empty.
+ * @typedef {{body: HTMLElement, input: HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement, value: () => unknown}} Field
+ */
+
+class Predict {
+  /** @param {Page} page @param {ReaderFacts[]} models */
+  constructor(page, models) {
+    this.page = page;
+    this.asking = new Asking(page, "predict", models, () => this.setFields());
+    /** @type {AbortController | null} */
+    this.request = null;
+    this.soon = whenQuiet(PAUSE, () => this.run());
+    /** @type {[string, Field][]} */
+    this.fields = [];
+    this.form = element("section", { class: "heed-input" });
+    this.result = element("dl", { class: "heed-result" });
+    this.output = element("section", { class: "heed-output", "aria-label": "Result" }, element("h2", {}, "Result"), this.result);
+    this.body = element(
+      "div", { class: "heed-panel heed-predict" }, this.asking.tools,
+      element("div", { class: "heed-two" }, this.form, this.output), this.asking.notice,
+    );
+    this.setFields();
+  }
+
+  /** The fields of the chosen model, with what was typed before. */
+  setFields() {
+    const kept = this.page.kept.of("predict") ?? {};
+    this.fields = fieldsOf(this.schema, () => this.changed());
+    for (const [name, { input }] of this.fields) if (kept[name] !== undefined) input.value = kept[name];
+    this.form.replaceChildren(...this.fields.map(([, { body }]) => body));
+    this.run();
+  }
+
+  /** @returns {Schema} */
+  get schema() {
+    return this.page.inputs[this.asking.model] ?? { type: "string" };
+  }
+
+  changed() {
+    this.keep();
+    this.request?.abort();
+    this.soon();
+  }
+
+  keep() {
+    const typed = Object.fromEntries(this.fields.map(([name, { input }]) => [name, input.value]));
+    this.page.kept.put("predict", { model: this.asking.model, ...typed });
+  }
+
+  /** What is typed as the schema wants it; undefined if nothing is. */
+  get input() {
+    const values = this.fields.map(([name, { value }]) => /** @type {const} */ ([name, value()]));
+    const given = values.filter(([, value]) => value !== undefined);
+    if (!given.length) return undefined;
+    if (this.schema.type === "object") return Object.fromEntries(given);
+    const all = given.map(([, value]) => value);
+    return isPair(this.schema) || all.length > 1 ? values.map(([, value]) => value ?? "") : all[0];
+  }
+
+  async run() {
+    this.request?.abort();
+    const request = new AbortController();
+    this.request = request;
+    const { model } = this.asking;
+    this.asking.notice.textContent = "";
+    try {
+      const { input } = this;
+      if (input === undefined) return this.nothing();
+      this.output.setAttribute("aria-busy", "true");
+      const { results: [found] } = await this.page.provider.predict(model, { inputs: [input] }, request.signal);
+      if (request.signal.aborted) return;
+      this.show(found);
+      this.asking.look({ model, input });
+    } catch (error) {
+      if (wasAborted(error) || request.signal.aborted) return;
+      this.nothing();
+      this.asking.tell(error);
+    } finally {
+      if (request === this.request) this.output.setAttribute("aria-busy", "false");
+    }
+  }
+
+  nothing() {
+    this.output.hidden = true;
+    this.asking.look(null, "fill in the fields first");
+  }
+
+  /** @param {Record<string, unknown>} found */
+  show(found) {
+    this.output.hidden = false;
+    const rows = Object.entries(found).map(([name, value]) => [name, shown(value)]);
+    this.result.replaceChildren(...rows.flatMap(([name, text]) => [
+      element("dt", {}, titleOf(name)), element("dd", { dir: "auto" }, text),
+    ]));
+    this.page.announce(rows.map(([name, text]) => `${titleOf(name)}: ${text}`).join("; "));
+  }
+}
+
+/** @param {unknown} value */
+function shown(value) {
+  if (typeof value === "number") return Number.isInteger(value) ? String(value) : value.toFixed(4);
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** @param {string} name */
+function titleOf(name) {
+  const words = name.replace(/_/g, " ");
+  return words.charAt(0).toUpperCase() + words.slice(1);
+}
+
+/** @param {Schema} schema */
+function isPair(schema) {
+  return schema.type === "array" && schema.minItems === 2 && schema.maxItems === 2;
+}
+
+/**
+ * @param {Schema} schema of one input
+ * @param {() => void} changed
+ * @returns {[string, Field][]}
+ */
+function fieldsOf(schema, changed) {
+  if (schema.type === "object" && schema.properties) {
+    return Object.entries(schema.properties).map(([name, own]) => [name, fieldOf(own.title ?? titleOf(name), own, changed)]);
+  }
+  const texts = schema.anyOf ? schema.anyOf.some(isPair) : isPair(schema);
+  if (texts) {
+    return [["first", fieldOf("First text", { type: "string" }, changed)], ["second", fieldOf("Second text", { type: "string" }, changed)]];
+  }
+  return [["input", fieldOf(schema.title ?? "Input", schema, changed)]];
+}
+
+/**
+ * @param {string} title
+ * @param {Schema} schema
+ * @param {() => void} changed
+ * @returns {Field}
+ */
+function fieldOf(title, schema, changed) {
+  const hint = schema.description ? [element("p", { class: "heed-hint" }, schema.description)] : [];
+  if (schema.enum) {
+    const options = ["", ...schema.enum].map((value) => ({ value: String(value), text: String(value) }));
+    const { field, input } = choice(title, options, "", changed);
+    return { body: element("div", {}, field, ...hint), input, value: () => schema.enum?.find((one) => String(one) === input.value) };
+  }
+  /** @type {HTMLTextAreaElement} */
+  const input = element("textarea", {
+    dir: "auto", rows: schema.type === "string" ? 3 : 1, spellcheck: "false", "aria-label": title, oninput: changed,
+  });
+  const value = () => {
+    if (!input.value.trim()) return undefined;
+    if (schema.type === "string") return input.value;
+    try {
+      return JSON.parse(input.value);
+    } catch {
+      throw new Error(`${title}: give ${schema.type ?? "a value"} as JSON`);
+    }
+  };
+  return { body: element("div", {}, element("h2", {}, title), input, ...hint), input, value };
+}
+
+/**
+ * @param {Page} page
+ * @param {ReaderFacts[]} models
+ * @param {Start} start
+ * @returns {Panel}
+ */
+export function panel(page, models, start) {
+  const predict = new Predict(page, models);
+  const given = [start.text, start.second];
+  if (start.text && !page.kept.of("predict")) {
+    predict.fields.forEach(([, { input }], i) => (input.value = given[i] ?? ""));
+    predict.run();
+  }
+  return { name: "predict", title: "Predict", body: predict.body, show: () => predict.asking.again(), types: true };
+}
