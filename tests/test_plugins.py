@@ -118,6 +118,9 @@ def test_it_is_evaluated(folder: Path) -> None:
     ]
     told = json.loads(heedful(folder, "info", "whole", "--json", *plugin).stdout)
     assert told["scores"][0]["scores"]["accuracy"]["value"] == pytest.approx(100 * share)
+    exported = heedful(folder, "export", "hf", "whole", "--out", "exported", *plugin)
+    assert exported.returncode == 2
+    assert "is a run for picture-labels, and Hugging Face's layout has no" in exported.stderr
     refused = heedful(folder, "evaluate", "whole", "--beam", "2", *plugin)
     assert refused.returncode == 2
     assert "whole is a run for picture-labels" in refused.stderr

@@ -8,10 +8,11 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder, cannot_write
+from heedful.interop.allowed import layout_of
 from heedful.interop.ctranslate2_facts import (
     FILE,
     TOKENISER,
@@ -195,15 +196,6 @@ def _forget_unused(root: Path) -> None:
 
 
 def _exportable(run: Run, checkpoint: str | int | None) -> _Exportable:
-    if not isinstance(run, PairRun) or run.recipe.task == "alignment":
-        raise UserError(
-            f"{run.path}: a run for {run.recipe.task}; what CTranslate2 is given here are "
-            "Transformers that translate"
-        )
-    settings = run.recipe.model
-    if not isinstance(settings, TransformerSettings):
-        raise UserError(
-            f"{run.path}: model.kind = '{settings.kind}': CTranslate2 has no such model, only "
-            "Transformers (model.kind = 'transformer')"
-        )
-    return _Exportable(run, settings, run.chosen(checkpoint))
+    layout_of(run, "ctranslate2", "CTranslate2")
+    own = cast(PairRun, run)
+    return _Exportable(own, cast(TransformerSettings, own.recipe.model), run.chosen(checkpoint))

@@ -1,21 +1,30 @@
 """Runs as Hugging Face folders: ``heedful export hf``."""
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder, write_json
 from heedful.basics.reading import read_bytes, read_json
+from heedful.interop.allowed import layout_of
 from heedful.interop.exported import GENERATION, Exported
 from heedful.interop.folder import CONFIG, write_weights
 from heedful.interop.importing import KEPT
-from heedful.interop.texts import write_text_model
+from heedful.interop.texts import write_bert, write_gpt
 from heedful.interop.translators import write_marian
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
 from heedful.tasks.pairs.aligners import runs_of
-from heedful.tasks.pairs.run import PairRun
-from heedful.tasks.texts.run import TextRun
+
+LAYOUTS: Mapping[str, Callable[[Any, dict[str, Tensor], str | None], Exported]] = {
+    "bert": write_bert,
+    "gpt": write_gpt,
+    "marian": write_marian,
+}
+"""What writes a run in a layout of Hugging Face; tasks name the layouts that they allow."""
 
 
 def export_hf(
@@ -53,13 +62,8 @@ def export_hf(
 
 
 def _exported(run: Run, checkpoint: str | int | None, head: str | None) -> Exported:
-    if isinstance(run, PairRun):
-        if run.recipe.task == "alignment":
-            raise UserError(f"{run.path}: a run for {run.recipe.task} has no Hugging Face layout")
-        return write_marian(run, run.chosen(checkpoint).weights())
-    if isinstance(run, TextRun):
-        return write_text_model(run, run.chosen(checkpoint).weights(), head)
-    raise UserError(f"{run.path}: a run for {run.recipe.task} has no Hugging Face layout")
+    layout = LAYOUTS[layout_of(run, "huggingface", "Hugging Face's layout")]
+    return layout(run, run.chosen(checkpoint).weights(), head)
 
 
 def _kept_generation(run: Run) -> dict[str, bytes]:

@@ -1,10 +1,11 @@
 """Hugging Face folders as runs: ``heedful import hf``."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
+from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, atomic_folder, content_hash
@@ -18,17 +19,29 @@ from heedful.interop.translators import read_marian
 from heedful.runs.checkpoints import folder_of, save_checkpoint
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import write_toml
+from heedful.runs.registry import kind_of
 from heedful.runs.run import FORMAT, Run
 from heedful.runs.sealing import write_facts, write_recipe
+from heedful.runs.settings import Recipe
 from heedful.runs.start import made_with
 from heedful.tasks.pairs.recipe import PairRecipe
-from heedful.tasks.pairs.run import PairRun, write_pairs
-from heedful.tasks.texts.run import TextRun
+from heedful.tasks.pairs.run import write_pairs
 
 KEPT = "imported"
 """The folder of a run that keeps the configuration as it was."""
 
-_KINDS = ("bert", "gpt2", "marian")
+
+class _Imported(NamedTuple):
+    """What a run is made of, whatever its task."""
+
+    recipe: Recipe
+    weights: dict[str, Tensor]
+    facts: dict[str, Any]
+    """Of ``run.json``, those of the task."""
+    save: Callable[[Path], None]
+    """Writes the vocabulary, and what else the task keeps, into the run's folder."""
+    heads: list[str] | None = None
+    """Which heads the files have."""
 
 
 def import_hf(
@@ -63,13 +76,13 @@ def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run
         if name not in config:
             raise UserError(f"{folder / CONFIG} has no field '{name}' to ignore; leave it out")
     config = {name: value for name, value in config.items() if name not in ignored}
-    kind = config.get("model_type")
-    if kind not in _KINDS:
+    kind = str(config.get("model_type"))
+    if kind not in _LAYOUTS:
         raise UserError(
             f"{folder / CONFIG}: model_type = '{kind}' is not supported; supported are "
-            f"{', '.join(_KINDS)}"
+            f"{', '.join(_LAYOUTS)}"
         )
-    facts = {
+    facts: dict[str, Any] = {
         "format": FORMAT,
         "made_with": made_with(),
         "started_from": None,
@@ -80,33 +93,52 @@ def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run
             **({"ignored": sorted(set(ignored))} if ignored else {}),
         },
     }
-    if kind == "marian":
-        return _import_marian(folder, out, config, facts)
-    found = read_bert(folder, config, pairs=pairs) if kind == "bert" else read_gpt(folder, config)
-    return _import_text(folder, out, found, facts)
-
-
-def _import_marian(folder: Path, out: Path, config: dict[str, Any], facts: dict[str, Any]) -> Run:
-    found = read_marian(folder, config)
-    facts |= _pair_facts(found.recipe, found.tokenisers)
+    found = _LAYOUTS[kind](folder, config, pairs)
+    if found.heads is not None:
+        facts["imported"]["heads"] = found.heads
+    facts |= {"task": found.recipe.task, **found.facts}
     with atomic_folder(out, private=True) as made:
-        found.tokenisers.save(made / "tokeniser")
-        for part in ("validation", "test"):
-            write_pairs(made / "data" / f"{part}.jsonl", [])
+        found.save(made)
         write_recipe(made, write_toml(found.recipe))
         _keep_config(folder, made)
-        run = PairRun(made, found.recipe, facts)
+        run = kind_of(found.recipe).run_type()(made, found.recipe, facts)
         _save_weights(run, found.weights)
         write_facts(made, facts)
     return open_run(out)
 
 
-def _import_text(folder: Path, out: Path, found: ImportedText, facts: dict[str, Any]) -> Run:
+def _read_marian(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    found = read_marian(folder, config)
+
+    def save(made: Path) -> None:
+        found.tokenisers.save(made / "tokeniser")
+        for part in ("validation", "test"):
+            write_pairs(made / "data" / f"{part}.jsonl", [])
+
+    facts = _pair_facts(found.recipe, found.tokenisers)
+    return _Imported(found.recipe, found.weights, facts, save)
+
+
+def _read_bert(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    return _of_text(read_bert(folder, config, pairs=pairs))
+
+
+def _read_gpt(folder: Path, config: dict[str, Any], pairs: bool) -> _Imported:
+    return _of_text(read_gpt(folder, config))
+
+
+_LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
+    "bert": _read_bert,
+    "gpt2": _read_gpt,
+    "marian": _read_marian,
+}
+"""What reads a folder, by ``model_type`` of its ``config.json``; the last argument is ``pairs``."""
+
+
+def _of_text(found: ImportedText) -> _Imported:
     unit = "sentences" if found.recipe.task == "tagging" else "texts"
     nothing = {"train": 0, "unit": unit, "validation": 0, "test": 0, "held_out_in_training": {}}
-    facts["imported"]["heads"] = found.heads
-    facts |= {
-        "task": found.recipe.task,
+    facts: dict[str, Any] = {
         "data": {"hashes": {}},
         "sets": {name: {"labels": found.labels, **nothing} for name in found.recipe.sets()},
         "vocabulary": {
@@ -116,18 +148,15 @@ def _import_text(folder: Path, out: Path, found: ImportedText, facts: dict[str, 
         },
         "vectors": None,
     }
-    with atomic_folder(out, private=True) as made:
+
+    def save(made: Path) -> None:
         save_vocabulary(found.vocabulary, made / "tokeniser")
-        write_recipe(made, write_toml(found.recipe))
-        _keep_config(folder, made)
-        _save_weights(TextRun(made, found.recipe, facts), found.weights)
-        write_facts(made, facts)
-    return open_run(out)
+
+    return _Imported(found.recipe, found.weights, facts, save, found.heads)
 
 
 def _pair_facts(recipe: PairRecipe, tokenisers: Tokenisers) -> dict[str, Any]:
     return {
-        "task": recipe.task,
         "source": recipe.data.source,
         "target": recipe.data.target,
         "data": {

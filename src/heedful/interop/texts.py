@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -86,10 +86,7 @@ def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> I
         weights |= _fresh_head(settings.dim, vocabulary.size)
     before_head = config.get("classifier_dropout")
     dropout = settings.dropout if before_head is None else before_head
-    recipe = _encoder_recipe(folder, settings, vocabulary, shape, dropout)
-    if pairs and isinstance(recipe, ClassificationRecipe):
-        data = LabelledData(train=[where], text=["first", "second"])
-        recipe = recipe.model_copy(update={"data": data})
+    recipe = _encoder_recipe(folder, settings, vocabulary, shape, dropout, pairs=pairs)
     return ImportedText(recipe, vocabulary, weights, labels, sorted(shape.heads))
 
 
@@ -99,6 +96,8 @@ def _encoder_recipe(
     vocabulary: ImportedVocabulary,
     shape: BertShape,
     head_dropout: float,
+    *,
+    pairs: bool,
 ) -> EncoderRecipe:
     given: dict[str, Any] = {
         "tokeniser": _vocabulary_settings(vocabulary),
@@ -108,7 +107,8 @@ def _encoder_recipe(
     }
     train = [str(folder)]
     if "classification" in shape.heads:
-        return ClassificationRecipe(data=LabelledData(train=train), **given)
+        columns = {"text": ["first", "second"]} if pairs else {}
+        return ClassificationRecipe(data=LabelledData(train=train, **columns), **given)
     if "tagging" in shape.heads:
         return TaggingRecipe(data=TaggedData(train=train), **given)
     if vocabulary.mask is None:
@@ -192,55 +192,53 @@ def _renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[st
     return renamed
 
 
-def write_text_model(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:
-    """A run for single texts as a BERT or GPT-2 model.
+def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:
+    """A language model's run as a GPT-2.
 
     Args:
-        run: the run.
+        run: the run; its model is a ``gpt``.
+        weights: of the checkpoint that is to be exported.
+        head: there are none.
+
+    Raises:
+        UserError: GPT-2's layout has no such model; the message says why.
+    """
+    settings = cast(GptSettings, cast(LanguageRecipe, run.recipe).model)
+    try:
+        config = gpt.config_of(settings)
+    except UserError as error:
+        raise UserError(f"{run.path}: no Hugging Face layout for it: {error}") from error
+    vocabulary = run.vocabulary()
+    places, special = _places(vocabulary)
+    end = special[END]
+    config |= {
+        "vocab_size": count_rows(places),
+        "bos_token_id": end,
+        "eos_token_id": end,
+        "pad_token_id": special[PAD],
+    }
+    files = _tokeniser_files(run, vocabulary, settings.max_length, around=False)
+    never = [[row] for row in special[:END] if row is not None]
+    generation: dict[str, Any] = {"bos_token_id": end, "eos_token_id": end}
+    generation |= {"bad_words_ids": never} if never else {}
+    files[GENERATION] = as_json(generation)
+    return Exported(config, gpt.export_tensors(weights, settings, places), files)
+
+
+def write_bert(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:
+    """An encoder's run as a BERT with one of its heads.
+
+    Args:
+        run: the run; its model is a ``bert``.
         weights: of the checkpoint that is to be exported.
         head: which head goes along, of a run that learnt several things.
 
     Raises:
-        UserError: there is no such layout; the message says why.
+        UserError: no head is named where there are several, or the vocabulary has no layout.
     """
-    settings = run.recipe.model if isinstance(run.recipe, EncoderRecipe | LanguageRecipe) else None
+    recipe = cast(EncoderRecipe, run.recipe)
+    settings = cast(BertSettings, recipe.model)
     vocabulary = run.vocabulary()
-    if isinstance(settings, BertSettings) and isinstance(run.recipe, EncoderRecipe):
-        return _write_bert(run, run.recipe, settings, vocabulary, weights, head)
-    if isinstance(settings, GptSettings):
-        try:
-            config = gpt.config_of(settings)
-        except UserError as error:
-            raise UserError(f"{run.path}: no Hugging Face layout for it: {error}") from error
-        places, special = _places(vocabulary)
-        end = special[END]
-        config |= {
-            "vocab_size": count_rows(places),
-            "bos_token_id": end,
-            "eos_token_id": end,
-            "pad_token_id": special[PAD],
-        }
-        files = _tokeniser_files(run, vocabulary, settings.max_length, around=False)
-        never = [[row] for row in special[:END] if row is not None]
-        generation: dict[str, Any] = {"bos_token_id": end, "eos_token_id": end}
-        generation |= {"bad_words_ids": never} if never else {}
-        files[GENERATION] = as_json(generation)
-        return Exported(config, gpt.export_tensors(weights, settings, places), files)
-    kind = getattr(settings, "kind", run.recipe.task)
-    raise UserError(
-        f"{run.path}: model.kind = '{kind}' has no Hugging Face layout; 'bert' and 'gpt' have one "
-        "(docs/interop.md)"
-    )
-
-
-def _write_bert(
-    run: TextRun,
-    recipe: EncoderRecipe,
-    settings: BertSettings,
-    vocabulary: SavedVocabulary,
-    weights: dict[str, Tensor],
-    head: str | None,
-) -> Exported:
     name = _chosen_head(run, recipe, head)
     task: str = recipe.heads()[name].task
     labels = run.labels(name) if task != _MASKED else []

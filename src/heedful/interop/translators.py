@@ -1,7 +1,7 @@
 """Marian models as runs, and runs as Marian models."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import sentencepiece
 from torch import Tensor
@@ -99,22 +99,18 @@ def _rows(config: dict[str, Any], settings: TransformerSettings, where: str) -> 
     return source, fields.count("decoder_vocab_size", most=MOST_ROWS)
 
 
-def write_marian(run: PairRun, weights: dict[str, Tensor]) -> Exported:
+def write_marian(run: PairRun, weights: dict[str, Tensor], head: str | None) -> Exported:
     """A translator's run as a Marian model.
 
     Args:
-        run: the run.
+        run: the run; its model is a ``transformer``.
         weights: of the checkpoint that is to be exported.
+        head: there are none.
 
     Raises:
         UserError: there is no such model in Marian's layout; the message says why.
     """
-    settings = run.recipe.model
-    if not isinstance(settings, TransformerSettings):
-        raise UserError(
-            f"{run.path}: model.kind = '{settings.kind}' has no Hugging Face layout; of "
-            "translators, post-norm Transformers have one (docs/interop.md)"
-        )
+    settings = cast(TransformerSettings, run.recipe.model)
     try:
         config = marian.config_of(settings)
     except UserError as error:

@@ -205,6 +205,12 @@ class TaskSpec(Kind):
         """
         return ()
 
+    # Other libraries
+
+    exporters: Mapping[str, Mapping[str, str]] = {}
+    """``huggingface`` or ``ctranslate2`` → kinds of models (``model.kind``) that can be exported
+    so → their layouts in :mod:`heedful.interop`."""
+
     # Evaluation
 
     has_outputs: bool = True

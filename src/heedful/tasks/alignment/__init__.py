@@ -21,6 +21,7 @@ class Alignment(PairSpec):
     takes_recipe = False
     translates = False
     panel = Panel("predict", "Predict")
+    exporters: Mapping[str, Mapping[str, str]] = {}
 
     def train_corpus(
         self, train: Callable[..., bool], out: Path, files: list[str], **how: Any

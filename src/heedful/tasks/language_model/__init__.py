@@ -1,6 +1,6 @@
 """Language model: each next token of plain text."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ class LanguageModel(TextSpec):
     name = "language-model"
     place = 8
     has_outputs = False
+    exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"gpt": "gpt"}}
     command = "generate"
     falling = frozenset({"loss", "perplexity", "bits_per_byte"})
     does = "writes on"

@@ -30,6 +30,10 @@ class PairSpec(TaskSpec):
     does = "translates"
     translates = True
     panel = Panel("translate", "Translate")
+    exporters: Mapping[str, Mapping[str, str]] = {
+        "huggingface": {"transformer": "marian"},
+        "ctranslate2": {"transformer": "transformer"},
+    }
     data_options: Mapping[str, str] = {"--from": "source", "--to": "target"}
     reading_settings = ("encoding",)
     changeable_at_start = frozenset(

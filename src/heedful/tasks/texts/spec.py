@@ -211,6 +211,7 @@ class EncoderSpec(TextSpec):
 
     family = "encoder"
     starts = frozenset({"encoder", "language"})
+    exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"bert": "bert"}}
 
     def tables_from(self, run: "Run") -> dict[str, Any]:
         tables = super().tables_from(run)

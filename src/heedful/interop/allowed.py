@@ -1,0 +1,29 @@
+"""Which layout a run is exported in: its task allows some, its model has one of them."""
+
+from heedful.basics.errors import UserError
+from heedful.runs.run import Run
+from heedful.tasks.spec import spec_named
+
+
+def layout_of(run: Run, exporter: str, library: str) -> str:
+    """The layout of a run's model in another library.
+
+    Args:
+        run: the run.
+        exporter: a key of ``TaskSpec.exporters``.
+        library: its name in messages.
+
+    Raises:
+        UserError: the library has no layout for the task or the model.
+    """
+    task = run.recipe.task
+    layouts = spec_named(task).exporters.get(exporter, {})
+    if not layouts:
+        raise UserError(f"{run.path} is a run for {task}, and {library} has no model for that")
+    kind = str(run.recipe.as_tables()["model"]["kind"])
+    if kind not in layouts:
+        raise UserError(
+            f"{run.path}: model.kind = '{kind}': {library} has no such model for {task}, only "
+            f"{', '.join(layouts)} (docs/interop.md)"
+        )
+    return layouts[kind]
