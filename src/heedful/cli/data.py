@@ -196,15 +196,8 @@ def split(
 
     sides = [source or "source", target or "target"]
     names = ["tsv"] if form is Format.TSV else sides
-    sizes, changed = split_corpus(
-        read,
-        output_dir,
-        names,
-        validation=validation,
-        test=test,
-        seed=seed,
-        breaks=breaks.value,
-    )
+    parts = {"validation": validation, "test": test}
+    sizes, changed = split_corpus(read, output_dir, names, **parts, seed=seed, breaks=breaks.value)
     _say(left_out, paths)
     _say_changed(changed)
     counts = ", ".join(f"{part} {count:,}" for part, count in sizes.items())

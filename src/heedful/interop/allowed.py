@@ -23,7 +23,7 @@ def layout_of(run: Run, exporter: str, library: str) -> str:
     kind = str(run.recipe.as_tables()["model"]["kind"])
     if kind not in layouts:
         raise UserError(
-            f"{run.path}: model.kind = '{kind}': {library} has no such model for {task}, only "
-            f"{', '.join(layouts)} (docs/interop.md)"
+            f"{run.path}: model.kind = '{kind}' has no counterpart: {library} has no such model "
+            f"for {task}, only {', '.join(layouts)} (docs/interop.md)"
         )
     return layouts[kind]
