@@ -28,6 +28,10 @@ class Kind(ABC):
     """Where it stands in lists of tasks: a lower number comes first."""
     falling: frozenset[str] = frozenset({"loss"})
     """Figures of a validation that fall as the model gets better; the others rise."""
+    family: str = ""
+    """The tasks of a family have models that share weights."""
+    starts: frozenset[str] = frozenset()
+    """Families whose weights a run can start from."""
     changeable_at_start: frozenset[str] = frozenset()
     """Settings of the model that may differ from those of the run that is started from."""
 
@@ -132,9 +136,9 @@ class Kind(ABC):
 
     # Runs that start from another
 
-    @abstractmethod
     def starts_from(self, other: "Kind") -> bool:
         """Whether a run of this task can start from the weights of a run of another."""
+        return other.family in self.starts
 
     def tables_from(self, run: "Run") -> dict[str, Any]:
         """The tables ``model`` and ``tokeniser`` that a recipe of this task takes from a run."""

@@ -10,12 +10,17 @@ from heedful.tasks.spec import Command, Opening, Pair, Panel, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from heedful.data.examples import Labelled
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
+    from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import ClassificationRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import TextScore
+    from heedful.tasks.texts.sources import Examples
+    from heedful.training.protocol import Task
 
 
 class Classification(EncoderSpec):
@@ -39,6 +44,28 @@ class Classification(EncoderSpec):
         from heedful.tasks.texts.choosing import choose_classification
 
         return choose_classification(files, **settings)
+
+    def encode(
+        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
+    ) -> dict[str, Any]:
+        """Write the encoded training examples; facts about them."""
+        from heedful.tasks.classification.head import encode
+
+        return encode(folder, examples, vocabulary, recipe.max_tokens)
+
+    def layers(
+        self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
+    ) -> "dict[str, nn.Module]":
+        """The modules that decide."""
+        from heedful.tasks.classification.head import layers
+
+        return layers(name, encoder, labels, recipe)
+
+    def learn(self, name: str, settings: Any, training: "Training") -> "Task":
+        """What the loop is given."""
+        from heedful.tasks.classification.head import learn
+
+        return learn(name, training)
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_classifier

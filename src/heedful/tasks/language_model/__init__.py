@@ -8,12 +8,17 @@ from heedful.tasks.spec import Command, Opening, Panel, register
 from heedful.tasks.texts.spec import TextSpec
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
+    from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import LanguageRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import TextScore
+    from heedful.tasks.texts.sources import Examples
+    from heedful.training.protocol import Task
 
 _LEAST_SYMBOLS = 5
 """Of a vocabulary: before it is made, its size is not known."""
@@ -57,6 +62,27 @@ class LanguageModel(TextSpec):
 
     def compile_name(self, run: "Run") -> str:
         return "states"
+
+    def encode(
+        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
+    ) -> dict[str, Any]:
+        """Write the encoded training examples; facts about them."""
+        from heedful.tasks.language_model.building import encode
+
+        return encode(folder, examples, vocabulary)
+
+    def learn(self, name: str, settings: Any, training: "Training") -> "Task":
+        """What the loop is given."""
+        from heedful.tasks.language_model.building import learn
+
+        return learn(name, settings, training)
+
+    def fresh_model(self, run: "TextRun") -> "nn.Module":
+        """The model of a run, with weights as they are drawn."""
+        from heedful.models import build_language_model
+
+        recipe: Any = run.recipe
+        return build_language_model(recipe.model, run.facts["vocabulary"]["size"])
 
     def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_generator

@@ -8,11 +8,16 @@ from heedful.tasks.spec import Command, Opening, Panel, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
+    from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import MaskedRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import TextScore
+    from heedful.tasks.texts.sources import Examples
+    from heedful.training.protocol import Task
 
 
 class Masked(EncoderSpec):
@@ -30,6 +35,28 @@ class Masked(EncoderSpec):
         from heedful.tasks.texts.recipe import MaskedRecipe
 
         return MaskedRecipe
+
+    def encode(
+        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
+    ) -> dict[str, Any]:
+        """Write the encoded training examples; facts about them."""
+        from heedful.tasks.masked.head import encode
+
+        return encode(folder, settings, examples, vocabulary, recipe.max_tokens)
+
+    def layers(
+        self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
+    ) -> "dict[str, nn.Module]":
+        """The modules that decide."""
+        from heedful.tasks.masked.head import layers
+
+        return layers(name, settings, encoder)
+
+    def learn(self, name: str, settings: Any, training: "Training") -> "Task":
+        """What the loop is given."""
+        from heedful.tasks.masked.head import learn
+
+        return learn(name, settings, training)
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_filler
@@ -58,7 +85,8 @@ class Masked(EncoderSpec):
         from heedful.tasks.masked.evaluation import score_hidden
 
         predictor = opening.load(run.path, head=name)
-        return score_hidden(name, predictor, examples, run.recipe, self.falling)
+        recipe: Any = run.recipe
+        return score_hidden(name, predictor, examples, recipe, self.falling)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.masked.command import Fill, run

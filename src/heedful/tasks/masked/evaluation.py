@@ -3,18 +3,18 @@
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 from heedful.evaluation.outcome import Figure, ReportTable
 from heedful.inference.filler import Filler
+from heedful.tasks.masked.head import sentence_pairs, write_sentences
 from heedful.tasks.masked.learning import MaskedTask
-from heedful.tasks.texts.building import sentence_pairs
-from heedful.tasks.texts.preparation import write_sentences
-from heedful.tasks.texts.recipe import EncoderRecipe, MaskedHead, TextRecipe
+from heedful.tasks.texts.recipe import EncoderRecipe, MaskedHead
 from heedful.tasks.texts.score import TextScore
 
 
 def score_hidden(
-    name: str, filler: Filler, texts: Sequence[str], recipe: TextRecipe, falling: frozenset[str]
+    name: str, filler: Filler, texts: Sequence[str], recipe: EncoderRecipe, falling: frozenset[str]
 ) -> TextScore:
     """The figures of a validation on other texts; what is hidden is drawn as there.
 
@@ -25,9 +25,7 @@ def score_hidden(
         recipe: of the run.
         falling: figures of which less is better.
     """
-    head = recipe.heads()[name] if isinstance(recipe, EncoderRecipe) else None
-    if not isinstance(recipe, EncoderRecipe) or not isinstance(head, MaskedHead):
-        raise TypeError(f"{name} hides no tokens")
+    head = cast(MaskedHead, recipe.heads()[name])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "test"
         write_sentences(iter(texts), filler.vocabulary, path, recipe.max_tokens, head)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.runs.kind import Kind
 from heedful.tasks.spec import Opening, Panel, TaskSpec, maps_of
 
 if TYPE_CHECKING:
@@ -36,6 +35,8 @@ class PairSpec(TaskSpec):
     }
     data_options: Mapping[str, str] = {"--from": "source", "--to": "target"}
     reading_settings = ("encoding",)
+    family = "pairs"
+    starts = frozenset({"pairs"})
     changeable_at_start = frozenset(
         {"model.dropout", "model.attention_dropout", "model.inner_dropout"}
     )
@@ -129,9 +130,6 @@ class PairSpec(TaskSpec):
 
     def compile_name(self, run: "Run") -> str:
         return "states"
-
-    def starts_from(self, other: Kind) -> bool:
-        return isinstance(other, PairSpec)
 
     def reads_any_length(self, run: "Run") -> bool:
         return bool(run.recipe.as_tables()["model"]["kind"] == "recurrent")

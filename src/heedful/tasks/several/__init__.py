@@ -8,9 +8,13 @@ from heedful.tasks.spec import TaskSpec, register, spec_named, spec_of_run
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    import torch
+
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
     from heedful.tasks.texts.recipe import SeveralRecipe
+    from heedful.tasks.texts.run import TextRun
+    from heedful.training.protocol import Task
 
 
 _OF_A_HEAD = "the task of a head does this: TaskSpec.deciding"
@@ -34,6 +38,14 @@ class Several(EncoderSpec):
     def falls(self, recipe: Any, figure: str) -> bool:
         name, dot, own = figure.partition(".")
         return spec_named(self.heads(recipe)[name]).falls(recipe, own) if dot else figure == "loss"
+
+    def build_task(
+        self, run: "TextRun", model: Any, training: Any, device: "torch.device", precision: str
+    ) -> "Task":
+        from heedful.tasks.several.building import learn
+        from heedful.tasks.texts.building import training_of
+
+        return learn(training_of(run, model, training, device, precision))
 
     def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:
         return self.deciding(run, head).load(run, head=head, **how)

@@ -8,13 +8,18 @@ from heedful.tasks.spec import Command, Opening, Panel, register
 from heedful.tasks.texts.spec import EncoderSpec
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from heedful.data.examples import Tagged
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
+    from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import TaggingRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import TextScore
+    from heedful.tasks.texts.sources import Examples
+    from heedful.training.protocol import Task
 
 
 class Tagging(EncoderSpec):
@@ -41,6 +46,28 @@ class Tagging(EncoderSpec):
 
     def weight_name(self, run: "Run") -> str:
         return "words"
+
+    def encode(
+        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
+    ) -> dict[str, Any]:
+        """Write the encoded training examples; facts about them."""
+        from heedful.tasks.tagging.head import encode
+
+        return encode(folder, examples, vocabulary, recipe.max_tokens)
+
+    def layers(
+        self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
+    ) -> "dict[str, nn.Module]":
+        """The modules that decide."""
+        from heedful.tasks.tagging.head import layers
+
+        return layers(name, encoder, labels, recipe)
+
+    def learn(self, name: str, settings: Any, training: "Training") -> "Task":
+        """What the loop is given."""
+        from heedful.tasks.tagging.head import learn
+
+        return learn(name, training)
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_tagger

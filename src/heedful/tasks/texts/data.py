@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, field_validator, model_validator
 
@@ -25,6 +25,9 @@ _MOST_DISTINCT_LABELS = 20
 
 class ExampleData(FileSettings):
     """Files of examples for single texts."""
+
+    counts_overlap: ClassVar[bool] = True
+    """Whether held-out examples are looked for among those of training."""
 
     def read(self, files: Sequence[str]) -> Iterator[Example]:
         """The examples of files, or of what `heedful.data.python_rows.write_rows` wrote.
@@ -133,6 +136,8 @@ class TaggedData(ExampleData):
 
 class DocumentData(ExampleData):
     """Documents of plain text."""
+
+    counts_overlap: ClassVar[bool] = False
 
     documents: DocumentRule = "blank-lines"
     """What parts documents: blank lines, WikiText's titles, line ends, or files (``whole``)."""

@@ -1,7 +1,7 @@
 """Runs for single texts, opened to read or write with."""
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
@@ -12,19 +12,16 @@ from heedful.inference.fastest_precision import settle_precision
 from heedful.inference.filler import Filler
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
-from heedful.models.encoders import HeadedEncoder
-from heedful.models.language import LanguageModel
 from heedful.runs.opening import open_run
 from heedful.runs.settings import Recipe
 from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.building import load_text_model
-from heedful.tasks.texts.recipe import EncoderRecipe
 from heedful.tasks.texts.run import TextRun
 
 
 class _Opened(NamedTuple):
     run: TextRun
-    model: HeadedEncoder | LanguageModel
+    model: Any
     device: torch.device
     precision: str
     head: str
@@ -51,16 +48,13 @@ def load_classifier(
         UserError: the folder is no run that classifies.
     """
     opened = _open(path, "classification", head, device, precision, checkpoint)
-    recipe = opened.run.recipe
-    if not isinstance(recipe, EncoderRecipe) or not isinstance(opened.model, HeadedEncoder):
-        raise TypeError("a classifier is an encoder with a head")
-    settings = recipe.heads()[opened.head]
+    settings = opened.run.recipe.parts()[opened.head]
     return Classifier(
         opened.model,
         opened.run.vocabulary(),
         opened.run.labels(opened.head),
         head=opened.head,
-        pairs=settings.task == "classification" and len(settings.data.text) == 2,
+        pairs=len(settings.data.text) == 2,
         device=opened.device,
         precision=opened.precision,
     )
@@ -80,8 +74,6 @@ def load_tagger(
         UserError: the folder is no run that tags.
     """
     opened = _open(path, "tagging", head, device, precision, checkpoint)
-    if not isinstance(opened.model, HeadedEncoder):
-        raise TypeError("a tagger is an encoder with a head")
     return Tagger(
         opened.model,
         opened.run.vocabulary(),
@@ -106,8 +98,6 @@ def load_filler(
         UserError: the folder is no run that was pre-trained on hidden tokens.
     """
     opened = _open(path, "masked", head, device, precision, checkpoint)
-    if not isinstance(opened.model, HeadedEncoder):
-        raise TypeError("hidden tokens are told by an encoder with a head")
     return Filler(
         opened.model,
         opened.run.vocabulary(),
@@ -130,8 +120,6 @@ def load_generator(
         UserError: the folder is no run of a language model.
     """
     opened = _open(path, "language-model", None, device, precision, checkpoint)
-    if not isinstance(opened.model, LanguageModel):
-        raise TypeError("no language model")
     return Generator(
         opened.model, opened.run.vocabulary(), device=opened.device, precision=opened.precision
     )
@@ -145,10 +133,8 @@ def _open(
     precision: str,
     checkpoint: str | int | None,
 ) -> _Opened:
-    run = open_run(path)
+    run = cast(TextRun, open_run(path))  # whatever has such a head is one
     name = _head(path, run.recipe, task, head)
-    if not isinstance(run, TextRun):
-        raise TypeError(f"{path} is no run for single texts")
     if precision == "int8" and task != "language-model":
         raise UserError(
             f"{path} is a run for {run.recipe.task}: int8 is for translating and for writing a "

@@ -1,33 +1,21 @@
 """From files to a run for single texts that can train: vocabulary, labels, encoded examples."""
 
 import shutil
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_folder, content_hash
+from heedful.basics.files import content_hash
 from heedful.basics.notices import notice
-from heedful.basics.progress import progress
 from heedful.basics.symbols import END
-from heedful.data import columns
-from heedful.data.columns import Codec
-from heedful.data.document_store import EncodedDocuments, write_documents
-from heedful.data.examples import Example, Labelled, Tagged
+from heedful.data.examples import Example
 from heedful.data.overlap import count_overlap
-from heedful.data.readers.plain import cut_sentences
-from heedful.data.sentences import SentenceFailures
-from heedful.data.store import Store, StoreWriter
-from heedful.data.streams import write_stream
 from heedful.data.vocabularies import (
     SavedVocabulary,
     save_vocabulary,
     train_vocabulary,
 )
-from heedful.data.vocabulary import Vocabulary
-from heedful.inference.classifier import rows_of
 from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import find_data, write_toml
@@ -35,22 +23,11 @@ from heedful.runs.run import FORMAT, Run
 from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.start import Start, made_with
 from heedful.runs.vectors import Given, keep_vectors, vector_hashes
-from heedful.tasks.texts.recipe import (
-    DocumentData,
-    EncoderRecipe,
-    HeadSettings,
-    LanguageRecipe,
-    MaskedHead,
-    TaggedData,
-    TextRecipe,
-    table_of,
-)
-from heedful.tasks.texts.rows import tagged_rows
+from heedful.tasks.texts.part import part_of
+from heedful.tasks.texts.recipe import TextRecipe
 from heedful.tasks.texts.run import TextRun, as_text_run, write_examples
 from heedful.tasks.texts.sources import Examples, check_labels
-from heedful.tasks.texts.starting import kept_weights
 
-_AT_ONCE = 4096
 HELD_OUT = ("validation", "test")
 SENTENCE_ENDS = frozenset(".!?…。！？।")
 
@@ -71,7 +48,7 @@ def prepare_text_run(
     """
     shutil.rmtree(path / "data", ignore_errors=True)
     sources = {
-        name: Examples(table_of(recipe, name), data, recipe.seed, path / "data" / name, data_folder)
+        name: Examples(recipe.table_of(name), data, recipe.seed, path / "data" / name, data_folder)
         for name, data in recipe.sets().items()
     }
     hashes = {
@@ -90,7 +67,7 @@ def prepare_text_run(
     sets = {
         name: {
             "labels": labels[name],
-            **_encode(path / "data" / name / "train", recipe, name, examples, vocabulary),
+            **_encode(path / "data" / name / "train", name, examples, vocabulary, recipe),
             **{part: len(held_out[name, part]) for part in HELD_OUT},
             "held_out_in_training": _overlap(
                 examples, {part: held_out[name, part] for part in HELD_OUT}
@@ -117,7 +94,7 @@ def prepare_text_run(
         "started_from": None if start is None else start.facts,
     }
     if start is not None:
-        kept = kept_weights(start, recipe, labels)
+        kept = part_of(recipe.task).kept_weights(start, recipe, labels)
         state = {"step": 0, "validation": {}}
         save_checkpoint(TextRun(path, recipe, facts).start_folder, kept, {}, state)
     write_facts(path, facts)
@@ -165,122 +142,16 @@ def _vocabulary(
 
 
 def _encode(
-    folder: Path,
-    recipe: TextRecipe,
-    name: str,
-    examples: Examples,
-    vocabulary: SavedVocabulary,
+    folder: Path, name: str, examples: Examples, vocabulary: SavedVocabulary, recipe: TextRecipe
 ) -> dict[str, Any]:
     """Write the encoded training examples of what is learnt as ``name``; facts about them."""
-    if isinstance(examples.data, DocumentData):
-        if not isinstance(recipe, EncoderRecipe):
-            documents = (str(example) for example in examples.of("train"))
-            encoded = (vocabulary.encode(text) for text in _seen(documents, "documents"))
-            return {"train": write_stream(encoded, folder, vocabulary.size), "unit": "tokens"}
-        for part in ("train", "validation"):
-            texts = (str(example) for example in examples.of(part))
-            if part == "train" or examples.data.is_validated:
-                head = recipe.heads()[name]
-                write_sentences(texts, vocabulary, folder.parent / part, recipe.max_tokens, head)
-        found = EncodedDocuments.open(folder)
-        return {"train": len(found.sentences), "documents": len(found), "unit": "sentences"}
-    if not isinstance(recipe, EncoderRecipe):
-        raise TypeError(f"no encoding of {type(examples.data).__name__} for {recipe.task}")
-    numbers = {label: number for number, label in enumerate(examples.labels)}
-    counts: Counter[str] = Counter()
-
-    def rows() -> Iterator[tuple[list[int], Any]]:
-        for example in _seen(examples.of("train"), "examples"):
-            counts["examples"] += 1
-            made: list[tuple[list[int], Any]]
-            if isinstance(example, Labelled):
-                made = list(_labelled_rows(example, numbers, vocabulary, recipe.max_tokens))
-            elif isinstance(example, Tagged):
-                made = list(tagged_rows(example, numbers, vocabulary, recipe.max_tokens))
-            else:
-                raise TypeError("a document among examples")
-            counts["windows"] += len(made)
-            counts["long"] += len(made) > 1
-            yield from made
-
-    tagged = isinstance(examples.data, TaggedData)
-    of_labels = columns.tokens(len(numbers) + 1) if tagged else columns.label(len(numbers))
-    codecs = {"tokens": columns.tokens(vocabulary.size), "labels": of_labels}
-    write_rows(rows(), folder, codecs)
-    if counts["long"]:
-        notice(
-            f"{counts['long']:,} of {counts['examples']:,} training examples are longer than "
-            f"max_tokens {recipe.max_tokens}: learnt from in windows, {counts['windows']:,} in all"
-        )
-    unit = "sentences" if tagged else "texts"
-    return {"train": counts["examples"], "windows": counts["windows"], "unit": unit}
-
-
-def write_sentences(
-    documents: Iterator[str],
-    vocabulary: Vocabulary,
-    folder: Path,
-    max_tokens: int,
-    head: HeadSettings,
-) -> None:
-    """Encode documents sentence by sentence, each short enough for a pair of them.
-
-    Raises:
-        UserError: there is but one document, where pairs need others.
-    """
-    if not isinstance(head, MaskedHead):
-        raise TypeError("documents are for hidden tokens")
-    pairs, language = head.masking.next_sentence, head.data.sentences
-    longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
-    failures = SentenceFailures()
-    lines = (
-        document.split("\n")
-        if language is None
-        else cut_sentences(document.split("\n"), language, failures)
-        for document in _seen(documents, "documents")
-    )
-    write_documents(lines, vocabulary, folder, longest=longest)
-    failures.tell()
-    if pairs and len(EncodedDocuments.open(folder)) < 2:
-        raise UserError(
-            f"the {folder.name} text is one document, and whether a sentence follows needs others "
-            "to draw from: data.documents says what parts them, masking.next_sentence = false does "
-            "without"
-        )
-
-
-def _seen(examples: Iterable[Any], unit: str) -> Iterator[Any]:
-    with progress("encoding", None, unit) as advance:
-        for example in examples:
-            yield example
-            advance(1)
-
-
-def _labelled_rows(
-    example: Labelled, numbers: dict[str, int], vocabulary: SavedVocabulary, limit: int
-) -> Iterator[tuple[list[int], int]]:
-    """A row's tokens without the first BEGIN and the last END, and its label."""
-    tokens = [vocabulary.encode(text) for text in example.texts]
-    for row in rows_of(tokens, limit):
-        joined = row.first if row.second is None else [*row.first, END, *row.second]
-        yield joined, numbers[example.label]
-
-
-def write_rows(
-    rows: Iterator[tuple[list[int], Any]], folder: Path, codecs: Mapping[str, Codec]
-) -> None:
-    """Write rows and what they are labelled with."""
-    with atomic_folder(folder) as beside, StoreWriter(beside, codecs) as writer:
-        while chunk := list(islice(rows, _AT_ONCE)):
-            parts = zip(codecs, zip(*chunk, strict=True), strict=True)
-            writer.add({name: codecs[name].column(own) for name, own in parts})
-        writer.finish({})
-    Store.open(folder)
+    own = recipe.parts()[name]
+    return part_of(own.task).encode(folder, own, examples, vocabulary, recipe)
 
 
 def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str, int]:
     """How many held-out texts training has, too; said."""
-    if isinstance(examples.data, DocumentData):
+    if not examples.data.counts_overlap:
         return {}
     found = {}
     for part, own in held_out.items():
@@ -313,7 +184,5 @@ def _vectors(
     """Keep the vectors of the vocabulary's words; the share of words that have one."""
     if recipe.vectors is None:
         return None
-    if not isinstance(recipe, EncoderRecipe | LanguageRecipe):
-        raise TypeError(f"no embedding for {recipe.task}")
     given = {name: Given(file, vocabulary) for name, file in recipe.vectors.files.items()}
-    return keep_vectors(path, given, recipe.model, data_folder)
+    return keep_vectors(path, given, cast(Any, recipe).model, data_folder)

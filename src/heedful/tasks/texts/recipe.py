@@ -33,7 +33,6 @@ __all__ = [
     "TaggingRecipe",
     "TextRecipe",
     "TextTrainingSettings",
-    "table_of",
 ]
 
 
@@ -81,6 +80,10 @@ class ClassificationHead(Settings):
     weight: float = Field(1.0, gt=0)
     """λ of its loss, where there are several."""
 
+    def figures(self) -> tuple[str, ...]:
+        """What checkpoints can be chosen by."""
+        return _choices(ClassificationTraining)
+
 
 class TaggingHead(Settings):
     """A tag for each word."""
@@ -88,6 +91,10 @@ class TaggingHead(Settings):
     task: Literal["tagging"] = "tagging"
     data: TaggedData
     weight: float = Field(1.0, gt=0)
+
+    def figures(self) -> tuple[str, ...]:
+        """What checkpoints can be chosen by."""
+        return _choices(TaggingTraining)
 
 
 class MaskedHead(Settings):
@@ -97,6 +104,12 @@ class MaskedHead(Settings):
     data: DocumentData
     weight: float = Field(1.0, gt=0)
     masking: MaskingSettings = MaskingSettings()
+
+    def figures(self) -> tuple[str, ...]:
+        """What checkpoints can be chosen by."""
+        following = self.masking.next_sentence
+        known = _choices(MaskedTraining)
+        return tuple(each for each in known if following or each != "next_accuracy")
 
 
 HeadSettings = ClassificationHead | TaggingHead | MaskedHead
@@ -114,12 +127,20 @@ class TextRecipe(Recipe):
     def is_validated(self) -> bool:
         return any(data.is_validated for data in self.sets().values())
 
-    def sets(self) -> Mapping[str, ExampleData]:
-        """The data by the name of what is learnt from them."""
+    def parts(self) -> Mapping[str, Any]:
+        """The settings of each thing that is learnt: a head, or the recipe that has none."""
         raise NotImplementedError
 
+    def sets(self) -> Mapping[str, ExampleData]:
+        """The data by the name of what is learnt from them."""
+        return {name: part.data for name, part in self.parts().items()}
+
+    def table_of(self, name: str) -> str:
+        """The key of the data table from which ``name`` is learnt."""
+        return "data"
+
     def data_tables(self) -> dict[str, FileSettings]:
-        return {table_of(self, name): data for name, data in self.sets().items()}
+        return {self.table_of(name): data for name, data in self.sets().items()}
 
 
 class EncoderRecipe(TextRecipe):
@@ -142,8 +163,8 @@ class EncoderRecipe(TextRecipe):
         """What is learnt, by name."""
         raise NotImplementedError
 
-    def sets(self) -> Mapping[str, ExampleData]:
-        return {name: head.data for name, head in self.heads().items()}
+    def parts(self) -> Mapping[str, HeadSettings]:
+        return self.heads()
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "EncoderRecipe":
@@ -188,14 +209,9 @@ class EncoderRecipe(TextRecipe):
             raise ValueError(f"model.kind = '{kind}' has no vectors of words to tag")
         if head.task == "classification" and len(head.data.text) == 1:
             raise ValueError(
-                f"model.kind = '{kind}' reads pairs of texts only: {table_of(self, name)}.text "
+                f"model.kind = '{kind}' reads pairs of texts only: {self.table_of(name)}.text "
                 "names the columns of both, or take another model"
             )
-
-
-def table_of(recipe: TextRecipe, name: str) -> str:
-    """The key of the data table from which a recipe learns ``name``."""
-    return f"tasks.{name}.data" if isinstance(recipe, SeveralRecipe) else "data"
 
 
 class ClassificationTraining(TextTrainingSettings):
@@ -289,13 +305,16 @@ class SeveralRecipe(EncoderRecipe):
     def heads(self) -> Mapping[str, HeadSettings]:
         return self.tasks
 
+    def table_of(self, name: str) -> str:
+        return f"tasks.{name}.data"
+
     @model_validator(mode="after")
     def _is_chosen_by_a_figure(self) -> "SeveralRecipe":
         known = [
             f"{name}.{figure}"
             for name, head in self.tasks.items()
             if head.data.is_validated
-            for figure in _figures(head)
+            for figure in head.figures()
         ]
         by = self.training.choose_by
         if known and by not in ["mean", *known]:
@@ -305,16 +324,9 @@ class SeveralRecipe(EncoderRecipe):
         return self
 
 
-def _figures(head: HeadSettings) -> tuple[str, ...]:
-    """What checkpoints can be chosen by, of one of several tasks."""
-    kinds = {
-        "classification": ClassificationTraining,
-        "tagging": TaggingTraining,
-        "masked": MaskedTraining,
-    }
-    figures = get_args(kinds[head.task].model_fields["choose_by"].annotation)
-    following = not isinstance(head, MaskedHead) or head.masking.next_sentence
-    return tuple(str(each) for each in figures if following or each != "next_accuracy")
+def _choices(training: type[TextTrainingSettings]) -> tuple[str, ...]:
+    """What checkpoints can be chosen by."""
+    return tuple(map(str, get_args(training.model_fields["choose_by"].annotation)))
 
 
 class LanguageTraining(TextTrainingSettings):
@@ -349,8 +361,8 @@ class LanguageRecipe(TextRecipe):
             model = {"kind": "gpt", **own, "max_length": context, **model}
         return {**given, "model": model}
 
-    def sets(self) -> Mapping[str, ExampleData]:
-        return {"language-model": self.data}
+    def parts(self) -> Mapping[str, "LanguageRecipe"]:
+        return {"language-model": self}
 
     @model_validator(mode="after")
     def _context_fits(self) -> "LanguageRecipe":

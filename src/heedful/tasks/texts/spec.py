@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from heedful.basics.errors import UserError
-from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_of
 from heedful.tasks.spec import Opening, TaskSpec, maps_of
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
 
     from heedful.data.examples import Example
     from heedful.evaluation.outcome import Evaluation
@@ -33,10 +32,6 @@ _LEAST_SYMBOLS = 5
 class TextSpec(TaskSpec):
     """A task of single texts."""
 
-    family: ClassVar[str]
-    """``encoder`` or ``language``: the weights that its models share with those of other tasks."""
-    starts: ClassVar[frozenset[str]]
-    """Families whose weights a run can start from."""
     changeable_at_start = frozenset(
         {
             *("model.dropout", "model.attention_dropout", "model.inner_dropout"),
@@ -75,9 +70,8 @@ class TextSpec(TaskSpec):
 
     def table_of(self, recipe: Any, name: str) -> str:
         """The key of the data table from which a recipe learns ``name``."""
-        from heedful.tasks.texts.recipe import table_of
-
-        return table_of(recipe, name)
+        found: str = recipe.table_of(name)
+        return found
 
     def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
         lines = [
@@ -145,12 +139,19 @@ class TextSpec(TaskSpec):
     def compile_name(self, run: "Run") -> str:
         return "encoder.encode"
 
-    def starts_from(self, other: Kind) -> bool:
-        return isinstance(other, TextSpec) and other.family in self.starts
+    def kept_weights(
+        self, start: "Start", recipe: Any, labels: Mapping[str, Sequence[str]]
+    ) -> "dict[str, Tensor]":
+        """The weights that a run takes from the run that it starts from."""
+        from heedful.tasks.texts.starting import weights_beside_heads
+
+        return weights_beside_heads(start)
 
     def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
         from heedful.tasks.texts.choosing import fine_tuned
 
+        if kind_of(start.recipe).family not in ("encoder", "language"):
+            raise UserError(f"a run for {start.recipe.task} is no start for task = '{self.name}'")
         return fine_tuned(tables, start.recipe)
 
     def evaluation_options(self) -> type[Any]:
@@ -216,9 +217,24 @@ class EncoderSpec(TextSpec):
     def tables_from(self, run: "Run") -> dict[str, Any]:
         tables = super().tables_from(run)
         kind = kind_of(run.recipe)
-        if isinstance(kind, TextSpec) and kind.family == "language":
+        if kind.family == "language":
             tables["model"] = {"kind": "language", "writer": tables["model"]}
         return tables
+
+    def fresh_model(self, run: "TextRun") -> "nn.Module":
+        """The model of a run, with weights as they are drawn."""
+        from heedful.tasks.texts.building import headed_encoder
+
+        return headed_encoder(run)
+
+    def kept_weights(
+        self, start: "Start", recipe: Any, labels: Mapping[str, Sequence[str]]
+    ) -> "dict[str, Tensor]":
+        from heedful.tasks.texts.starting import weights_of_encoder, weights_of_writer
+
+        if kind_of(start.run.recipe).family == "language":
+            return weights_of_writer(start, recipe)
+        return weights_of_encoder(start, recipe, labels)
 
     def heads(self, recipe: Any) -> dict[str, str]:
         return {name: str(head.task) for name, head in recipe.heads().items()}

@@ -1,27 +1,35 @@
 """What a run for single texts takes from another that it starts from."""
 
 from collections.abc import Mapping, Sequence
+from typing import cast
 
 from torch import Tensor
 
 from heedful.basics.notices import notice
 from heedful.runs.start import Start
-from heedful.tasks.texts.recipe import (
-    EncoderRecipe,
-    HeadSettings,
-    LanguageRecipe,
-    MaskedHead,
-    TextRecipe,
-)
+from heedful.tasks.texts.recipe import EncoderRecipe, HeadSettings
 from heedful.tasks.texts.run import TextRun, as_text_run
 
 _HEADS = "heads."
 
 
-def kept_weights(
-    start: Start, recipe: TextRecipe, labels: Mapping[str, Sequence[str]]
+def weights_beside_heads(start: Start) -> dict[str, Tensor]:
+    """The weights of another run, but for those of its heads."""
+    return {name: tensor for name, tensor in start.weights.items() if not name.startswith(_HEADS)}
+
+
+def weights_of_writer(start: Start, recipe: EncoderRecipe) -> dict[str, Tensor]:
+    """The weights of a language model, as an encoder that reads by one has them; said."""
+    heads = ", ".join(recipe.heads())
+    notice(f"begins with the language model of {start.run.path}; new heads: {heads}")
+    kept = weights_beside_heads(start)
+    return {f"encoder.writer.{name}": tensor for name, tensor in kept.items()}
+
+
+def weights_of_encoder(
+    start: Start, recipe: EncoderRecipe, labels: Mapping[str, Sequence[str]]
 ) -> dict[str, Tensor]:
-    """The weights to begin with: all of the model's, and those of heads that decide on the same.
+    """The weights of an encoder, and those of heads that decide on the same.
 
     Which heads go on and which are new is said.
 
@@ -31,24 +39,18 @@ def kept_weights(
         labels: what each of its heads decides on.
     """
     run = as_text_run(start.run)
-    kept = {name: tensor for name, tensor in start.weights.items() if not name.startswith(_HEADS)}
-    if isinstance(recipe, EncoderRecipe) and isinstance(run.recipe, LanguageRecipe):
-        notice(
-            f"begins with the language model of {run.path}; new heads: {', '.join(recipe.heads())}"
-        )
-        return {f"encoder.writer.{name}": tensor for name, tensor in kept.items()}
-    if not isinstance(recipe, EncoderRecipe) or not isinstance(run.recipe, EncoderRecipe):
-        return kept
+    known = cast(EncoderRecipe, run.recipe)
+    kept = weights_beside_heads(start)
     new = []
     taken = []
     for name, head in recipe.heads().items():
-        old = _same_head(run, run.recipe, name, head, labels[name])
+        old = _same_head(run, known, name, head, labels[name])
         if old is None:
             new.append(name)
             continue
         taken.append(name if old == name else f"{name} ('{old}' there)")
         kept |= _renamed(start.weights, old, name)
-        if isinstance(head, MaskedHead) and head.masking.next_sentence:
+        if head.task == "masked" and head.masking.next_sentence:
             following = _renamed(start.weights, f"{old}_next", f"{name}_next")
             kept |= following
             new += [] if following else [f"{name}_next"]

@@ -1,0 +1,76 @@
+"""From labelled texts to a head that classifies: rows, layers, and what the loop is given."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from torch import nn
+
+from heedful.basics.notices import once
+from heedful.basics.symbols import END
+from heedful.data import columns
+from heedful.data.examples import Labelled
+from heedful.data.vocabularies import SavedVocabulary
+from heedful.inference.classifier import Classifier, rows_of
+from heedful.models.encoders import Classifier as ClassificationLayer
+from heedful.models.encoders import HeadedEncoder
+from heedful.tasks.texts.labelled_rows import deciding_layer, encode_rows
+from heedful.tasks.texts.part import Training
+from heedful.tasks.texts.reading import ClassificationTask
+from heedful.tasks.texts.rows import RowBatches
+from heedful.tasks.texts.sources import Examples
+
+
+def encode(
+    folder: Path, examples: Examples, vocabulary: SavedVocabulary, max_tokens: int
+) -> dict[str, Any]:
+    """Write the rows of labelled texts; facts about them."""
+    numbers = {label: number for number, label in enumerate(examples.labels)}
+    codecs = {
+        "tokens": columns.tokens(vocabulary.size),
+        "labels": columns.label(len(numbers)),
+    }
+
+    def rows(example: Labelled) -> Iterator[tuple[list[int], int]]:
+        return _rows(example, numbers, vocabulary, max_tokens)
+
+    return {**encode_rows(folder, examples, rows, codecs, max_tokens), "unit": "texts"}
+
+
+def _rows(
+    example: Labelled, numbers: Mapping[str, int], vocabulary: SavedVocabulary, limit: int
+) -> Iterator[tuple[list[int], int]]:
+    """A row's tokens without the first BEGIN and the last END, and its label."""
+    tokens = [vocabulary.encode(text) for text in example.texts]
+    for row in rows_of(tokens, limit):
+        joined = row.first if row.second is None else [*row.first, END, *row.second]
+        yield joined, numbers[example.label]
+
+
+def layers(name: str, encoder: Any, labels: int, recipe: Any) -> dict[str, nn.Module]:
+    """The layer that decides on a text."""
+    width = encoder.pooled_dim
+    return {name: deciding_layer(ClassificationLayer, width, labels, recipe, "texts")}
+
+
+def learn(name: str, training: Training) -> ClassificationTask:
+    """What the loop is given."""
+    run, settings, model = training.run, training.settings, cast(HeadedEncoder, training.model)
+    classifier = Classifier(
+        model,
+        training.vocabulary,
+        run.labels(name),
+        head=name,
+        device=training.device,
+        say=once(),
+    )
+    return ClassificationTask(
+        model,
+        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, each_token=False),
+        run.labelled(name, "validation"),
+        classifier,
+        device=training.device,
+        label_smoothing=settings.label_smoothing,
+        penalty=settings.penalty,
+        precision=training.precision,
+    )

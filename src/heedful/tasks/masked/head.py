@@ -1,0 +1,121 @@
+"""From documents to a head that predicts hidden tokens: sentences, layers, and its training."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from torch import nn
+
+from heedful.basics.errors import UserError
+from heedful.data.document_store import EncodedDocuments, write_documents
+from heedful.data.masking import SentencePairs
+from heedful.data.readers.plain import cut_sentences
+from heedful.data.sentences import SentenceFailures
+from heedful.data.vocabularies import SavedVocabulary
+from heedful.data.vocabulary import Vocabulary
+from heedful.models.bert import Bert, MaskedHead, NextSentenceHead
+from heedful.models.encoders import HeadedEncoder
+from heedful.tasks.masked.learning import MaskedTask
+from heedful.tasks.texts import recipe as text_recipe
+from heedful.tasks.texts.labelled_rows import seen
+from heedful.tasks.texts.part import Training
+from heedful.tasks.texts.sources import Examples
+
+
+def encode(
+    folder: Path,
+    head: text_recipe.MaskedHead,
+    examples: Examples,
+    vocabulary: SavedVocabulary,
+    max_tokens: int,
+) -> dict[str, Any]:
+    """Write the sentences of documents, those of the validation too; facts about them."""
+    for part in ("train", "validation"):
+        if part == "train" or examples.data.is_validated:
+            texts = (example.text for example in examples.of(part))
+            write_sentences(texts, vocabulary, folder.parent / part, max_tokens, head)
+    found = EncodedDocuments.open(folder)
+    return {"train": len(found.sentences), "documents": len(found), "unit": "sentences"}
+
+
+def write_sentences(
+    documents: Iterator[str],
+    vocabulary: Vocabulary,
+    folder: Path,
+    max_tokens: int,
+    head: text_recipe.MaskedHead,
+) -> None:
+    """Encode documents sentence by sentence, each short enough for a pair of them.
+
+    Raises:
+        UserError: there is but one document, where pairs need others.
+    """
+    pairs, language = head.masking.next_sentence, head.data.sentences
+    longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
+    failures = SentenceFailures()
+    lines = (
+        document.split("\n")
+        if language is None
+        else cut_sentences(document.split("\n"), language, failures)
+        for document in seen(documents, "documents")
+    )
+    write_documents(lines, vocabulary, folder, longest=longest)
+    failures.tell()
+    if pairs and len(EncodedDocuments.open(folder)) < 2:
+        raise UserError(
+            f"the {folder.name} text is one document, and whether a sentence follows needs others "
+            "to draw from: data.documents says what parts them, masking.next_sentence = false does "
+            "without"
+        )
+
+
+def sentence_pairs(
+    folder: Path,
+    vocabulary: Vocabulary,
+    head: text_recipe.MaskedHead,
+    max_tokens: int,
+    batch_tokens: int,
+) -> SentencePairs:
+    """Pre-training batches of encoded documents.
+
+    Raises:
+        UserError: they are not of this vocabulary, or too long.
+    """
+    return SentencePairs(
+        EncodedDocuments.open(folder),
+        vocabulary,
+        max_tokens=max_tokens,
+        batch_tokens=batch_tokens,
+        next_sentence=head.masking.next_sentence,
+        whole_words=head.masking.whole_word,
+        masked=head.masking.share,
+    )
+
+
+def layers(name: str, head: text_recipe.MaskedHead, encoder: Any) -> dict[str, nn.Module]:
+    """The layers that predict hidden tokens, and whether segments follow each other."""
+    bert = cast(Bert, encoder)  # the recipe has seen to it
+    found: dict[str, nn.Module] = {name: MaskedHead(bert)}
+    if head.masking.next_sentence:
+        found[f"{name}_next"] = NextSentenceHead(bert.pooled_dim)
+    return found
+
+
+def learn(name: str, head: text_recipe.MaskedHead, training: Training) -> MaskedTask:
+    """What the loop is given."""
+    run = training.run
+    recipe = cast(text_recipe.EncoderRecipe, run.recipe)
+
+    def pairs(part: str) -> SentencePairs:
+        limits = (recipe.max_tokens, training.settings.batch_tokens)
+        return sentence_pairs(run.set_folder(name) / part, training.vocabulary, head, *limits)
+
+    validated = (run.set_folder(name) / "validation").exists()
+    return MaskedTask(
+        cast(HeadedEncoder, training.model),
+        pairs("train"),
+        pairs("validation") if validated else None,
+        name=name,
+        device=training.device,
+        precision=training.precision,
+    )

@@ -1,0 +1,23 @@
+"""From a run with several heads to the task that learns all of them."""
+
+from typing import cast
+
+from heedful.tasks.several.learning import Part, SeveralTasks
+from heedful.tasks.spec import spec_named
+from heedful.tasks.texts.part import Training, part_of
+from heedful.tasks.texts.recipe import SeveralRecipe
+
+
+def learn(training: Training) -> SeveralTasks:
+    """What the loop is given."""
+    recipe = cast(SeveralRecipe, training.run.recipe)
+    parts = {
+        name: Part(
+            part_of(head.task).learn(name, head, training),
+            head.weight,
+            training.run.facts["sets"][name]["train"],
+            spec_named(head.task).falling,
+        )
+        for name, head in recipe.tasks.items()
+    }
+    return SeveralTasks(training.model, parts, recipe.temperature)

@@ -1,0 +1,63 @@
+"""From tagged sentences to a head that tags: rows, layers, and what the loop is given."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+from torch import nn
+
+from heedful.basics.notices import once
+from heedful.data import columns
+from heedful.data.examples import Tagged
+from heedful.data.vocabularies import SavedVocabulary
+from heedful.inference.tagger import Tagger
+from heedful.models.encoders import HeadedEncoder
+from heedful.models.encoders import Tagger as TaggingLayer
+from heedful.tasks.texts.labelled_rows import deciding_layer, encode_rows
+from heedful.tasks.texts.part import Training
+from heedful.tasks.texts.reading import TaggingTask
+from heedful.tasks.texts.rows import RowBatches, tagged_rows
+from heedful.tasks.texts.sources import Examples
+
+
+def encode(
+    folder: Path, examples: Examples, vocabulary: SavedVocabulary, max_tokens: int
+) -> dict[str, Any]:
+    """Write the rows of tagged sentences; facts about them."""
+    numbers = {tag: number for number, tag in enumerate(examples.labels)}
+    codecs = {
+        "tokens": columns.tokens(vocabulary.size),
+        "labels": columns.tokens(len(numbers) + 1),
+    }
+
+    def rows(example: Tagged) -> Iterator[tuple[list[int], list[int]]]:
+        return tagged_rows(example, numbers, vocabulary, max_tokens)
+
+    return {**encode_rows(folder, examples, rows, codecs, max_tokens), "unit": "sentences"}
+
+
+def layers(name: str, encoder: Any, labels: int, recipe: Any) -> dict[str, nn.Module]:
+    """The layer that decides on each token."""
+    return {name: deciding_layer(TaggingLayer, encoder.dim, labels, recipe, "tokens")}
+
+
+def learn(name: str, training: Training) -> TaggingTask:
+    """What the loop is given."""
+    run, settings, model = training.run, training.settings, cast(HeadedEncoder, training.model)
+    tagger = Tagger(
+        model,
+        training.vocabulary,
+        run.labels(name),
+        head=name,
+        device=training.device,
+        say=once(),
+    )
+    return TaggingTask(
+        model,
+        RowBatches(run.set_folder(name) / "train", settings.batch_tokens, each_token=True),
+        run.tagged(name, "validation"),
+        tagger,
+        device=training.device,
+        label_smoothing=settings.label_smoothing,
+        precision=training.precision,
+    )

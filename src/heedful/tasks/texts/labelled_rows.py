@@ -1,0 +1,91 @@
+"""Encoding examples that have labels: rows of tokens, short enough, each with its labels."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_folder
+from heedful.basics.notices import notice
+from heedful.basics.progress import progress
+from heedful.data.columns import Codec
+from heedful.data.store import Store, StoreWriter
+from heedful.tasks.texts.sources import Examples
+
+_AT_ONCE = 4096
+
+
+def encode_rows(
+    folder: Path,
+    examples: Examples,
+    rows_of: Callable[[Any], Iterable[tuple[list[int], Any]]],
+    codecs: Mapping[str, Codec],
+    max_tokens: int,
+) -> dict[str, Any]:
+    """Write the rows of the training examples as a store of ``tokens`` and ``labels``.
+
+    Args:
+        folder: of the store.
+        examples: whose ``train`` part is encoded.
+        rows_of: an example's rows, several where it is too long for one.
+        codecs: of both columns.
+        max_tokens: of a row, for the message.
+
+    Returns:
+        How many examples and rows there are.
+    """
+    counts: Counter[str] = Counter()
+
+    def rows() -> Iterator[tuple[list[int], Any]]:
+        for example in seen(examples.of("train"), "examples"):
+            made = list(rows_of(example))
+            counts.update(examples=1, windows=len(made), long=len(made) > 1)
+            yield from made
+
+    _write(rows(), folder, codecs)
+    if counts["long"]:
+        notice(
+            f"{counts['long']:,} of {counts['examples']:,} training examples are longer than "
+            f"max_tokens {max_tokens}: learnt from in windows, {counts['windows']:,} in all"
+        )
+    return {"train": counts["examples"], "windows": counts["windows"]}
+
+
+def _write(
+    rows: Iterator[tuple[list[int], Any]], folder: Path, codecs: Mapping[str, Codec]
+) -> None:
+    with atomic_folder(folder) as beside, StoreWriter(beside, codecs) as writer:
+        while chunk := list(islice(rows, _AT_ONCE)):
+            parts = zip(codecs, zip(*chunk, strict=True), strict=True)
+            writer.add({name: codecs[name].column(own) for name, own in parts})
+        writer.finish({})
+    Store.open(folder)
+
+
+def seen(examples: Iterable[Any], unit: str) -> Iterator[Any]:
+    """The examples, with their progress shown."""
+    with progress("encoding", None, unit) as advance:
+        for example in examples:
+            yield example
+            advance(1)
+
+
+def deciding_layer(
+    layer: Callable[[int, int, float], nn.Module],
+    width: int | None,
+    labels: int,
+    recipe: Any,
+    what: str,
+) -> nn.Module:
+    """The layer that decides on labels.
+
+    Raises:
+        UserError: the encoder has no vectors (``width`` is None) of ``what``.
+    """
+    if width is None:
+        raise UserError(f"model.kind = '{recipe.model.kind}' has no vectors of {what}")
+    return layer(width, labels, recipe.head_dropout)

@@ -1,0 +1,73 @@
+"""What a task of single texts brings for each thing that a recipe learns."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from heedful.data.vocabularies import SavedVocabulary
+from heedful.runs.start import Start
+from heedful.tasks.spec import spec_named
+from heedful.tasks.texts.recipe import TextRecipe, TextTrainingSettings
+from heedful.tasks.texts.run import TextRun
+from heedful.tasks.texts.sources import Examples
+from heedful.training.protocol import Task
+
+
+class Training(NamedTuple):
+    """What a task is made of, beside its own settings."""
+
+    run: TextRun
+    model: nn.Module
+    """On ``device``."""
+    vocabulary: SavedVocabulary
+    settings: TextTrainingSettings
+    """As this session has them."""
+    device: torch.device
+    precision: str
+
+
+class TextPart(Protocol):
+    """A task: its settings are those of a head, or a recipe that has no heads."""
+
+    def fresh_model(self, run: TextRun) -> nn.Module:
+        """The model of a run of this task, with weights as they are drawn.
+
+        Raises:
+            ValueError: the settings do not go together.
+        """
+        ...
+
+    def encode(
+        self,
+        folder: Path,
+        settings: Any,
+        examples: Examples,
+        vocabulary: SavedVocabulary,
+        recipe: TextRecipe,
+    ) -> dict[str, Any]:
+        """Write the encoded training examples to ``folder``; facts about them."""
+        ...
+
+    def layers(
+        self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
+    ) -> dict[str, nn.Module]:
+        """The modules that decide, by the name of the head."""
+        ...
+
+    def learn(self, name: str, settings: Any, training: Training) -> Task:
+        """The task of the training loop."""
+        ...
+
+    def kept_weights(
+        self, start: Start, recipe: TextRecipe, labels: Mapping[str, list[str]]
+    ) -> dict[str, Tensor]:
+        """The weights that a run of this task takes from the run that it starts from."""
+        ...
+
+
+def part_of(task: str) -> TextPart:
+    """What the task of a name brings."""
+    return cast(TextPart, spec_named(task))
