@@ -27,10 +27,11 @@ from heedful.data.positions import Position
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.models.language import LanguageModel
 from heedful.runs.opening import open_run
+from heedful.runs.registry import kind_of
 from heedful.tasks.masked.learning import MaskedTask
 from heedful.tasks.several.learning import SeveralTasks
 from heedful.tasks.spec import specs
-from heedful.tasks.texts.building import build_text_model, build_text_task, load_text_start
+from heedful.tasks.texts.building import build_text_model, load_text_start
 from heedful.tasks.texts.loading import load_classifier, load_generator, load_tagger
 from heedful.tasks.texts.preparation import prepare_text_run
 from heedful.tasks.texts.reading import ReadingTask
@@ -79,7 +80,9 @@ def opened(path: Path, step: int | None = None) -> tuple[TextRun, Any, Task]:
         load_text_start(run, model)
     else:
         model.load_state_dict(weights(path, step), strict=False)
-    task = build_text_task(run, model, run.recipe.training, torch.device("cpu"), "float32")
+    task = kind_of(run.recipe).build_task(
+        run, model, run.recipe.training, torch.device("cpu"), "float32"
+    )
     model.eval()
     return run, model, task
 
@@ -566,7 +569,7 @@ def test_a_part_of_the_users_own_is_recorded_and_not_replaced(folder: Path) -> N
         attention = next(part for part in model.modules() if isinstance(part, MultiHeadAttention))
         attention.score = Opposite()
         training, device = run.recipe.training, torch.device("cpu")
-        task = build_text_task(run, model, training, device, "float32")
+        task = kind_of(run.recipe).build_task(run, model, training, device, "float32")
         return loop.Loop(
             task, training, path, seed=1, device=device, precision="float32", report=Report(2)
         )

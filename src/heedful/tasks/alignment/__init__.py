@@ -3,11 +3,17 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.basics.errors import UserError
 from heedful.tasks.pairs.spec import PairSpec
 from heedful.tasks.spec import Command, Pair, Panel, register
+
+if TYPE_CHECKING:
+    import torch
+
+    from heedful.tasks.pairs.run import PairRun
+    from heedful.training.protocol import Task
 
 
 class Alignment(PairSpec):
@@ -69,6 +75,13 @@ class Alignment(PairSpec):
         if not tab and line.strip():
             raise UserError("a line of an alignment has two texts, with a tab between them")
         return examples.Pair(source, target)
+
+    def build_task(
+        self, run: "PairRun", model: Any, training: Any, device: "torch.device", precision: str
+    ) -> "Task":
+        from heedful.tasks.alignment.building import learn
+
+        return learn(run, model, training, device, precision)
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.alignment.predictor import AlignmentPredictor

@@ -17,7 +17,6 @@ from heedful.data.batching import FEWEST
 from heedful.data.masking import MaskedBatch, SentencePairs
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.inference.readiness import ready
-from heedful.models.bert import MaskedHead
 from heedful.models.encoders import HeadedEncoder
 from heedful.training.protocol import Loss, Validation
 
@@ -90,8 +89,8 @@ class MaskedTask:
     def _count(self, batch: MaskedBatch) -> _Counted:
         encoded = self.model.encoder(batch.sequences)
         head = self.model.heads[self.name]
-        if encoded.states is None or not isinstance(head, MaskedHead):
-            raise TypeError("hidden tokens are told from token vectors by a MaskedHead")
+        if encoded.states is None:
+            raise TypeError("hidden tokens are predicted from token vectors")
         chosen = encoded.states[batch.places[:, 0], batch.places[:, 1]]  # [M, D]
         logits = head(chosen).float()
         masked = F.cross_entropy(logits, batch.labels, reduction="sum")

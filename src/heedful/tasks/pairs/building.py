@@ -1,81 +1,52 @@
-"""From a run's settings to its model, task and translator."""
+"""From a run's settings to its model, terms of its loss, and translator."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
-import torch
 from torch import nn
 
 from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
-from heedful.basics.notices import once
-from heedful.data.batching import TokenBatches
-from heedful.data.store import Store
 from heedful.decoding import SearchOptions
 from heedful.inference.fastest_precision import settle_precision
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
-from heedful.models.aligner import WordAligner
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
-from heedful.runs.model_size import on_meta, require_room
-from heedful.runs.parts import load_weights
 from heedful.runs.vectors import put_vectors
-from heedful.tasks.alignment.learning import AlignmentTask
+from heedful.tasks.building import build, load, outline
 from heedful.tasks.pairs.guided import GuidedAlignment
 from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
 from heedful.tasks.pairs.reinforce import Reinforce, rewarded_modules
 from heedful.tasks.pairs.rules import guided_source, rule_of
 from heedful.tasks.pairs.run import PairRun, open_pair_run
 from heedful.tasks.pairs.terms import Term
-from heedful.tasks.translation.learning import TranslationTask
 
 
 def outline_run_model(run: PairRun) -> PairModel:
-    """The recipe's model on the device ``meta``: its shapes, without numbers or memory for them.
+    """The recipe's model on the device ``meta``: see :func:`heedful.tasks.building.outline`."""
+    return outline(run, lambda: _fresh(run))
 
-    Raises:
-        UserError: the settings do not fit the vocabularies.
-    """
-    return on_meta(lambda: _fresh(run))
+
+def build_run_model(run: PairRun) -> PairModel:
+    """The recipe's model with fresh weights: see :func:`heedful.tasks.building.build`."""
+    return build(run, lambda: _fresh(run), lambda model: _frozen(run, model))
+
+
+def load_run_model(run: PairRun, checkpoint: str | int | None = None) -> PairModel:
+    """The run's model with trained weights: see :func:`heedful.tasks.building.load`."""
+    return load(run, lambda: _fresh(run), lambda model: _frozen(run, model), checkpoint)
 
 
 def _fresh(run: PairRun) -> PairModel:
     sizes = run.facts["vocabulary"]
-    try:
-        return build_model(run.recipe.model, sizes["source"], sizes["target"])
-    except (ValueError, RuntimeError) as error:  # of a size that PyTorch cannot count
-        raise UserError(f"{run.path / 'recipe.toml'}: {error}") from error
+    return build_model(run.recipe.model, sizes["source"], sizes["target"])
 
 
-def build_run_model(run: PairRun) -> PairModel:
-    """The recipe's model with fresh weights, which the recipe's seed decides.
-
-    Raises:
-        UserError: the settings do not fit the vocabularies, or it is larger than the memory.
-    """
-    require_room(outline_run_model(run), str(run.path / "recipe.toml"))
-    torch.manual_seed(run.recipe.seed)
-    model = _fresh(run)
-    if run.recipe.vectors is not None and run.recipe.vectors.frozen:
-        for side in run.recipe.vectors.files:
-            _embeddings(model)[side].weight.requires_grad_(False)
-    return model
-
-
-def load_run_model(run: PairRun, checkpoint: str | int | None = None) -> PairModel:
-    """The run's model with the weights of a checkpoint.
-
-    Args:
-        run: the run.
-        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
-
-    Raises:
-        UserError: there is no such checkpoint, it is damaged or not of the recipe's model, or
-            larger than the memory.
-    """
-    point = run.chosen(checkpoint)
-    return load_weights(lambda: build_run_model(run), lambda: outline_run_model(run), point)
+def _frozen(run: PairRun, model: PairModel) -> list[nn.Embedding]:
+    """The tables that the recipe keeps as they are."""
+    vectors = run.recipe.vectors
+    kept = vectors.files if vectors is not None and vectors.frozen else ()
+    return [_embeddings(model)[side] for side in kept]
 
 
 def load_run_start(run: PairRun, model: PairModel) -> None:
@@ -97,48 +68,7 @@ def _embeddings(model: PairModel) -> dict[str, nn.Embedding]:
     return {side: table for side, table in found.items() if table is not None}
 
 
-def build_task(
-    run: PairRun, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
-) -> TranslationTask | AlignmentTask:
-    """The run's task, ready for the loop.
-
-    Args:
-        run: the run.
-        model: its model, on ``device``.
-        training: as this session has them (a run's ``max_steps``, say, may have changed).
-        device: where to compute.
-        precision: of matrix products in training.
-    """
-    evaluation = run.recipe.evaluation
-    batches = TokenBatches(Store.open(run.train_folder), training.batch_tokens)
-    translator = Translator([model], run.tokenisers(), device=device, say=once())
-    if run.recipe.task == "alignment":
-        return AlignmentTask(
-            cast(WordAligner, model),  # the recipe has seen to it
-            batches,
-            run.pairs("validation"),
-            translator,
-            device=device,
-            terms=_terms(run, model, training),
-            precision=precision,
-        )
-    return TranslationTask(
-        model,
-        batches,
-        run.pairs("validation"),
-        translator,
-        options=search_options(evaluation),
-        device=device,
-        label_smoothing=training.label_smoothing,
-        terms=_terms(run, model, training),
-        precision=precision,
-        tokenise=evaluation.tokenise,
-        validation_pairs=evaluation.validation_pairs,
-        samples=evaluation.samples,
-    )
-
-
-def _terms(run: PairRun, model: PairModel, training: TrainingSettings) -> list[Term]:
+def loss_terms(run: PairRun, model: PairModel, training: TrainingSettings) -> list[Term]:
     """What the loss has beside the cross-entropy."""
     terms: list[Term] = []
     guided = guided_source(run.recipe, model)

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
@@ -13,6 +14,7 @@ from heedful.data.saved_vocabularies import load_tokenisers
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions
 from heedful.runs.opening import open_run
+from heedful.runs.registry import kind_of
 from heedful.runs.run import Run, no_examples, other_vocabulary
 from heedful.tasks.pairs.recipe import PairRecipe
 
@@ -56,9 +58,9 @@ def open_pair_run(path: str | Path) -> PairRun:
         UserError: also for a run of another task.
     """
     run = open_run(path)
-    if not isinstance(run, PairRun):
+    if kind_of(run.recipe).family != "pairs":
         raise UserError(f"{path} is a run for {run.recipe.task}, not for pairs of texts")
-    return run
+    return cast(PairRun, run)
 
 
 def search_of(run: Path, beam: int | None, where: str) -> SearchOptions:

@@ -113,9 +113,9 @@ class PairSpec(TaskSpec):
     def build_task(
         self, run: "PairRun", model: Any, training: Any, device: "torch.device", precision: str
     ) -> "Task":
-        from heedful.tasks.pairs.building import build_task
+        from heedful.tasks.translation.building import learn
 
-        return build_task(run, model, training, device, precision)
+        return learn(run, model, training, device, precision)
 
     def load_start(self, run: "PairRun", model: Any) -> None:
         from heedful.tasks.pairs.building import load_run_start

@@ -5,13 +5,11 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from heedful.basics.errors import UserError
 from heedful.models import build_encoder
 from heedful.models.encoders import HeadedEncoder
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
-from heedful.runs.model_size import on_meta, require_room
-from heedful.runs.parts import load_weights
 from heedful.runs.vectors import put_vectors
+from heedful.tasks.building import build, load, outline
 from heedful.tasks.texts.part import Training, part_of
 from heedful.tasks.texts.recipe import EncoderRecipe, TextTrainingSettings
 from heedful.tasks.texts.run import TextRun
@@ -19,49 +17,28 @@ from heedful.training.protocol import Task
 
 
 def outline_text_model(run: TextRun) -> nn.Module:
-    """The recipe's model on the device ``meta``: its shapes, without numbers or memory for them.
-
-    Raises:
-        UserError: the settings do not go together.
-    """
-    return on_meta(lambda: _fresh(run))
-
-
-def _fresh(run: TextRun) -> nn.Module:
-    try:
-        return part_of(run.recipe.task).fresh_model(run)
-    except (ValueError, RuntimeError) as error:  # of a size that PyTorch cannot count
-        raise UserError(f"{run.path / 'recipe.toml'}: {error}") from error
-
-
-def load_text_model(run: TextRun, checkpoint: str | int | None = None) -> nn.Module:
-    """The run's model with the weights of a checkpoint.
-
-    Args:
-        run: the run.
-        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
-
-    Raises:
-        UserError: there is no such checkpoint, it is damaged or not of the recipe's model, or
-            larger than the memory.
-    """
-    point = run.chosen(checkpoint)
-    return load_weights(lambda: build_text_model(run), lambda: outline_text_model(run), point)
+    """The recipe's model on the device ``meta``: see :func:`heedful.tasks.building.outline`."""
+    return outline(run, lambda: _fresh(run))
 
 
 def build_text_model(run: TextRun) -> nn.Module:
-    """The recipe's model with fresh weights, which the recipe's seed decides.
+    """The recipe's model with fresh weights: see :func:`heedful.tasks.building.build`."""
+    return build(run, lambda: _fresh(run), lambda model: _frozen(run, model))
 
-    Raises:
-        UserError: the settings do not go together, or it is larger than the memory.
-    """
-    recipe = run.recipe
-    require_room(outline_text_model(run), str(run.path / "recipe.toml"))
-    torch.manual_seed(recipe.seed)
-    model = _fresh(run)
-    if recipe.vectors is not None and recipe.vectors.frozen:
-        _embedding(model).weight.requires_grad_(False)
-    return model
+
+def load_text_model(run: TextRun, checkpoint: str | int | None = None) -> nn.Module:
+    """The run's model with trained weights: see :func:`heedful.tasks.building.load`."""
+    return load(run, lambda: _fresh(run), lambda model: _frozen(run, model), checkpoint)
+
+
+def _fresh(run: TextRun) -> nn.Module:
+    return part_of(run.recipe.task).fresh_model(run)
+
+
+def _frozen(run: TextRun, model: nn.Module) -> list[nn.Embedding]:
+    """The table that the recipe keeps as it is."""
+    vectors = run.recipe.vectors
+    return [_embedding(model)] if vectors is not None and vectors.frozen else []
 
 
 def headed_encoder(run: TextRun) -> HeadedEncoder:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
@@ -12,6 +12,7 @@ from heedful.basics.reading import read_json_lines
 from heedful.data.examples import Document, Example, Labelled, Tagged
 from heedful.data.saved_vocabularies import load_vocabulary
 from heedful.data.vocabularies import SavedVocabulary
+from heedful.runs.registry import kind_of
 from heedful.runs.run import Run, no_examples, other_vocabulary
 from heedful.tasks.texts.recipe import TextRecipe
 
@@ -86,9 +87,9 @@ def as_text_run(run: Run) -> TextRun:
     Raises:
         UserError: it is for pairs of texts.
     """
-    if not isinstance(run, TextRun):
+    if kind_of(run.recipe).family not in ("encoder", "language"):
         raise UserError(f"{run.path} is a run for {run.recipe.task}, not for single texts")
-    return run
+    return cast(TextRun, run)
 
 
 def write_examples(path: Path, examples: Sequence[Example]) -> None:

@@ -1,0 +1,35 @@
+"""What the training loop is given for word alignment."""
+
+import torch
+
+from heedful.basics.notices import once
+from heedful.data.batching import TokenBatches
+from heedful.data.store import Store
+from heedful.inference.translator import Translator
+from heedful.models.aligner import WordAligner
+from heedful.tasks.alignment.learning import AlignmentTask
+from heedful.tasks.pairs.building import loss_terms
+from heedful.tasks.pairs.recipe import TrainingSettings
+from heedful.tasks.pairs.run import PairRun
+
+
+def learn(
+    run: PairRun,
+    model: WordAligner,
+    training: TrainingSettings,
+    device: torch.device,
+    precision: str,
+) -> AlignmentTask:
+    """The run's task, ready for the loop; the arguments are those of a translation's.
+
+    Of another model than an aligner the recipe has been refused.
+    """
+    return AlignmentTask(
+        model,
+        TokenBatches(Store.open(run.train_folder), training.batch_tokens),
+        run.pairs("validation"),
+        Translator([model], run.tokenisers(), device=device, say=once()),
+        device=device,
+        terms=loss_terms(run, model, training),
+        precision=precision,
+    )

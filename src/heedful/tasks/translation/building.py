@@ -1,0 +1,42 @@
+"""What the training loop is given for translation, and for text to text."""
+
+import torch
+
+from heedful.basics.notices import once
+from heedful.data.batching import TokenBatches
+from heedful.data.store import Store
+from heedful.inference.translator import Translator
+from heedful.models import PairModel
+from heedful.tasks.pairs.building import loss_terms, search_options
+from heedful.tasks.pairs.recipe import TrainingSettings
+from heedful.tasks.pairs.run import PairRun
+from heedful.tasks.translation.learning import TranslationTask
+
+
+def learn(
+    run: PairRun, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
+) -> TranslationTask:
+    """The run's task, ready for the loop.
+
+    Args:
+        run: the run.
+        model: its model, on ``device``.
+        training: as this session has them (a run's ``max_steps``, say, may have changed).
+        device: where to compute.
+        precision: of matrix products in training.
+    """
+    evaluation = run.recipe.evaluation
+    return TranslationTask(
+        model,
+        TokenBatches(Store.open(run.train_folder), training.batch_tokens),
+        run.pairs("validation"),
+        Translator([model], run.tokenisers(), device=device, say=once()),
+        options=search_options(evaluation),
+        device=device,
+        label_smoothing=training.label_smoothing,
+        terms=loss_terms(run, model, training),
+        precision=precision,
+        tokenise=evaluation.tokenise,
+        validation_pairs=evaluation.validation_pairs,
+        samples=evaluation.samples,
+    )
