@@ -277,10 +277,20 @@ def content(folder: Path) -> Iterator[tuple[str, str]]:
             yield str(path.relative_to(folder)), re.sub(r"[0-9.]+ s\b", "", path.read_text())
 
 
+def _comparable(metadata: dict[str, str]) -> dict[str, str]:
+    """A file's metadata; of a trace, in any version's format, with lists of labels as axes."""
+    if not metadata.get("format", "").startswith("heedful-trace"):
+        return metadata
+    trace = json.loads(metadata["trace"])
+    for name, axis in trace["axes"].items():
+        trace["axes"][name] = axis if isinstance(axis, list) else axis.get("labels", axis)
+    return {"trace": json.dumps(trace, sort_keys=True)}
+
+
 def _tensors(path: Path) -> str:
     """The content of a safetensors file; the order of its metadata is another in each process."""
     with safe_open(path, framework="numpy") as file:
-        metadata = sorted((file.metadata() or {}).items())
+        metadata = sorted(_comparable(file.metadata() or {}).items())
         tensors = [(name, file.get_tensor(name)) for name in sorted(file.keys())]
     return repr(metadata) + "".join(
         f"{name} {array.dtype} {array.shape} {array.tobytes().hex()}" for name, array in tensors
