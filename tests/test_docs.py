@@ -55,6 +55,7 @@ from heedful.training.optimisers import learning_rate
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
+RECORDS = sorted(DOCS.glob("decisions/*.md"))  # they may name what has moved since
 
 
 def read(path: Path) -> str:
@@ -74,7 +75,7 @@ def anchors(path: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.parametrize("page", [*PAGES, *RECORDS], ids=named)
 def test_every_link_leads_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", read(page)):
         if re.match(r"[a-z]+:", target):
