@@ -14,7 +14,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference import Translator
 from heedful.serving import Limits, Served, make_application
 from heedful.serving.engine import Engine, QueueFullError
-from heedful.serving.work import EngineFailedError, TooLongError
+from heedful.serving.jobs import EngineFailedError, TooLongError
 from serving_help import Held, running, serving, translator
 from test_native import PANIC, panics
 from test_serving_limits import later, until, waiting

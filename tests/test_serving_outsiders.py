@@ -16,10 +16,10 @@ import pytest
 from heedful.basics.errors import UserError
 from heedful.serving import Limits, Served, make_application
 from heedful.serving.admission import host_names, is_loopback
+from heedful.serving.errors import RefusedError
 from heedful.serving.keys import Keys, new_key
 from heedful.serving.libre import TranslateRequest
-from heedful.serving.reading import _json, check_fields, checked_lists
-from heedful.serving.saying import RefusedError
+from heedful.serving.request_parsing import _json, check_fields, checked_lists
 from serving_help import running, serving, translator
 from test_serving_limits import error_of, later, until
 
@@ -182,10 +182,10 @@ def test_long_bodies_without_a_key_share_little_room(keys: tuple[Path, str]) -> 
         held = [Counted(address, "", 200_000) for _ in range(2)]
         for one in held:
             one.socket.sendall(b"a" * 199_000)
-        gate = application.middleware_stack.app  # type: ignore[union-attr]
-        while type(gate).__name__ != "Gate":
-            gate = gate.app
-        until(lambda: gate._room.left < 40_000)
+        outermost = application.middleware_stack.app  # type: ignore[union-attr]
+        while type(outermost).__name__ != "Middleware":
+            outermost = outermost.app
+        until(lambda: outermost._room.left < 40_000)
         body = json.dumps({**GIVEN, "api_key": key, "q": "a" * 150_000})
         answer = httpx.post(f"{address}/translate", content=body, headers=JSON)
         assert error_of(answer)[0] == 429
@@ -198,7 +198,7 @@ def test_long_bodies_without_a_key_share_little_room(keys: tuple[Path, str]) -> 
         assert httpx.post(f"{address}/translate", content=body, headers=head).status_code == 400
         for one in held:
             one.socket.close()
-        until(lambda: gate._room.left == 300_000)
+        until(lambda: outermost._room.left == 300_000)
         assert httpx.post(f"{address}/translate", content=body, headers=JSON).status_code == 400
 
 

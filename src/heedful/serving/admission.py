@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
-from heedful.serving.saying import RefusedError, said
+from heedful.serving.errors import RefusedError, printable
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 """Names of this machine for itself."""
@@ -55,7 +55,7 @@ class Admission(NamedTuple):
             return
         if not name:
             raise RefusedError(400, "the request has no valid Host header")
-        raise RefusedError(400, f"{said(name)} is not a name of this server; see --allow-host")
+        raise RefusedError(400, f"{printable(name)} is not a name of this server; see --allow-host")
 
     def _from_here(self, headers: Headers) -> bool:
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")

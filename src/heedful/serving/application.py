@@ -1,4 +1,4 @@
-"""The application: both contracts, the page, health and figures, behind the gate."""
+"""The application: both contracts, the page, health and metrics, behind the middleware."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -15,16 +15,16 @@ from heedful.inference import Trace
 from heedful.serving import endpoints, libre
 from heedful.serving import traces as traced
 from heedful.serving.admission import Admission
-from heedful.serving.asking import Desk
 from heedful.serving.engine import Engine
-from heedful.serving.gate import Gate, State
+from heedful.serving.errors import error_answer
+from heedful.serving.handling import RequestHandler
 from heedful.serving.keys import Keys
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
+from heedful.serving.middleware import Middleware, State
+from heedful.serving.openapi import answers
 from heedful.serving.page import add_page
-from heedful.serving.saying import error_answer
 from heedful.serving.served import Served, ServedModels
-from heedful.serving.spec import answers
 
 
 def make_application(
@@ -45,9 +45,9 @@ def make_application(
     Args:
         models: what is served, whatever the task.
         traces: opened traces by name.
-        limits: what is taken on.
-        keys: who may ask; everybody if None.
-        origins: other sites whose pages may ask (CORS); ``*`` is all. None of them if empty.
+        limits: of a request and of the server.
+        keys: API keys that are accepted; no key is required if None.
+        origins: other sites whose pages may send requests (CORS); ``*`` allows all; none if empty.
         hosts: names that requests may be meant for; any if empty.
         addresses: whether they may also be meant for any IP address.
         log_requests: whether to log a line a request, without its texts.
@@ -64,7 +64,9 @@ def make_application(
         observe=metrics.slice,
     )
     metrics.show_waiting(lambda: engine.waiting)
-    desk = Desk(ServedModels(models), engine, limits, metrics, keys, log_texts, split_sentences)
+    handler = RequestHandler(
+        ServedModels(models), engine, limits, metrics, keys, log_texts, split_sentences
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -81,9 +83,9 @@ def make_application(
         lifespan=lifespan,
     )
     app.state.serving, app.state.limits, app.state.engine = state, limits, engine
-    app.include_router(libre.routes(desk))
-    app.include_router(traced.routes(desk, traces or {}))
-    app.include_router(endpoints.routes(desk))
+    app.include_router(libre.routes(handler))
+    app.include_router(traced.routes(handler, traces or {}))
+    app.include_router(endpoints.routes(handler))
 
     @app.get("/health", responses=answers(dict[str, str]))
     async def health() -> Response:
@@ -94,7 +96,7 @@ def make_application(
 
     @app.get("/metrics", include_in_schema=False)
     async def figures(request: Request) -> Response:
-        await desk.fields(request)
+        await handler.fields(request)
         return Response(metrics.text(), headers={"Content-Type": metrics.content_type})
 
     add_page(app)
@@ -105,7 +107,7 @@ def make_application(
         return error_answer(error.status_code, error.detail, dict(error.headers or {}))
 
     app.add_middleware(
-        Gate,
+        Middleware,
         state=state,
         limits=limits,
         metrics=metrics,

@@ -5,8 +5,8 @@ import asyncio
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
+from heedful.serving.errors import RefusedError
 from heedful.serving.limits import Limits
-from heedful.serving.saying import RefusedError
 
 _FREE = 64 << 10
 """Bytes that any body may have, whatever others take."""

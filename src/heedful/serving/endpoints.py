@@ -11,13 +11,13 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from heedful.basics.errors import UserError
-from heedful.serving.asking import Desk, refusal
-from heedful.serving.packing import LINES, json_bytes, packed
-from heedful.serving.reading import check_fields, check_input, texts_in
-from heedful.serving.saying import RefusedError, log_failure
+from heedful.serving.errors import RefusedError, log_failure
+from heedful.serving.handling import RequestHandler, refusal
+from heedful.serving.jobs import EngineFailedError, TooLongError
+from heedful.serving.openapi import answers, body_of
+from heedful.serving.request_parsing import check_fields, check_input, texts_in
+from heedful.serving.responses import LINES, compressed, json_bytes
 from heedful.serving.served import Served
-from heedful.serving.spec import answers, body_of
-from heedful.serving.work import EngineFailedError, TooLongError
 from heedful.tasks.endpoints import Endpoint, Line, ModelRequest, Work, too_large
 from heedful.tasks.spec import TaskSpec, specs
 
@@ -38,7 +38,7 @@ class PredictResponse(BaseModel):
     results: list[dict[str, Any]]
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(handler: RequestHandler) -> APIRouter:
     """The endpoints of all tasks, and the one for every task."""
     router = APIRouter(prefix="/api", tags=["heedful's contract"])
     known: dict[str, Endpoint[Any]] = {}
@@ -46,17 +46,19 @@ def routes(desk: Desk) -> APIRouter:
         for endpoint in spec.endpoints():
             if endpoint.path not in known:
                 known[endpoint.path] = endpoint
-                _add(router, desk, spec, endpoint)
+                _add(router, handler, spec, endpoint)
             elif known[endpoint.path] is not endpoint:
                 raise UserError(f"two tasks have an endpoint /api/{endpoint.path}")
-    _add_predict(router, desk)
+    _add_predict(router, handler)
     return router
 
 
-def _add(router: APIRouter, desk: Desk, spec: TaskSpec, endpoint: Endpoint[Any]) -> None:
+def _add(
+    router: APIRouter, handler: RequestHandler, spec: TaskSpec, endpoint: Endpoint[Any]
+) -> None:
     async def answer(request: Request) -> Response:
-        asked = check_fields(endpoint.request, await desk.fields(request))
-        return await _answer(desk, spec, endpoint, request, asked)
+        asked = check_fields(endpoint.request, await handler.fields(request))
+        return await _answer(handler, spec, endpoint, request, asked)
 
     router.add_api_route(
         f"/{endpoint.path}",
@@ -69,7 +71,7 @@ def _add(router: APIRouter, desk: Desk, spec: TaskSpec, endpoint: Endpoint[Any])
     )
 
 
-def _add_predict(router: APIRouter, desk: Desk) -> None:
+def _add_predict(router: APIRouter, handler: RequestHandler) -> None:
     @router.post(
         "/predict/{model:path}",
         openapi_extra=body_of(PredictRequest),
@@ -77,9 +79,9 @@ def _add_predict(router: APIRouter, desk: Desk) -> None:
     )
     async def predict(model: str, request: Request) -> Response:
         """A result for each input: a translation, a label, tags, and so on."""
-        asked = check_fields(PredictRequest, await desk.fields(request, strings=False))
-        desk.check_texts(texts_in(asked.inputs))
-        served = desk.models.choose(model)
+        asked = check_fields(PredictRequest, await handler.fields(request, strings=False))
+        handler.check_texts(texts_in(asked.inputs))
+        served = handler.models.choose(model)
         inputs = [
             served.spec.read_request(check_input(served.spec.input_type(), one, f"inputs.{place}"))
             for place, one in enumerate(asked.inputs)
@@ -89,14 +91,18 @@ def _add_predict(router: APIRouter, desk: Desk) -> None:
             return [one.to_json() for one in served.predictor.predict(inputs)]
 
         work = Work(lambda found: {"model": model, "results": found}, call=call)
-        return await _sent(desk, request, served, work)
+        return await _sent(handler, request, served, work)
 
 
 async def _answer(
-    desk: Desk, spec: TaskSpec, endpoint: Endpoint[Any], request: Request, asked: ModelRequest
+    handler: RequestHandler,
+    spec: TaskSpec,
+    endpoint: Endpoint[Any],
+    request: Request,
+    asked: ModelRequest,
 ) -> Response:
     source, target = endpoint.languages(asked)
-    model = desk.models.choose(asked.model, source, target, endpoint=endpoint, does=spec.does)
+    model = handler.models.choose(asked.model, source, target, endpoint=endpoint, does=spec.does)
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[Line | None] = asyncio.Queue()
 
@@ -104,28 +110,28 @@ async def _answer(
         loop.call_soon_threadsafe(lines.put_nowait, line)
 
     try:
-        desk.check_texts(endpoint.texts(asked))
-        work = endpoint.work(model, asked, desk.limits, put)
+        handler.check_texts(endpoint.texts(asked))
+        work = endpoint.work(model, asked, handler.limits, put)
     except UserError as error:
         raise RefusedError(400, str(error)) from None
     if not endpoint.streams:
-        return await _sent(desk, request, model, work)
-    return _stream(desk, desk.submit(request, model, work), work, lines, put)
+        return await _sent(handler, request, model, work)
+    return _stream(handler, handler.submit(request, model, work), work, lines, put)
 
 
-async def _sent(desk: Desk, request: Request, model: Served, work: Work) -> Response:
-    found = await desk.wait(request, desk.submit(request, model, work))
+async def _sent(handler: RequestHandler, request: Request, model: Served, work: Work) -> Response:
+    found = await handler.wait(request, handler.submit(request, model, work))
     try:
         content = await asyncio.to_thread(lambda: json_bytes(work.finish(found)))
         if work.most is not None and len(content) > work.most:
             raise too_large(work.most, work.hint)
     except UserError as error:
         raise RefusedError(400, str(error)) from None
-    return await packed(request, content)
+    return await compressed(request, content)
 
 
 def _stream(
-    desk: Desk,
+    handler: RequestHandler,
     future: "Future[Any]",
     work: Work,
     lines: "asyncio.Queue[Line | None]",
@@ -133,7 +139,7 @@ def _stream(
 ) -> Response:
     """Lines as they are made; from the first one on an error is a line, too."""
     future.add_done_callback(lambda _: put(None))
-    until = asyncio.get_running_loop().time() + desk.limits.timeout
+    until = asyncio.get_running_loop().time() + handler.limits.timeout
 
     async def written() -> AsyncIterator[bytes]:
         loop = asyncio.get_running_loop()
@@ -142,7 +148,7 @@ def _stream(
                 yield json_bytes(line) + b"\n"
             yield json_bytes(work.finish(future.result())) + b"\n"
         except TimeoutError:
-            yield json_bytes({"error": desk.too_late().message}) + b"\n"
+            yield json_bytes({"error": handler.timed_out().message}) + b"\n"
         except (UserError, EngineFailedError, TooLongError) as error:
             yield json_bytes({"error": refusal(error).message}) + b"\n"
         except Exception as error:  # noqa: BLE001 - nothing of it may reach the client

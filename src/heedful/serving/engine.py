@@ -21,10 +21,10 @@ import torch
 from heedful.basics.cancelling import CancelledWorkError, cancellable
 from heedful.decoding import SearchOptions
 from heedful.inference import Translation, Translator
-from heedful.serving.saying import log_failure
-from heedful.serving.searching import RunningSearch, SliceClock, translate_items
-from heedful.serving.turns import Turns
-from heedful.serving.work import EngineFailedError, Job, OnPart, Texts, TooLongError
+from heedful.serving.batching import RunningSearch, SliceClock, translate_items
+from heedful.serving.errors import log_failure
+from heedful.serving.jobs import EngineFailedError, Job, OnPart, Texts, TooLongError
+from heedful.serving.scheduling import Scheduler
 
 T = TypeVar("T")
 Observe = Callable[[int, int, float], None]
@@ -66,7 +66,7 @@ class Engine:
     ) -> None:
         self.queue, self.gather, self.job_time = queue, gather, job_time
         self._observe = observe or (lambda items, tokens, seconds: None)
-        self._turns = Turns()
+        self._turns = Scheduler()
         self._lock = threading.Lock()
         self._open: dict[Future[Any], Texts | Job] = {}  # not answered
         self._finished = self._refused = 0

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from heedful.inference import Translation
-from heedful.serving.asking import Desk
-from heedful.serving.reading import check_fields
-from heedful.serving.saying import RefusedError
+from heedful.serving.errors import RefusedError
+from heedful.serving.handling import RequestHandler
+from heedful.serving.openapi import answers, body_of
+from heedful.serving.request_parsing import check_fields
 from heedful.serving.served import Served, plain_code
-from heedful.serving.spec import answers, body_of
 from heedful.tasks.endpoints import Search, search_options
 
 AUTO = "auto"
@@ -64,7 +64,7 @@ class LanguageAnswer(BaseModel):
     targets: list[str]
 
 
-def routes(desk: Desk) -> APIRouter:
+def routes(handler: RequestHandler) -> APIRouter:
     """``/translate``, ``/detect``, ``/languages`` and ``/frontend/settings``."""
     router = APIRouter(tags=["LibreTranslate's contract"])
 
@@ -75,8 +75,8 @@ def routes(desk: Desk) -> APIRouter:
     )
     async def translate(request: Request) -> JSONResponse:
         """Translate a text or a list of texts."""
-        asked = check_fields(TranslateRequest, await desk.fields(request))
-        return JSONResponse(await _translate(desk, request, asked))
+        asked = check_fields(TranslateRequest, await handler.fields(request))
+        return JSONResponse(await _translate(handler, request, asked))
 
     @router.post(
         "/detect",
@@ -85,9 +85,9 @@ def routes(desk: Desk) -> APIRouter:
     )
     async def detect(request: Request) -> JSONResponse:
         """Which of the served languages a text is in, the likeliest first."""
-        asked = check_fields(DetectRequest, await desk.fields(request))
-        desk.check_texts([asked.q])
-        [ranked] = await desk.detect([asked.q])
+        asked = check_fields(DetectRequest, await handler.fields(request))
+        handler.check_texts([asked.q])
+        [ranked] = await handler.detect([asked.q])
         return JSONResponse([_detected(*one) for one in ranked])
 
     @router.get("/languages", responses=answers(list[LanguageAnswer]))
@@ -95,15 +95,15 @@ def routes(desk: Desk) -> APIRouter:
         """The languages served, and what each is translated into."""
         return JSONResponse(
             [
-                {"code": code, "name": language_name(code), "targets": desk.models.targets(code)}
-                for code in desk.models.codes
+                {"code": code, "name": language_name(code), "targets": handler.models.targets(code)}
+                for code in handler.models.codes
             ]
         )
 
     @router.get("/frontend/settings", responses=answers(dict[str, Any]))
     async def settings() -> JSONResponse:
         """What a page in front of this server may want to know."""
-        return JSONResponse(_settings(desk))
+        return JSONResponse(_settings(handler))
 
     return router
 
@@ -116,24 +116,26 @@ def language_name(code: str) -> str:
         return code
 
 
-async def _translate(desk: Desk, request: Request, asked: TranslateRequest) -> dict[str, Any]:
+async def _translate(
+    handler: RequestHandler, request: Request, asked: TranslateRequest
+) -> dict[str, Any]:
     texts = [asked.q] if isinstance(asked.q, str) else asked.q
     if asked.format == "html":
         raise RefusedError(400, "format html is not supported yet: tags would be lost; send text")
-    most = desk.limits.hypotheses - 1
+    most = handler.limits.hypotheses - 1
     if asked.alternatives > most:
         raise RefusedError(400, f"{asked.alternatives:,} alternatives; the most is {most}")
-    desk.check_texts(texts)
-    target = desk.models.require_code(asked.target)
+    handler.check_texts(texts)
+    target = handler.models.require_code(asked.target)
     answer: dict[str, Any] = {}
     if asked.source.strip().lower() == AUTO:
-        detected = [_likeliest(desk, ranked, target) for ranked in await desk.detect(texts)]
+        detected = [_likeliest(handler, ranked, target) for ranked in await handler.detect(texts)]
         sources = [language for language, _ in detected]
         shown = [_detected(*one) for one in detected]
         answer["detectedLanguage"] = shown[0] if isinstance(asked.q, str) else shown
     else:
-        sources = [desk.models.require_code(asked.source)] * len(texts)
-    found = await _from_each(desk, request, texts, sources, target, asked.alternatives)
+        sources = [handler.models.require_code(asked.source)] * len(texts)
+    found = await _from_each(handler, request, texts, sources, target, asked.alternatives)
     results = [one.text for one in found]
     answer["translatedText"] = results[0] if isinstance(asked.q, str) else results
     if asked.alternatives:
@@ -143,7 +145,7 @@ async def _translate(desk: Desk, request: Request, asked: TranslateRequest) -> d
 
 
 async def _from_each(
-    desk: Desk,
+    handler: RequestHandler,
     request: Request,
     texts: Sequence[str],
     sources: Sequence[str],
@@ -155,15 +157,15 @@ async def _from_each(
     for i, source in enumerate(sources):
         places.setdefault(source, []).append(i)
     found: dict[int, Translation] = {}
-    if target in places and (target, target) not in desk.models.pairs:
+    if target in places and (target, target) not in handler.models.pairs:
         found |= {i: Translation(texts[i], texts[i]) for i in places.pop(target)}
-    models = [desk.models.of_pair(source, target) for source in places]
+    models = [handler.models.of_pair(source, target) for source in places]
     futures: list[Future[list[Translation]]] = []
     try:
         for model, own in zip(models, places.values(), strict=True):
-            options = search_options(model.predictor.options, desk.limits, alternatives + 1)
-            futures.append(desk.search(model, Search([texts[i] for i in own], options)))
-        answers = await desk.wait_all(request, futures)
+            options = search_options(model.predictor.options, handler.limits, alternatives + 1)
+            futures.append(handler.search(model, Search([texts[i] for i in own], options)))
+        answers = await handler.wait_all(request, futures)
     finally:
         for future in futures:
             future.cancel()
@@ -172,9 +174,11 @@ async def _from_each(
     return [found[i] for i in range(len(texts))]
 
 
-def _likeliest(desk: Desk, ranked: Sequence[tuple[str, float]], target: str) -> tuple[str, float]:
+def _likeliest(
+    handler: RequestHandler, ranked: Sequence[tuple[str, float]], target: str
+) -> tuple[str, float]:
     """The likeliest language that can be translated, or is the target already."""
-    sources = desk.models.sources(target)
+    sources = handler.models.sources(target)
     possible = [one for one in ranked if one[0] in sources or one[0] == target]
     if not possible:
         raise RefusedError(400, f"no language that can be detected is translated to {target}")
@@ -193,18 +197,18 @@ def _detected(language: str, probability: float) -> dict[str, Any]:
     return {"confidence": round(100 * probability, 1), "language": language}
 
 
-def _settings(desk: Desk) -> dict[str, Any]:
+def _settings(handler: RequestHandler) -> dict[str, Any]:
     def shown(model: Served | None, side: str) -> dict[str, str]:
         code = AUTO if model is None else str(getattr(model, side))
         return {"code": code, "name": "Auto Detect" if model is None else language_name(code)}
 
-    pairs = list(desk.models.pairs.values())
+    pairs = list(handler.models.pairs.values())
     first = pairs[0] if pairs else None
     return {
-        "apiKeys": desk.keys is not None,
-        "charLimit": desk.limits.characters,
+        "apiKeys": handler.keys is not None,
+        "charLimit": handler.limits.characters,
         "frontendTimeout": 500,
-        "keyRequired": desk.keys is not None,
+        "keyRequired": handler.keys is not None,
         "language": {"source": shown(first, "source"), "target": shown(first, "target")},
         "suggestions": False,
         "supportedFilesFormat": [],

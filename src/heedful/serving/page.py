@@ -9,7 +9,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import Message, Receive, Scope, Send
 
 import heedful.viewing
-from heedful.serving.saying import RefusedError
+from heedful.serving.errors import RefusedError
 
 FOLDER = Path(str(heedful.viewing.__file__)).parent / "page"
 _POLICY = "; ".join(

@@ -8,7 +8,7 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.inference import Trace
-from heedful.serving.saying import RefusedError, said
+from heedful.serving.errors import RefusedError, printable
 from heedful.tasks.endpoints import Endpoint
 from heedful.tasks.spec import TaskSpec, spec_named, specs
 
@@ -155,7 +155,7 @@ class ServedModels:
         code = self.code(given)
         if code is None:
             served = ", ".join(self.codes) or "none"
-            name = said(given) if given.strip() else "an empty code"
+            name = printable(given) if given.strip() else "an empty code"
             raise RefusedError(400, f"{name} is not supported; languages: {served}")
         return code
 
@@ -198,7 +198,7 @@ class ServedModels:
             found = [one for one in fitting if one.name == name]
             if not found:
                 names = ", ".join(one.name for one in fitting) or "none"
-                raise RefusedError(404, f"no model {said(name)}{what}; models: {names}")
+                raise RefusedError(404, f"no model {printable(name)}{what}; models: {names}")
             return found[0]
         if not self.models:
             raise RefusedError(404, "this server has no model, only traces")

@@ -16,11 +16,11 @@ from heedful.basics.cancelling import check_cancelled
 from heedful.basics.device import one_thread
 from heedful.basics.errors import UserError
 from heedful.inference import Trace
-from heedful.serving.asking import Desk
-from heedful.serving.packing import packed
-from heedful.serving.reading import check_fields, check_input, texts_in
-from heedful.serving.saying import RefusedError, said
-from heedful.serving.spec import answers, body_of
+from heedful.serving.errors import RefusedError, printable
+from heedful.serving.handling import RequestHandler
+from heedful.serving.openapi import answers, body_of
+from heedful.serving.request_parsing import check_fields, check_input, texts_in
+from heedful.serving.responses import compressed
 from heedful.tasks.endpoints import ModelRequest
 from heedful.viewing.wire import map_bytes, summary
 
@@ -61,23 +61,23 @@ class WhichTrace(NamedTuple):
     """An input of ``/api/predict`` in place of ``source`` and ``target``, as JSON."""
 
 
-def routes(desk: Desk, opened: Mapping[str, Trace]) -> APIRouter:
+def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
     """What of ``/api`` shows models: their facts, and what they attend to."""
     router = APIRouter(prefix="/api", tags=["heedful's contract"])
-    kept = KeptTraces(desk, opened)
+    kept = KeptTraces(handler, opened)
     anything = answers(dict[str, Any])
 
     @router.get("/models", responses=anything)
     async def models(request: Request) -> JSONResponse:
         """The models with their facts, and the traces that were opened."""
-        await desk.fields(request)
-        served = desk.models.models
+        await handler.fields(request)
+        served = handler.models.models
         return JSONResponse(
             {
                 "models": [one.facts for one in served if one.spec.translates],
                 "readers": [one.facts for one in served if not one.spec.translates],
                 "traces": list(opened),
-                "panels": desk.models.panels(),
+                "panels": handler.models.panels(),
                 "inputs": {
                     one.name: TypeAdapter(one.spec.input_type()).json_schema() for one in served
                 },
@@ -87,9 +87,9 @@ def routes(desk: Desk, opened: Mapping[str, Trace]) -> APIRouter:
     @router.post("/trace", openapi_extra=body_of(TraceRequest), responses=anything)
     async def trace(request: Request) -> Response:
         """The summary of what a model attends to while it writes an output."""
-        asked = check_fields(TraceRequest, await desk.fields(request, strings=False))
-        found = await kept.get(request, _which(desk, asked))
-        return await packed(request, found.summary, "application/json")
+        asked = check_fields(TraceRequest, await handler.fields(request, strings=False))
+        found = await kept.get(request, _which(handler, asked))
+        return await compressed(request, found.summary, "application/json")
 
     @router.post(
         "/attention",
@@ -98,24 +98,24 @@ def routes(desk: Desk, opened: Mapping[str, Trace]) -> APIRouter:
     )
     async def attention(request: Request) -> Response:
         """The weights of one of its maps, a byte each."""
-        asked = check_fields(AttentionRequest, await desk.fields(request, strings=False))
-        found = await kept.get(request, _which(desk, asked))
+        asked = check_fields(AttentionRequest, await handler.fields(request, strings=False))
+        found = await kept.get(request, _which(handler, asked))
         if asked.map >= len(found.maps):
-            raise RefusedError(404, f"no map {said(asked.map)}; there are {len(found.maps)}")
-        return await packed(request, found.maps[asked.map], "application/octet-stream")
+            raise RefusedError(404, f"no map {printable(asked.map)}; there are {len(found.maps)}")
+        return await compressed(request, found.maps[asked.map], "application/octet-stream")
 
     return router
 
 
-def _which(desk: Desk, asked: TraceRequest) -> WhichTrace:
+def _which(handler: RequestHandler, asked: TraceRequest) -> WhichTrace:
     if asked.trace is not None:
         return WhichTrace(trace=asked.trace)
     if asked.source is None and asked.input is None:
         raise RefusedError(400, "give source, the text to look at, or trace, an opened one's name")
     if asked.source is not None and asked.input is not None:
         raise RefusedError(400, "give source or input, not both")
-    desk.check_texts([asked.source or "", asked.target or "", *texts_in(asked.input)])
-    model = desk.models.choose_traced(asked.model)
+    handler.check_texts([asked.source or "", asked.target or "", *texts_in(asked.input)])
+    model = handler.models.choose_traced(asked.model)
     options = frozenset(name for name in _OPTIONS if getattr(asked, name))
     try:
         model.check_trace(asked.source or "", options)
@@ -130,7 +130,7 @@ def _which(desk: Desk, asked: TraceRequest) -> WhichTrace:
 
 
 @dataclass(frozen=True)
-class ShownTrace:
+class EncodedTrace:
     """A trace as it is sent: a byte a weight, a quarter of what the trace itself takes."""
 
     summary: bytes
@@ -138,7 +138,7 @@ class ShownTrace:
     maps: tuple[bytes, ...]
 
     @classmethod
-    def of(cls, trace: Trace) -> "ShownTrace":
+    def of(cls, trace: Trace) -> "EncodedTrace":
         """What is sent of a trace."""
         facts = json.dumps(
             summary(trace), ensure_ascii=False, allow_nan=False, separators=(",", ":")
@@ -158,11 +158,11 @@ class ShownTrace:
 class KeptTraces:
     """Finds a trace: the opened ones by name, others made by the engine; keeps the last few."""
 
-    def __init__(self, desk: Desk, opened: Mapping[str, Trace]) -> None:
-        self._desk, self._opened = desk, opened
-        self._kept: OrderedDict[WhichTrace, ShownTrace] = OrderedDict()
+    def __init__(self, handler: RequestHandler, opened: Mapping[str, Trace]) -> None:
+        self._handler, self._opened = handler, opened
+        self._kept: OrderedDict[WhichTrace, EncodedTrace] = OrderedDict()
 
-    async def get(self, request: Request, which: WhichTrace) -> ShownTrace:
+    async def get(self, request: Request, which: WhichTrace) -> EncodedTrace:
         """The trace.
 
         Raises:
@@ -177,29 +177,29 @@ class KeptTraces:
             self._kept.popitem(last=False)
         return found
 
-    async def _made(self, request: Request, which: WhichTrace) -> ShownTrace:
+    async def _made(self, request: Request, which: WhichTrace) -> EncodedTrace:
         if which.trace is not None:
             if which.trace not in self._opened:
                 names = ", ".join(self._opened) or "none"
-                raise RefusedError(404, f"no trace {said(which.trace)}; opened are {names}")
-            return await asyncio.to_thread(_shown_aside, self._opened[which.trace])
-        model = self._desk.models.choose(which.model)
+                raise RefusedError(404, f"no trace {printable(which.trace)}; opened are {names}")
+            return await asyncio.to_thread(_encoded_aside, self._opened[which.trace])
+        model = self._handler.models.choose(which.model)
 
-        def make() -> ShownTrace:
+        def make() -> EncodedTrace:
             how = dict.fromkeys(which.options, True)
             if which.input is None:
-                return ShownTrace.of(
+                return EncodedTrace.of(
                     model.trace(which.source, which.target, relevance=which.gradients, **how)
                 )
             spec = model.spec
             value = TypeAdapter(spec.input_type()).validate_python(json.loads(which.input))
             given = spec.read_request(value)
             texts = given if isinstance(given, tuple) else (given,)
-            return ShownTrace.of(model.trace(*texts, relevance=which.gradients, **how))
+            return EncodedTrace.of(model.trace(*texts, relevance=which.gradients, **how))
 
-        return await self._desk.wait(request, self._desk.run(request, make))
+        return await self._handler.wait(request, self._handler.run(request, make))
 
 
-def _shown_aside(trace: Trace) -> ShownTrace:
+def _encoded_aside(trace: Trace) -> EncodedTrace:
     with one_thread():  # the engine's thread alone is to have a pool
-        return ShownTrace.of(trace)
+        return EncodedTrace.of(trace)

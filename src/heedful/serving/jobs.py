@@ -1,4 +1,4 @@
-"""What the engine's queue holds: the texts of one request, or one other piece of model work."""
+"""Entries of the engine's queue: the texts of one request, or a call that runs alone."""
 
 import contextvars
 import time

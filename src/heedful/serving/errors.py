@@ -1,4 +1,4 @@
-"""What the server says: refusals with a status, one-line errors, logs without anybody's texts."""
+"""HTTP errors with one-line messages, and logs that contain no text of a client."""
 
 import logging
 import traceback
@@ -12,7 +12,7 @@ _MOST_PLACES = 8
 
 
 class RefusedError(Exception):
-    """A request that is not answered as it wished: a status and one line."""
+    """An HTTP error: a status and a message of one line."""
 
     def __init__(self, status: int, message: str, retry_after: int | None = None) -> None:
         super().__init__(message)
@@ -29,7 +29,7 @@ def error_answer(status: int, message: str, headers: dict[str, str] | None = Non
     return JSONResponse({"error": message}, status_code=status, headers=headers)
 
 
-def said(value: Any) -> str:
+def printable(value: Any) -> str:
     """A client's value for an error or a log: short, one line, printable, valid Unicode."""
     text = str(value)
     short = text[:_LONGEST] + ("…" if len(text) > _LONGEST else "")

@@ -1,4 +1,4 @@
-"""Answers as bytes: JSON without what it does not need, compressed where that is worth it."""
+"""Response bodies: compact JSON, compressed where that is worth it."""
 
 import asyncio
 import gzip
@@ -18,7 +18,7 @@ def json_bytes(content: Any) -> bytes:
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
-async def packed(request: Request, content: bytes, kind: str = "application/json") -> Response:
+async def compressed(request: Request, content: bytes, kind: str = "application/json") -> Response:
     """An answer, compressed where the client takes that and it is worth it."""
     headers = {"Vary": "Accept-Encoding"}
     if len(content) > _LITTLE and "gzip" in request.headers.get("accept-encoding", "").lower():

@@ -1,4 +1,4 @@
-"""The works that wait for the engine, and whose turn it is.
+"""The queue of the engine: which work runs next.
 
 Texts are translated in turns, item by item; work that goes alone (a job) takes turns with them, so
 that neither holds up the other for longer than one turn. Of several jobs that of the client who was
@@ -8,12 +8,12 @@ served longest ago is next.
 import threading
 from collections import deque
 
-from heedful.serving.work import Job, Texts
+from heedful.serving.jobs import Job, Texts
 
 _MOST_CLIENTS = 10_000
 
 
-class Turns:
+class Scheduler:
     """Takes works from any thread; the engine's thread takes items and jobs."""
 
     def __init__(self) -> None:

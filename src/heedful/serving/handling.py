@@ -1,4 +1,4 @@
-"""Between a request and the engine: keys, limits, waiting for the answer, clients that leave."""
+"""From a request to the engine: API keys, limits, waiting, and cancelling."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -12,27 +12,27 @@ from heedful.basics.errors import UserError
 from heedful.inference import Translation
 from heedful.serving.detection import Detector
 from heedful.serving.engine import Engine, QueueFullError
+from heedful.serving.errors import RefusedError, log, printable
+from heedful.serving.jobs import EngineFailedError, TooLongError
 from heedful.serving.keys import Keys, key_in_head
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
-from heedful.serving.reading import checked_lists, read_fields, require_unicode
-from heedful.serving.saying import RefusedError, log, said
+from heedful.serving.request_parsing import checked_lists, read_fields, require_unicode
 from heedful.serving.served import Served, ServedModels
-from heedful.serving.work import EngineFailedError, TooLongError
 from heedful.tasks.endpoints import Search, Work
 
 T = TypeVar("T")
 
 
-class Desk:
-    """Where handlers of requests ask for what they need.
+class RequestHandler:
+    """What all endpoints share.
 
     Args:
-        models: what is served.
-        engine: what does the work.
+        models: the served models.
+        engine: runs the models.
         limits: of a request.
         metrics: where characters are counted.
-        keys: who may ask; everybody if None.
+        keys: API keys that are accepted; no key is required if None.
         log_texts: whether texts are logged.
         split_sentences: whether lines are cut into sentences where a request does not say it.
     """
@@ -180,7 +180,7 @@ class Desk:
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 if not done:
-                    raise self.too_late()
+                    raise self.timed_out()
                 if done == {left}:
                     raise ClientDisconnect
                 waiting -= done
@@ -194,7 +194,7 @@ class Desk:
             for answer in answers:
                 answer.cancel()
 
-    def too_late(self) -> RefusedError:
+    def timed_out(self) -> RefusedError:
         """What a request is told that took too long."""
         return RefusedError(504, f"not finished within {self.limits.timeout:g} seconds")
 
@@ -206,7 +206,7 @@ class Desk:
         """
         found = await asyncio.to_thread(lambda: [self._detector.rank(text) for text in texts])
         if not all(found):
-            served = ", ".join(map(said, self.models.codes)) or "none"
+            served = ", ".join(map(printable, self.models.codes)) or "none"
             raise RefusedError(400, f"no language can be detected among those served ({served})")
         return found
 
@@ -222,7 +222,7 @@ def refusal(error: UserError | EngineFailedError | TooLongError) -> RefusedError
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Turns a full queue into an answer."""
+    """Scheduler a full queue into an answer."""
     try:
         yield
     except QueueFullError as error:

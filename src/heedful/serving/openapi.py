@@ -1,4 +1,4 @@
-"""Parts of the OpenAPI description that FastAPI cannot know, because bodies are read by us."""
+"""Parts of the OpenAPI description that FastAPI cannot derive: bodies are parsed by us."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Requests' fields, from wherever a client put them: JSON, a form, the query string."""
+"""Reads and checks the fields of a request: JSON, a form, or the query string."""
 
 import gc
 import json
@@ -12,7 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
 from heedful.serving.admission import is_browsers
-from heedful.serving.saying import RefusedError, said
+from heedful.serving.errors import RefusedError, printable
 
 _MOST_FIELDS = 100
 
@@ -96,7 +96,9 @@ def check_input(kind: Any, value: Any, place: str) -> Any:
         return TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
         problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
-        where = ".".join([place, *(said(one) for one in problem["loc"] if isinstance(one, str))])
+        where = ".".join(
+            [place, *(printable(one) for one in problem["loc"] if isinstance(one, str))]
+        )
         message = problem["msg"].removeprefix("Value error, ")
         raise RefusedError(400, f"{where}: {message[:1].lower()}{message[1:]}") from None
     except RecursionError:
@@ -195,7 +197,7 @@ def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:
-            raise RefusedError(400, f"{said(name)} is given twice; several texts go as JSON")
+            raise RefusedError(400, f"{printable(name)} is given twice; several texts go as JSON")
         fields[name] = value
     return fields
 
@@ -204,11 +206,11 @@ def _explained(error: ValidationError) -> str:
     """One line for the first problem; the client's values are not repeated."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     problem = problems[0]
-    place = said(problem["loc"][0]) if problem["loc"] else "the request"
+    place = printable(problem["loc"][0]) if problem["loc"] else "the request"
     if len(problem["loc"]) > 1:  # what may be of two kinds is neither
         return f"{place}: input should be a text or a list of texts"
     if problem["type"] == "missing":
-        others = [said(one["loc"][0]) for one in problems if one["type"] == "extra_forbidden"]
+        others = [printable(one["loc"][0]) for one in problems if one["type"] == "extra_forbidden"]
         known = f", and {others[0]} is no field of this request" if others else ""
         return f"{place} is missing{known}"
     if problem["type"] == "extra_forbidden":

@@ -1,4 +1,4 @@
-"""What every request passes first: limits, other sites, figures, and no traceback outwards."""
+"""Applied to every request: limits, origins and hosts, metrics, and errors without traceback."""
 
 import asyncio
 import time
@@ -10,10 +10,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from heedful.serving.admission import Admission
 from heedful.serving.bodies import Body, Room
+from heedful.serving.errors import RefusedError, error_answer, log, log_failure, printable
 from heedful.serving.keys import Keys, key_in_head
 from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
-from heedful.serving.saying import RefusedError, error_answer, log, log_failure, said
 
 CLIENT_LEFT = 499
 """The status under which requests are counted whose client did not wait for the answer."""
@@ -27,7 +27,7 @@ _STOPPING = RefusedError(503, "the server is stopping", retry_after=5)
 
 
 class State:
-    """What the gate and the server both know."""
+    """State that the middleware and the server share."""
 
     def __init__(self) -> None:
         self.stopping = False
@@ -36,16 +36,16 @@ class State:
         """Requests that have not been answered."""
 
 
-class Gate:
-    """The outermost part of the application.
+class Middleware:
+    """The outermost ASGI middleware of the application.
 
     Args:
-        app: what is inside.
+        app: the application that it wraps.
         state: whether the server is stopping; requests in hand are counted in it.
         limits: of bodies and time.
         metrics: where answers are counted.
-        admission: which requests are taken on at all.
-        keys: who may ask; everybody if None.
+        admission: which origins and hosts are accepted.
+        keys: API keys that are accepted; no key is required if None.
         log_requests: whether to log a line a request, never with its texts.
     """
 
@@ -70,7 +70,7 @@ class Gate:
             await self.app(scope, receive, send)
             return
         began = time.monotonic()
-        noted, headers = _Noted(send), Headers(scope=scope)
+        noted, headers = _RecordingSend(send), Headers(scope=scope)
         known = self.keys is not None and self.keys.holds(key_in_head(scope))
         body = Body(receive, headers, self.limits, None if known else self._room)
         self.state.active += 1
@@ -87,11 +87,11 @@ class Gate:
             seconds = time.monotonic() - began
             self.metrics.answered(_route(scope), noted.status, seconds)
             if self.log_requests:
-                path = said(scope["path"])
+                path = printable(scope["path"])
                 log.info("%s %s %d %.0f ms", scope["method"], path, noted.status, 1000 * seconds)
 
     async def _refused(
-        self, scope: Scope, headers: Headers, body: Body, noted: "_Noted"
+        self, scope: Scope, headers: Headers, body: Body, noted: "_RecordingSend"
     ) -> Response | None:
         """Have a request served; what is to be answered in place of it if that cannot be."""
         try:
@@ -109,12 +109,12 @@ class Gate:
         except ClientDisconnect:
             noted.status = CLIENT_LEFT
         except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
-            log_failure(f"{scope['method']} {said(scope['path'])}", error)
+            log_failure(f"{scope['method']} {printable(scope['path'])}", error)
             return error_answer(500, "an error of the server")
         return None
 
 
-class _Noted:
+class _RecordingSend:
     """Sends an answer with the headers that all have, and remembers its status."""
 
     def __init__(self, send: Send) -> None:

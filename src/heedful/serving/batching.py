@@ -1,12 +1,12 @@
-"""Items of many requests through one model together."""
+"""Batches the items of several requests for the same model and search."""
 
 import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from heedful.inference import Translation
-from heedful.serving.turns import Turns
-from heedful.serving.work import Texts
+from heedful.serving.jobs import Texts
+from heedful.serving.scheduling import Scheduler
 
 Taken = Sequence[tuple[Texts, int, int]]
 """Works, the numbers of their items, and the items' tokens."""
@@ -31,7 +31,7 @@ class RunningSearch:
         clock: told of those that do.
     """
 
-    def __init__(self, turns: Turns, head: Texts, clock: Clock) -> None:
+    def __init__(self, turns: Scheduler, head: Texts, clock: Clock) -> None:
         self._turns, self._head, self._clock = turns, head, clock
         self._room = head.translator.batch_tokens
         self._held = self._count = 0
