@@ -76,7 +76,7 @@ NUMERICAL = [
     "relevance",
     "scores_more",
     "search_stream",
-    "shares",
+    "threads",
     "short_attention",
     "steps",
     "structured",

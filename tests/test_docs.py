@@ -49,8 +49,8 @@ from heedful.tasks.texts.recipe import (
     TaggingHead,
     TextRecipe,
 )
-from heedful.training.going_on import CHANGEABLE
 from heedful.training.optimisers import learning_rate
+from heedful.training.resuming import CHANGEABLE
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from heedful.runs.settings import LoopSettings
-from heedful.training.pace import Group
+from heedful.training.parameter_groups import Group
 
 _RATIO = 32
 """The slanted triangle's highest rate over its last (Howard and Ruder 2018, ULMFiT, 3.2)."""

@@ -17,7 +17,7 @@ from heedful.runs.registry import kind_named, kind_of
 from heedful.runs.run import Run
 from heedful.runs.settings import Recipe
 from heedful.runs.start import Start
-from heedful.training.going_on import flat
+from heedful.training.resuming import flat
 
 
 def find_start(out: Path, start_from: str | Path | None) -> Path | None:

@@ -38,11 +38,11 @@ from heedful.runs.run import RESULT, Run
 from heedful.runs.sealing import write_recipe, write_sealed
 from heedful.runs.settings import LoopSettings, Recipe
 from heedful.training.fastest_precision import training_precision
-from heedful.training.going_on import require_same
 from heedful.training.loop import Loop, Stop
 from heedful.training.protocol import Task
 from heedful.training.python_data import Rows, spooled, with_rows
 from heedful.training.report import Report
+from heedful.training.resuming import require_same
 from heedful.training.starting import find_start, open_start, with_start
 
 

@@ -20,9 +20,9 @@ from heedful.runs.run import Run
 from heedful.runs.searched import Searched
 from heedful.runs.settings import Recipe
 from heedful.runs.sharing import can_share, share_preparation
-from heedful.training.going_on import flat
 from heedful.training.loop import DivergedError
 from heedful.training.proposing import is_hopeless, propose
+from heedful.training.resuming import flat
 from heedful.training.starting import start_hash, with_start
 from heedful.training.train import train
 from heedful.training.tuning_record import (

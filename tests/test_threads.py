@@ -1,4 +1,4 @@
-"""Learning a batch in shares, a thread each: the same gradients, exactly repeatable."""
+"""Learning a batch in parts, one for each thread: the same gradients, exactly repeatable."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -25,7 +25,8 @@ from heedful.tasks.texts.rows import RowBatch
 from heedful.tasks.translation.learning import TranslationTask
 from heedful.training.loop import Loop
 from heedful.training.report import Report
-from heedful.training.shares import Shares
+from heedful.training.strategies import Learnt
+from heedful.training.threads import Threads
 
 SMALL = {"layers": 1, "dim": 16, "inner": 32, "heads": 2}
 TRANSFORMER = TransformerSettings.model_validate({**SMALL, "dropout": 0.2, "max_length": 64})
@@ -60,8 +61,13 @@ def task(folder: Path, settings: Any, batch_tokens: int = 2500) -> TranslationTa
     )
 
 
-def shares_of(one: TranslationTask) -> Shares:
-    return Shares(one, list(one.model.parameters()), possible=True)
+def threads_of(one: Any) -> Threads:
+    scaler = torch.amp.GradScaler("cpu", enabled=False)
+    return Threads(one, list(one.model.parameters()), torch.device("cpu"), scaler)
+
+
+def learn(threads: Threads, batch: Any, weight: float) -> list[Learnt]:
+    return threads.learn(batch, weight, last=True)
 
 
 def gradients(model: nn.Module) -> list[Tensor]:
@@ -78,12 +84,11 @@ def test_gradients_and_losses_are_those_of_the_whole_batch(tmp_path: Path, setti
     whole = one.loss(batch)
     torch.autograd.backward(whole.total / batch.weight)
     expected = gradients(one.model)
-    shares = shares_of(one)
-    parts = shares.of(batch)
-    assert len(parts) == 2
-    learnt = shares.learn(parts, batch.weight)
-    assert sum(share.weight for share, _ in learnt) == batch.weight
-    total = sum(loss.total.item() for _, loss in learnt)
+    threads = threads_of(one)
+    learnt = learn(threads, batch, batch.weight)
+    assert len(learnt) == 2
+    assert sum(part.weight for part in learnt) == batch.weight
+    total = sum(part.loss.total.item() for part in learnt)
     assert total == pytest.approx(whole.total.item(), rel=1e-5)
     for ours, theirs in zip(gradients(one.model), expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
@@ -91,36 +96,37 @@ def test_gradients_and_losses_are_those_of_the_whole_batch(tmp_path: Path, setti
 
 def test_gradients_are_added_to_those_that_are_there(tmp_path: Path) -> None:
     one = task(tmp_path, TRANSFORMER.model_copy(update={"dropout": 0.0}))
-    shares = shares_of(one)
+    threads = threads_of(one)
     (_, first), (_, second) = islice(one.batches(Position(1)), 2)
     for batch in (first, second):
         torch.autograd.backward(one.loss(batch).total / 1000)
     expected = gradients(one.model)
     for batch in (first, second):
-        shares.learn(shares.of(batch), 1000)
+        learn(threads, batch, 1000)
     for ours, theirs in zip(gradients(one.model), expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("settings", [TRANSFORMER, RECURRENT], ids=["transformer", "recurrent"])
 def test_dropout_is_drawn_anew_and_the_same_for_the_same_seed(
-    tmp_path: Path, settings: Any
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = task(tmp_path, settings)
     _, batch = next(one.batches(Position(1)))
-    shares = shares_of(one)
+    threads = threads_of(one)
     found = []
     for seed in (5, 5, 6):
         torch.manual_seed(seed)
-        shares.learn(shares.of(batch), batch.weight)
+        learn(threads, batch, batch.weight)
         found.append(gradients(one.model))
     assert all(map(torch.equal, found[0], found[1]))
     assert not any(map(torch.equal, found[0][:1], found[2][:1]))
-    # Two shares of one batch do not drop the same places.
-    halves = shares.of(batch)
+    # Two parts of one batch do not drop the same places.
+    half = threads.parts(batch)[0]
+    monkeypatch.setattr(one, "split", lambda *_: [half, half])
     torch.manual_seed(5)
-    one_loss, other_loss = (loss.total for _, loss in shares.learn([halves[0]] * 2, 1))
-    assert one_loss.item() != other_loss.item()
+    first, second = (part.loss.total for part in learn(threads, batch, 1))
+    assert first.item() != second.item()
 
 
 def trained(folder: Path, one: TranslationTask, steps: int) -> dict[str, Tensor]:
@@ -136,7 +142,8 @@ def trained(folder: Path, one: TranslationTask, steps: int) -> dict[str, Tensor]
             report=report,
         )
         assert loop.run()
-    assert loop.shares._possible  # it was shared out
+    assert isinstance(loop.strategy, Threads)
+    assert loop.strategy._possible  # batches were learnt in parts
     return model_tensors(one.model)
 
 
@@ -158,20 +165,20 @@ def test_what_draws_from_the_common_generator_is_learnt_whole(tmp_path: Path) ->
     one.model.train()
     _, batch = next(one.batches(Position(1)))
     before = torch.get_rng_state()
-    assert shares_of(one).of(batch) == [batch]
+    assert threads_of(one).parts(batch) == [batch]
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_few_tokens_and_one_thread_are_learnt_whole(tmp_path: Path) -> None:
     one = task(tmp_path, TRANSFORMER, batch_tokens=400)
     _, batch = next(one.batches(Position(1)))
-    assert shares_of(one).of(batch) == [batch]
+    assert threads_of(one).parts(batch) == [batch]
     (tmp_path / "more").mkdir()
     one = task(tmp_path / "more", TRANSFORMER)
     _, batch = next(one.batches(Position(1)))
-    assert len(shares_of(one).of(batch)) == 2
+    assert len(threads_of(one).parts(batch)) == 2
     torch.set_num_threads(1)
-    assert shares_of(one).of(batch) == [batch]
+    assert threads_of(one).parts(batch) == [batch]
 
 
 def test_divided_batches_hold_every_row_once_and_no_more_padding(tmp_path: Path) -> None:

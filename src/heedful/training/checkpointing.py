@@ -1,0 +1,115 @@
+"""Checkpoints of a training: saved, restored, and deleted when better ones are there."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.runs.checkpoints import (
+    Checkpoint,
+    folder_of,
+    load_model_tensors,
+    remove_checkpoint,
+    save_checkpoint,
+)
+from heedful.runs.parts import PARTS, parts_of, require_parts
+from heedful.runs.settings import LoopSettings
+from heedful.training.optimisers import load_optimiser_tensors
+from heedful.training.progress import Progress
+from heedful.training.protocol import Task
+
+_TASK = "task."
+"""Before the names of a task's own tensors in a checkpoint."""
+
+
+def restore(
+    checkpoint: Checkpoint,
+    task: Task,
+    optimiser: torch.optim.Optimizer,
+    scaler: torch.amp.GradScaler,
+    device: torch.device,
+) -> None:
+    """Load the model, the optimiser, the task and the random generators from a checkpoint.
+
+    Raises:
+        UserError: the checkpoint is damaged, or of another model.
+    """
+    require_parts(task.model, checkpoint)
+    load_model_tensors(task.model, checkpoint.weights(), checkpoint.path)
+    tensors = checkpoint.training()
+    load_optimiser_tensors(optimiser, tensors)
+    task.load(
+        {
+            name.removeprefix(_TASK): tensor
+            for name, tensor in tensors.items()
+            if name.startswith(_TASK)
+        }
+    )
+    if checkpoint.state["scaler"]:
+        scaler.load_state_dict(checkpoint.state["scaler"])
+    torch.set_rng_state(tensors["random.cpu"])
+    if device.type == "cuda" and "random.cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random.cuda"], device)
+
+
+def save(
+    folder: Path,
+    task: Task,
+    tensors: tuple[dict[str, Tensor], dict[str, Tensor]],
+    progress: Progress,
+    validation: Mapping[str, float],
+    *,
+    scaler: torch.amp.GradScaler,
+    device: torch.device,
+    precision: str,
+) -> None:
+    """Write a checkpoint of all that :func:`restore` loads.
+
+    Args:
+        folder: of all checkpoints.
+        task: what is learnt.
+        tensors: of the model and of the optimiser.
+        progress: where the training stands.
+        validation: the figures of this step, if it was validated.
+        scaler: of losses in float16.
+        device: where the model is.
+        precision: of the training.
+    """
+    weights, training = tensors
+    training = training | {_TASK + name: tensor for name, tensor in task.tensors().items()}
+    training["random.cpu"] = torch.get_rng_state()
+    if device.type == "cuda":
+        training["random.cuda"] = torch.cuda.get_rng_state(device)
+    state: dict[str, Any] = {
+        "step": progress.step,
+        "best_step": progress.best_step,
+        "validation": dict(validation),
+        "progress": progress.to_state(),
+        "scaler": scaler.state_dict(),
+        "precision": precision,
+        "threads": torch.get_num_threads() if device.type == "cpu" else None,
+        PARTS: parts_of(task.model),
+    }
+    save_checkpoint(folder / folder_of(progress.step), weights, training, state)
+
+
+def prune(
+    folder: Path, settings: LoopSettings, ranks: Mapping[int, list[float]], best_step: int | None
+) -> None:
+    """Keep the last and the best checkpoints, delete the others.
+
+    Args:
+        folder: of all checkpoints.
+        settings: how many are kept.
+        ranks: checkpoint step → rank of its validation, greater is better.
+        best_step: the first of the best ones, at which the run is used.
+    """
+    steps = sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
+    ranked = sorted((step for step in steps if step in ranks), key=ranks.__getitem__)
+    by_value = ranked[::-1]
+    kept = {*steps[-settings.keep_last :], *by_value[: settings.keep_best], best_step or 0}
+    for step in steps:
+        if step not in kept:
+            remove_checkpoint(folder / folder_of(step))

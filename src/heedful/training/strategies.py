@@ -1,0 +1,148 @@
+"""How a step is computed: by one process here, by several where a strategy does so.
+
+The loop asks its strategy for gradients, their norm, sums over processes and the tensors of a
+checkpoint. It does not know how many processes, threads or devices there are.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from heedful.basics.crowding import uncrowded
+from heedful.data.positions import SINGLE, Rank
+from heedful.runs.checkpoints import model_tensors
+from heedful.training.optimisers import optimiser_tensors
+from heedful.training.protocol import Loss, Task
+
+
+class Learnt(NamedTuple):
+    """The loss of a batch, or of a part of it, whose gradients were added."""
+
+    weight: float
+    """Tokens (or examples) the loss is a sum over."""
+    loss: Loss
+
+
+class LossModule(nn.Module):
+    """A task's model and loss as one module call, which PyTorch's wrappers can wrap.
+
+    ``DistributedDataParallel`` and ``fully_shard`` act on a module's ``forward``. That of a model
+    is not enough: a loss reads its states, its output table and its attention weights.
+
+    Args:
+        task: what is learnt; its model is the only submodule.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__()
+        self.model = task.model
+        self._loss = task.loss
+
+    def forward(self, batch: Any) -> Loss:
+        """The loss of a batch."""
+        return self._loss(batch)
+
+
+class Strategy(Protocol):
+    """What the loop asks for. With several processes, each has a loop and a strategy of its own.
+
+    All processes call these methods, but :meth:`learn` and :meth:`clip`, at the same places.
+    """
+
+    rank: Rank
+    """Which of the processes this is; number 0 writes the run's files."""
+
+    def total(self, weight: int) -> int:
+        """The sum of a number of each process: the weight of a step's batches."""
+        ...
+
+    def any(self, flag: bool) -> bool:
+        """Whether any process says so: that it was interrupted, or that its time is over."""
+        ...
+
+    def learn(self, batch: Any, weight: float, *, last: bool) -> list[Learnt]:
+        """Add the gradients of a batch's loss, divided by ``weight``, to those of the parameters.
+
+        Args:
+            batch: on the device.
+            weight: of the whole step, as :meth:`total` gave it.
+            last: whether this is the step's last batch, after which the gradients of all processes
+                are added up; with accumulation the batches before it need no communication.
+
+        Returns:
+            The loss of the batch, or of each part that was learnt by itself.
+        """
+        ...
+
+    def clip(self, limit: float) -> Tensor:
+        """Scale the gradients down to a norm of at most ``limit``; return their norm before."""
+        ...
+
+    def reduce(self, sums: dict[str, float]) -> dict[str, float]:
+        """The sums of all processes, by name."""
+        ...
+
+    def checkpoint(
+        self, optimiser: torch.optim.Optimizer
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The whole tensors of the model and of the optimiser, for the process that writes."""
+        ...
+
+
+MakeStrategy = Callable[[Task, list[nn.Parameter], torch.device, torch.amp.GradScaler], Strategy]
+"""Makes a strategy of a task, its trained parameters, their device and the scaler of losses."""
+
+
+class SingleProcess:
+    """One process that learns whole batches.
+
+    Args:
+        task: what is learnt.
+        parameters: what the gradients are of.
+        device: where the model is.
+        scaler: scales losses in float16.
+    """
+
+    rank = SINGLE
+
+    def __init__(
+        self,
+        task: Task,
+        parameters: list[nn.Parameter],
+        device: torch.device,
+        scaler: torch.amp.GradScaler,
+    ) -> None:
+        self.task, self.parameters = task, parameters
+        self.device, self.scaler = device, scaler
+        self.module = LossModule(task)
+
+    def total(self, weight: int) -> int:
+        """The weight itself."""
+        return weight
+
+    def any(self, flag: bool) -> bool:
+        """The flag itself."""
+        return flag
+
+    def learn(self, batch: Any, weight: float, *, last: bool) -> list[Learnt]:
+        """Add the gradients of a batch's loss."""
+        with uncrowded(self.device):
+            loss: Loss = self.module(batch)
+            torch.autograd.backward(self.scaler.scale(loss.total / weight))
+        return [Learnt(batch.weight, loss)]
+
+    def clip(self, limit: float) -> Tensor:
+        """Scale the gradients down to a norm of at most ``limit``; their norm before."""
+        return torch.nn.utils.clip_grad_norm_(self.parameters, limit)
+
+    def reduce(self, sums: dict[str, float]) -> dict[str, float]:
+        """The sums as they are."""
+        return sums
+
+    def checkpoint(
+        self, optimiser: torch.optim.Optimizer
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """The tensors of the model and of the optimiser."""
+        return model_tensors(self.task.model), optimiser_tensors(optimiser)

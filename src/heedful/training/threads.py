@@ -1,0 +1,81 @@
+"""A batch that is learnt in parts, one for each thread.
+
+Threads that divide every single operation wait at a barrier after each of them; a thread that takes
+some rows of the batch through the whole model waits once. Each thread has its own random numbers
+and its own gradients, which are summed in the order of the parts, so that the result does not
+depend on which thread was faster. It depends on the number of threads.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from heedful.attention.watching import seen_from_outside
+from heedful.basics.contexts import submit
+from heedful.kernels.dropout import drawing_from
+from heedful.kernels.workers import workers
+from heedful.training.protocol import Loss
+from heedful.training.strategies import Learnt, SingleProcess
+from heedful.training.trial import trial
+
+
+class Threads(SingleProcess):
+    """One process that learns a batch in parts on the processor's threads, where that is possible.
+
+    A batch is learnt whole where the task does not split it, where the model is watched, and where
+    a loss changes what all threads share: PyTorch's random generator, or the model's buffers, such
+    as the means of batch normalisation. The first batch shows the latter.
+    """
+
+    _possible: bool | None = None  # None: not known yet
+
+    def learn(self, batch: Any, weight: float, *, last: bool) -> list[Learnt]:
+        """Add the gradients of a batch's loss, part by part where that is possible."""
+        parts = self.parts(batch)
+        if len(parts) < 2:
+            return super().learn(batch, weight, last=last)
+        pool = workers(len(parts))
+        seeds = torch.randint(1 << 62, (len(parts),)).tolist()
+        calls: list[Future[tuple[Loss, tuple[Tensor | None, ...]]]] = [
+            submit(pool, self._gradients, part, weight, seed)
+            for part, seed in zip(parts, seeds, strict=True)
+        ]
+        found = [call.result() for call in calls]
+        for _, gradients in found:
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
+                if parameter.grad is None:
+                    parameter.grad = gradient
+                elif gradient is not None:
+                    parameter.grad += gradient
+        return [Learnt(part.weight, loss) for part, (loss, _) in zip(parts, found, strict=True)]
+
+    def parts(self, batch: Any) -> Sequence[Any]:
+        """The parts of a batch for the threads; the batch alone where it is learnt whole."""
+        count = torch.get_num_threads()
+        if count < 2 or self._possible is False or seen_from_outside(self.task.model):
+            return [batch]
+        parts = self.task.split(batch, count)
+        if len(parts) > 1 and self._possible is None:
+            self._possible = self._shares_nothing(batch)
+        return parts if self._possible else [batch]
+
+    def _gradients(
+        self, part: Any, weight: float, seed: int
+    ) -> tuple[Loss, tuple[Tensor | None, ...]]:
+        with drawing_from(torch.Generator().manual_seed(seed)):
+            loss: Loss = self.module(part)
+        # Not into `grad`, which belongs to all threads.
+        return loss, torch.autograd.grad(loss.total / weight, self.parameters, allow_unused=True)
+
+    def _shares_nothing(self, batch: Any) -> bool:
+        """Whether a loss leaves PyTorch's generator and the model's buffers as they are."""
+        with trial(self.task) as before, drawing_from(torch.Generator()):
+            self.module(batch)
+            random = torch.get_rng_state()
+            return torch.equal(before.random, random) and all(
+                torch.equal(buffer, before.buffers[name])
+                for name, buffer in self.task.model.named_buffers()
+            )
