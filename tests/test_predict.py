@@ -39,7 +39,8 @@ def as_line(one: Any) -> str:
 
 
 def test_every_task_has_a_case() -> None:
-    assert {spec.name for spec in specs()} == {case.recipe["task"] for case in CASES.values()}
+    own = {spec.name for spec in specs() if type(spec).__module__.startswith("heedful.")}
+    assert own == {case.recipe["task"] for case in CASES.values()}
 
 
 @pytest.mark.parametrize("task", INPUTS)
