@@ -68,13 +68,23 @@ class Shown:
         return given
 
 
+class _Searched(Translator):
+    """A translator whose searches go through a decodable of the test's."""
+
+    @property
+    def decodable(self) -> Any:
+        return self.__dict__["searched"]
+
+
 class Held:
     """Counts a model's steps, and waits at the fifth."""
 
     def __init__(self, model: Translator) -> None:
         self.count, self.began, self.more = 0, threading.Event(), threading.Event()
-        self._step = model.models[0].step
-        model.models[0].step = self.step  # type: ignore[method-assign]
+        decodable: Any = model.decodable
+        self._step, decodable.step = decodable.step, self.step
+        model.__dict__["searched"] = decodable
+        model.__class__ = _Searched
 
     def step(self, *given: Any) -> Any:
         self.count += 1

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from heedful.attention import attend, attention_weights, masks, scores
 from heedful.attention.normalizers import PlainSum
-from heedful.attention.scores import gaussian
+from heedful.kernels import distances
 
 D, POSITIONS = 3, 6
 SCORES: dict[str, Callable[[], scores.Score]] = {
@@ -234,7 +234,7 @@ def test_the_backward_pass_in_blocks_is_the_whole(monkeypatch: pytest.MonkeyPatc
     probe = torch.randn(2, 7, 5, dtype=torch.float64)
     whole = torch.autograd.grad(scores.Gaussian()(query, key), (query, key), probe)
     for block in (1, 2 * 2 * 5 * D, 3 * 2 * 5 * D):
-        monkeypatch.setattr(gaussian, "_BLOCK", block)
+        monkeypatch.setattr(distances, "_BLOCK", block)
         parts = torch.autograd.grad(scores.Gaussian()(query, key), (query, key), probe)
         for one, other in zip(parts, whole, strict=True):
             torch.testing.assert_close(one, other)
