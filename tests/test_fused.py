@@ -332,6 +332,21 @@ def test_hooks_on_embeddings_are_obeyed() -> None:
     assert searched(model).start(torch.tensor([[3, 4]])).fused is None
 
 
+def test_a_method_that_was_replaced_is_called() -> None:
+    model = translator()
+    assert searched(model) is not model
+    steps, step = [], model.step
+
+    def counted(tokens: Tensor, state: Any) -> Any:
+        steps.append(len(tokens))
+        return step(tokens, state)
+
+    model.step = counted  # type: ignore[method-assign]
+    limits = torch.full((2,), 6)
+    search(searched(model), source_of(2), rows=2, options=SearchOptions(), max_lengths=limits)
+    assert steps
+
+
 def test_what_only_modules_know_stays_with_them() -> None:
     source = source_of(3)
     assert searched(translator(activation="gelu")).start(source).fused is None
