@@ -14,12 +14,12 @@ import heedful.cli.train
 import heedful.tasks.texts.loading
 from heedful.basics.errors import UserError
 from heedful.cli import task_commands, view
-from heedful.cli.serve import load_all
 from heedful.inference import Trace
 from heedful.inference.filler import Filler
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.gpt import Gpt, GptSettings
+from heedful.serving.loading import load_all
 from language_help import ByteVocabulary, Recited
 from test_reading import LABELS, TAGS, classifier, headed, learnt, texts, vocabulary
 

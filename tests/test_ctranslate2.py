@@ -339,7 +339,7 @@ def test_a_run_is_converted_once_into_the_cache(folder: Path, tmp_path: Path) ->
 
 @pytest.mark.usefixtures("_own_cache")
 def test_a_served_run_traces_and_a_served_export_says_that_it_cannot(folder: Path) -> None:
-    from heedful.cli.serve import load_all
+    from heedful.serving.loading import load_all
 
     asked = {"engine": "ctranslate2", "quantization": None}
     models = load_all([folder / "run"], [], asked, device="cpu")

@@ -16,12 +16,12 @@ import heedful
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.cli import evaluate, serve, task_commands, view
-from heedful.cli.serve import load_all
 from heedful.decoding import SearchOptions
 from heedful.inference import Translator
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.generator import Generator
 from heedful.layers.quantized import Int8Linear, largest_input
+from heedful.serving.loading import load_all
 from heedful.tasks.pairs.building import load_translator
 from heedful.training import train
 from language_help import ByteVocabulary, SmallLanguage

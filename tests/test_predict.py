@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 import heedful
 from earlier_runs import CASES
 from heedful.cli import main
-from heedful.cli.serve import load_all
 from heedful.serving import make_application
+from heedful.serving.loading import load_all
 from heedful.tasks.spec import TaskSpec, register, spec_named, specs
 from serving_help import running
 

@@ -9,15 +9,6 @@ import pytest
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "heedful"
 MOST_LINES = 50
 """Of a function, without its docstring."""
-LONG = {
-    "cli/serve.py:serve": 161,
-    "cli/view.py:view": 52,
-    "serving/application.py:make_application": 79,
-    "tasks/pairs/choosing.py:choose_recipe": 51,
-    "tasks/pairs/preparation.py:prepare_run": 70,
-    "tasks/texts/preparation.py:prepare_text_run": 56,
-}
-"""Functions that are longer, with their lines: remove a row when its function has been cut."""
 FACES = ("cli", "evaluation", "interop", "api.py", "runs/summary.py", "training/tuning.py")
 KINDS = ("Recipe", "Run", "Spec", "Translator", "Classifier", "Tagger", "Filler", "Generator")
 """The last word of a class that says what task something is of."""
@@ -50,9 +41,7 @@ def test_functions_fit_on_a_screen() -> None:
         for name, lines in _functions(ast.parse(file.read_text(encoding="utf-8"))):
             if lines > MOST_LINES:
                 found[f"{file.relative_to(SOURCE).as_posix()}:{name}"] = lines
-    new = {name: lines for name, lines in found.items() if lines > LONG.get(name, MOST_LINES)}
-    assert not new, f"more than {MOST_LINES} lines: cut {new}"
-    assert LONG.keys() <= found.keys(), f"short by now: {LONG.keys() - found.keys()}"
+    assert not found, f"more than {MOST_LINES} lines: cut {found}"
 
 
 @pytest.mark.parametrize("place", FACES)

@@ -2,7 +2,7 @@
 
 import threading
 import webbrowser
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 from urllib.parse import urlencode
@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 import typer
 
 from heedful.basics.errors import UserError
+from heedful.cli.commands import add_command
 from heedful.tasks.options import Checkpoint, Device, Threads, use_threads
 
 if TYPE_CHECKING:
@@ -19,42 +20,8 @@ if TYPE_CHECKING:
 _TRACE = ".safetensors"
 
 
-def view(
-    what: Annotated[
-        Path,
-        typer.Argument(metavar="RUN|TRACE", help="A run, or a saved trace (.safetensors)."),
-    ],
-    text: Annotated[
-        str | None,
-        typer.Argument(help="What to look at; in the browser it can be typed there."),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target",
-            help="The translation to look at, a pair's second text, or what follows a prompt; "
-            "default: the run's own.",
-        ),
-    ] = None,
-    beside: Annotated[
-        list[Path] | None,
-        typer.Option("--with", help="A further run or trace, to compare; repeatable."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Write one HTML file that needs nothing else."),
-    ] = None,
-    save: Annotated[
-        Path | None, typer.Option("--save", help="Write the trace itself (.safetensors).")
-    ] = None,
-    port: Annotated[int, typer.Option(help="Of the page; 0 is any free one.")] = 0,
-    browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")
-    ] = True,
-    checkpoint: Checkpoint = None,
-    device: Device = "auto",
-    threads: Threads = None,
-) -> None:
+@dataclass(frozen=True)
+class View:
     """Look at what a model attends to.
 
     Without --output or --save a page opens in the browser, served to this machine alone; Ctrl-C
@@ -72,14 +39,54 @@ def view(
 
         heedful view trace.safetensors
     """
-    use_threads(threads)
-    places = [what, *(beside or [])]
+
+    what: Annotated[
+        Path,
+        typer.Argument(metavar="RUN|TRACE", help="A run, or a saved trace (.safetensors)."),
+    ]
+    text: Annotated[
+        str | None,
+        typer.Argument(help="What to look at; in the browser it can be typed there."),
+    ] = None
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target",
+            help="The translation to look at, a pair's second text, or what follows a prompt; "
+            "default: the run's own.",
+        ),
+    ] = None
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option("--with", help="A further run or trace, to compare; repeatable."),
+    ] = None
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write one HTML file that needs nothing else."),
+    ] = None
+    save: Annotated[
+        Path | None, typer.Option("--save", help="Write the trace itself (.safetensors).")
+    ] = None
+    port: Annotated[int, typer.Option(help="Of the page; 0 is any free one.")] = 0
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")
+    ] = True
+    checkpoint: Checkpoint = None
+    device: Device = "auto"
+    threads: Threads = None
+
+
+def _run(options: View) -> None:
+    """Run the command."""
+    use_threads(options.threads)
+    save, output = options.save, options.output
+    places = [options.what, *(options.beside or [])]
     outputs = [_named(path, ending) for path, ending in ((output, ".html"), (save, _TRACE)) if path]
-    opened = _opened(places, checkpoint, device)
+    opened = _opened(places, options.checkpoint, options.device)
     if not outputs:
-        _serve(opened, text, target, port, browser)
+        _serve(opened, options)
         return
-    made = _traced(opened, text, target)
+    made = _traced(opened, options.text, options.target)
     if save is not None:
         if len(made) > 1:
             raise UserError("--save writes one trace; leave --with out")
@@ -92,7 +99,7 @@ def view(
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command(no_args_is_help=True)(view)
+    add_command(app, "view", View, _run)
 
 
 def _named(path: Path, ending: str) -> Path:
@@ -113,9 +120,9 @@ class _Opened(NamedTuple):
 
 def _opened(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
     """The runs, and the traces."""
-    from heedful.cli.serve import load_all
     from heedful.inference import Trace
     from heedful.interop.ctranslate2_facts import is_export
+    from heedful.serving.loading import load_all
     from heedful.serving.served import names_of
 
     files = [place for place in places if place.suffix == _TRACE]
@@ -155,19 +162,20 @@ def _measured(model: "Served", text: str, target: str | None) -> "Trace":
     return replace(trace, faithfulness=model.spec.faithfulness(model.predictor, text, target))
 
 
-def _serve(opened: _Opened, text: str | None, target: str | None, port: int, browser: bool) -> None:
+def _serve(opened: _Opened, options: View) -> None:
     from heedful.serving import LOOPBACK, make_application, run_server
     from heedful.serving.server import address_of, end_command, open_port
 
     models, traces = opened
+    text, target = options.text, options.target
     if target is not None and all(model.spec.translates for model in models):
         raise UserError("--target is for --output and --save; on the page it is typed")
     if target is not None and text is None:
         raise UserError("--target is what goes with TEXT; give both")
     if text is not None and not models:
         raise UserError("a saved trace has its texts; leave TEXT out")
-    with open_port(LOOPBACK[0], port) as listening:
-        if browser:
+    with open_port(LOOPBACK[0], options.port) as listening:
+        if options.browser:
             given = {"text": text, "second": target}
             typed = urlencode({name: value for name, value in given.items() if value})
             page = address_of(listening) + (f"#{typed}" if typed else "")

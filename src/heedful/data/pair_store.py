@@ -29,7 +29,7 @@ def write_pair_store(
     left_out: Counter[str],
     linked: bool = False,
     shard_rows: int = SHARD_ROWS,
-) -> None:
+) -> int:
     """Encode ``pairs``, read once as a stream, into ``folder``, which is whole or absent after.
 
     Args:
@@ -41,6 +41,9 @@ def write_pair_store(
         linked: the pairs are `LinkedPair`, whose links are stored too.
         shard_rows: pairs in a shard.
 
+    Returns:
+        The number of pairs stored.
+
     Raises:
         UserError: a text is not valid Unicode, or the folder cannot be written.
     """
@@ -50,6 +53,7 @@ def write_pair_store(
         **({"links": columns.links(max_tokens)} if linked else {}),
     }
     remaining: Iterator[Pair | LinkedPair] = iter(pairs)
+    stored = 0
     with (
         atomic_folder(folder) as beside,
         StoreWriter(beside, codecs, shard_rows) as writer,
@@ -72,8 +76,10 @@ def write_pair_store(
             if linked:
                 rows["links"] = [_links(*one, tokenisers) for one in kept]
             writer.add({name: codecs[name].column(own) for name, own in rows.items()})
+            stored += len(kept)
             advance(len(chunk))
         writer.finish({"max_tokens": max_tokens, "tokenisers": tokenisers.fingerprint()})
+    return stored
 
 
 def _links(

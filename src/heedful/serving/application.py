@@ -68,44 +68,13 @@ def make_application(
         ServedModels(models), engine, limits, metrics, keys, log_texts, split_sentences
     )
 
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        await asyncio.to_thread(engine.close)
-
-    app = FastAPI(
-        title="heedful",
-        version=__version__,
-        description="LibreTranslate's HTTP contract, and heedful's own under /api.",
-        openapi_url="/spec",
-        docs_url=None,  # these pages would come from elsewhere
-        redoc_url=None,
-        lifespan=lifespan,
-    )
+    app = _make_app(engine)
     app.state.serving, app.state.limits, app.state.engine = state, limits, engine
     app.include_router(libre.routes(handler))
     app.include_router(traced.routes(handler, traces or {}))
     app.include_router(endpoints.routes(handler))
-
-    @app.get("/health", responses=answers(dict[str, str]))
-    async def health() -> Response:
-        """Whether the server takes work."""
-        if not engine.alive:
-            return error_answer(503, "the engine does not run")
-        return JSONResponse({"status": "ok"})
-
-    @app.get("/metrics", include_in_schema=False)
-    async def figures(request: Request) -> Response:
-        await handler.fields(request)
-        return Response(metrics.text(), headers={"Content-Type": metrics.content_type})
-
+    _add_status(app, handler)
     add_page(app)
-
-    @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: Exception) -> Response:
-        assert isinstance(error, HTTPException)
-        return error_answer(error.status_code, error.detail, dict(error.headers or {}))
-
     app.add_middleware(
         Middleware,
         state=state,
@@ -123,3 +92,46 @@ def make_application(
             allow_headers=["Authorization", "Content-Type"],
         )
     return app
+
+
+def _make_app(engine: Engine) -> FastAPI:
+    """An application without routes, which closes the engine when it ends."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await asyncio.to_thread(engine.close)
+
+    app = FastAPI(
+        title="heedful",
+        version=__version__,
+        description="LibreTranslate's HTTP contract, and heedful's own under /api.",
+        openapi_url="/spec",
+        docs_url=None,  # these pages would come from elsewhere
+        redoc_url=None,
+        lifespan=lifespan,
+    )
+    app.add_exception_handler(HTTPException, _refused)
+    return app
+
+
+def _add_status(app: FastAPI, handler: RequestHandler) -> None:
+    """Add ``/health`` and ``/metrics``."""
+
+    @app.get("/health", responses=answers(dict[str, str]))
+    async def health() -> Response:
+        """Whether the server takes work."""
+        if not handler.engine.alive:
+            return error_answer(503, "the engine does not run")
+        return JSONResponse({"status": "ok"})
+
+    @app.get("/metrics", include_in_schema=False)
+    async def figures(request: Request) -> Response:
+        await handler.fields(request)
+        metrics = handler.metrics
+        return Response(metrics.text(), headers={"Content-Type": metrics.content_type})
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return error_answer(error.status_code, error.detail, dict(error.headers or {}))

@@ -36,6 +36,11 @@ class Served:
         """The code of the source's language alone, by which sentences end; English if unknown."""
         return base_code(self.source or "en")
 
+    @property
+    def title(self) -> str:
+        """Its languages where it translates, otherwise its name."""
+        return f"{self.source} to {self.target}" if self.spec.translates else self.name
+
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What ``/api/models`` tells of it."""

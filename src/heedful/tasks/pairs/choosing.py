@@ -1,6 +1,5 @@
 """A recipe for people without one: sizes, vocabulary, steps and held-out pairs from the corpus."""
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,25 +8,14 @@ from heedful.basics.errors import UserError
 from heedful.data.filters import FilterSettings, filter_pairs
 from heedful.data.readers import read_pairs
 from heedful.runs.recipe import find_data
-
-TOKENS_PER_WORD = 1.5
-"""Subwords a word, END included, in a vocabulary of some thousands: a rough mean."""
-
-
-_UNPARTED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
-_SOUTH_EAST = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
-_WORD = re.compile(f"[{_UNPARTED}]|[{_SOUTH_EAST}]{{1,4}}|[^\\s{_UNPARTED}{_SOUTH_EAST}]+")
-
-
-def words_in(text: str) -> list[str]:
-    """What counts as words when a recipe is chosen: what spaces part; where a script parts none,
-    each character of Chinese or Japanese, and four at a time of Thai, Lao, Burmese or Khmer.
-
-    Example:
-        >>> words_in("heedful 是一个库")
-        ['heedful', '是', '一', '个', '库']
-    """
-    return _WORD.findall(text)
+from heedful.tasks.choosing import (
+    TOKENS_PER_WORD,
+    WORD_TYPES,
+    data_table,
+    refuse_pipe,
+    vocabulary,
+    words_in,
+)
 
 
 class CorpusSize(NamedTuple):
@@ -50,13 +38,12 @@ def measure(
     """
     pairs = words = 0
     types: set[str] = set()
-    enough = 50_000
     read = read_pairs(paths, source=source, target=target, encoding=encoding)
     for pair in filter_pairs(read, FilterSettings(duplicates=False), Counter()):
         left, right = words_in(pair.source), words_in(pair.target)
         pairs += 1
         words += max(len(left), len(right))
-        if len(types) < enough:
+        if len(types) < WORD_TYPES:
             types.update(left, right)
     if not pairs:
         raise UserError(f"{', '.join(paths)} has no pair to train on")
@@ -78,11 +65,11 @@ def choose_recipe(
     dropout for less data; a vocabulary that grows with the corpus; passes over the corpus that
     shrink with it; early stopping on BLEU decides the rest.
     """
-    if "-" in paths:
-        raise UserError(
-            "a corpus from standard input cannot be measured first; save it to a file, or give a "
-            "recipe"
-        )
+    refuse_pipe(
+        paths,
+        "a corpus from standard input cannot be measured first; save it to a file, or give a "
+        "recipe",
+    )
     size = measure(find_data(paths, folder), source, target, encoding)
     small, middling = size.pairs < 20_000, size.pairs < 1_000_000
     passes = 80 if small else 40 if size.pairs < 200_000 else 15 if middling else 6
@@ -92,18 +79,15 @@ def choose_recipe(
     every = max(50, min(2000, steps // 20))
     held_out = min(1000.0, max(20.0, size.pairs * 0.02))
     share = round(min(0.1, held_out / size.pairs), 6)
-    vocabulary = 2000 if size.pairs < 5_000 else 4000 if small else 8000 if middling else 32_000
+    most = 2000 if size.pairs < 5_000 else 4000 if small else 8000 if middling else 32_000
     return {
         "seed": 1,
         "data": {
-            "train": paths,
-            **({"source": source} if source else {}),
-            **({"target": target} if target else {}),
-            **({"encoding": encoding} if encoding else {}),
+            **data_table(paths, source=source, target=target, encoding=encoding),
             "validation_share": share,
             "test_share": share,
         },
-        "tokeniser": {"vocabulary": max(400, min(vocabulary, size.word_types))},
+        "tokeniser": {"vocabulary": vocabulary(size.word_types, most)},
         "model": {
             "kind": "transformer",
             "size": "tiny" if middling else "base",
@@ -145,27 +129,23 @@ def choose_aligning_recipe(
         folder: where relative paths start.
         reversed: the files have the target first.
     """
-    if "-" in paths:
-        raise UserError("a corpus from standard input cannot be measured first; save it to a file")
+    refuse_pipe(paths, "a corpus from standard input cannot be measured first; save it to a file")
     size = measure(find_data(paths, folder), source, target, encoding)
     small = size.pairs < 20_000
     passes = 8 if small else 4 if size.pairs < 200_000 else 2
     batch_tokens = 1024 if small else 4096
     steps = max(300, round(passes * size.words * TOKENS_PER_WORD / batch_tokens))
-    vocabulary = 4000 if small else 8000 if size.pairs < 200_000 else 16_000
+    most = 4000 if small else 8000 if size.pairs < 200_000 else 16_000
     return {
         "task": "alignment",
         "seed": 1,
         "data": {
-            "train": paths,
-            **({"source": source} if source else {}),
-            **({"target": target} if target else {}),
-            **({"encoding": encoding} if encoding else {}),
+            **data_table(paths, source=source, target=target, encoding=encoding),
             "reversed": reversed,
             # A pair that occurs twice says the same twice; one that is far too long says little.
             "filters": {"duplicates": True, "max_words": 100},
         },
-        "tokeniser": {"vocabulary": max(400, min(vocabulary, size.word_types))},
+        "tokeniser": {"vocabulary": vocabulary(size.word_types, most)},
         "model": {"kind": "aligner"},
         "training": {
             "max_steps": steps,

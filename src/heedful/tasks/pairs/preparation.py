@@ -1,32 +1,35 @@
 """From files to a run that can train: held-out pairs, tokeniser, encoded corpus, facts."""
 
 import shutil
-import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file, content_hash
 from heedful.basics.notices import notice
 from heedful.data.examples import Pair
 from heedful.data.filters import filter_pairs
 from heedful.data.links import LinkedPair, check_links, read_linked
-from heedful.data.overlap import count_overlap
 from heedful.data.pair_store import write_pair_store
 from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_pairs
 from heedful.data.tokeniser import Tokenisers
-from heedful.runs.checkpoints import save_checkpoint
 from heedful.runs.holding_out import part_of
-from heedful.runs.recipe import find_data, write_toml
-from heedful.runs.run import FORMAT
-from heedful.runs.sealing import write_facts, write_recipe
-from heedful.runs.start import Start, made_with
-from heedful.runs.vectors import Given, keep_vectors, vector_hashes
+from heedful.runs.start import Start
+from heedful.runs.vectors import vector_hashes
 from heedful.tasks.pairs.recipe import DataSettings, PairRecipe
 from heedful.tasks.pairs.run import PairRun, open_pair_run, write_pairs
+from heedful.tasks.preparation import (
+    HELD_OUT,
+    content_hashes,
+    count_overlaps,
+    find_files,
+    held_out_shares,
+    recipe_hashes,
+    require_some,
+    save_vectors,
+    write_run,
+)
 
 
 def prepare_run(
@@ -44,57 +47,34 @@ def prepare_run(
         UserError: the data are missing, empty or broken, or the folder cannot be written.
     """
     corpus = _Corpus(recipe, path, data_folder)
-    hashes = {
-        part: [content_hash(Path(file)) for file in corpus.files[part]] for part in corpus.files
-    } | vector_hashes(recipe.vectors, data_folder)
+    hashes = content_hashes(corpus.files) | vector_hashes(recipe.vectors, data_folder)
     if corpus.linked:
         # Now, in one pass: a mistake in the links should not cost a tokeniser's training.
         check_links(corpus.read_linked(Counter()), corpus.files["links"][0])
-    held_out = {part: corpus.held_out(part) for part in ("validation", "test")}
+    held_out = {part: corpus.held_out(part) for part in HELD_OUT}
     tokenisers = (
         Tokenisers.train(corpus.training, recipe.tokeniser, seed=recipe.seed)
         if start is None
         else start_tokenisers(start)
     )
     left_out: Counter[str] = Counter()
-    train_folder = path / "data" / "train"
-    shutil.rmtree(train_folder, ignore_errors=True)
-    count = _Counted(
-        corpus.training_linked(left_out) if corpus.linked else corpus.training(left_out)
-    )
-    write_pair_store(
-        count,
-        tokenisers,
-        train_folder,
-        max_tokens=recipe.data.max_tokens,
-        left_out=left_out,
-        linked=corpus.linked,
-    )
-    long = sum(n for reason, n in left_out.items() if "tokens" in reason)
-    if count.pairs - long <= 0:
-        raise UserError(
-            f"the training corpus {', '.join(recipe.data.train)} is empty"
-            + (f" after leaving out {_counts(left_out)}" if left_out else "")
-        )
-    if left_out:
-        notice(f"left out of training: {_counts(left_out)}")
+    train_pairs = _encode(path / "data" / "train", recipe, corpus, tokenisers, left_out)
     tokenisers.save(path / "tokeniser")
     for part, pairs in held_out.items():
         write_pairs(path / "data" / f"{part}.jsonl", pairs)
-    overlap = _warn_of_overlap(corpus, held_out)
-    write_recipe(path, write_toml(recipe))
-    facts = {
-        "format": FORMAT,
-        "task": recipe.task,
-        "made_with": made_with(),
+    overlap = count_overlaps(
+        lambda: (pair.source for pair in corpus.training()),
+        {part: [pair.source for pair in pairs] for part, pairs in held_out.items()},
+        lambda part, n, all: f"{n} of {all} {part} sources also stand in the training corpus",
+    )
+    about = {
         "source": recipe.data.source,
         "target": recipe.data.target,
         "data": {
             "hashes": hashes,
-            "train_pairs": count.pairs - long,
+            "train_pairs": train_pairs,
             "left_out": dict(left_out),
-            "validation_pairs": len(held_out["validation"]),
-            "test_pairs": len(held_out["test"]),
+            **{f"{part}_pairs": len(held_out[part]) for part in HELD_OUT},
             "held_out_sources_in_training": overlap,
         },
         "vocabulary": {
@@ -102,24 +82,37 @@ def prepare_run(
             "target": tokenisers.target.size,
             "fingerprint": tokenisers.fingerprint(),
         },
-        "vectors": _vectors(path, recipe, tokenisers, data_folder),
-        "started_from": None if start is None else start.facts,
     }
-    if start is not None:
-        state = {"step": 0, "validation": {}}
-        save_checkpoint(PairRun(path, recipe, facts).start_folder, start.weights, {}, state)
-    write_facts(path, facts)
+    vectors = save_vectors(path, recipe, lambda side: getattr(tokenisers, side), data_folder)
+    write_run(path, recipe, about, vectors, start, {} if start is None else start.weights)
     return open_pair_run(path)
 
 
-def _vectors(
-    path: Path, recipe: PairRecipe, tokenisers: Tokenisers, data_folder: Path | None
-) -> dict[str, Any] | None:
-    """Keep the vectors of the vocabularies' words; the share of words that have one."""
-    files = {} if recipe.vectors is None else recipe.vectors.files
-    sides = {"source": tokenisers.source, "target": tokenisers.target}
-    given = {side: Given(file, sides[side]) for side, file in files.items()}
-    return keep_vectors(path, given, recipe.model, data_folder)
+def _encode(
+    folder: Path,
+    recipe: PairRecipe,
+    corpus: "_Corpus",
+    tokenisers: Tokenisers,
+    left_out: Counter[str],
+) -> int:
+    """Write the encoded training pairs; their number."""
+    shutil.rmtree(folder, ignore_errors=True)
+    written = write_pair_store(
+        corpus.training_linked(left_out) if corpus.linked else corpus.training(left_out),
+        tokenisers,
+        folder,
+        max_tokens=recipe.data.max_tokens,
+        left_out=left_out,
+        linked=corpus.linked,
+    )
+    if not written:
+        raise UserError(
+            f"the training corpus {', '.join(recipe.data.train)} is empty"
+            + (f" after leaving out {_counts(left_out)}" if left_out else "")
+        )
+    if left_out:
+        notice(f"left out of training: {_counts(left_out)}")
+    return written
 
 
 def start_tokenisers(start: Start) -> Tokenisers:
@@ -133,16 +126,11 @@ def start_tokenisers(start: Start) -> Tokenisers:
 
 def data_hashes(recipe: PairRecipe, data_folder: Path | None) -> dict[str, list[str]]:
     """Each part's content hashes, for a run that goes on to be compared with."""
-    named = {"train": recipe.data.train, "validation": recipe.data.validation}
-    named["test"] = recipe.data.test
-    if recipe.data.links is not None:
-        named["links"] = [recipe.data.links]
-    if "-" in recipe.data.train:
-        return {}  # a pipe cannot be read again
-    return {
-        part: [content_hash(Path(file)) for file in find_data(files, data_folder)]
-        for part, files in named.items()
-    } | vector_hashes(recipe.vectors, data_folder)
+    return recipe_hashes(_named(recipe.data), recipe.vectors, data_folder)
+
+
+def _named(data: DataSettings) -> dict[str, list[str]]:
+    return data.files | ({} if data.links is None else {"links": [data.links]})
 
 
 class _Corpus:
@@ -151,22 +139,12 @@ class _Corpus:
     def __init__(self, recipe: PairRecipe, path: Path, data_folder: Path | None) -> None:
         self.settings: DataSettings = recipe.data
         self.seed = recipe.seed
-        self.files = {
-            "train": find_data(self.settings.train, data_folder),
-            "validation": find_data(self.settings.validation, data_folder),
-            "test": find_data(self.settings.test, data_folder),
-        }
         self.linked = self.settings.links is not None
-        if self.settings.links is not None:
-            if self.settings.links == "-":
-                raise UserError("data.links: links are read more than once, so not from a pipe")
-            self.files["links"] = find_data([self.settings.links], data_folder)
-        if "-" in self.files["train"]:
-            # A pipe can be read once, and training reads its corpus more often.
-            spooled = path / "data" / "standard-input"
-            with atomic_file(spooled) as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
-            self.files["train"] = [str(spooled)]
+        if self.settings.links == "-":
+            raise UserError("data.links: links are read more than once, so not from a pipe")
+        spooled = path / "data" / "standard-input"
+        self.files = find_files(_named(self.settings), data_folder, spooled)
+        self.shares = held_out_shares(self.files, self.settings)
 
     def read(self, part: str, left_out: Counter[str] | None = None) -> Iterator[Pair]:
         pairs = self._as_filed(part, left_out)
@@ -211,11 +189,9 @@ class _Corpus:
         """The validation or test pairs: from their own files, or a share of the training corpus."""
         if self.files[part]:
             pairs = list(self.read(part))
-            if not pairs:
-                raise UserError(f"data.{part}: {', '.join(self.files[part])} is empty")
+            require_some(pairs, self.files[part], f"data.{part}")
             return pairs
-        share = getattr(self.settings, f"{part}_share")
-        if not share:
+        if not self.shares[part]:
             return []
         own = (pair for pair in self.read("train", Counter()) if self._part(pair) == part)
         left_out: Counter[str] = Counter()
@@ -226,40 +202,7 @@ class _Corpus:
 
     def _part(self, pair: Pair | LinkedPair) -> str:
         """Which part a pair of the training corpus goes to: pairs of one source to the same."""
-        shares = {
-            "validation": 0.0 if self.files["validation"] else self.settings.validation_share,
-            "test": 0.0 if self.files["test"] else self.settings.test_share,
-        }
-        return part_of(pair.source, self.seed, shares)
-
-
-class _Counted:
-    """Iterates once over pairs and counts them."""
-
-    def __init__(self, pairs: Iterator[Pair] | Iterator[LinkedPair]) -> None:
-        self._iterator = pairs
-        self.pairs = 0
-
-    def __iter__(self) -> Iterator[Any]:
-        for pair in self._iterator:
-            self.pairs += 1
-            yield pair
-
-
-def _warn_of_overlap(corpus: _Corpus, held_out: dict[str, list[Pair]]) -> dict[str, int]:
-    found = {}
-    for part, pairs in held_out.items():
-        if not pairs:
-            continue
-        training: Callable[[], Iterator[Pair]] = corpus.training
-        count = count_overlap((pair.source for pair in training()), (pair.source for pair in pairs))
-        found[part] = count
-        if count:
-            notice(
-                f"{count} of {len(pairs)} {part} sources also stand in the training corpus; "
-                f"figures on them flatter the model"
-            )
-    return found
+        return part_of(pair.source, self.seed, self.shares)
 
 
 def _counts(left_out: Counter[str]) -> str:

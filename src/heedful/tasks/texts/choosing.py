@@ -12,10 +12,19 @@ from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
 from heedful.runs.holding_out import place_of
 from heedful.runs.recipe import find_data
-from heedful.tasks.pairs.choosing import TOKENS_PER_WORD, words_in
+from heedful.tasks.choosing import (
+    TOKENS_PER_WORD,
+    WORD_TYPES,
+    data_table,
+    refuse_pipe,
+    vocabulary,
+    words_in,
+)
 
 _SEED = 1
-_TYPES = 50_000
+_PIPE = (
+    "examples from standard input cannot be measured first; save them to a file, or give a recipe"
+)
 
 
 class Size(NamedTuple):
@@ -45,7 +54,7 @@ def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
         examples += 1
         words += len(own)
         longest = max(longest, len(example.text))
-        if len(types) < _TYPES:
+        if len(types) < WORD_TYPES:
             types.update(word.lower() for word in own)
     if not examples:
         raise UserError(f"{where} has nothing to train on")
@@ -82,7 +91,7 @@ def choose_classification(
     Raises:
         UserError: the files are broken, or have no such columns.
     """
-    _refuse_pipe(paths)
+    refuse_pipe(paths, _PIPE)
     text, label = text or ["text"], label or "label"
     found = read_labelled(
         find_data(paths, folder),
@@ -97,11 +106,7 @@ def choose_classification(
         "task": "classification",
         "seed": _SEED,
         "data": {
-            "train": paths,
-            "text": list(text),
-            "label": label,
-            **({"encoding": encoding} if encoding else {}),
-            **({"format": format} if format else {}),
+            **data_table(paths, text=list(text), label=label, encoding=encoding, format=format),
             "unlabelled": unlabelled,
             **_shares(size),
         },
@@ -133,7 +138,7 @@ def choose_tagging(
     Raises:
         UserError: the files are broken, or have no such column.
     """
-    _refuse_pipe(paths)
+    refuse_pipe(paths, _PIPE)
     column = column or "upos"
     found = read_tagged(find_data(paths, folder), column=column, encoding=encoding)
     size = measure_texts(found, paths[0])
@@ -141,9 +146,7 @@ def choose_tagging(
         "task": "tagging",
         "seed": _SEED,
         "data": {
-            "train": paths,
-            "column": column,
-            **({"encoding": encoding} if encoding else {}),
+            **data_table(paths, column=column, encoding=encoding),
             **_shares(size),
         },
         "tokeniser": {**_tokeniser(size), "lower_case": False},
@@ -172,7 +175,7 @@ def choose_language_model(
     Raises:
         UserError: the files are broken or empty.
     """
-    _refuse_pipe(paths)
+    refuse_pipe(paths, _PIPE)
     rule = documents or "blank-lines"
     found = read_documents(
         find_data(paths, folder), document=rule, blank_lines=True, encoding=encoding
@@ -184,14 +187,12 @@ def choose_language_model(
         "task": "language-model",
         "seed": _SEED,
         "data": {
-            "train": paths,
-            **({"documents": documents} if documents else {}),
-            **({"encoding": encoding} if encoding else {}),
+            **data_table(paths, documents=documents, encoding=encoding),
             **_shares(size),
         },
         "tokeniser": {
             "kind": "bytes",
-            "vocabulary": max(400, min(2000 if small else 8000, size.word_types)),
+            "vocabulary": vocabulary(size.word_types, 2000 if small else 8000),
         },
         "context": 128,
         "model": {"kind": "gpt", "size": "tiny", "dropout": 0.2 if small else 0.1},
@@ -213,20 +214,12 @@ def fine_tuned(tables: dict[str, Any], start: Any) -> dict[str, Any]:
     return {**tables, "training": training}
 
 
-def _refuse_pipe(paths: list[str]) -> None:
-    if "-" in paths:
-        raise UserError(
-            "examples from standard input cannot be measured first; save them to a file, or give "
-            "a recipe"
-        )
-
-
 def _shares(size: Size) -> dict[str, float]:
     return {"validation_share": size.share, "test_share": size.share} if size.share else {}
 
 
 def _tokeniser(size: Size) -> dict[str, Any]:
-    return {"vocabulary": max(400, min(8000, size.word_types)), "lower_case": True}
+    return {"vocabulary": vocabulary(size.word_types, 8000), "lower_case": True}
 
 
 def _row(size: Size) -> int:

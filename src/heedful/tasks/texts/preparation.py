@@ -1,34 +1,31 @@
 """From files to a run for single texts that can train: vocabulary, labels, encoded examples."""
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from heedful.basics.errors import UserError
-from heedful.basics.files import content_hash
-from heedful.basics.notices import notice
 from heedful.basics.symbols import END
 from heedful.data.examples import Example
-from heedful.data.overlap import count_overlap
-from heedful.data.vocabularies import (
-    SavedVocabulary,
-    save_vocabulary,
-    train_vocabulary,
-)
-from heedful.runs.checkpoints import save_checkpoint
+from heedful.data.vocabularies import SavedVocabulary, save_vocabulary, train_vocabulary
 from heedful.runs.opening import open_run
-from heedful.runs.recipe import find_data, write_toml
-from heedful.runs.run import FORMAT, Run
-from heedful.runs.sealing import write_facts, write_recipe
-from heedful.runs.start import Start, made_with
-from heedful.runs.vectors import Given, keep_vectors, vector_hashes
+from heedful.runs.run import Run
+from heedful.runs.start import Start
+from heedful.runs.vectors import vector_hashes
+from heedful.tasks.preparation import (
+    HELD_OUT,
+    content_hashes,
+    count_overlaps,
+    recipe_hashes,
+    require_some,
+    save_vectors,
+    write_run,
+)
 from heedful.tasks.texts.part import part_of
 from heedful.tasks.texts.recipe import TextRecipe
-from heedful.tasks.texts.run import TextRun, as_text_run, write_examples
+from heedful.tasks.texts.run import as_text_run, write_examples
 from heedful.tasks.texts.sources import Examples, check_labels
 
-HELD_OUT = ("validation", "test")
 SENTENCE_ENDS = frozenset(".!?…。！？।")
 
 
@@ -51,16 +48,12 @@ def prepare_text_run(
         name: Examples(recipe.table_of(name), data, recipe.seed, path / "data" / name, data_folder)
         for name, data in recipe.sets().items()
     }
-    hashes = {
-        f"{name}.{part}": [content_hash(Path(file)) for file in files]
-        for name, examples in sources.items()
-        for part, files in examples.files.items()
-    }
+    files = {name: examples.files for name, examples in sources.items()}
+    hashes = content_hashes(_by_key(files))
     labels = {name: examples.find_labels() for name, examples in sources.items()}
     held_out = {
-        (name, part): _held_out(examples, part, labels[name])
+        name: {part: _held_out(examples, part, labels[name]) for part in HELD_OUT}
         for name, examples in sources.items()
-        for part in HELD_OUT
     }
     hashes |= vector_hashes(recipe.vectors, data_folder)
     vocabulary = _vocabulary(recipe, sources, start)
@@ -68,21 +61,16 @@ def prepare_text_run(
         name: {
             "labels": labels[name],
             **_encode(path / "data" / name / "train", name, examples, vocabulary, recipe),
-            **{part: len(held_out[name, part]) for part in HELD_OUT},
-            "held_out_in_training": _overlap(
-                examples, {part: held_out[name, part] for part in HELD_OUT}
-            ),
+            **{part: len(own) for part, own in held_out[name].items()},
+            "held_out_in_training": _overlap(examples, held_out[name]),
         }
         for name, examples in sources.items()
     }
-    for (name, part), examples in held_out.items():
-        write_examples(path / "data" / name / f"{part}.jsonl", examples)
+    for name, parts in held_out.items():
+        for part, own in parts.items():
+            write_examples(path / "data" / name / f"{part}.jsonl", own)
     save_vocabulary(vocabulary, path / "tokeniser")
-    write_recipe(path, write_toml(recipe))
-    facts = {
-        "format": FORMAT,
-        "task": recipe.task,
-        "made_with": made_with(),
+    about = {
         "data": {"hashes": hashes},
         "sets": sets,
         "vocabulary": {
@@ -90,37 +78,28 @@ def prepare_text_run(
             "fingerprint": vocabulary.fingerprint(),
             "sentence_ends": _sentence_ends(vocabulary),
         },
-        "vectors": _vectors(path, recipe, vocabulary, data_folder),
-        "started_from": None if start is None else start.facts,
     }
-    if start is not None:
-        kept = part_of(recipe.task).kept_weights(start, recipe, labels)
-        state = {"step": 0, "validation": {}}
-        save_checkpoint(TextRun(path, recipe, facts).start_folder, kept, {}, state)
-    write_facts(path, facts)
+    kept = {} if start is None else part_of(recipe.task).kept_weights(start, recipe, labels)
+    vectors = save_vectors(path, recipe, lambda name: vocabulary, data_folder)
+    write_run(path, recipe, about, vectors, start, kept)
     return open_run(path)
 
 
 def text_data_hashes(recipe: TextRecipe, data_folder: Path | None) -> dict[str, list[str]]:
     """Each part's content hashes, for a run that goes on to be compared with."""
-    files = {
-        f"{name}.{part}": paths
-        for name, data in recipe.sets().items()
-        for part, paths in data.files.items()
-    }
-    if any("-" in paths for paths in files.values()):
-        return {}  # a pipe cannot be read again
-    return {
-        part: [content_hash(Path(file)) for file in find_data(paths, data_folder)]
-        for part, paths in files.items()
-    } | vector_hashes(recipe.vectors, data_folder)
+    files = {name: data.files for name, data in recipe.sets().items()}
+    return recipe_hashes(_by_key(files), recipe.vectors, data_folder)
+
+
+def _by_key(files: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
+    """The files of each part of what is learnt, by the key of the part in ``run.json``."""
+    return {f"{name}.{part}": own for name, parts in files.items() for part, own in parts.items()}
 
 
 def _held_out(examples: Examples, part: str, labels: Sequence[str]) -> list[Example]:
     found = list(examples.of(part))
     files = examples.files[part]
-    if files and not found:
-        raise UserError(f"{examples.name}.{part}: {', '.join(files)} is empty")
+    require_some(found, files, f"{examples.name}.{part}")
     check_labels(found, labels, ", ".join(files) or f"{examples.name}.{part}_share")
     return found
 
@@ -153,18 +132,13 @@ def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str
     """How many held-out texts training has, too; said."""
     if not examples.data.counts_overlap:
         return {}
-    found = {}
-    for part, own in held_out.items():
-        if not own:
-            continue
-        training = (example.text for example in examples.of("train"))
-        found[part] = count_overlap(training, (example.text for example in own))
-        if found[part]:
-            notice(
-                f"{found[part]:,} of {len(own):,} texts of {examples.name}.{part} also stand in "
-                "the training examples; figures on them flatter the model"
-            )
-    return found
+    return count_overlaps(
+        lambda: (example.text for example in examples.of("train")),
+        {part: [example.text for example in own] for part, own in held_out.items()},
+        lambda part, n, all: (
+            f"{n:,} of {all:,} texts of {examples.name}.{part} also stand in the training examples"
+        ),
+    )
 
 
 def _sentence_ends(vocabulary: SavedVocabulary) -> list[int]:
@@ -176,13 +150,3 @@ def _sentence_ends(vocabulary: SavedVocabulary) -> list[int]:
         for token, text in zip(tokens, texts, strict=True)
         if "\n" in text or text.strip() in SENTENCE_ENDS
     ]
-
-
-def _vectors(
-    path: Path, recipe: TextRecipe, vocabulary: SavedVocabulary, data_folder: Path | None
-) -> dict[str, Any] | None:
-    """Keep the vectors of the vocabulary's words; the share of words that have one."""
-    if recipe.vectors is None:
-        return None
-    given = {name: Given(file, vocabulary) for name, file in recipe.vectors.files.items()}
-    return keep_vectors(path, given, cast(Any, recipe).model, data_folder)

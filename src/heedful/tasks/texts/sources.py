@@ -1,20 +1,17 @@
 """The examples of a recipe for single texts: read as often as asked for, held-out ones apart."""
 
-import shutil
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from heedful.basics.errors import UserError
-from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
 from heedful.data.examples import Example
 from heedful.runs.holding_out import part_of
-from heedful.runs.recipe import find_data
+from heedful.tasks.preparation import HELD_OUT, find_files, held_out_shares
 from heedful.tasks.texts.data import ExampleData
 
-PARTS = ("train", "validation", "test")
+PARTS = ("train", *HELD_OUT)
 
 
 class Examples:
@@ -35,17 +32,8 @@ class Examples:
         self, name: str, data: ExampleData, seed: int, folder: Path, data_folder: Path | None
     ) -> None:
         self.name, self.data, self.seed = name, data, seed
-        self.files = {part: find_data(paths, data_folder) for part, paths in data.files.items()}
-        if "-" in self.files["train"]:
-            # A pipe can be read once, and its examples are read more often.
-            spooled = folder / "standard-input"
-            with atomic_file(spooled) as file:
-                shutil.copyfileobj(sys.stdin.buffer, file)
-            self.files["train"] = [str(spooled)]
-        self.shares = {
-            "validation": 0.0 if self.files["validation"] else data.validation_share,
-            "test": 0.0 if self.files["test"] else data.test_share,
-        }
+        self.files = find_files(data.files, data_folder, folder / "standard-input")
+        self.shares = held_out_shares(self.files, data)
         self.labels: list[str] = []
         """Labels or tags of the training examples, sorted; found by `find_labels`."""
         self._kept: frozenset[str] = frozenset()

@@ -1,0 +1,144 @@
+"""What preparing a run has in common: its files are found and hashed, its facts written."""
+
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.errors import UserError
+from heedful.basics.files import atomic_file, content_hash
+from heedful.basics.notices import notice
+from heedful.data.overlap import count_overlap
+from heedful.data.vocabulary import Vocabulary
+from heedful.runs.checkpoints import save_checkpoint
+from heedful.runs.recipe import find_data, write_toml
+from heedful.runs.run import FORMAT, Run
+from heedful.runs.sealing import write_facts, write_recipe
+from heedful.runs.settings import FileSettings
+from heedful.runs.start import Start, made_with
+from heedful.runs.vectors import Given, keep_vectors, vector_hashes
+
+HELD_OUT = ("validation", "test")
+Files = dict[str, list[str]]
+"""The files of each part."""
+
+
+def find_files(
+    named: Mapping[str, Sequence[str]], data_folder: Path | None, spooled: Path
+) -> Files:
+    """The files of each part as they can be opened.
+
+    Standard input can be read once, and training reads its examples more often: it is written to
+    ``spooled``.
+
+    Raises:
+        UserError: a file is missing or cannot be read.
+    """
+    files = {part: find_data(paths, data_folder) for part, paths in named.items()}
+    if "-" in files["train"]:
+        with atomic_file(spooled) as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        files["train"] = [str(spooled)]
+    return files
+
+
+def held_out_shares(files: Files, data: FileSettings) -> dict[str, float]:
+    """The share of the training examples that is held out for each part without files."""
+    shares = (data.validation_share, data.test_share)
+    return {
+        part: 0.0 if files[part] else share for part, share in zip(HELD_OUT, shares, strict=True)
+    }
+
+
+def require_some(examples: Sequence[Any], files: Sequence[str], part: str) -> None:
+    """Raise UserError if the files of a part, named by its setting, have no example."""
+    if files and not examples:
+        raise UserError(f"{part}: {', '.join(files)} is empty")
+
+
+def content_hashes(files: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """The content hash of each file of each part."""
+    return {part: [content_hash(Path(file)) for file in paths] for part, paths in files.items()}
+
+
+def recipe_hashes(
+    named: Mapping[str, Sequence[str]], vectors: Any, data_folder: Path | None
+) -> dict[str, list[str]]:
+    """The content hashes of a recipe's files, which must be those of the run that it resumes."""
+    if any("-" in paths for paths in named.values()):
+        return {}  # standard input cannot be read again
+    found = {part: find_data(paths, data_folder) for part, paths in named.items()}
+    return content_hashes(found) | vector_hashes(vectors, data_folder)
+
+
+def count_overlaps(
+    training: Callable[[], Iterable[str]],
+    held_out: Mapping[str, Sequence[str]],
+    told: Callable[[str, int, int], str],
+) -> dict[str, int]:
+    """How many held-out texts of each part training has, too; a notice gives the number.
+
+    Args:
+        training: the texts of training, read once for each part.
+        held_out: the texts of each part.
+        told: the notice, from a part, the number found and the number of texts.
+    """
+    found = {}
+    for part, texts in held_out.items():
+        if texts:
+            found[part] = count_overlap(training(), texts)
+            if found[part]:
+                about = told(part, found[part], len(texts))
+                notice(f"{about}; figures on them flatter the model")
+    return found
+
+
+def save_vectors(
+    path: Path, recipe: Any, vocabularies: Callable[[str], Vocabulary], data_folder: Path | None
+) -> dict[str, Any] | None:
+    """Keep the vectors of the vocabularies' words in a run; the share of words that have one.
+
+    Args:
+        path: the run's folder.
+        recipe: names the files of vectors, if there are any.
+        vocabularies: that of a table of token vectors, by its name.
+        data_folder: where relative paths start.
+    """
+    if recipe.vectors is None:
+        return None
+    given = {name: Given(file, vocabularies(name)) for name, file in recipe.vectors.files.items()}
+    return keep_vectors(path, given, recipe.model, data_folder)
+
+
+def write_run(
+    path: Path,
+    recipe: Any,
+    about: Mapping[str, Any],
+    vectors: Mapping[str, Any] | None,
+    start: Start | None,
+    kept: Mapping[str, Any],
+) -> None:
+    """Write the recipe, the weights that training starts from, and last ``run.json``.
+
+    Args:
+        path: the run's folder.
+        recipe: all settings.
+        about: the facts of the task: data, vocabulary and the like.
+        vectors: of :func:`save_vectors`.
+        start: the run that this one starts from.
+        kept: its weights that are taken.
+    """
+    write_recipe(path, write_toml(recipe))
+    facts = {
+        "format": FORMAT,
+        "task": recipe.task,
+        "made_with": made_with(),
+        **about,
+        "vectors": vectors,
+        "started_from": None if start is None else start.facts,
+    }
+    if start is not None:
+        state = {"step": 0, "validation": {}}
+        save_checkpoint(Run(path, recipe, facts).start_folder, dict(kept), {}, state)
+    write_facts(path, facts)
