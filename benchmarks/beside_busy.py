@@ -109,7 +109,7 @@ def transformer(size: str) -> dict[str, Any]:
     return {"kind": "transformer", **SIZES[size]._asdict()}
 
 
-RECURRENT = {"kind": "recurrent", "attention": "bahdanau", "cell": "gru", "hidden": 1024}
+RECURRENT = {"kind": "recurrent", "attention": "bahdanau", "cell": "gru", "hidden_size": 1024}
 ROWS: dict[str, Callable[[Path], Work]] = {
     "additive attention, 1,024": lambda folder: additive(1024, backward=False),
     "additive attention, 1,024, with gradients": lambda folder: additive(1024, backward=True),

@@ -54,8 +54,8 @@ def _recurrent(cell: str, attention: str) -> RecurrentSettings:
         {
             "cell": cell,
             "attention": attention,
-            "embedding": 64,
-            "hidden": 128,
+            "embedding_size": 64,
+            "hidden_size": 128,
             "dropout": 0.0,
             "max_length": _LONGEST_OUTPUT,
         }
@@ -71,20 +71,20 @@ SYSTEMS: dict[str, tuple[str, ModelSettings]] = {
         "Transformer, sinusoids",
         TransformerSettings(
             layers=2,
-            dim=128,
-            inner=256,
+            hidden_size=128,
+            ffn_size=256,
             heads=4,
             dropout=0.0,
             pre_norm=True,
-            tied="none",
+            tied_embeddings="none",
             max_length=_LONGEST_OUTPUT,
         ),
     ),
     "convolutional": (
         "convolutional",
         ConvolutionalSettings(
-            embedding=128,
-            hidden=128,
+            embedding_size=128,
+            hidden_size=128,
             encoder_layers=3,
             decoder_layers=2,
             dropout=0.0,

@@ -60,7 +60,7 @@ def prepare_corpus(
         what = f"Multi30k, {len(made):,} pairs"
     if sentences is not None:
         test = test[:: max(1, len(test) // sentences)][:sentences]
-    settings = TokeniserSettings(vocabulary=vocabulary)
+    settings = TokeniserSettings(vocabulary_size=vocabulary)
     tokenisers = Tokenisers.train(lambda: made, settings, seed=1)
     left_out: Counter[str] = Counter()
     write_pair_store(made, tokenisers, folder / "train", max_tokens=256, left_out=left_out)

@@ -96,7 +96,7 @@ def main() -> None:
     work = json.loads(options.work.read_text(encoding="utf-8"))
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
-    model = build(work["model"]["hidden"], work["vocabulary"])
+    model = build(work["model"]["hidden_size"], work["vocabulary"])
     facts = {
         "versions": f"JoeyNMT 2.3.0, PyTorch {torch.__version__}",
         "precision": "float32",

@@ -34,7 +34,7 @@ class PlainModel(nn.Module):
         self, settings: TransformerSettings, vocabulary: int, dropout_everywhere: bool
     ) -> None:
         super().__init__()
-        self.dim = settings.dim
+        self.dim = settings.hidden_size
         self.embedding = nn.Embedding(vocabulary, self.dim, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=self.dim**-0.5)
         self.dropout = nn.Dropout(settings.dropout)
@@ -43,7 +43,7 @@ class PlainModel(nn.Module):
             settings.heads,
             settings.layers,
             settings.layers,
-            settings.inner,
+            settings.ffn_size,
             settings.dropout,
             batch_first=True,
         )

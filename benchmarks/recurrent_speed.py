@@ -47,8 +47,8 @@ def settings(width: int) -> dict[str, Any]:
         "kind": "recurrent",
         "cell": "gru",
         "attention": "bahdanau",
-        "embedding": width,
-        "hidden": width,
+        "embedding_size": width,
+        "hidden_size": width,
     }
 
 

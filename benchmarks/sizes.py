@@ -14,29 +14,31 @@ class Size(NamedTuple):
     """A Transformer's, the same for encoder and decoder."""
 
     layers: int
-    dim: int
-    inner: int
+    hidden_size: int
+    ffn_size: int
     heads: int
 
     @property
     def encoder(self) -> int:
         """Operations for a source token, attention left out."""
-        return self.layers * 2 * (4 * self.dim**2 + 2 * self.dim * self.inner)
+        return self.layers * 2 * (4 * self.hidden_size**2 + 2 * self.hidden_size * self.ffn_size)
 
     @property
     def memory(self) -> int:
         """Operations for a source token's keys and values in all layers of the decoder."""
-        return self.layers * 2 * 2 * self.dim**2
+        return self.layers * 2 * 2 * self.hidden_size**2
 
     def decoder(self, vocabulary: int) -> int:
         """Operations for a target token, attention left out, the output layer included."""
-        inside = self.layers * 2 * (6 * self.dim**2 + 2 * self.dim * self.inner)
-        return inside + 2 * self.dim * vocabulary
+        inside = self.layers * 2 * (6 * self.hidden_size**2 + 2 * self.hidden_size * self.ffn_size)
+        return inside + 2 * self.hidden_size * vocabulary
 
     def translating(self, source: float, target: int, beam: int, vocabulary: int) -> float:
         """Operations for a sentence of so many tokens."""
-        read = source * (self.encoder + self.memory) + self.layers * 4 * self.dim * source**2
-        attention = self.layers * 4 * self.dim * (source + (target + 1) / 2)
+        read = (
+            source * (self.encoder + self.memory) + self.layers * 4 * self.hidden_size * source**2
+        )
+        attention = self.layers * 4 * self.hidden_size * (source + (target + 1) / 2)
         return read + beam * target * (self.decoder(vocabulary) + attention)
 
     def training(self, source: float, vocabulary: int) -> float:
@@ -56,7 +58,7 @@ class Size(NamedTuple):
 SIZES = {name: Size(**NAMED[name]) for name in ("tiny", "base")}
 SMALLEST = "smallest"
 """For trying whether a benchmark runs; its speed means nothing."""
-SIZES[SMALLEST] = Size(layers=1, dim=16, inner=32, heads=2)
+SIZES[SMALLEST] = Size(layers=1, hidden_size=16, ffn_size=32, heads=2)
 
 
 def recurrent_operations(

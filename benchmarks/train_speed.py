@@ -177,7 +177,7 @@ def work(options: argparse.Namespace) -> None:
     everywhere = DROPOUT if variant.get("dropout_everywhere") else 0.0
     settings = TransformerSettings.model_validate(
         SIZES[options.sizes[0]]._asdict()
-        | {"dropout": DROPOUT, "attention_dropout": everywhere, "inner_dropout": everywhere}
+        | {"dropout": DROPOUT, "attention_dropout": everywhere, "ffn_dropout": everywhere}
     )
     training: Trained
     precision = "float32"

@@ -44,26 +44,26 @@ LOOP = {
     "checkpoint_every": 10,
     "keep_last": 1,
 }
-SMALL = {**BERT, "layers": 1, "dim": 8, "inner": 8}
+SMALL = {**BERT, "layers": 1, "hidden_size": 8, "ffn_size": 8}
 PAIR_LOOP = {**LOOP, "choose_by": "loss"}
 PAIR_DATA = {"train": "pairs.tsv", "validation": "pairs-held.tsv", "source": "en", "target": "de"}
-PIECES = {"kind": "bpe", "vocabulary": 370}
+PIECES = {"kind": "bpe", "vocabulary_size": 370}
 TRANSFORMER = {
     "kind": "transformer",
     "layers": 1,
     "decoder_layers": 1,
-    "dim": 4,
+    "hidden_size": 4,
     "heads": 2,
-    "inner": 4,
-    "tied": "output",
+    "ffn_size": 4,
+    "tied_embeddings": "output",
     "max_length": 40,
 }
 RECURRENT = {
     "kind": "recurrent",
     "encoder_layers": 1,
     "decoder_layers": 1,
-    "hidden": 4,
-    "embedding": 4,
+    "hidden_size": 4,
+    "embedding_size": 4,
     "max_length": 40,
 }
 GERMAN = {
@@ -145,7 +145,7 @@ CASES: dict[str, Case] = {
     ),
     "text-to-text": Case(_pairs("text-to-text", TRANSFORMER), TRANSLATE),
     "alignment": Case(
-        _pairs("alignment", {"kind": "aligner", "dim": 4}),
+        _pairs("alignment", {"kind": "aligner", "hidden_size": 4}),
         {
             "align": ["align", "RUN", "data/german.tsv", "--json"],
             "trace": ["-c", _TRACE, "RUN", "TRACE", "the red dog", "der rote Hund"],
@@ -155,7 +155,8 @@ CASES: dict[str, Case] = {
     "tagging": Case(_texts("tagging", TAGGED), TAG),
     "masked": Case(_texts("masked", _DOCUMENTS, **_MASKED), FILL),
     "language-model": Case(
-        {**LANGUAGE, "model": {"layers": 1, "dim": 8, "heads": 2}, "training": LOOP}, GENERATE
+        {**LANGUAGE, "model": {"layers": 1, "hidden_size": 8, "heads": 2}, "training": LOOP},
+        GENERATE,
     ),
     "several": Case(
         {
@@ -221,13 +222,39 @@ def filled_in(arguments: list[str], run: str, trace: str = "trace.safetensors") 
     return [{"RUN": run, "TRACE": trace}.get(each, each) for each in arguments]
 
 
+EARLIER_NAMES = {
+    "hidden_size": "dim",
+    "ffn_size": "inner",
+    "embedding_size": "embedding",
+    "tied_embeddings": "tied",
+    "vocabulary_size": "vocabulary",
+}
+
+
+def knows_names(source: Path) -> bool:
+    """Whether the version in ``source`` has today's names of settings."""
+    return "renamed" in (source / "heedful" / "basics" / "settings.py").read_text("utf-8")
+
+
+def with_earlier_names(tables: dict[str, Any]) -> dict[str, Any]:
+    """A recipe with the names of settings that version 0.1 has."""
+    names = EARLIER_NAMES
+    if tables.get("kind") == "recurrent":
+        names = {**names, "hidden_size": "hidden"}
+    return {
+        names.get(key, key): with_earlier_names(value) if isinstance(value, dict) else value
+        for key, value in tables.items()
+    }
+
+
 def write_runs(folder: Path, source: Path, *, unfinished: bool) -> None:
     """Train and use one run of each task in ``folder``, with the version in ``source``."""
     write_inputs(folder / "data")
     for name, case in CASES.items():
         own = folder / name
         own.mkdir()
-        (own / "recipe.toml").write_text(tomlkit.dumps(case.recipe), encoding="utf-8")
+        recipe = case.recipe if knows_names(source) else with_earlier_names(case.recipe)
+        (own / "recipe.toml").write_text(tomlkit.dumps(recipe), encoding="utf-8")
         train = ["train", f"{name}/recipe.toml", "--data", "data", "--out"]
         if unfinished and name in UNFINISHED:
             _interrupt([*train, f"{name}/unfinished"], folder, source)

@@ -33,7 +33,7 @@ def sentences(count: int, seed: int = 1, longest: int = 12) -> list[str]:
 
 
 def _tokenisers() -> Tokenisers:
-    options = TokeniserSettings(vocabulary=VOCABULARY)
+    options = TokeniserSettings(vocabulary_size=VOCABULARY)
     one = Tokeniser.train(sentences(200), options, seed=1, where="the test")
     return Tokenisers(one, one)
 
@@ -46,7 +46,7 @@ def translator(
 ) -> Translator:
     """A small Transformer whose outputs are its own for every input."""
     torch.manual_seed(seed)
-    shape = {"layers": 1, "dim": 32, "inner": 32, "heads": 2, "max_length": max_length}
+    shape = {"layers": 1, "hidden_size": 32, "ffn_size": 32, "heads": 2, "max_length": max_length}
     model = Transformer(TransformerSettings.model_validate(shape), VOCABULARY, VOCABULARY)
     with torch.no_grad():
         model.target_embedding.weight.mul_(3)  # sharper, so that near ties are rare
@@ -144,12 +144,12 @@ validation = "validation.tsv"
 max_tokens = 30
 {known}
 [tokeniser]
-vocabulary = 360
+vocabulary_size = 360
 [model]
 kind = "transformer"
 layers = 1
-dim = 32
-inner = 32
+hidden_size = 32
+ffn_size = 32
 heads = 2
 max_length = 40
 [training]

@@ -41,11 +41,11 @@ def as_tsv(rows: list[tuple[str, str]]) -> str:
 def tables(steps: int, **data: object) -> dict[str, Any]:
     return {
         "data": {"train": "train.tsv", "max_tokens": 60, "filters": {"duplicates": False}, **data},
-        "tokeniser": {"vocabulary": 360},
+        "tokeniser": {"vocabulary_size": 360},
         "model": {
             "layers": 2,
-            "dim": 32,
-            "inner": 64,
+            "hidden_size": 32,
+            "ffn_size": 64,
             "heads": 2,
             "max_length": 64,
             "pre_norm": True,

@@ -127,7 +127,7 @@ def test_scores_are_a_distribution_over_the_vocabulary() -> None:
 
 def test_padding_and_order_of_a_batch_change_nothing() -> None:
     torch.manual_seed(1)
-    model = WordAligner(AlignerSettings(dim=8), 30, 40).eval()
+    model = WordAligner(AlignerSettings(hidden_size=8), 30, 40).eval()
     source = torch.randint(4, 30, (2, 6))
     target = torch.randint(4, 40, (2, 5))
     source[1, 2], source[0, 5] = 3, 3
@@ -176,7 +176,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows, _ = corpus(300, 1)
     (folder / "c.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in rows), encoding="utf-8")
     languages = ("--from", "en", "--to", "es")
-    small = ("--set", "training.max_steps=150", "--set", "model.dim=16", "--device", "cpu")
+    small = ("--set", "training.max_steps=150", "--set", "model.hidden_size=16", "--device", "cpu")
     command = ("train", "--task", "align", "--data", folder / "c.tsv", *languages, *small)
     heedful(*command, "--set", "training.log_every=150", "--out", folder / "run")
     return folder

@@ -74,11 +74,13 @@ def test_weights_that_do_not_sum_to_one_are_measured_as_shares() -> None:
 
 
 def recurrent() -> PairModel:
-    return RecurrentEncoderDecoder(RecurrentSettings(embedding=24, hidden=24), 380, 380)
+    return RecurrentEncoderDecoder(RecurrentSettings(embedding_size=24, hidden_size=24), 380, 380)
 
 
 def convolutional() -> PairModel:
-    settings = ConvolutionalSettings(embedding=24, hidden=24, encoder_layers=2, decoder_layers=2)
+    settings = ConvolutionalSettings(
+        embedding_size=24, hidden_size=24, encoder_layers=2, decoder_layers=2
+    )
     return ConvolutionalEncoderDecoder(settings, 380, 380)
 
 
@@ -143,7 +145,7 @@ def test_the_command_has_it_in_json_and_as_a_table(tmp_path: Path) -> None:
     names = ("train", "validation", "test")
     tables: dict[str, Any] = {
         "data": {name: f"{name}.tsv" for name in names} | {"filters": {"duplicates": False}},
-        "tokeniser": {"vocabulary": 360},
+        "tokeniser": {"vocabulary_size": 360},
         "training": {
             "max_steps": 30,
             "batch_tokens": 200,
@@ -153,8 +155,8 @@ def test_the_command_has_it_in_json_and_as_a_table(tmp_path: Path) -> None:
         "evaluation": {"beam": 1, "samples": 0, "validation_pairs": 1},
     }
     models = {
-        "watched": {"layers": 1, "dim": 16, "inner": 16, "heads": 2},
-        "none": {"kind": "recurrent", "attention": "none", "embedding": 8, "hidden": 8},
+        "watched": {"layers": 1, "hidden_size": 16, "ffn_size": 16, "heads": 2},
+        "none": {"kind": "recurrent", "attention": "none", "embedding_size": 8, "hidden_size": 8},
     }
     for name, model in models.items():
         assert train(tables | {"model": model}, tmp_path / name, data=tmp_path)

@@ -125,7 +125,7 @@ def test_what_is_slower_beside_a_busy_process_is_marked(benchmark: Any) -> None:
 
 def test_rows_beside_a_busy_process_do_their_work(benchmark: Any, corpus_folder: Path) -> None:
     beside_busy = benchmark("beside_busy")
-    small = {"kind": "transformer", "layers": 1, "dim": 16, "inner": 32, "heads": 2}
+    small = {"kind": "transformer", "layers": 1, "hidden_size": 16, "ffn_size": 32, "heads": 2}
     for work in (
         beside_busy.additive(70, backward=True),
         beside_busy.translating(corpus_folder, small, 2, 3),

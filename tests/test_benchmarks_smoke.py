@@ -15,7 +15,7 @@ import torch
 from heedful.models.transformer import TransformerSettings
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
-SIZES = {"layers": 1, "dim": 16, "inner": 32, "heads": 2}
+SIZES = {"layers": 1, "hidden_size": 16, "ffn_size": 32, "heads": 2}
 VOCABULARY = 600
 
 
@@ -46,7 +46,9 @@ def test_both_loops_learn_from_the_same_batches(benchmark: Any, corpus: Any) -> 
     torch.manual_seed(1)
     ours = train_speed.Ours(corpus.folder, settings, 300, "float32")
     plain = train_speed.Plain(corpus.folder, settings, 300, everywhere=False)
-    of_stacks = 2 * 2 * SIZES["dim"]  # the layer norm after each stack of torch.nn.Transformer
+    of_stacks = (
+        2 * 2 * SIZES["hidden_size"]
+    )  # the layer norm after each stack of torch.nn.Transformer
     assert plain.parameters == ours.parameters + of_stacks
     losses: dict[str, list[float]] = {"ours": [], "plain": []}
     for steps in (3, 12):

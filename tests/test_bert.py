@@ -17,18 +17,24 @@ VOCABULARY = 40
 FIRST, SECOND = [[7, 9, 11, 8], [8, 30], [12]], [[5, 39, 6], [6, 4], [21, 22, 23, 24, 25]]
 
 ODD = {
-    "two heads": {"layers": 2, "dim": 16, "inner": 24, "heads": 2},
-    "odd width, one head": {"layers": 1, "dim": 9, "inner": 7, "heads": 1},
-    "heads of width 1": {"layers": 2, "dim": 6, "inner": 10, "heads": 6, "activation": "relu"},
-    "one segment": {"layers": 3, "dim": 15, "inner": 31, "heads": 5, "segments": 1},
-    "three segments": {"layers": 1, "dim": 8, "inner": 8, "heads": 2, "segments": 3},
-    "tanh": {"layers": 2, "dim": 12, "inner": 5, "heads": 3, "activation": "gelu-tanh"},
-    "epsilon": {"layers": 1, "dim": 10, "inner": 20, "heads": 2, "norm_epsilon": 0.3},
+    "two heads": {"layers": 2, "hidden_size": 16, "ffn_size": 24, "heads": 2},
+    "odd width, one head": {"layers": 1, "hidden_size": 9, "ffn_size": 7, "heads": 1},
+    "heads of width 1": {
+        "layers": 2,
+        "hidden_size": 6,
+        "ffn_size": 10,
+        "heads": 6,
+        "activation": "relu",
+    },
+    "one segment": {"layers": 3, "hidden_size": 15, "ffn_size": 31, "heads": 5, "segments": 1},
+    "three segments": {"layers": 1, "hidden_size": 8, "ffn_size": 8, "heads": 2, "segments": 3},
+    "tanh": {"layers": 2, "hidden_size": 12, "ffn_size": 5, "heads": 3, "activation": "gelu-tanh"},
+    "epsilon": {"layers": 1, "hidden_size": 10, "ffn_size": 20, "heads": 2, "norm_epsilon": 0.3},
 }
 
 
 def settings_of(**given: object) -> BertSettings:
-    return BertSettings(**{"layers": 2, "dim": 16, "inner": 24, "heads": 2, **given})
+    return BertSettings(**{"layers": 2, "hidden_size": 16, "ffn_size": 24, "heads": 2, **given})
 
 
 def bert_of(**given: object) -> Bert:
@@ -55,10 +61,10 @@ def peer_of(bert: Bert) -> nn.Module:
     activation = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu"}[own.activation]
     config = transformers.BertConfig(
         vocab_size=VOCABULARY,
-        hidden_size=own.dim,
+        hidden_size=own.hidden_size,
         num_hidden_layers=own.layers,
         num_attention_heads=own.heads,
-        intermediate_size=own.inner,
+        intermediate_size=own.ffn_size,
         hidden_act=activation,
         max_position_embeddings=own.max_length,
         type_vocab_size=own.segments,
@@ -182,8 +188,8 @@ def test_sizes_have_exactly_the_formulas_parameters(size: str, expected: int) ->
     with torch.device("meta"):
         bert = Bert(settings, 30_522)
         heads = MaskedHead(bert), NextSentenceHead(bert.pooled_dim)
-    dim, inner = settings.dim, 4 * settings.dim
-    assert (settings.inner, settings.heads) == (inner, dim // 64)
+    dim, inner = settings.hidden_size, 4 * settings.hidden_size
+    assert (settings.ffn_size, settings.heads) == (inner, dim // 64)
     table = (30_522 + 512 + 2) * dim + 2 * dim
     block = 4 * (dim * dim + dim) + dim * inner + inner + inner * dim + dim + 4 * dim
     assert count(bert) == table + settings.layers * block + dim * dim + dim == expected
@@ -197,19 +203,19 @@ def test_sizes_have_exactly_the_formulas_parameters(size: str, expected: int) ->
 
 def test_a_width_of_ones_own_has_inner_and_heads_that_fit_it() -> None:
     assert BertSettings().size == "tiny"
-    wider = BertSettings(size="tiny", dim=192)
-    assert (wider.size, wider.layers, wider.inner, wider.heads) == (None, 2, 768, 3)
-    assert BertSettings(layers=1, dim=100).heads == 1
-    assert BertSettings(layers=3, dim=200).heads == 2  # three heads would not divide it
+    wider = BertSettings(size="tiny", hidden_size=192)
+    assert (wider.size, wider.layers, wider.ffn_size, wider.heads) == (None, 2, 768, 3)
+    assert BertSettings(layers=1, hidden_size=100).heads == 1
+    assert BertSettings(layers=3, hidden_size=200).heads == 2  # three heads would not divide it
     again = BertSettings(**wider.as_tables())
     assert again == wider
     assert BertSettings(**BertSettings(size="mini").as_tables()) == BertSettings(size="mini")
     with pytest.raises(ValidationError, match="do not agree"):
-        BertSettings(size="tiny", layers=2, dim=64, inner=512, heads=2)
+        BertSettings(size="tiny", layers=2, hidden_size=64, ffn_size=512, heads=2)
     with pytest.raises(ValidationError, match="multiple of heads"):
-        BertSettings(layers=1, dim=10, heads=3)
+        BertSettings(layers=1, hidden_size=10, heads=3)
     with pytest.raises(ValidationError, match="layers"):
-        BertSettings(layers=0, dim=10)
+        BertSettings(layers=0, hidden_size=10)
 
 
 # Properties

@@ -35,7 +35,9 @@ def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
     if "trained" in request.fixturenames:
         return {}
     torch.manual_seed(1)
-    gpt = Gpt(GptSettings(layers=1, dim=16, heads=2, max_length=60), ByteVocabulary.size).eval()
+    gpt = Gpt(
+        GptSettings(layers=1, hidden_size=16, heads=2, max_length=60), ByteVocabulary.size
+    ).eval()
     there: dict[str, Any] = {
         "load_classifier": learnt(),
         "load_tagger": Tagger(headed(), vocabulary(), TAGS),

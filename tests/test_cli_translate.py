@@ -27,12 +27,12 @@ source = "en"
 target = "de"
 max_tokens = 30
 [tokeniser]
-vocabulary = 360
+vocabulary_size = 360
 [model]
 kind = "transformer"
 layers = 1
-dim = 32
-inner = 32
+hidden_size = 32
+ffn_size = 32
 heads = 2
 dropout = 0.0
 max_length = 40

@@ -35,8 +35,8 @@ for command in (train, task_commands, plot):
 def build(**options: object) -> ConvolutionalEncoderDecoder:
     torch.manual_seed(1)
     given = {
-        "embedding": 5,
-        "hidden": 6,
+        "embedding_size": 5,
+        "hidden_size": 6,
         "encoder_layers": 2,
         "decoder_layers": 3,
         "max_length": 20,
@@ -118,7 +118,7 @@ def by_loops(model: ConvolutionalEncoderDecoder, source: list[int], target: list
     The encoder pads by (k − 1) // 2 before and the rest behind; the decoder pads k − 1 positions
     on either side and drops as many outputs at the end, as section 3.2 has it.
     """
-    k, hidden, layers = model.settings.kernel, model.settings.hidden, len(model.decoder)
+    k, hidden, layers = model.settings.kernel_size, model.settings.hidden_size, len(model.decoder)
     e = torch.stack([model.source_embedding.weight[token] for token in source])
     e = e + torch.stack([model.source_positions.table.weight[i] for i in range(len(source))])
     x = linear(model.encoder_enter, e).T.unsqueeze(0)  # [1, D, S]
@@ -150,7 +150,7 @@ def by_loops(model: ConvolutionalEncoderDecoder, source: list[int], target: list
 @pytest.mark.parametrize("weight_norm", [True, False])
 @pytest.mark.parametrize("tied", ["all", "output", "none"])
 def test_outputs_and_gradients_are_the_papers(kernel: int, weight_norm: bool, tied: str) -> None:
-    model = build(kernel=kernel, weight_norm=weight_norm, tied=tied)
+    model = build(kernel_size=kernel, weight_norm=weight_norm, tied_embeddings=tied)
     source, target = some_source(), some_target(3, 5)
     weights = torch.randn(3, 5, 15, dtype=torch.float64)
 
@@ -194,7 +194,9 @@ def test_a_gradient_is_scaled_and_nothing_else() -> None:
 def test_variance_is_kept_through_deep_stacks_at_the_start() -> None:
     """Sections 3.4 and 3.5: over twenty layers, of inputs so small that gates are half open."""
     torch.manual_seed(4)
-    settings = ConvolutionalSettings(embedding=64, hidden=64, encoder_layers=20, dropout=0.0)
+    settings = ConvolutionalSettings(
+        embedding_size=64, hidden_size=64, encoder_layers=20, dropout=0.0
+    )
     model = ConvolutionalEncoderDecoder(settings, 100, 100).eval()
     hidden = 0.1 * torch.randn(2, 50, 64)
     variance = hidden.var().item()
@@ -210,7 +212,7 @@ def test_steps_give_the_logits_and_gradients_of_teacher_forcing(
     kernel: int, weight_norm: bool
 ) -> None:
     model, source, target = (
-        build(kernel=kernel, weight_norm=weight_norm),
+        build(kernel_size=kernel, weight_norm=weight_norm),
         some_source(),
         some_target(3, 7),
     )
@@ -225,7 +227,7 @@ def test_steps_give_the_logits_and_gradients_of_teacher_forcing(
 
 @pytest.mark.parametrize("kernel", [2, 3, 5])
 def test_padding_has_no_influence(kernel: int) -> None:
-    model, source, target = build(kernel=kernel), some_source(), some_target(3, 5)
+    model, source, target = build(kernel_size=kernel), some_source(), some_target(3, 5)
     weights = torch.randn(3, 5, 15, dtype=torch.float64)
 
     def unpadded(model: ConvolutionalEncoderDecoder) -> list[Tensor]:
@@ -298,20 +300,25 @@ def test_rounder_products_change_little(precision: torch.dtype) -> None:
 
 def expected_parameters(settings: ConvolutionalSettings, source: int, target: int) -> int:
     """As docs/systems.md writes it out."""
-    e, d, k = settings.embedding, settings.hidden, settings.kernel
+    e, d, k = settings.embedding_size, settings.hidden_size, settings.kernel_size
     g = int(settings.weight_norm)
     enter, leave, kernel = e * d + d + g * d, d * e + e + g * e, k * d * 2 * d + 2 * d + g * 2 * d
     encoder = enter + settings.encoder_layers * kernel + leave
     decoder = enter + settings.decoder_layers * (kernel + leave + enter) + leave
     tables = {"all": target, "output": source + target, "none": source + 2 * target}
-    return (tables[settings.tied] + 2 * settings.max_length) * e + encoder + decoder
+    return (tables[settings.tied_embeddings] + 2 * settings.max_length) * e + encoder + decoder
 
 
 @pytest.mark.parametrize("weight_norm", [True, False])
 @pytest.mark.parametrize("tied", ["all", "output", "none"])
 def test_parameters_are_the_formulas(weight_norm: bool, tied: str) -> None:
     settings = ConvolutionalSettings(
-        embedding=7, hidden=9, kernel=5, weight_norm=weight_norm, tied=tied, max_length=30
+        embedding_size=7,
+        hidden_size=9,
+        kernel_size=5,
+        weight_norm=weight_norm,
+        tied_embeddings=tied,
+        max_length=30,
     )
     target = 40 if tied == "all" else 33
     model = ConvolutionalEncoderDecoder(settings, 40, target)
@@ -320,7 +327,7 @@ def test_parameters_are_the_formulas(weight_norm: bool, tied: str) -> None:
 
 
 def test_the_docs_count_is_that_of_the_model() -> None:
-    settings = ConvolutionalSettings(embedding=192, hidden=192, tied="all")
+    settings = ConvolutionalSettings(embedding_size=192, hidden_size=192, tied_embeddings="all")
     with torch.device("meta"):
         model = ConvolutionalEncoderDecoder(settings, 4000, 4000)
     count = sum(parameter.numel() for parameter in model.parameters())
@@ -332,7 +339,12 @@ def test_the_docs_count_is_that_of_the_model() -> None:
 def test_learns_pairs_by_heart_and_search_finds_them() -> None:
     torch.manual_seed(5)
     settings = ConvolutionalSettings(
-        embedding=32, hidden=32, encoder_layers=2, decoder_layers=2, dropout=0.1, max_length=20
+        embedding_size=32,
+        hidden_size=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        dropout=0.1,
+        max_length=20,
     )
     model = ConvolutionalEncoderDecoder(settings, 15, 15)
     source = some_source(torch.tensor([8, 3, 5, 8, 1]))
@@ -370,11 +382,11 @@ max_tokens = 40
 train = "corpus.tsv"
 validation = "corpus.tsv"
 [tokeniser]
-vocabulary = 350
+vocabulary_size = 350
 [model]
 kind = "convolutional"
-embedding = 16
-hidden = 16
+embedding_size = 16
+hidden_size = 16
 encoder_layers = 1
 decoder_layers = 2
 max_length = 64

@@ -254,8 +254,14 @@ def test_training_keeps_the_threads_that_were_asked_for(
     (tmp_path / "train.tsv").write_text(text, encoding="utf-8")
     recipe: dict[str, Any] = {
         "data": {"train": "train.tsv", "source": "en", "target": "de"},
-        "tokeniser": {"vocabulary": 360},
-        "model": {"kind": "transformer", "layers": 1, "dim": 16, "inner": 16, "heads": 2},
+        "tokeniser": {"vocabulary_size": 360},
+        "model": {
+            "kind": "transformer",
+            "layers": 1,
+            "hidden_size": 16,
+            "ffn_size": 16,
+            "heads": 2,
+        },
         "training": {"max_steps": 2, "batch_tokens": 100, "device": "cpu"},
     }
     recipe["training"] |= {} if asked is None else {"threads": asked}

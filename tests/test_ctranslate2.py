@@ -47,11 +47,11 @@ ROWS = (41, 37)
 ODD: dict[str, dict[str, Any]] = {
     "post-norm": {},
     "pre-norm": {"pre_norm": True, "activation": "gelu"},
-    "learned": {"positions": "learned", "tied": "output", "activation": "silu"},
-    "untied": {"tied": "none", "activation": "gelu-tanh", "scaled": False},
-    "other-decoder": {"decoder_layers": 1, "decoder_heads": 6, "decoder_inner": 5},
+    "learned": {"positions": "learned", "tied_embeddings": "output", "activation": "silu"},
+    "untied": {"tied_embeddings": "none", "activation": "gelu-tanh", "scale_embeddings": False},
+    "other-decoder": {"decoder_layers": 1, "decoder_heads": 6, "decoder_ffn_size": 5},
     "deep-decoder": {"layers": 1, "decoder_layers": 3, "pre_norm": True, "output_bias": True},
-    "separate": {"tied": "output", "dim": 18, "heads": 9},
+    "separate": {"tied_embeddings": "output", "hidden_size": 18, "heads": 9},
 }
 RULES = {
     "post-norm": AlignmentSource("decoder.1.cross_attention", None, 0),
@@ -62,9 +62,11 @@ RULES = {
 
 
 def made(name: str) -> Transformer:
-    shape = {"layers": 2, "dim": 12, "heads": 3, "inner": 7, "max_length": 30} | ODD[name]
+    shape = {"layers": 2, "hidden_size": 12, "heads": 3, "ffn_size": 7, "max_length": 30} | ODD[
+        name
+    ]
     torch.manual_seed(5)
-    rows = (ROWS[1], ROWS[1]) if shape.get("tied", "all") == "all" else ROWS
+    rows = (ROWS[1], ROWS[1]) if shape.get("tied_embeddings", "all") == "all" else ROWS
     model = Transformer(TransformerSettings.model_validate(shape), *rows).eval()
     with torch.no_grad():
         for parameter in model.parameters():

@@ -236,7 +236,7 @@ MODELS: dict[str, list[type[Settings]]] = {
 }
 FILLED: dict[type[Settings], str] = {
     **dict.fromkeys((TransformerSettings, BertSettings, GptSettings), "size"),
-    RecurrentLanguageSettings: "dim",
+    RecurrentLanguageSettings: "hidden_size",
 }
 """Settings whose numbers come from another one, where they are not given."""
 
@@ -246,7 +246,7 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
     for name, field in kind.model_fields.items():
         if before + name in ("model", "tasks"):
             continue
-        if name == "writer":  # a language model's own table
+        if name == "language_model":  # a language model's own table
             yield Setting(before + name, "table", "required")
             continue
         inner: Any = field.annotation
@@ -381,7 +381,7 @@ def test_learning_rates_are_those_of_the_docs() -> None:
     for schedule, (written, formula) in formulas.items():
         assert re.search(rf"    {schedule} +{re.escape(written)}\n", text), schedule
         chosen = TrainingSettings(
-            learning_rate=r, warmup_steps=w, max_steps=n, schedule=schedule, average=0
+            learning_rate=r, warmup_steps=w, max_steps=n, schedule=schedule, average_checkpoints=0
         )
         for t in (1, 20, 40, 41, 70, 100):
             expected = r * t / w if t < w else formula(t)
@@ -413,7 +413,7 @@ def test_recipes_are_chosen_by_the_table(tmp_path: Path) -> None:
         dropout, vocabulary, batch_tokens, passes, rate = numbers(rest.split(" | "))
         expected = {"kind": "transformer", "size": size, "pre_norm": True, "dropout": dropout}
         assert chosen["model"] == expected
-        assert chosen["tokeniser"] == {"vocabulary": vocabulary}
+        assert chosen["tokeniser"] == {"vocabulary_size": vocabulary}
         assert (training["batch_tokens"], training["learning_rate"]) == (batch_tokens, rate)
         steps = round(passes * 3 * pairs * 1.5 / batch_tokens)
         assert training["max_steps"] == max(300, steps)

@@ -1,7 +1,9 @@
 """Runs and traces of version 0.1 are still of use: ``tests/data/runs-0.1``."""
 
 import json
+import re
 import shutil
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 import heedful
-from earlier_runs import CASES, UNFINISHED, filled_in
+from earlier_runs import CASES, UNFINISHED, filled_in, with_earlier_names
 from heedful.cli import main
 from heedful.inference.trace import Trace
 from heedful.runs.opening import open_run
@@ -105,12 +107,22 @@ def test_facts_are_told(name: str, folder: Path, commands: Any) -> None:
     assert told["finished"]
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_recipes_of_today_differ_in_names_alone(name: str) -> None:
+    earlier = tomllib.loads((EARLIER / name / "recipe.toml").read_text("utf-8"))
+    assert with_earlier_names(CASES[name].recipe) == earlier
+
+
 @pytest.mark.parametrize("name", UNFINISHED)
 def test_an_interrupted_run_is_resumed(name: str, folder: Path, commands: Any) -> None:
     run = f"{name}/unfinished"
     assert open_run(run).result is None
-    arguments = ["train", f"{name}/recipe.toml", "--data", "data", "--out", run]
-    done = CliRunner().invoke(commands, arguments)
+    # Its user's recipe has names of settings that are refused; what heedful wrote is read.
+    done = CliRunner().invoke(commands, ["train", f"{name}/recipe.toml", "--out", run])
+    assert re.fullmatch(r".*/recipe\.toml: \w+\.\w+ is now \w+\.\w+", str(done.exception))
+    assert open_run(run).result is None
+    own = [] if name == "translation" else [f"{run}/recipe.toml"]
+    done = CliRunner().invoke(commands, ["train", *own, "--data", "data", "--out", run])
     assert done.exit_code == 0, done.output
     weights = [
         load_file(folder / name / which / "checkpoints" / "step-00000050" / "model.safetensors")

@@ -46,8 +46,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = ("train", "validation", "test")
     tables = {
         "data": {name: [f"{name}.tsv"] for name in names} | {"filters": {"duplicates": False}},
-        "tokeniser": {"vocabulary": 360},
-        "model": {"layers": 1, "dim": 32, "inner": 64, "heads": 2},
+        "tokeniser": {"vocabulary_size": 360},
+        "model": {"layers": 1, "hidden_size": 32, "ffn_size": 64, "heads": 2},
         "evaluation": {"beam": 2, "samples": 0, "tokenise": "none"},
     }
     training = {

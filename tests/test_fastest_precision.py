@@ -105,20 +105,20 @@ def test_without_a_folder_the_process_remembers(monkeypatch: pytest.MonkeyPatch)
 
 MODELS: dict[str, Callable[[], nn.Module]] = {
     "transformer": lambda: Transformer(
-        TransformerSettings(layers=1, dim=16, heads=2, inner=16), 30, 30
+        TransformerSettings(layers=1, hidden_size=16, heads=2, ffn_size=16), 30, 30
     ),
     "short": lambda: Transformer(
-        TransformerSettings(layers=1, dim=16, heads=2, inner=16, max_length=2), 30, 30
+        TransformerSettings(layers=1, hidden_size=16, heads=2, ffn_size=16, max_length=2), 30, 30
     ),
     "recurrent": lambda: RecurrentEncoderDecoder(
-        RecurrentSettings(attention="bahdanau", cell="gru", embedding=8, hidden=8), 30, 30
+        RecurrentSettings(attention="bahdanau", cell="gru", embedding_size=8, hidden_size=8), 30, 30
     ),
     "convolutional": lambda: ConvolutionalEncoderDecoder(
-        ConvolutionalSettings(embedding=8, hidden=8), 30, 30
+        ConvolutionalSettings(embedding_size=8, hidden_size=8), 30, 30
     ),
-    "aligner": lambda: WordAligner(AlignerSettings(dim=8), 30, 30),
-    "gpt": lambda: Gpt(GptSettings(layers=1, dim=8, heads=2, max_length=2), 30),
-    "language": lambda: RecurrentLanguageModel(RecurrentLanguageSettings(dim=8), 30),
+    "aligner": lambda: WordAligner(AlignerSettings(hidden_size=8), 30, 30),
+    "gpt": lambda: Gpt(GptSettings(layers=1, hidden_size=8, heads=2, max_length=2), 30),
+    "language": lambda: RecurrentLanguageModel(RecurrentLanguageSettings(hidden_size=8), 30),
 }
 
 

@@ -38,7 +38,14 @@ def no_gradients() -> Iterator[None]:
 
 
 def translator(**settings: Any) -> Transformer:
-    sizes = {"layers": 2, "dim": 32, "inner": 48, "heads": 4, "max_length": 64, **settings}
+    sizes = {
+        "layers": 2,
+        "hidden_size": 32,
+        "ffn_size": 48,
+        "heads": 4,
+        "max_length": 64,
+        **settings,
+    }
     model = Transformer(TransformerSettings.model_validate(sizes), 301, 301).eval()
     return stirred(model)
 
@@ -73,9 +80,9 @@ def source_of(rows: int) -> Source:
     [
         {},
         {"pre_norm": True, "activation": "silu"},
-        {"activation": "gelu-tanh", "decoder_inner": 700, "output_bias": True},
-        {"dim": 36, "heads": 3, "inner": 50, "decoder_layers": 3, "decoder_heads": 2},
-        {"dim": 320, "heads": 5, "inner": 300, "tied": "none", "layers": 1},
+        {"activation": "gelu-tanh", "decoder_ffn_size": 700, "output_bias": True},
+        {"hidden_size": 36, "heads": 3, "ffn_size": 50, "decoder_layers": 3, "decoder_heads": 2},
+        {"hidden_size": 320, "heads": 5, "ffn_size": 300, "tied_embeddings": "none", "layers": 1},
     ],
 )
 @pytest.mark.parametrize(("rows", "threads"), [(1, 1), (1, 3), (5, 2), (37, 2), (230, 3)])
@@ -102,7 +109,9 @@ def test_steps_are_those_of_the_modules(settings: Any, rows: int, threads: int) 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("pre_norm", [True, False])
 def test_a_language_model_steps_as_its_modules_do(bias: bool, pre_norm: bool) -> None:
-    settings = GptSettings(layers=3, dim=24, heads=2, inner=40, bias=bias, pre_norm=pre_norm)
+    settings = GptSettings(
+        layers=3, hidden_size=24, heads=2, ffn_size=40, bias=bias, pre_norm=pre_norm
+    )
     model = stirred(Gpt(settings, 77).eval())
     tokens = torch.randint(4, 77, (3, 40))
     state = searched(model).start(tokens[:, :8])
@@ -149,7 +158,10 @@ def test_the_number_of_threads_changes_nothing(rows: int, precision: str) -> Non
 @pytest.mark.parametrize("rows", [2, 7, 100])
 @pytest.mark.parametrize("rounded", [False, True])
 def test_a_rows_numbers_do_not_depend_on_its_neighbours(rows: int, rounded: bool) -> None:
-    model, source = translator(dim=36, heads=3, inner=300, output_bias=True), source_of(rows)
+    model, source = (
+        translator(hidden_size=36, heads=3, ffn_size=300, output_bias=True),
+        source_of(rows),
+    )
     model = bfloat16_copy(model) if rounded else model
     found = written(model, source, 2)
     for row in (0, rows // 2, rows - 1):
@@ -158,7 +170,7 @@ def test_a_rows_numbers_do_not_depend_on_its_neighbours(rows: int, rounded: bool
 
 
 def test_several_callers_do_not_disturb_one_another() -> None:
-    models = [translator(), translator(dim=40), translator(inner=64)]
+    models = [translator(), translator(hidden_size=40), translator(ffn_size=64)]
     sources = [source_of(rows) for rows in (1, 3, 70)]
     expected = [written(*two, 1) for two in zip(models, sources, strict=True)]
     with ThreadPoolExecutor(3) as callers:
@@ -200,7 +212,7 @@ def test_steps_in_int8_are_those_of_int8_modules(
 ) -> None:
     if program.library().heedful_largest() != largest_input():  # type: ignore[union-attr]
         pytest.skip("this processor's whole numbers are others than PyTorch's")
-    model = int8_copy(translator(dim=dim, inner=70, output_bias=True))
+    model = int8_copy(translator(hidden_size=dim, ffn_size=70, output_bias=True))
     source, tokens = source_of(rows), torch.randint(4, 301, (rows, 6))
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
@@ -220,7 +232,7 @@ def test_steps_in_int8_are_those_of_int8_modules(
 def test_steps_in_bfloat16_are_those_of_the_rounded_modules(
     dim: int, heads: int, inner: int, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    exact = translator(dim=dim, heads=heads, inner=inner, output_bias=True)
+    exact = translator(hidden_size=dim, heads=heads, ffn_size=inner, output_bias=True)
     source, tokens = source_of(rows), torch.randint(4, 301, (rows, 6))
     # Rounded weights magnify errors as the exact ones do.
     allowed = forced(exact, source, tokens).allowed
@@ -247,7 +259,7 @@ def test_steps_in_bfloat16_are_those_of_the_rounded_modules(
 
 
 def test_a_row_in_bfloat16_does_not_depend_on_its_batch_nor_on_threads() -> None:
-    model, source = bfloat16_copy(translator(dim=36, inner=70)), source_of(40)
+    model, source = bfloat16_copy(translator(hidden_size=36, ffn_size=70)), source_of(40)
     alone = Source(source.tokens[:1], source.lengths[:1])
     found = [written(model, one, threads)[0] for one in (source, alone) for threads in (1, 2, 3)]
     assert all(torch.equal(one, found[0]) for one in found)
@@ -319,7 +331,7 @@ def test_optimisers_of_others_are_left_alone() -> None:
 def test_hooks_on_embeddings_are_obeyed() -> None:
     source, tokens = source_of(3), torch.tensor([2, 2, 2])
     for name in ("source_embedding", "target_embedding", "target_positions"):
-        model = translator(tied="none")
+        model = translator(tied_embeddings="none")
         searched(model).step(tokens, searched(model).start(source))
         seen: list[object] = []
         handle = getattr(model, name).register_forward_hook(lambda *_, s=seen: s.append(1))
@@ -327,7 +339,7 @@ def test_hooks_on_embeddings_are_obeyed() -> None:
         assert seen, name
         handle.remove()
         assert isinstance(searched(model).start(source).fused, FusedDecoder)
-    model = stirred(Gpt(GptSettings(layers=1, dim=8, heads=2), 30).eval())
+    model = stirred(Gpt(GptSettings(layers=1, hidden_size=8, heads=2), 30).eval())
     model.embeddings.tokens.register_forward_hook(lambda *_: None)
     assert searched(model).start(torch.tensor([[3, 4]])).fused is None
 
@@ -350,7 +362,7 @@ def test_a_method_that_was_replaced_is_called() -> None:
 def test_what_only_modules_know_stays_with_them() -> None:
     source = source_of(3)
     assert searched(translator(activation="gelu")).start(source).fused is None
-    rotary = Gpt(GptSettings(layers=1, dim=8, heads=2, positions="rotary"), 30).eval()
+    rotary = Gpt(GptSettings(layers=1, hidden_size=8, heads=2, positions="rotary"), 30).eval()
     assert searched(rotary).start(torch.tensor([[3, 4]])).fused is None
     model = translator()
     assert searched(model.train()).start(source).fused is None
@@ -453,7 +465,7 @@ def test_what_is_no_number_is_refused_by_search() -> None:
 def test_an_encoder_is_that_of_the_modules(
     rows: int, longest: int, pre_norm: bool, threads: int
 ) -> None:
-    model = translator(pre_norm=pre_norm, max_length=300, dim=40, heads=5)
+    model = translator(pre_norm=pre_norm, max_length=300, hidden_size=40, heads=5)
     lengths = torch.randint(1, longest + 1, (rows,))
     lengths[rows // 2] = longest
     tokens = torch.randint(4, 301, (rows, longest))

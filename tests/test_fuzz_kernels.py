@@ -292,11 +292,11 @@ def translator(draw: Draw) -> Transformer:
     heads = draw.size(4)
     settings = {
         "layers": draw.random.choice([1, 2]),
-        "dim": heads * 2 * draw.size(9),
+        "hidden_size": heads * 2 * draw.size(9),
         "heads": heads,
-        "inner": draw.size(),
+        "ffn_size": draw.size(),
         "max_length": 40,
-        "tied": "none",
+        "tied_embeddings": "none",
         "pre_norm": draw.random.random() < 0.5,
         "activation": draw.random.choice(["relu", "silu", "gelu-tanh"]),
         "output_bias": draw.random.random() < 0.5,
@@ -368,7 +368,9 @@ def test_columns_beside_a_row_are_zeros() -> None:
 
 @pytest.mark.parametrize("token", [-1, 30, 1 << 40])
 def test_a_token_beyond_the_table_is_refused(token: int) -> None:
-    model = Transformer(TransformerSettings(layers=1, dim=8, heads=2, inner=8), 30, 30).eval()
+    model = Transformer(
+        TransformerSettings(layers=1, hidden_size=8, heads=2, ffn_size=8), 30, 30
+    ).eval()
     with torch.no_grad():
         source = Source(torch.full((2, 3), 6), torch.tensor([3, 2]))
         with pytest.raises(IndexError):

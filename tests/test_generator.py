@@ -286,11 +286,11 @@ def test_a_stream_comes_while_it_is_written_and_of_beams_at_the_end() -> None:
 
 
 def small_gpt() -> LanguageModel:
-    return Gpt(GptSettings(layers=2, dim=16, heads=2, max_length=8), 260).eval()
+    return Gpt(GptSettings(layers=2, hidden_size=16, heads=2, max_length=8), 260).eval()
 
 
 def small_lstm() -> LanguageModel:
-    settings = RecurrentLanguageSettings(layers=1, dim=12, embedding_dim=12, max_length=8)
+    settings = RecurrentLanguageSettings(layers=1, hidden_size=12, embedding_size=12, max_length=8)
     return RecurrentLanguageModel(settings, 260).eval()
 
 

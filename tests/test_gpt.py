@@ -16,18 +16,30 @@ VOCABULARY = 40
 TEXTS = torch.tensor([[3, 7, 9, 11, 8, 30, 3], [3, 21, 22, 5, 39, 39, 6]])
 
 ODD = {
-    "two heads": {"layers": 2, "dim": 16, "inner": 24, "heads": 2},
-    "odd width, one head": {"layers": 1, "dim": 9, "inner": 7, "heads": 1},
-    "heads of width 1": {"layers": 2, "dim": 6, "inner": 10, "heads": 6, "activation": "relu"},
-    "untied": {"layers": 3, "dim": 15, "inner": 31, "heads": 5, "tied": False},
-    "gelu": {"layers": 2, "dim": 12, "inner": 5, "heads": 3, "activation": "gelu"},
-    "epsilon": {"layers": 1, "dim": 10, "inner": 20, "heads": 2, "norm_epsilon": 0.3},
+    "two heads": {"layers": 2, "hidden_size": 16, "ffn_size": 24, "heads": 2},
+    "odd width, one head": {"layers": 1, "hidden_size": 9, "ffn_size": 7, "heads": 1},
+    "heads of width 1": {
+        "layers": 2,
+        "hidden_size": 6,
+        "ffn_size": 10,
+        "heads": 6,
+        "activation": "relu",
+    },
+    "untied": {
+        "layers": 3,
+        "hidden_size": 15,
+        "ffn_size": 31,
+        "heads": 5,
+        "tied_embeddings": False,
+    },
+    "gelu": {"layers": 2, "hidden_size": 12, "ffn_size": 5, "heads": 3, "activation": "gelu"},
+    "epsilon": {"layers": 1, "hidden_size": 10, "ffn_size": 20, "heads": 2, "norm_epsilon": 0.3},
 }
 
 
 def gpt_of(**given: object) -> Gpt:
     torch.manual_seed(3)
-    shape = {"layers": 2, "dim": 16, "inner": 24, "heads": 2, "max_length": 12}
+    shape = {"layers": 2, "hidden_size": 16, "ffn_size": 24, "heads": 2, "max_length": 12}
     gpt = Gpt(GptSettings(**{**shape, **given}), VOCABULARY).double().eval()
     blur(gpt)
     return gpt
@@ -50,16 +62,18 @@ def peer_of(gpt: Gpt) -> nn.Module:
     shape = {
         "vocab_size": VOCABULARY,
         "n_positions": own.max_length,
-        "n_embd": own.dim,
+        "n_embd": own.hidden_size,
         "n_layer": own.layers,
         "n_head": own.heads,
         "layer_norm_epsilon": own.norm_epsilon,
-        "tie_word_embeddings": own.tied,
+        "tie_word_embeddings": own.tied_embeddings,
     }
     torch.manual_seed(4)
     if own.pre_norm:
         activation = {"gelu": "gelu", "gelu-tanh": "gelu_new", "relu": "relu"}[own.activation]
-        config = transformers.GPT2Config(**shape, n_inner=own.inner, activation_function=activation)
+        config = transformers.GPT2Config(
+            **shape, n_inner=own.ffn_size, activation_function=activation
+        )
         peer = transformers.GPT2LMHeadModel(config)
     else:
         activation = {"gelu-tanh": "gelu", "relu": "relu", "silu": "silu"}[own.activation]
@@ -114,7 +128,7 @@ def test_it_computes_what_transformers_computes(shape: dict[str, object], pre_no
     """GPT-2's model, or GPT-1's: logits, and the gradient of every parameter."""
     given = {**shape, "pre_norm": pre_norm}
     if not pre_norm:  # what GPT-1's has no setting for
-        given |= {"inner": 4 * shape["dim"]}
+        given |= {"ffn_size": 4 * shape["hidden_size"]}
         given |= {"activation": "silu"} if shape.get("activation") == "gelu" else {}
     gpt = gpt_of(**given)
     peer = peer_of(gpt)
@@ -166,7 +180,7 @@ def test_sizes_have_exactly_their_parameters(size: str, vocabulary: int, expecte
     settings = GptSettings(size=size)
     with torch.device("meta"):
         gpt = Gpt(settings, vocabulary)
-    dim = settings.dim
+    dim = settings.hidden_size
     norms = 4 * dim
     block = 4 * (dim * dim + dim) + dim * 4 * dim + 4 * dim + 4 * dim * dim + dim + norms
     last = 2 * dim if settings.pre_norm else 0
@@ -191,11 +205,11 @@ def test_settings_that_do_not_fit_are_told() -> None:
     assert GptSettings(**other.as_tables()) == other
     assert GptSettings(**one.as_tables()) == one
     with pytest.raises(ValidationError, match="multiple of heads"):
-        GptSettings(layers=1, dim=10, heads=3)
+        GptSettings(layers=1, hidden_size=10, heads=3)
     with pytest.raises(ValidationError, match="one left over"):
-        GptSettings(layers=1, dim=9, heads=3, positions="rotary")
+        GptSettings(layers=1, hidden_size=9, heads=3, positions="rotary")
     with pytest.raises(ValidationError, match="Extra inputs"):
-        GptSettings(layers=1, dim=8, depth=3)
+        GptSettings(layers=1, hidden_size=8, depth=3)
 
 
 # Properties
@@ -204,7 +218,7 @@ KINDS = {
     "gpt-2": {},
     "gpt-1": {"pre_norm": False},
     "rotary": {"positions": "rotary"},
-    "plain": {"bias": False, "tied": False},
+    "plain": {"bias": False, "tied_embeddings": False},
     "output bias": {"output_bias": True},
 }
 
@@ -251,7 +265,7 @@ def test_rotary_positions_are_offsets_alone() -> None:
 
     Su et al. 2021, equation 16, in one head: score = Re((q · e^(imθ)) · conj(k · e^(inθ))).
     """
-    gpt = gpt_of(layers=1, heads=1, dim=6, positions="rotary", dropout=0.0)
+    gpt = gpt_of(layers=1, heads=1, hidden_size=6, positions="rotary", dropout=0.0)
     assert gpt.embeddings.positions is None
     heads = gpt.layers[0].self_attention
     assert isinstance(heads.positions, Rotary)
@@ -323,7 +337,7 @@ def test_fresh_weights_are_gpt_2s() -> None:
 
 
 def test_depths_and_the_output_bias_are_kept() -> None:
-    gpt = gpt_of(tied=False, output_bias=True)
+    gpt = gpt_of(tied_embeddings=False, output_bias=True)
     depths = {name: gpt.depth(name) for name, _ in gpt.named_parameters()}
     assert depths["embeddings.positions.table.weight"] == 0
     assert depths["layers.1.self_attention.key_projection.bias"] == 2

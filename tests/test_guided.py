@@ -69,7 +69,7 @@ def recipe(
             "filters": {"duplicates": False},
             **data,
         },
-        "tokeniser": {"vocabulary": 375},
+        "tokeniser": {"vocabulary_size": 375},
         "model": {"max_length": 64, **model},
         "training": {
             "max_steps": steps,
@@ -84,8 +84,8 @@ def recipe(
     }
 
 
-SMALL = {"layers": 2, "dim": 32, "inner": 32, "heads": 2, "pre_norm": True}
-RECURRENT = {"kind": "recurrent", "embedding": 24, "hidden": 24}
+SMALL = {"layers": 2, "hidden_size": 32, "ffn_size": 32, "heads": 2, "pre_norm": True}
+RECURRENT = {"kind": "recurrent", "embedding_size": 24, "hidden_size": 24}
 
 
 def linked_words(batch: Batch, tokenisers: Tokenisers) -> list[tuple[str, str]]:
@@ -330,7 +330,7 @@ def test_guidance_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "links").write_text("0-0\n" * 60)
     assert "data.links is not what" in message(SMALL, {})
     write(tmp_path, rows_of_words(60, 1))
-    none = {"kind": "recurrent", "attention": "none", "embedding": 8, "hidden": 8}
+    none = {"kind": "recurrent", "attention": "none", "embedding_size": 8, "hidden_size": 8}
     for model, guided, says in (
         (SMALL, {"module": "decoder.0.self_attention"}, "these attend to the source"),
         (SMALL, {"head": 7}, "has 2 heads"),

@@ -37,7 +37,7 @@ def sentences(count: int, seed: int = 1) -> list[str]:
 
 
 def tokenisers() -> Tokenisers:
-    options = TokeniserSettings(vocabulary=380)
+    options = TokeniserSettings(vocabulary_size=380)
     one = Tokeniser.train(sentences(200), options, seed=1, where="the test")
     return Tokenisers(one, one)
 
@@ -47,7 +47,14 @@ TOKENISERS = tokenisers()
 
 def transformer(seed: int = 1, max_length: int = 64, **options: object) -> Transformer:
     torch.manual_seed(seed)
-    shape = {"layers": 2, "dim": 32, "inner": 64, "heads": 2, "max_length": max_length, **options}
+    shape = {
+        "layers": 2,
+        "hidden_size": 32,
+        "ffn_size": 64,
+        "heads": 2,
+        "max_length": max_length,
+        **options,
+    }
     model = Transformer(TransformerSettings.model_validate(shape), 380, 380)
     with torch.no_grad():
         model.target_embedding.weight.mul_(3)  # sharper, so that near ties are rare
@@ -57,7 +64,7 @@ def transformer(seed: int = 1, max_length: int = 64, **options: object) -> Trans
 def recurrent(attention: str) -> RecurrentEncoderDecoder:
     torch.manual_seed(1)
     settings = RecurrentSettings.model_validate(
-        {"embedding": 24, "hidden": 24, "attention": attention, "max_length": 64}
+        {"embedding_size": 24, "hidden_size": 24, "attention": attention, "max_length": 64}
     )
     return RecurrentEncoderDecoder(settings, 380, 380)
 

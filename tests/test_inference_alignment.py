@@ -29,14 +29,21 @@ def backwards(line: str) -> str:
 
 
 def learner() -> PairModel:
-    shape = {"layers": 1, "dim": 64, "inner": 128, "heads": 4, "max_length": 64, "dropout": 0.0}
+    shape = {
+        "layers": 1,
+        "hidden_size": 64,
+        "ffn_size": 128,
+        "heads": 4,
+        "max_length": 64,
+        "dropout": 0.0,
+    }
     settings = TransformerSettings.model_validate({**shape, "pre_norm": True})
     return Transformer(settings, 380, 380)
 
 
 def recurrent_learner() -> PairModel:
     return RecurrentEncoderDecoder(
-        RecurrentSettings(embedding=48, hidden=48, dropout=0.0), 380, 380
+        RecurrentSettings(embedding_size=48, hidden_size=48, dropout=0.0), 380, 380
     )
 
 

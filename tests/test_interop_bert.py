@@ -55,9 +55,9 @@ def made(kind: str, name: str) -> tuple[Any, HeadedEncoder, bert.BertShape]:
     encoder = Bert(settings, len(places))
     heads = {
         "masked": lambda: MaskedHead(encoder),
-        "next_sentence": lambda: NextSentenceHead(settings.dim),
-        "classification": lambda: Classifier(settings.dim, 4, 0.0),
-        "tagging": lambda: Tagger(settings.dim, 4, 0.0),
+        "next_sentence": lambda: NextSentenceHead(settings.hidden_size),
+        "classification": lambda: Classifier(settings.hidden_size, 4, 0.0),
+        "tagging": lambda: Tagger(settings.hidden_size, 4, 0.0),
     }
     ours = HeadedEncoder(encoder, {head: heads[head]() for head in KINDS[kind]})
     tensors = bert.import_tensors(saved(theirs), settings, places, shape, "here")

@@ -116,7 +116,7 @@ def config_with(kind: str, **fields: Any) -> dict[str, bytes]:
         ("gpt", {"n_layer": 10**9}, "from 1 to 1,000"),
         ("marian", {"encoder_layers": 10**9}, "from 1 to 1,000"),
         ("bert", {"hidden_size": 3 * 10**9}, "from 1 to 262,144"),
-        ("gpt", {"n_embd": 262_143, "n_inner": None}, "model.inner|inner: .*262144"),
+        ("gpt", {"n_embd": 262_143, "n_inner": None}, "model.ffn_size|ffn_size: .*262144"),
         ("marian", {"d_model": 10**9}, "from 1 to 262,144"),
         ("bert", {"vocab_size": 3_000_000}, "from 1 to 999,995"),
         ("gpt", {"vocab_size": 3_000_000}, "from 1 to 999,995"),

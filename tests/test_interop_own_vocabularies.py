@@ -40,14 +40,14 @@ ANY_TEXT = st.one_of(
     st.lists(WORDS, max_size=6).map("".join),
 )
 KINDS: dict[str, dict[str, Any]] = {
-    "bpe": {"kind": "bpe", "vocabulary": 420, "mask": True},
-    "bpe-lower": {"kind": "bpe", "vocabulary": 400, "lower_case": True},
-    "unigram": {"kind": "unigram", "vocabulary": 390, "mask": True, "normalise": "nfc"},
-    "bytes": {"kind": "bytes", "vocabulary": 300, "mask": True},
-    "bytes-nfc": {"kind": "bytes", "vocabulary": 300, "normalise": "nfc", "lower_case": True},
-    "characters": {"kind": "characters", "vocabulary": 30},
-    "words": {"kind": "words", "vocabulary": 25, "mask": True},
-    "words-spaces": {"kind": "words", "vocabulary": 25, "split": "spaces"},
+    "bpe": {"kind": "bpe", "vocabulary_size": 420, "mask": True},
+    "bpe-lower": {"kind": "bpe", "vocabulary_size": 400, "lower_case": True},
+    "unigram": {"kind": "unigram", "vocabulary_size": 390, "mask": True, "normalise": "nfc"},
+    "bytes": {"kind": "bytes", "vocabulary_size": 300, "mask": True},
+    "bytes-nfc": {"kind": "bytes", "vocabulary_size": 300, "normalise": "nfc", "lower_case": True},
+    "characters": {"kind": "characters", "vocabulary_size": 30},
+    "words": {"kind": "words", "vocabulary_size": 25, "mask": True},
+    "words-spaces": {"kind": "words", "vocabulary_size": 25, "split": "spaces"},
 }
 
 

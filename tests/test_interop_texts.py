@@ -206,8 +206,8 @@ def test_our_own_gpt_is_a_gpt_2(kind: str, tmp_path: Path) -> None:
     recipe = {
         "task": "language-model",
         "data": {"train": str(corpus)},
-        "tokeniser": {"kind": kind, "vocabulary": 385},
-        "model": {"kind": "gpt", "dim": 16, "heads": 2, "layers": 1, "max_length": 120},
+        "tokeniser": {"kind": kind, "vocabulary_size": 385},
+        "model": {"kind": "gpt", "hidden_size": 16, "heads": 2, "layers": 1, "max_length": 120},
         "context": 32,
         "training": {"max_steps": 2, "batch_tokens": 128},
     }
@@ -223,8 +223,8 @@ def test_our_own_bert_is_a_bert(tmp_path: Path) -> None:
     recipe = {
         "task": "classification",
         "data": {"train": str(labelled_corpus(tmp_path))},
-        "tokeniser": {"kind": "unigram", "vocabulary": 380},
-        "model": {"kind": "bert", "dim": 16, "heads": 2, "layers": 1, "max_length": 64},
+        "tokeniser": {"kind": "unigram", "vocabulary_size": 380},
+        "model": {"kind": "bert", "hidden_size": 16, "heads": 2, "layers": 1, "max_length": 64},
         "max_tokens": 60,
         "training": {"max_steps": 2, "batch_tokens": 256},
     }
@@ -245,8 +245,8 @@ def test_of_several_heads_one_goes_along(tmp_path: Path) -> None:
             "mood": {"task": "classification", "data": {"train": str(corpus)}},
             "words": {"task": "masked", "data": {"train": str(documents)}},
         },
-        "tokeniser": {"kind": "bytes", "vocabulary": 300, "mask": True},
-        "model": {"kind": "bert", "dim": 16, "heads": 2, "layers": 1, "max_length": 90},
+        "tokeniser": {"kind": "bytes", "vocabulary_size": 300, "mask": True},
+        "model": {"kind": "bert", "hidden_size": 16, "heads": 2, "layers": 1, "max_length": 90},
         "max_tokens": 80,
         "training": {"max_steps": 2, "batch_tokens": 256},
     }

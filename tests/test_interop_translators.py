@@ -162,8 +162,8 @@ def tables(corpus: Path, **model: Any) -> dict[str, Any]:
     training = {"max_steps": 4, "batch_tokens": 256, "validate_every": 4, "choose_by": "loss"}
     made: dict[str, Any] = {"data": {"train": str(corpus), "max_tokens": 60}, "training": training}
     if model:
-        made["model"] = {"dim": 16, "heads": 2, "inner": 24, "layers": 2, **model}
-        made["tokeniser"] = {"vocabulary": 380}
+        made["model"] = {"hidden_size": 16, "heads": 2, "ffn_size": 24, "layers": 2, **model}
+        made["tokeniser"] = {"vocabulary_size": 380}
     return made
 
 
@@ -179,9 +179,9 @@ def test_training_starts_from_an_imported_model(tmp_path: Path) -> None:
 
 
 OWN: list[tuple[dict[str, Any], dict[str, Any]]] = [
-    ({"tied": "all"}, {}),
-    ({"tied": "output"}, {"joint": False, "kind": "unigram"}),
-    ({"tied": "none", "activation": "gelu"}, {"normalise": "nfc"}),
+    ({"tied_embeddings": "all"}, {}),
+    ({"tied_embeddings": "output"}, {"joint": False, "kind": "unigram"}),
+    ({"tied_embeddings": "none", "activation": "gelu"}, {"normalise": "nfc"}),
 ]
 
 
@@ -255,8 +255,8 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
 def test_runs_without_this_shape_are_refused(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path)
     recurrent = tables(corpus)
-    recurrent["model"] = {"kind": "recurrent", "hidden": 8, "embedding": 8}
-    recurrent["tokeniser"] = {"vocabulary": 380}
+    recurrent["model"] = {"kind": "recurrent", "hidden_size": 8, "embedding_size": 8}
+    recurrent["tokeniser"] = {"vocabulary_size": 380}
     for recipe, message in (
         (tables(corpus, pre_norm=True), "model.pre_norm = true.*--set model.pre_norm=false"),
         (recurrent, "model.kind = 'recurrent' has no"),

@@ -31,7 +31,14 @@ def no_gradients() -> Iterator[None]:
 
 
 def translator(**settings: Any) -> Transformer:
-    sizes = {"layers": 2, "dim": 32, "inner": 48, "heads": 4, "max_length": 64, **settings}
+    sizes = {
+        "layers": 2,
+        "hidden_size": 32,
+        "ffn_size": 48,
+        "heads": 4,
+        "max_length": 64,
+        **settings,
+    }
     model = Transformer(TransformerSettings.model_validate(sizes), 301, 301).eval()
     for parameter in model.parameters():
         parameter.mul_(1.3).add_(0.1 * torch.randn_like(parameter))

@@ -44,7 +44,7 @@ def make_documents(count: int, seed: int = 1) -> list[Document]:
 
 def words_of(documents: Sequence[Document], **values: object) -> SavedVocabulary:
     settings = VocabularySettings.model_validate(
-        {"kind": "words", "vocabulary": 20000, "mask": True, "split": "spaces", **values}
+        {"kind": "words", "vocabulary_size": 20000, "mask": True, "split": "spaces", **values}
     )
     texts = [line for lines in documents for line in lines]
     return train_vocabulary(lambda: texts, settings, seed=1, where="the test")
@@ -217,7 +217,7 @@ def test_shares_of_what_is_hidden(
     documents: list[Document], tmp_path: Path, whole_words: bool, kind: str
 ) -> None:
     size = {"words": 20000, "bpe": 400}[kind]
-    vocabulary = words_of(documents, kind=kind, vocabulary=size, minimum_count=2)
+    vocabulary = words_of(documents, kind=kind, vocabulary_size=size, minimum_count=2)
     write_documents(documents, vocabulary, tmp_path / "it", longest=40)
     source = pairs(
         EncodedDocuments.open(tmp_path / "it"),
@@ -254,7 +254,7 @@ def test_shares_of_what_is_hidden(
 
 
 def test_whole_words_are_hidden_whole(documents: list[Document], tmp_path: Path) -> None:
-    vocabulary = words_of(documents, kind="bpe", vocabulary=400)
+    vocabulary = words_of(documents, kind="bpe", vocabulary_size=400)
     write_documents(documents, vocabulary, tmp_path / "it", longest=40)
     corpus = EncodedDocuments.open(tmp_path / "it")
     source = pairs(corpus, vocabulary, max_tokens=83, whole_words=True)
@@ -378,7 +378,7 @@ def test_damaged_files_are_refused(vocabulary: SavedVocabulary, tmp_path: Path) 
 def test_wikitext(tmp_path: Path) -> None:
     path = DATA / "wikitext-2/valid.txt"
     lines = list(read_documents(path, document="wikitext", sentences="en"))
-    settings = VocabularySettings(kind="bytes", vocabulary=2000, mask=True)
+    settings = VocabularySettings(kind="bytes", vocabulary_size=2000, mask=True)
     texts = [line for document in lines for line in document]
     vocabulary = train_vocabulary(lambda: texts, settings, seed=1, where="it")
     write_documents(lines, vocabulary, tmp_path / "it", longest=62)

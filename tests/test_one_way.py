@@ -28,8 +28,8 @@ def recipe(folder: Path, **model: object) -> dict[str, object]:
             "test": str(folder / "validation.tsv"),
             "filters": {"duplicates": False},
         },
-        "tokeniser": {"vocabulary": 350},
-        "model": model or {"layers": 1, "dim": 16, "inner": 16, "heads": 2},
+        "tokeniser": {"vocabulary_size": 350},
+        "model": model or {"layers": 1, "hidden_size": 16, "ffn_size": 16, "heads": 2},
         "training": {"max_steps": 12, "batch_tokens": 300, "warmup_steps": 4, "threads": 1},
         "evaluation": {"beam": 3, "samples": 5},
     }
@@ -41,7 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_pairs(folder / "train.tsv", [" ".join(SENTENCES[n % 5].split()[::-1]) for n in range(60)])
     write_pairs(folder / "validation.tsv", SENTENCES)
     assert heedful.train(recipe(folder), folder / "transformer")
-    recurrent = recipe(folder, kind="recurrent", hidden=16, embedding=16, attention="bahdanau")
+    recurrent = recipe(
+        folder, kind="recurrent", hidden_size=16, embedding_size=16, attention="bahdanau"
+    )
     assert heedful.train(recurrent, folder / "recurrent")
     return folder
 
@@ -83,7 +85,7 @@ def test_an_ensemble_needs_one_vocabulary(folder: Path, tmp_path: Path) -> None:
     both = heedful.load(folder / "transformer", folder / "recurrent")
     assert len(both.translate(SENTENCES)) == len(SENTENCES)
     other = recipe(folder)
-    other["tokeniser"] = {"vocabulary": 345}
+    other["tokeniser"] = {"vocabulary_size": 345}
     heedful.train(other, tmp_path / "other")
     with pytest.raises(UserError, match="different vocabularies"):
         heedful.load(folder / "transformer", tmp_path / "other")

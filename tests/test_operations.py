@@ -56,7 +56,7 @@ def test_a_decoder_fused_and_in_steps(cell: str) -> None:
 
 @pytest.mark.parametrize("cell", GATES)
 def test_bahdanaus_model_forward(cell: str) -> None:
-    settings = RecurrentSettings(cell=cell, embedding=E, hidden=H, attention="bahdanau")
+    settings = RecurrentSettings(cell=cell, embedding_size=E, hidden_size=H, attention="bahdanau")
     model, S = build_model(settings, V, V), 5
     source = Source(torch.randint(4, V, (B, S)), torch.full((B,), S))
     with operation_counter() as counter:

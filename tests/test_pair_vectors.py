@@ -30,17 +30,21 @@ def folder(tmp_path: Path) -> Path:
 
 
 def recipe(model: str, joint: bool = False, **vectors: object) -> dict[str, object]:
-    width = {"recurrent": {"embedding": WIDTH, "hidden": 8}, "aligner": {"dim": WIDTH}}
-    own = width.get(model, {"dim": WIDTH, "heads": 2, "layers": 1, "inner": 8})
+    width = {
+        "recurrent": {"embedding_size": WIDTH, "hidden_size": 8},
+        "aligner": {"hidden_size": WIDTH},
+    }
+    own = width.get(model, {"hidden_size": WIDTH, "heads": 2, "layers": 1, "ffn_size": 8})
     tables: dict[str, object] = {
         "data": {"train": "pairs.tsv", "filters": {"duplicates": False}},
-        "tokeniser": {"vocabulary": 360 if not joint else 390, "joint": joint},
-        "model": {"kind": model, **own} | ({"tied": "none"} if model == "recurrent" else {}),
+        "tokeniser": {"vocabulary_size": 360 if not joint else 390, "joint": joint},
+        "model": {"kind": model, **own}
+        | ({"tied_embeddings": "none"} if model == "recurrent" else {}),
         "vectors": vectors,
         "training": {"max_steps": 3, "batch_tokens": 99, "warmup_steps": 1, "threads": 1},
     }
     if model == "transformer" and not joint:
-        tables["model"] = {**own, "kind": model, "tied": "output"}
+        tables["model"] = {**own, "kind": model, "tied_embeddings": "output"}
     if model == "aligner":
         tables |= {"task": "alignment", "training": {**tables["training"], "choose_by": "loss"}}  # type: ignore[dict-item]
     return tables
@@ -118,8 +122,8 @@ def test_what_does_not_fit_is_one_line(folder: Path) -> None:
     with pytest.raises(UserError, match=r"names no file: give vectors\.source"):
         train(recipe("recurrent", frozen=True), folder / "none", data=folder)
     wide = recipe("recurrent", source="en.txt")
-    wide["model"] = {"kind": "recurrent", "embedding": 9, "hidden": 8}
-    with pytest.raises(UserError, match=r"8 wide, .* 9; set model\.embedding = 8"):
+    wide["model"] = {"kind": "recurrent", "embedding_size": 9, "hidden_size": 8}
+    with pytest.raises(UserError, match=r"8 wide, .* 9; set model\.embedding_size = 8"):
         train(wide, folder / "wide", data=folder)
     assert train(recipe("recurrent", source="en.txt"), folder / "run", data=folder)
     with pytest.raises(UserError, match=r"\[vectors\] and the weights of .* both say"):

@@ -145,16 +145,18 @@ def test_the_gradient_is_that_of_the_map(kind: type[Int8Linear | Bfloat16Linear]
 
 
 def recurrent(attention: str, cell: str = "gru", **more: object) -> Callable[[], PairModel]:
-    given = {"attention": attention, "cell": cell, "embedding": 32, "hidden": 32, **more}
+    given = {"attention": attention, "cell": cell, "embedding_size": 32, "hidden_size": 32, **more}
     return lambda: RecurrentEncoderDecoder(RecurrentSettings.model_validate(given), 60, 60)
 
 
 PAIRS: dict[str, Callable[[], PairModel]] = {
-    "transformer": lambda: Transformer(TransformerSettings(size="tiny", tied="all"), 60, 60),
-    "untied": lambda: Transformer(TransformerSettings(size="tiny", tied="none"), 60, 60),
+    "transformer": lambda: Transformer(
+        TransformerSettings(size="tiny", tied_embeddings="all"), 60, 60
+    ),
+    "untied": lambda: Transformer(TransformerSettings(size="tiny", tied_embeddings="none"), 60, 60),
     "biased": lambda: Transformer(TransformerSettings(size="tiny", output_bias=True), 60, 60),
     "convolutional": lambda: ConvolutionalEncoderDecoder(
-        ConvolutionalSettings(embedding=32, hidden=32), 60, 60
+        ConvolutionalSettings(embedding_size=32, hidden_size=32), 60, 60
     ),
     "fixed vector": recurrent("none", "lstm"),
     "bahdanau": recurrent("bahdanau"),
@@ -163,11 +165,11 @@ PAIRS: dict[str, Callable[[], PairModel]] = {
     "luong-local-p": recurrent("luong-local-p"),
 }
 WRITERS: dict[str, Callable[[], LanguageModel]] = {
-    "gpt": lambda: Gpt(GptSettings(layers=2, dim=32, heads=2), 60),
+    "gpt": lambda: Gpt(GptSettings(layers=2, hidden_size=32, heads=2), 60),
     "gpt untied": lambda: Gpt(
-        GptSettings(layers=2, dim=32, heads=2, tied=False, output_bias=True), 60
+        GptSettings(layers=2, hidden_size=32, heads=2, tied_embeddings=False, output_bias=True), 60
     ),
-    "recurrent": lambda: RecurrentLanguageModel(RecurrentLanguageSettings(dim=32), 60),
+    "recurrent": lambda: RecurrentLanguageModel(RecurrentLanguageSettings(hidden_size=32), 60),
 }
 
 
@@ -300,7 +302,7 @@ def test_what_is_refused() -> None:
             check_precision(name, device, int8=int8)
         assert "\n" not in str(raised.value)
     assert check_precision("int8", CPU, int8=True) == "int8"
-    aligner = WordAligner(AlignerSettings(dim=8), 60, 60)
+    aligner = WordAligner(AlignerSettings(hidden_size=8), 60, 60)
     with pytest.raises(UserError, match="a word aligner has no int8"):
         Translator([aligner], None, precision="int8")  # type: ignore[arg-type]
     translator = Translator([aligner], None, precision="bfloat16")  # type: ignore[arg-type]

@@ -30,8 +30,19 @@ from tolerance import quantised
 
 WORDS = {"one": "eins", "two": "zwei", "red": "rot", "dog": "Hund", "sees": "sieht", "cat": "Katze"}
 MODELS: dict[str, dict[str, object]] = {
-    "transformer": {"kind": "transformer", "layers": 1, "dim": 32, "inner": 64, "heads": 2},
-    "bahdanau": {"kind": "recurrent", "attention": "bahdanau", "embedding": 32, "hidden": 48},
+    "transformer": {
+        "kind": "transformer",
+        "layers": 1,
+        "hidden_size": 32,
+        "ffn_size": 64,
+        "heads": 2,
+    },
+    "bahdanau": {
+        "kind": "recurrent",
+        "attention": "bahdanau",
+        "embedding_size": 32,
+        "hidden_size": 48,
+    },
 }
 STEPS = {"transformer": 280, "bahdanau": 120}
 
@@ -67,7 +78,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         training |= {"warmup_steps": 20, "validate_every": 1000, "checkpoint_every": 1000}
         recipe = {
             "data": {**data, "source": "en", "target": "de", "filters": {"duplicates": False}},
-            "tokeniser": {"vocabulary": 360},
+            "tokeniser": {"vocabulary_size": 360},
             "model": {**model, "dropout": 0.0},
             "training": {**training, "precision": "float32", "device": "cpu"},
             "evaluation": {"beam": 2, "samples": 0},

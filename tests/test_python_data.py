@@ -18,8 +18,8 @@ PAIRS = [(f"the dog {n % 7}", f"der Hund {n % 7}") for n in range(60)]
 PAIR_RECIPE: dict[str, Any] = {
     "task": "translation",
     "data": {"filters": {"duplicates": False}, "source": "en", "target": "de"},
-    "tokeniser": {"vocabulary": 360},
-    "model": {"kind": "transformer", "layers": 1, "dim": 8, "inner": 8, "heads": 2},
+    "tokeniser": {"vocabulary_size": 360},
+    "model": {"kind": "transformer", "layers": 1, "hidden_size": 8, "ffn_size": 8, "heads": 2},
     "training": {
         "max_steps": 4,
         "batch_tokens": 100,

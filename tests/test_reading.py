@@ -62,7 +62,9 @@ def texts(count: int, seed: int = 1) -> list[str]:
 @cache
 def vocabulary(kind: str = "words") -> Vocabulary:
     size = 400 if kind == "bpe" else 60
-    settings = VocabularySettings.model_validate({"kind": kind, "vocabulary": size, "mask": True})
+    settings = VocabularySettings.model_validate(
+        {"kind": kind, "vocabulary_size": size, "mask": True}
+    )
     return train_vocabulary(lambda: iter(texts(60)), settings, seed=1, where="the test")
 
 
@@ -70,7 +72,9 @@ def headed(
     kind: str = "words", max_length: int = 24, dim: int = 16, layers: int = 2
 ) -> HeadedEncoder:
     torch.manual_seed(3)
-    settings = BertSettings(layers=layers, dim=dim, heads=2, inner=32, max_length=max_length)
+    settings = BertSettings(
+        layers=layers, hidden_size=dim, heads=2, ffn_size=32, max_length=max_length
+    )
     bert = Bert(settings, vocabulary(kind).size)
     heads = {
         "classification": ClassifierHead(dim, 2, 0.1),
@@ -88,7 +92,7 @@ def headed(
 def learnt() -> Classifier:
     """Which word decides is known: "good" or "bad", somewhere in the text, or none."""
     torch.manual_seed(3)
-    bert = Bert(BertSettings(layers=2, dim=16, heads=2, inner=32, dropout=0.0), 60)
+    bert = Bert(BertSettings(layers=2, hidden_size=16, heads=2, ffn_size=32, dropout=0.0), 60)
     model = HeadedEncoder(bert, {"classification": ClassifierHead(16, 3, 0.0)})
     for parameter in model.parameters():
         if parameter.ndim == 2:
@@ -119,7 +123,7 @@ def other(kind: str, **settings: object) -> HeadedEncoder:
         "compared": DecomposableSettings,
         "hierarchical": HierarchicalSettings,
     }
-    made = kinds[kind].model_validate({"embedding_dim": 8, "dropout": 0.0, **settings})
+    made = kinds[kind].model_validate({"embedding_size": 8, "dropout": 0.0, **settings})
     encoder = build_encoder(made, 60, vocabulary().encode("and"))
     assert encoder.pooled_dim is not None
     head = ClassifierHead(encoder.pooled_dim, 2, 0.0)
@@ -206,7 +210,7 @@ def test_pairs_and_texts_are_not_mixed_up() -> None:
     with pytest.raises(UserError, match="single"):
         classifier(pairs=False).classify([("one", "two")])
     with pytest.raises(UserError, match="pairs"):
-        classifier(other("compared", dim=8, hidden=8)).classify(["one"])
+        classifier(other("compared", hidden_size=8, ffn_size=8)).classify(["one"])
     with pytest.raises(ValueError, match="no head 'other'"):
         classifier(head="other")
 
@@ -323,7 +327,7 @@ def test_what_a_label_rests_on_is_followed_through_the_layers() -> None:
 
 
 def test_a_pooling_is_traced_by_its_hops_and_the_words_are_its_columns(tmp_path: Path) -> None:
-    reader = classifier(other("pooled", dim=8, hops=2, pooling="structured"))
+    reader = classifier(other("pooled", hidden_size=8, hops=2, pooling="structured"))
     trace = reader.trace("the film was long")
     assert trace.axes["hops"] == Axis("labels", ["hop 1", "hop 2"], steps=True)
     weights = trace["encoder.pooling × gradient"].weights.mean(0).sum(0)
@@ -334,7 +338,9 @@ def test_a_pooling_is_traced_by_its_hops_and_the_words_are_its_columns(tmp_path:
 
 
 def test_sentences_are_an_axis(tmp_path: Path) -> None:
-    reader = classifier(other("hierarchical", word_dim=4, sentence_dim=4, hidden_dim=4))
+    reader = classifier(
+        other("hierarchical", word_hidden_size=4, sentence_hidden_size=4, attention_size=4)
+    )
     trace = reader.trace("the film and it was long")
     assert trace.axes["sentences"].labels == ["sentence 1", "sentence 2"]
     words = trace["encoder.word_attention"].weights[0]
@@ -346,7 +352,7 @@ def test_sentences_are_an_axis(tmp_path: Path) -> None:
 
 
 def test_without_attention_to_words_they_have_no_share(tmp_path: Path) -> None:
-    reader = classifier(other("pooled", dim=8, pooling="mean"))
+    reader = classifier(other("pooled", hidden_size=8, pooling="mean"))
     why = explain(reader, "the film was")
     assert [one.share for one in why.words] == [None] * 3
     assert any(one.fall for one in why.words)
@@ -357,7 +363,7 @@ def test_without_attention_to_words_they_have_no_share(tmp_path: Path) -> None:
 def test_of_two_texts_that_attend_to_each_other_both_have_words(
     intra: bool, tmp_path: Path
 ) -> None:
-    reader = classifier(other("compared", dim=8, hidden=8, intra=intra))
+    reader = classifier(other("compared", hidden_size=8, ffn_size=8, intra_attention=intra))
     trace = reader.trace(("the film", "it was long"))
     assert [len(trace.axes[axis]) for axis in ("first", "second")] == [2, 3]
     why = explain(reader, ("the film", "it was long"))
@@ -508,13 +514,13 @@ def test_a_text_with_masks_has_the_tokens_that_transformers_gives_it(kind: str) 
 
 @cache
 def byte_vocabulary() -> Vocabulary:
-    settings = VocabularySettings(kind="bytes", vocabulary=330, mask=True)
+    settings = VocabularySettings(kind="bytes", vocabulary_size=330, mask=True)
     return train_vocabulary(lambda: iter(texts(60)), settings, seed=1, where="the test")
 
 
 def headed_for(own: Vocabulary) -> HeadedEncoder:
     torch.manual_seed(3)
-    bert = Bert(BertSettings(layers=1, dim=8, heads=2, inner=8, max_length=64), own.size)
+    bert = Bert(BertSettings(layers=1, hidden_size=8, heads=2, ffn_size=8, max_length=64), own.size)
     return HeadedEncoder(bert, {"masked": MaskedHead(bert)}).eval()
 
 
@@ -566,7 +572,7 @@ def test_filling_needs_a_mask() -> None:
     assert filler.fill_all(["", "[MASK]"], 1, first=1)[0].text == ""
     with pytest.raises(UserError, match="at least 1"):
         filler.fill("[MASK]", 0)
-    settings = VocabularySettings(kind="words", vocabulary=60)
+    settings = VocabularySettings(kind="words", vocabulary_size=60)
     without = train_vocabulary(lambda: iter(texts(60)), settings, seed=1, where="the test")
     with pytest.raises(UserError, match="no mask"):
         Filler(headed(), without)
@@ -589,7 +595,7 @@ def test_a_filling_is_traced(tmp_path: Path) -> None:
 def test_a_language_models_trace_has_what_followed_each_token(tmp_path: Path) -> None:
     torch.manual_seed(1)
     own = vocabulary("bpe")
-    model = Gpt(GptSettings(layers=2, dim=16, heads=2, max_length=30), own.size).eval()
+    model = Gpt(GptSettings(layers=2, hidden_size=16, heads=2, max_length=30), own.size).eval()
     generator = Generator(model, own)
     trace = generator.trace("the film", " was long")
     tokens = own.encode("the film was long")

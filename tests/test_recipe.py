@@ -2,11 +2,20 @@
 
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import pytest
+import tomlkit
 
 from heedful.basics.errors import UserError
-from heedful.runs.recipe import check_recipe, read_recipe, with_overrides, write_toml
+from heedful.basics.settings import current_name
+from heedful.runs.recipe import (
+    check_recipe,
+    read_recipe,
+    with_overrides,
+    with_setting,
+    write_toml,
+)
 
 MINIMAL = {"data": {"train": "pairs.tsv"}}
 
@@ -21,8 +30,8 @@ MINIMAL = {"data": {"train": "pairs.tsv"}}
         ("training.max_steps=0", "'training.max_steps' = 0"),
         ("model.heads=3", "no multiple of heads"),
         ("model.kind=lstm", "model"),
-        ("tokeniser.joint=false", "model.tied = 'all' needs tokeniser.joint"),
-        ("training.average=9", "raise keep_last"),
+        ("tokeniser.joint=false", "model.tied_embeddings = 'all' needs tokeniser.joint"),
+        ("training.average_checkpoints=9", "raise keep_last"),
         ("data.max_tokens=600", "must be less than model.max_length"),
         ("training.betas=0.9", "'training.betas' = 0.9: give two numbers"),
         ("training.betas=[0.9, 1]", "such as [0.9, 0.98]"),
@@ -84,7 +93,7 @@ def test_a_size_that_would_change_nothing_is_refused() -> None:
     with pytest.raises(UserError, match="do not agree"):
         check_recipe(with_overrides(written, ["model.size=big"]), "the recipe")
     some = check_recipe(with_overrides(MINIMAL, ["model.size=tiny", "model.layers=2"]), "it")
-    assert (some.model.size, some.model.layers, some.model.dim) == (None, 2, 128)
+    assert (some.model.size, some.model.layers, some.model.hidden_size) == (None, 2, 128)
 
 
 def test_an_override_needs_a_value_and_a_table() -> None:
@@ -114,14 +123,14 @@ def test_every_recipe_that_ships_is_right() -> None:
 def test_a_recipe_is_put_over_its_base(tmp_path: Path) -> None:
     (tmp_path / "low.toml").write_text(
         'seed = 3\n[data]\ntrain = "p.tsv"\n'
-        '[model]\nkind = "recurrent"\ncell = "lstm"\nhidden = 8\n'
+        '[model]\nkind = "recurrent"\ncell = "lstm"\nhidden_size = 8\n'
     )
-    (tmp_path / "middle.toml").write_text('base = "low.toml"\n[model]\nhidden = 16\n')
+    (tmp_path / "middle.toml").write_text('base = "low.toml"\n[model]\nhidden_size = 16\n')
     (tmp_path / "high.toml").write_text('base = "middle.toml"\nseed = 4\n[model]\ndropout = 0.3\n')
     assert read_recipe(tmp_path / "high.toml") == {
         "seed": 4,
         "data": {"train": "p.tsv"},
-        "model": {"kind": "recurrent", "cell": "lstm", "hidden": 16, "dropout": 0.3},
+        "model": {"kind": "recurrent", "cell": "lstm", "hidden_size": 16, "dropout": 0.3},
     }
     (tmp_path / "other.toml").write_text('base = "low.toml"\n[model]\nkind = "transformer"\n')
     assert read_recipe(tmp_path / "other.toml")["model"] == {"kind": "transformer"}
@@ -164,3 +173,58 @@ def test_settings_that_a_written_recipe_does_not_use_may_have_had_other_defaults
     assert found.training.reinforce.weight == 7.0
     written["data"]["links"] = "links.txt"
     assert check_recipe(written, "here", written=True).training.guided_alignment.weight == 7.0
+
+
+@pytest.mark.parametrize(
+    ("more", "old", "new"),
+    [
+        ({}, "model.dim", "model.hidden_size"),
+        ({"model": {"kind": "recurrent"}}, "model.hidden", "model.hidden_size"),
+        ({"model": {"kind": "convolutional"}}, "model.kernel", "model.kernel_size"),
+        ({}, "tokeniser.vocabulary", "tokeniser.vocabulary_size"),
+        ({}, "training.average", "training.average_checkpoints"),
+        (
+            {"task": "language-model", "model": {"kind": "recurrent-language-model"}},
+            "model.tied",
+            "model.tied_embeddings",
+        ),
+        (
+            {
+                "task": "classification",
+                "data": {"train": ["p.tsv"], "text": "text", "label": "label"},
+                "model": {"kind": "language", "language_model": {"kind": "gpt"}},
+            },
+            "model.language_model.dim",
+            "model.language_model.hidden_size",
+        ),
+    ],
+)
+def test_an_old_name_is_refused_with_the_new_one(more: dict[str, Any], old: str, new: str) -> None:
+    tables = {"data": {"train": ["p.tsv"]}, **more}
+    with pytest.raises(UserError, match=f"^here.toml: {old} is now {new}$"):
+        check_recipe(with_setting(tables, old, 64, ""), "here.toml")
+    with pytest.raises(UserError, match=f"^here.toml, .tune.: {old} is now {new}$"):
+        check_recipe({**tables, "tune": {old: {"choices": [64]}}}, "here.toml")
+
+
+def test_old_names_are_known_in_what_heedful_wrote(tmp_path: Path) -> None:
+    model = {"kind": "transformer", "layers": 1, "dim": 8, "inner": 6, "heads": 2, "tied": "none"}
+    tables = {
+        "data": {"train": ["p.tsv"]},
+        "tokeniser": {"vocabulary": 400},
+        "model": model,
+        "training": {"accumulate": 3},
+    }
+    recipe = check_recipe(tables, "here", written=True)
+    assert recipe.training.accumulation_steps == 3
+    names = ("hidden_size", "ffn_size", "tied_embeddings")
+    assert [recipe.as_tables()["model"][name] for name in names] == [8, 6, "none"]
+    assert recipe == check_recipe(recipe.as_tables(), "here")
+    assert current_name(recipe, "model.dim") == "model.hidden_size"
+    assert current_name(recipe, "training.accumulate") == "training.accumulation_steps"
+    assert current_name(recipe, "seed") == "seed"
+    path = tmp_path / "recipe.toml"
+    path.write_text(tomlkit.dumps(tables))
+    assert read_recipe(path)["model"] == model
+    (tmp_path / "run.json").write_text("{}")
+    assert check_recipe(read_recipe(path), "here") == recipe

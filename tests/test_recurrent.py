@@ -38,8 +38,8 @@ def combinations() -> Iterator[RecurrentSettings]:
             continue
         yield RecurrentSettings(
             cell=cell,
-            embedding=4,
-            hidden=5,
+            embedding_size=4,
+            hidden_size=5,
             encoder_layers=encoder,
             decoder_layers=decoder,
             bidirectional=both,
@@ -59,8 +59,8 @@ def small(
     attention: str = "bahdanau", feeding: bool | None = None, **others: object
 ) -> RecurrentSettings:
     given = {
-        "embedding": 4,
-        "hidden": 5,
+        "embedding_size": 4,
+        "hidden_size": 5,
         "bidirectional": attention != "luong-dot",
         "attention": attention,
         "input_feeding": feeding,
@@ -311,7 +311,9 @@ def reversal_batch(rows: int) -> tuple[Source, Tensor, Tensor]:
 @pytest.mark.parametrize("attention", ["bahdanau", "luong-general", "luong-local-p", "hard-gumbel"])
 def test_learns_to_turn_a_sequence_round_and_where_to_look(attention: str) -> None:
     torch.manual_seed(5)
-    settings = small(attention, embedding=32, hidden=32, dropout=0.0, tied="output")
+    settings = small(
+        attention, embedding_size=32, hidden_size=32, dropout=0.0, tied_embeddings="output"
+    )
     model = RecurrentEncoderDecoder(settings, 12, 12)
     optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(200):

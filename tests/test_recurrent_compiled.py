@@ -224,7 +224,7 @@ ATTENTIONS = ("bahdanau", "luong-dot", "luong-general", "luong-concat")
 
 def small(cell: Cell, attention: str = "bahdanau", **more: object) -> RecurrentEncoderDecoder:
     torch.manual_seed(5)
-    sizes = {"embedding": 11, "hidden": 13, "dropout": 0.0}
+    sizes = {"embedding_size": 11, "hidden_size": 13, "dropout": 0.0}
     given = {"cell": cell, "attention": attention, "bidirectional": attention != "luong-dot"}
     settings = RecurrentSettings.model_validate(sizes | given | more)
     model = RecurrentEncoderDecoder(settings, 40, 40)
@@ -327,7 +327,7 @@ def test_rows_read_in_c_what_they_would_read_alone() -> None:
 
 @pytest.mark.parametrize("attention", ["bahdanau", "luong-concat"])
 def test_threads_share_the_rows(attention: str) -> None:
-    model = small("gru", attention, hidden=128, embedding=8)
+    model = small("gru", attention, hidden_size=128, embedding_size=8)
     tokens = torch.randint(4, 40, (300, 5), generator=torch.manual_seed(8))
     source = Source(tokens, torch.arange(300) % 5 + 1)
     found, before = [], torch.get_num_threads()

@@ -32,11 +32,11 @@ target = "de"
 [data.filters]
 duplicates = false
 [tokeniser]
-vocabulary = 360
+vocabulary_size = 360
 [model]
 kind = "recurrent"
-embedding = 12
-hidden = 12
+embedding_size = 12
+hidden_size = 12
 [training]
 batch_tokens = 200
 warmup_steps = 2
@@ -117,7 +117,11 @@ def test_translating_and_its_alignment_draw_nothing(folder: Path, attention: str
 
 def small(attention: str) -> RecurrentEncoderDecoder:
     settings = RecurrentSettings(
-        embedding=32, hidden=32, attention=attention, dropout=0.0, tied="output"
+        embedding_size=32,
+        hidden_size=32,
+        attention=attention,
+        dropout=0.0,
+        tied_embeddings="output",
     )
     return build_model(settings, 12, 12)
 

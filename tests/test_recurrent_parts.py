@@ -239,8 +239,8 @@ def test_the_decoders_are_the_papers_equations(
 ) -> None:
     torch.manual_seed(3)
     settings = RecurrentSettings(
-        embedding=4,
-        hidden=6,
+        embedding_size=4,
+        hidden_size=6,
         decoder_layers=layers,
         attention=attention,
         input_feeding=feeding,
@@ -264,7 +264,7 @@ def test_the_decoders_are_the_papers_equations(
 
 def test_tied_matrices_are_one() -> None:
     def build(tied: str) -> RecurrentEncoderDecoder:
-        settings = RecurrentSettings(embedding=6, hidden=6, tied=tied)
+        settings = RecurrentSettings(embedding_size=6, hidden_size=6, tied_embeddings=tied)
         return RecurrentEncoderDecoder(settings, 20, 20)
 
     none, output, every = (build(tied) for tied in ("none", "output", "all"))
@@ -281,7 +281,7 @@ def test_tied_matrices_are_one() -> None:
 
 def test_the_number_of_parameters_is_the_formulas() -> None:
     E, H, V = 7, 5, 20
-    settings = RecurrentSettings(embedding=E, hidden=H, attention="bahdanau")
+    settings = RecurrentSettings(embedding_size=E, hidden_size=H, attention="bahdanau")
     model = RecurrentEncoderDecoder(settings, V, V)
     encoder = 2 * (3 * H * (E + H) + 6 * H)
     bridge = 2 * H * H + H
@@ -302,10 +302,13 @@ def test_the_number_of_parameters_is_the_formulas() -> None:
         ({"temperature": 0.5}, r"model: 'temperature' = 0.5: a temperature is a part of"),
         ({"expected": 0.5}, r"model: 'expected' = 0.5: a share of expectations is a part of"),
         ({"attention": "luong-local-p", "window": 0}, r"model: 'window' = 0"),
-        ({"embedding": 8, "tied": "output"}, r"model: 'tied' = 'output': .* not 8 and 256"),
+        (
+            {"embedding_size": 8, "tied_embeddings": "output"},
+            r"model: 'tied_embeddings' = 'output': .* not 8 and 256",
+        ),
         ({"cell": "gruu"}, r"model: 'cell' = 'gruu'"),
-        ({"hiden": 8}, r"unknown key 'hiden'; did you mean 'hidden'\?"),
-        ({"hidden": 0}, r"model: 'hidden' = 0"),
+        ({"hiden": 8}, r"unknown key 'hiden'; did you mean 'hidden_size'\?"),
+        ({"hidden_size": 0}, r"model: 'hidden_size' = 0"),
         ({"dropout": 1.0}, r"model: 'dropout' = 1.0"),
     ],
 )
@@ -316,6 +319,6 @@ def test_settings_without_meaning_are_refused(given: dict[str, object], said: st
 
 
 def test_one_table_needs_one_vocabulary() -> None:
-    settings = RecurrentSettings(tied="all")
+    settings = RecurrentSettings(tied_embeddings="all")
     with pytest.raises(ValueError, match="one vocabulary for both sides"):
         RecurrentEncoderDecoder(settings, 20, 30)

@@ -41,7 +41,12 @@ class Given(SampledHard):
 
 def small(**others: object) -> RecurrentEncoderDecoder:
     torch.manual_seed(1)
-    settings = {"embedding": 4, "hidden": 5, "attention": "hard-reinforce", "dropout": 0.0}
+    settings = {
+        "embedding_size": 4,
+        "hidden_size": 5,
+        "attention": "hard-reinforce",
+        "dropout": 0.0,
+    }
     model = RecurrentEncoderDecoder(RecurrentSettings(**{**settings, **others}), 12, 12)
     for part in model.parameters():  # So that it matters where a step looks.
         nn.init.normal_(part, std=0.8)
@@ -210,7 +215,10 @@ def test_the_baseline_is_the_average_of_the_batches_before() -> None:
 def test_a_normalizer_says_that_it_learns_by_reward_and_settings_agree() -> None:
     for attention in AttentionName.__args__:
         settings = RecurrentSettings(
-            embedding=4, hidden=4, attention=attention, bidirectional=attention != "luong-dot"
+            embedding_size=4,
+            hidden_size=4,
+            attention=attention,
+            bidirectional=attention != "luong-dot",
         )
         model = build_model(settings, 9, 9)
         assert bool(rewarded_modules(model)) == learns_by_reward(settings), attention

@@ -35,8 +35,8 @@ from text_help import RECIPES, write_data
 
 TRANSLATOR: dict[str, Any] = {
     "data": {"train": "pairs-only.tsv", "validation": "pairs-only.tsv", "max_tokens": 19},
-    "tokeniser": {"vocabulary": 350},
-    "model": {"layers": 1, "dim": 16, "inner": 16, "heads": 2, "max_length": 20},
+    "tokeniser": {"vocabulary_size": 350},
+    "model": {"layers": 1, "hidden_size": 16, "ffn_size": 16, "heads": 2, "max_length": 20},
     "training": {"max_steps": 4, "checkpoint_every": 2, "batch_tokens": 200, "threads": 1},
     "evaluation": {"beam": 2},
 }
@@ -286,15 +286,15 @@ def test_weights_that_are_not_finite_are_refused(number: float, tmp_path: Path) 
     ("key", "number", "message"),
     [
         ("model.layers", 10**9, "less than or equal to 1000"),
-        ("model.dim", 10**18, "less than or equal to 262144"),
-        ("model.inner", 10**9, "less than or equal to 262144"),
+        ("model.hidden_size", 10**18, "less than or equal to 262144"),
+        ("model.ffn_size", 10**9, "less than or equal to 262144"),
         ("model.max_length", 10**9, "less than or equal to 1048576"),
         ("model.layers", 20, "weights are of another kind of model"),
-        ("model.inner", 200_000, "has shape"),
+        ("model.ffn_size", 200_000, "has shape"),
         ("evaluation.beam", 10**9, "less than or equal to 1000"),
         ("training.batch_tokens", 10**9, "less than or equal to 16777216"),
         ("training.threads", 10**9, "less than or equal to 1024"),
-        ("tokeniser.vocabulary", 10**9, "less than or equal to 1000000"),
+        ("tokeniser.vocabulary_size", 10**9, "less than or equal to 1000000"),
     ],
 )
 def test_sizes_of_a_recipe_have_a_ceiling(
@@ -327,7 +327,13 @@ def test_a_model_larger_than_the_memory_is_refused_before_data_are_read(tmp_path
     memory = machine_memory()
     assert memory is not None
     assert memory > 1 << 28
-    model = {"layers": 1000, "dim": 65_536, "inner": 262_144, "heads": 64, "max_length": 20}
+    model = {
+        "layers": 1000,
+        "hidden_size": 65_536,
+        "ffn_size": 262_144,
+        "heads": 64,
+        "max_length": 20,
+    }
     with pytest.raises(
         UserError, match=r"training it takes at least [\d,.]+ GiB, and this machine"
     ):

@@ -28,7 +28,7 @@ MOOD, PAIRS = classifier(headed(), say=lambda text: None), classifier(headed(), 
 TAGGER, FILLER = Tagger(headed(), vocabulary(), TAGS), Filler(headed(), vocabulary())
 torch.manual_seed(1)
 WRITER = Generator(
-    Gpt(GptSettings(layers=1, dim=16, heads=2, max_length=60), 260).eval(), ByteVocabulary()
+    Gpt(GptSettings(layers=1, hidden_size=16, heads=2, max_length=60), 260).eval(), ByteVocabulary()
 )
 RECITED = Generator(Recited("ab ☃ cd|"), ByteVocabulary())
 

@@ -211,7 +211,14 @@ def plain(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def translator(**settings: Any) -> tuple[Transformer, Source]:
-    sizes = {"layers": 2, "dim": 32, "inner": 48, "heads": 4, "max_length": 64, **settings}
+    sizes = {
+        "layers": 2,
+        "hidden_size": 32,
+        "ffn_size": 48,
+        "heads": 4,
+        "max_length": 64,
+        **settings,
+    }
     model = Transformer(TransformerSettings.model_validate(sizes), 300, 300).eval()
     lengths = torch.tensor([9, 1, 5, 12])
     tokens = torch.randint(4, 300, (4, 12)).masked_fill(torch.arange(12) >= lengths[:, None], 0)
@@ -279,7 +286,7 @@ def test_a_state_that_was_chosen_from_goes_on_by_itself() -> None:
 @compiled
 @pytest.mark.parametrize("positions", ["learned", "rotary"])
 def test_a_language_model_goes_on_from_its_prompt(positions: str) -> None:
-    settings = GptSettings(layers=2, dim=16, heads=2, max_length=64, positions=positions)  # type: ignore[arg-type]
+    settings = GptSettings(layers=2, hidden_size=16, heads=2, max_length=64, positions=positions)  # type: ignore[arg-type]
     model = Gpt(settings, 50).eval()
     tokens = torch.randint(4, 50, (3, 40))
     state = searched(model).start(tokens[:, :8])
@@ -322,7 +329,7 @@ def test_steps_are_read_with_gradients_where_these_are_wanted() -> None:
 
 def test_a_step_with_gradients_is_done_by_the_modules() -> None:
     """The fused step gave logits without gradients, if the search had begun without."""
-    model = Gpt(GptSettings(layers=2, dim=16, heads=2, max_length=8), 11).eval()
+    model = Gpt(GptSettings(layers=2, hidden_size=16, heads=2, max_length=8), 11).eval()
     tokens, weight = torch.tensor([[2, 3], [4, 5]]), model.embedding.weight
     state = searched(model).start(tokens)
     with torch.enable_grad():

@@ -35,7 +35,7 @@ OLD = Path(__file__).parent / "data" / "runs-0.1"
 
 @pytest.fixture(scope="module")
 def tokenisers() -> Tokenisers:
-    return Tokenisers.train(lambda: PAIRS, TokeniserSettings(vocabulary=360), seed=1)
+    return Tokenisers.train(lambda: PAIRS, TokeniserSettings(vocabulary_size=360), seed=1)
 
 
 @pytest.fixture

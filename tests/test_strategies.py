@@ -76,7 +76,7 @@ class Reads(TorchDispatchMode):
 
 def test_a_step_reads_no_number_back(tmp_path: Path) -> None:
     # SGD: Adam keeps its step on the CPU, from where it is read without waiting for a device.
-    loop = loop_of(Halves(), tmp_path, 10, SingleProcess, optimiser="sgd", accumulate=2)
+    loop = loop_of(Halves(), tmp_path, 10, SingleProcess, optimiser="sgd", accumulation_steps=2)
     batches = loop.task.batches(loop.progress.position)
     loop._step(batches)  # the first one counts operations
     with Reads() as reads:
@@ -216,7 +216,9 @@ def two_processes(folder: Path, steps: int, ends: int | None = None) -> list[Loo
 
 
 def test_two_processes_reach_the_weights_of_one(tmp_path: Path) -> None:
-    single = loop_of(Halves(), tmp_path / "one", 4, SingleProcess, accumulate=2, log_every=2)
+    single = loop_of(
+        Halves(), tmp_path / "one", 4, SingleProcess, accumulation_steps=2, log_every=2
+    )
     with single.report:
         assert single.run()
     first, second = two_processes(tmp_path / "two", 4)

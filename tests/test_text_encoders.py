@@ -54,7 +54,7 @@ def same_gradients(ours: Tensor, theirs: Tensor, pairs: list[tuple[Tensor, Tenso
 
 def language_model(**given: object) -> RecurrentLanguageModel:
     torch.manual_seed(2)
-    settings = RecurrentLanguageSettings(**{"dim": 6, "dropout": 0.0, **given})
+    settings = RecurrentLanguageSettings(**{"hidden_size": 6, "dropout": 0.0, **given})
     model = RecurrentLanguageModel(settings, VOCABULARY).double().eval()
     blur(model)
     return model
@@ -64,7 +64,7 @@ LANGUAGE = {
     "lstm": {"cell": "lstm"},
     "gru": {"cell": "gru"},
     "one layer": {"layers": 1},
-    "untied": {"cell": "gru", "tied": False, "embedding_dim": 5, "layers": 3},
+    "untied": {"cell": "gru", "tied_embeddings": False, "embedding_size": 5, "layers": 3},
 }
 
 
@@ -74,13 +74,13 @@ def test_it_is_torchs_recurrent_language_model(given: dict[str, object]) -> None
     model = language_model(**given)
     own = model.settings
     kind = nn.LSTM if own.cell == "lstm" else nn.GRU
-    embedding = nn.Embedding(VOCABULARY, own.embedding_dim)
-    network = kind(own.embedding_dim, own.dim, own.layers, batch_first=True)
-    output = nn.Linear(own.dim, VOCABULARY, bias=False)
+    embedding = nn.Embedding(VOCABULARY, own.embedding_size)
+    network = kind(own.embedding_size, own.hidden_size, own.layers, batch_first=True)
+    output = nn.Linear(own.hidden_size, VOCABULARY, bias=False)
     parts = nn.ModuleList([embedding, network, output]).double()
     pairs = [(model.tokens.weight, embedding.weight)]
     pairs += [(p, getattr(network, name)) for name, p in model.recurrent.network.named_parameters()]
-    if own.tied:
+    if own.tied_embeddings:
         output.weight = embedding.weight
     else:
         pairs += [(model.output.weight, output.weight)]
@@ -111,7 +111,7 @@ def test_stepping_and_going_on_give_the_whole_text(given: dict[str, object], pro
 
 
 def test_a_recurrent_language_model_keeps_to_its_contract() -> None:
-    model = language_model(tied=False)
+    model = language_model(tied_embeddings=False)
     assert model.attention_axes() == {}
     assert model.output_bias is None
     assert model.embedding is model.tokens
@@ -123,9 +123,9 @@ def test_a_recurrent_language_model_keeps_to_its_contract() -> None:
     torch.testing.assert_close(model.states(begun), model.states(TEXTS))
     with pytest.raises(ValueError, match="at least 1"):
         model.start(TEXTS[:, :0])
-    assert RecurrentLanguageSettings(dim=8).embedding_dim == 8
-    with pytest.raises(ValidationError, match="tied = false"):
-        RecurrentLanguageSettings(dim=8, embedding_dim=4)
+    assert RecurrentLanguageSettings(hidden_size=8).embedding_size == 8
+    with pytest.raises(ValidationError, match="tied_embeddings = false"):
+        RecurrentLanguageSettings(hidden_size=8, embedding_size=4)
 
 
 # Recurrent encoders with pooling
@@ -135,7 +135,7 @@ POOLINGS = ("structured", "mean", "max", "last")
 
 def encoder_of(**given: object) -> RecurrentTextEncoder:
     torch.manual_seed(2)
-    shape = {"dim": 3, "embedding_dim": 5, "hops": 2, "hidden_dim": 4, "dropout": 0.0}
+    shape = {"hidden_size": 3, "embedding_size": 5, "hops": 2, "attention_size": 4, "dropout": 0.0}
     settings = RecurrentEncoderSettings(**{**shape, **given})
     encoder = RecurrentTextEncoder(settings, VOCABULARY).double().eval()
     blur(encoder)
@@ -155,7 +155,11 @@ def plain_pooling(encoder: RecurrentTextEncoder, states: Tensor, last: Tensor) -
 @pytest.mark.parametrize("paired", [False, True])
 @pytest.mark.parametrize(
     "given",
-    [{}, {"cell": "gru", "layers": 2, "hidden_layer": 7}, {"bidirectional": False, "layers": 2}],
+    [
+        {},
+        {"cell": "gru", "layers": 2, "pooled_layer_size": 7},
+        {"bidirectional": False, "layers": 2},
+    ],
     ids=["lstm", "gru", "one way"],
 )
 def test_it_is_a_network_of_torchs_pooled_by_the_formula(
@@ -207,7 +211,7 @@ def test_pairs_read_apart_are_compared_number_by_number(pooling: str) -> None:
 
 def decomposable_of(**given: object) -> DecomposableEncoder:
     torch.manual_seed(2)
-    shape = {"dim": 4, "embedding_dim": 5, "hidden": 6, "dropout": 0.0}
+    shape = {"hidden_size": 4, "embedding_size": 5, "ffn_size": 6, "dropout": 0.0}
     encoder = DecomposableEncoder(DecomposableSettings(**{**shape, **given}), VOCABULARY)
     blur(encoder.double().eval())
     return encoder
@@ -216,7 +220,7 @@ def decomposable_of(**given: object) -> DecomposableEncoder:
 @pytest.mark.parametrize("intra", [False, True])
 def test_decomposable_attention_is_the_papers_equations(intra: bool) -> None:
     """A pair at a time, a word at a time, against a padded batch; and every gradient."""
-    encoder = decomposable_of(intra=intra)
+    encoder = decomposable_of(intra_attention=intra)
     longer = [*SECOND[:2], list(range(4, 28))]  # words that are farther apart than ten
 
     def layers(part: TwoLayers, x: Tensor) -> Tensor:
@@ -254,7 +258,12 @@ ENDS = (8, 6)
 
 def hierarchical_of(**given: object) -> HierarchicalEncoder:
     torch.manual_seed(2)
-    shape = {"embedding_dim": 5, "word_dim": 3, "sentence_dim": 2, "hidden_dim": 4}
+    shape = {
+        "embedding_size": 5,
+        "word_hidden_size": 3,
+        "sentence_hidden_size": 2,
+        "attention_size": 4,
+    }
     settings = HierarchicalSettings(**{**shape, "dropout": 0.0, **given})
     encoder = HierarchicalEncoder(settings, VOCABULARY, ENDS)
     blur(encoder.double().eval())
@@ -311,12 +320,14 @@ ENCODERS = {
         f"apart, {kind}": lambda kind=kind: encoder_of(pooling=kind, pairs="apart")
         for kind in POOLINGS
     },
-    "two layers": lambda: encoder_of(layers=2, cell="gru", hidden_layer=12),
+    "two layers": lambda: encoder_of(layers=2, cell="gru", pooled_layer_size=12),
     "decomposable": decomposable_of,
-    "decomposable, within": lambda: decomposable_of(intra=True),
+    "decomposable, within": lambda: decomposable_of(intra_attention=True),
     "hierarchical": hierarchical_of,
     "bert": lambda: (
-        build_encoder(BertSettings(layers=1, dim=6, heads=2, dropout=0), VOCABULARY).double().eval()
+        build_encoder(BertSettings(layers=1, hidden_size=6, heads=2, dropout=0), VOCABULARY)
+        .double()
+        .eval()
     ),
 }
 
@@ -390,16 +401,16 @@ def test_settings_build_what_they_say() -> None:
         "hierarchical": HierarchicalEncoder,
     }
     for kind, model in kinds.items():
-        settings = encoders.validate_python({"kind": kind, "embedding_dim": 3})
+        settings = encoders.validate_python({"kind": kind, "embedding_size": 3})
         assert encoders.validate_python(settings.as_tables()) == settings
         built = build_encoder(settings, 9, sentence_ends=[4])
         assert type(built) is model
         assert built.embedding.weight.shape == (9, 3)
         assert built.max_length == settings.max_length
     assert isinstance(encoders.validate_python({"kind": "bert"}), BertSettings)
-    gpt = languages.validate_python({"kind": "gpt", "dim": 8})
+    gpt = languages.validate_python({"kind": "gpt", "hidden_size": 8})
     assert isinstance(gpt, GptSettings)
     assert type(build_language_model(gpt, 9)) is Gpt
-    recurrent = languages.validate_python({"kind": "recurrent-language-model", "dim": 8})
+    recurrent = languages.validate_python({"kind": "recurrent-language-model", "hidden_size": 8})
     assert type(build_language_model(recurrent, 9)) is RecurrentLanguageModel
     assert languages.validate_python(recurrent.as_tables()) == recurrent

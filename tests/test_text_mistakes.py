@@ -187,7 +187,7 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         "vectors",
         {"wide.txt": "cat 1 2 3\ndog 4 5 6\n"},
         ["vectors.file=wide.txt"],
-        "wide.txt: the vectors are 3 wide, the model's embeddings 8; set model.embedding_dim = 3",
+        "wide.txt: the vectors are 3 wide, the model's embeddings 8; set model.embedding_size = 3",
     ),
     ("classification", {}, ["data.train=absent.tsv"], "absent.tsv does not exist"),
     (
@@ -273,7 +273,7 @@ def test_bytes_of_another_encoding_are_named_and_can_be_read(
     (folder / "café.csv").write_bytes(f"text,label\n{rows}".encode("latin-1"))
     monkeypatch.chdir(folder)
     command = ["train", *CLASSIFY, "café.csv", "--out", str(tmp_path / "run")]
-    command += ["--set", "training.max_steps=1", "--set", "model.dim=8"]
+    command += ["--set", "training.max_steps=1", "--set", "model.hidden_size=8"]
     code, said = heedful(command, monkeypatch, capsys)
     assert code == 2
     assert "café.csv" in said
@@ -413,7 +413,7 @@ def test_long_texts_are_learnt_from_in_windows(
 ) -> None:
     train({**RECIPES["classification"], "max_tokens": 8}, tmp_path / "whole", data=folder)
     assert "windows" not in capsys.readouterr().err
-    characters = {"kind": "characters", "vocabulary": 60}
+    characters = {"kind": "characters", "vocabulary_size": 60}
     tables = {**RECIPES["classification"], "max_tokens": 8, "tokeniser": characters}
     train(tables, tmp_path / "cut", data=folder)
     assert "48 of 48 training examples are longer than max_tokens 8" in capsys.readouterr().err

@@ -479,10 +479,10 @@ def test_accumulated_batches_are_one_batch(folder: Path) -> None:
         "schedule": "constant",
         "warmup_steps": 0,
         "clip_norm": "off",
-        "accumulate": 2,
+        "accumulation_steps": 2,
         "max_steps": 1,
     }
-    model = {"layers": 1, "dim": 16, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
+    model = {"layers": 1, "hidden_size": 16, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
     recipe = encoder("classification", LABELLED, model=model, training=training, head_dropout=0.0)
     path = folder / "accumulated"
     train(recipe, path, data=folder)

@@ -20,8 +20,8 @@ from text_help import ATTENTIVE, DOCUMENTS, LABELLED, LOOP, PAIRS, RECIPES, TAGG
 SHORT = {**LOOP, "max_steps": 2, "validate_every": 2}
 PAIR_RECIPE: dict[str, Any] = {
     "data": {"train": "pairs-of-texts.tsv"},
-    "tokeniser": {"vocabulary": 340},
-    "model": {"layers": 1, "dim": 16, "inner": 16, "heads": 2},
+    "tokeniser": {"vocabulary_size": 340},
+    "model": {"layers": 1, "hidden_size": 16, "ffn_size": 16, "heads": 2},
     "training": {**SHORT, "choose_by": "loss"},
 }
 
@@ -157,7 +157,7 @@ def test_a_language_model_learns_to_classify_and_tag(
     folder: Path, first: Callable[[str], Path], name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     expected = open_run(first(name)).chosen().weights()
-    length = {"max_tokens": 8, "model": {"writer": {"dropout": 0.0}}}
+    length = {"max_tokens": 8, "model": {"language_model": {"dropout": 0.0}}}
     for task, data in (("classification", LABELLED), ("tagging", TAGGED)):
         run = started(folder, f"{name}-{task}", first(name), task=task, data=data, **length)
         said = capsys.readouterr().err
@@ -165,7 +165,7 @@ def test_a_language_model_learns_to_classify_and_tag(
         found = begun(run)
         assert found.keys() == {f"encoder.writer.{key}" for key in expected}
         assert all(torch.equal(found[f"encoder.writer.{key}"], expected[key]) for key in expected)
-        assert open_run(run).recipe.as_tables()["model"]["writer"]["dropout"] == 0.0
+        assert open_run(run).recipe.as_tables()["model"]["language_model"]["dropout"] == 0.0
     # What it decides on is the state after the last token, wherever padding stands.
     classifier = load_classifier(folder / "second" / f"{name}-classification", device="cpu")
     texts = ["the", "the red cat"]

@@ -24,8 +24,15 @@ def test_questions_learn_their_answers(tmp_path: Path) -> None:
             "validation": "pairs.tsv",
             "filters": {"duplicates": False, "max_ratio": 20.0},
         },
-        "tokeniser": {"vocabulary": 380},
-        "model": {"layers": 1, "dim": 32, "inner": 64, "heads": 2, "pre_norm": True, "dropout": 0},
+        "tokeniser": {"vocabulary_size": 380},
+        "model": {
+            "layers": 1,
+            "hidden_size": 32,
+            "ffn_size": 64,
+            "heads": 2,
+            "pre_norm": True,
+            "dropout": 0,
+        },
         "training": {
             "max_steps": 150,
             "batch_tokens": 512,

@@ -64,7 +64,7 @@ def test_a_search_goes_on_where_it_was_interrupted(
             "max_tokens": {"choices": [10, 24]},
         }
     }
-    characters = {"kind": "characters", "vocabulary": 60}
+    characters = {"kind": "characters", "vocabulary_size": 60}
     recipe = short("attentive", tokeniser=characters, **space)
     assert tune(recipe, tmp_path / "whole", trials=3, data=folder)
     moved = Report.step

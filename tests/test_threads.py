@@ -28,10 +28,10 @@ from heedful.training.report import Report
 from heedful.training.strategies import Learnt
 from heedful.training.threads import Threads
 
-SMALL = {"layers": 1, "dim": 16, "inner": 32, "heads": 2}
+SMALL = {"layers": 1, "hidden_size": 16, "ffn_size": 32, "heads": 2}
 TRANSFORMER = TransformerSettings.model_validate({**SMALL, "dropout": 0.2, "max_length": 64})
 DROPPING_WEIGHTS = TRANSFORMER.model_copy(update={"attention_dropout": 0.2})
-RECURRENT = RecurrentSettings(embedding=16, hidden=16, dropout=0.2, max_length=64)
+RECURRENT = RecurrentSettings(embedding_size=16, hidden_size=16, dropout=0.2, max_length=64)
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,7 @@ def train(
     normalise: str = "none",
     seed: int = 1,
 ) -> Tokeniser:
-    values = {"kind": kind, "vocabulary": vocabulary, "normalise": normalise}
+    values = {"kind": kind, "vocabulary_size": vocabulary, "normalise": normalise}
     chosen = TokeniserSettings.model_validate(values)
     return Tokeniser.train(texts, chosen, seed=seed, where="the test")
 
@@ -133,7 +133,7 @@ def test_words_by_example() -> None:
 
 
 def test_symbols_have_their_places(tokeniser: Tokeniser) -> None:
-    assert tokeniser.size == tokeniser.settings.vocabulary
+    assert tokeniser.size == tokeniser.settings.vocabulary_size
     assert tokeniser.pieces(range(4)) == ["<pad>", "<unk>", "<s>", "</s>"]
     assert tokeniser.pieces(range(4, 68)) == list(PLACEHOLDERS)
     assert tokeniser.pieces(range(68, 324)) == [f"<0x{byte:02X}>" for byte in range(256)]
@@ -180,7 +180,7 @@ def test_training_is_deterministic_and_samples_by_seed(
 ) -> None:
     generator = random.Random(0)
     texts = ["".join(generator.choices("abcdef ", k=30)) for _ in range(300)]
-    chosen = TokeniserSettings.model_validate({"kind": kind, "vocabulary": 340})
+    chosen = TokeniserSettings.model_validate({"kind": kind, "vocabulary_size": 340})
 
     def model(seed: int, sample: int) -> bytes:
         return Tokeniser.train(iter(texts), chosen, seed=seed, where="it", sample=sample).model
@@ -207,10 +207,12 @@ def test_the_reservoir_is_uniform() -> None:
 def test_too_large_a_vocabulary_says_what_the_corpus_supports(
     kind: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(VocabularyTooLargeError, match=r"lower tokeniser\.vocabulary to") as error:
+    with pytest.raises(
+        VocabularyTooLargeError, match=r"lower tokeniser\.vocabulary_size to"
+    ) as error:
         train(TEXTS, kind, 8000)
     assert train(TEXTS, kind, error.value.supported).size == error.value.supported
-    with pytest.raises(UserError, match=r"raise tokeniser\.vocabulary to \d+ or more"):
+    with pytest.raises(UserError, match=r"raise tokeniser\.vocabulary_size to \d+ or more"):
         train(TEXTS, kind, 330)
     assert capfd.readouterr() == ("", "")
 
@@ -233,7 +235,7 @@ def test_an_error_of_the_corpus_comes_through() -> None:
 @pytest.mark.parametrize("joint", [True, False])
 def test_tokenisers_are_saved_and_loaded(tmp_path: Path, joint: bool) -> None:
     pairs = [Pair(text, text.upper()) for text in TEXTS]
-    chosen = TokeniserSettings(vocabulary=400, joint=joint, normalise="nfc")
+    chosen = TokeniserSettings(vocabulary_size=400, joint=joint, normalise="nfc")
     trained = Tokenisers.train(lambda: pairs, chosen, seed=1)
     assert trained.shared == joint
     trained.save(tmp_path / "it")
@@ -251,7 +253,7 @@ def test_tokenisers_are_saved_and_loaded(tmp_path: Path, joint: bool) -> None:
 
 def test_saved_files_are_checked(tmp_path: Path) -> None:
     pairs = [Pair(text, text) for text in TEXTS]
-    tokenisers = Tokenisers.train(lambda: pairs, TokeniserSettings(vocabulary=400), seed=1)
+    tokenisers = Tokenisers.train(lambda: pairs, TokeniserSettings(vocabulary_size=400), seed=1)
     tokenisers.save(tmp_path)
     names = sorted(path.name for path in tmp_path.iterdir())
     assert names == ["joint.json", "joint.model", "tokenisers.json"]
@@ -271,5 +273,5 @@ def test_saved_files_are_checked(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"joint\.model: not the model that was saved"):
         load_tokenisers(tmp_path)
     (tmp_path / "joint.json").write_text(json.dumps({"vocabulari": 3}), encoding="utf-8")
-    with pytest.raises(UserError, match="did you mean 'vocabulary'"):
+    with pytest.raises(UserError, match="did you mean 'vocabulary_size'"):
         load_tokenisers(tmp_path)

@@ -56,12 +56,12 @@ target = "de"
 [data.filters]
 duplicates = false
 [tokeniser]
-vocabulary = 360
+vocabulary_size = 360
 [model]
 kind = "transformer"
 layers = 1
-dim = 16
-inner = 16
+hidden_size = 16
+ffn_size = 16
 heads = 2
 [training]
 max_steps = 24
@@ -70,7 +70,7 @@ warmup_steps = 5
 log_every = 4
 validate_every = 8
 checkpoint_every = 3
-average = 2
+average_checkpoints = 2
 threads = 1
 [evaluation]
 beam = 2
@@ -172,7 +172,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(folder: Path, who
     ("change", "message"),
     [
         ("training.learning_rate=0.5", "was begun with training.learning_rate = 0.001, now it is"),
-        ("model.dim=32", "was begun with model.dim = 16"),
+        ("model.hidden_size=32", "was begun with model.hidden_size = 16"),
         ("data.train=validation.tsv", "data.train is not what"),
     ],
 )
@@ -205,7 +205,7 @@ def test_a_finished_run_says_so_and_data_are_known_by_content(folder: Path, whol
         (["--set", "training.learnnig_rte=1"], "did you mean 'learning_rate'"),
         (["--set", "data.train=absent.tsv"], "does not exist"),
         (["--set", "data.train=empty.tsv"], "is empty"),
-        (["--set", "tokeniser.vocabulary=9000"], "tokeniser.vocabulary"),
+        (["--set", "tokeniser.vocabulary_size=9000"], "tokeniser.vocabulary_size"),
         (["--device", "cuda"], "no cuda device"),
         (["--set", "training.precision=half"], "training.precision"),
     ],
@@ -346,7 +346,7 @@ def test_what_needs_validation_data_says_so_without_them(
 ) -> None:
     assert here(folder, "blind", *SHORT, "data.validation=[]", "training.patience=3")
     said = capsys.readouterr().err
-    for name in ("training.average", "training.patience"):
+    for name in ("training.average_checkpoints", "training.patience"):
         assert said.count(f"{name} is without effect: there are no validation data") == 1
     assert here(folder, "blind", *SHORT, "data.validation=[]", "training.patience=3")
     assert "without effect" not in capsys.readouterr().err
@@ -404,7 +404,7 @@ def test_compiling_changes_nothing_and_is_done_once_for_all_shapes(
     # Compiled dropout draws other numbers.
     model = run.recipe.model.model_copy(update={"dropout": 0.0})
     run = replace(run, recipe=run.recipe.model_copy(update={"model": model}))
-    settings = run.recipe.training.model_copy(update={"max_steps": 6, "average": 0})
+    settings = run.recipe.training.model_copy(update={"max_steps": 6, "average_checkpoints": 0})
     trained = []
     for compiled in (False, True):
         counters.clear()

@@ -31,8 +31,14 @@ def recipe(steps: int, precision: str = "auto") -> dict[str, Any]:
             "target": "de",
             "filters": {"duplicates": False},
         },
-        "tokeniser": {"vocabulary": 360},
-        "model": {"kind": "transformer", "layers": 1, "dim": 16, "inner": 16, "heads": 2},
+        "tokeniser": {"vocabulary_size": 360},
+        "model": {
+            "kind": "transformer",
+            "layers": 1,
+            "hidden_size": 16,
+            "ffn_size": 16,
+            "heads": 2,
+        },
         "training": {
             "max_steps": steps,
             "batch_tokens": 200,

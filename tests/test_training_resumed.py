@@ -32,8 +32,8 @@ def recipe(**training: object) -> dict[str, object]:
     loop = {"checkpoint_every": 1000, "batch_tokens": 200, "threads": 1, "precision": "float32"}
     return {
         "data": {"train": "pairs.tsv", "max_tokens": 19, "filters": {"duplicates": False}},
-        "tokeniser": {"vocabulary": 350},
-        "model": {"layers": 1, "dim": 16, "inner": 16, "heads": 2, "max_length": 20},
+        "tokeniser": {"vocabulary_size": 350},
+        "model": {"layers": 1, "hidden_size": 16, "ffn_size": 16, "heads": 2, "max_length": 20},
         "training": {**loop, **training},
     }
 

@@ -12,7 +12,9 @@ from heedful.models.transformer import Transformer, TransformerSettings
 
 def small(**options: object) -> Transformer:
     torch.manual_seed(1)
-    settings = TransformerSettings(layers=2, dim=16, inner=24, heads=2, dropout=0.0, **options)
+    settings = TransformerSettings(
+        layers=2, hidden_size=16, ffn_size=24, heads=2, dropout=0.0, **options
+    )
     return Transformer(settings, 30, 30).double().eval()
 
 
@@ -42,7 +44,7 @@ def test_base_has_exactly_the_formulas_parameters() -> None:
 def test_stepping_gives_the_logits_of_teacher_forcing(
     pre_norm: bool, positions: str, tied: str
 ) -> None:
-    model = small(pre_norm=pre_norm, positions=positions, tied=tied)
+    model = small(pre_norm=pre_norm, positions=positions, tied_embeddings=tied)
     source = source_of([[5, 6, 7, 3], [8, 3]])
     target_in = torch.tensor([[BEGIN, 4, 9, 11], [BEGIN, 12, 13, 14]])
     whole = model.teacher_force(source, target_in)

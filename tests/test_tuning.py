@@ -29,8 +29,8 @@ from test_training import write_corpus
 RECIPE: dict[str, Any] = {
     "seed": 3,
     "data": {"train": "train.tsv", "validation": "validation.tsv", "source": "en", "target": "de"},
-    "tokeniser": {"vocabulary": 360},
-    "model": {"layers": 1, "dim": 16, "inner": 16, "heads": 2},
+    "tokeniser": {"vocabulary_size": 360},
+    "model": {"layers": 1, "hidden_size": 16, "ffn_size": 16, "heads": 2},
     "training": {
         "max_steps": 12,
         "batch_tokens": 200,
@@ -39,7 +39,7 @@ RECIPE: dict[str, Any] = {
         "threads": 1,
         "validate_every": 4,
         "checkpoint_every": 3,
-        "average": 2,
+        "average_checkpoints": 2,
         "choose_by": "loss",
     },
     "evaluation": {"beam": 1, "validation_pairs": 2, "samples": 0},
@@ -167,7 +167,7 @@ def test_an_ended_search_trains_nothing_and_may_be_extended(searched: Path, data
 
 
 def test_a_trial_ends_when_its_time_is_over(data: Path, tmp_path: Path) -> None:
-    recipe = recipe_with("training.max_steps=100000", "training.average=0")
+    recipe = recipe_with("training.max_steps=100000", "training.average_checkpoints=0")
     assert tune(recipe, tmp_path / "out", trials=1, minutes=0.005, data=data)
     (trial,) = read_tuning(tmp_path / "out").trials
     run = open_run(tmp_path / "out" / "trial-00")
@@ -262,7 +262,7 @@ def test_the_recipes_own_dropout_is_one_that_is_tried(
     ("table", "message"),
     [
         ({"training.learnnig_rate": {"choices": [1]}}, "did you mean 'learning_rate'"),
-        ({"model.hidden": {"low": 1, "high": 2}}, r"\[tune\].*unknown key 'model.hidden'"),
+        ({"model.window": {"low": 1, "high": 2}}, r"\[tune\].*unknown key 'model.window'"),
         ({"model.dropout": {"low": 0.1, "high": 1.5}}, r"'model.dropout' = 1.5"),
         ({"model.dropout": {"low": 0.1}}, "give a range"),
         ({"model.dropout": {"lo": 0.1, "high": 0.2}}, "did you mean 'low'"),
@@ -293,9 +293,12 @@ def test_what_a_search_cannot_go_on_with_is_said(searched: Path, data: Path) -> 
     with pytest.raises(UserError, match=r"begun with pruning"):
         tune(RECIPE, searched, trials=3, data=data, pruning=False)
     tune(recipe_with("training.threads=2"), searched, trials=3, data=data)  # may change
-    # A search that an older version began does not know of settings that are new.
+    # A search that an older version began knows neither new settings nor new names.
     values = json.loads((searched / "tuning.json").read_text())
-    del values["begun_with"]["recipe"]["training.label_smoothing"]
+    known = values["begun_with"]["recipe"]
+    del known["training.label_smoothing"]
+    known["model.dim"] = known.pop("model.hidden_size")
+    known["training.average"] = known.pop("training.average_checkpoints")
     (searched / "tuning.json").write_text(json.dumps(values))
     assert tune(RECIPE, searched, trials=3, data=data)
 

@@ -45,7 +45,7 @@ any_text = st.lists(
 
 def train(kind: str, texts: list[str] = TEXTS, **values: object) -> SavedVocabulary:
     chosen = VocabularySettings.model_validate(
-        {"kind": kind, "vocabulary": SIZES[kind], "mask": True, **values}
+        {"kind": kind, "vocabulary_size": SIZES[kind], "mask": True, **values}
     )
     return train_vocabulary(lambda: texts, chosen, seed=1, where="the test")
 
@@ -161,14 +161,14 @@ def test_word_starts(vocabulary: SavedVocabulary) -> None:
 
 def test_pairs_have_the_tokenisers_they_had() -> None:
     """Without a mask the trainer is asked what it was always asked, so its bytes are the same."""
-    chosen = TokeniserSettings(vocabulary=380)
+    chosen = TokeniserSettings(vocabulary_size=380)
     plain = Tokeniser.train(TEXTS, chosen, seed=1, where="it")
     masked = Tokeniser.train(TEXTS, chosen, seed=1, where="it", mask=True)
     assert plain.mask is None
     assert (masked.mask, masked.size) == (4, plain.size)
     assert MASK.encode() not in plain.model
     assert plain.fingerprint() != masked.fingerprint()
-    assert set(chosen.model_dump()) == {"kind", "vocabulary", "joint", "normalise"}
+    assert set(chosen.model_dump()) == {"kind", "vocabulary_size", "joint", "normalise"}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -197,14 +197,14 @@ def test_what_is_unknown_is_counted_and_said(capfd: pytest.CaptureFixture[str]) 
         "heedful: the test: 3 of 8 words (37.50%) are unknown; 2 of 4 kinds are listed"
     ]
     assert unknown_share(words, texts) == 3 / 8
-    assert train("words", texts, vocabulary=6).size == 6
-    assert train("words", ["b a", "c a b"], vocabulary=7).pieces([5, 6]) == ["a", "b"]
-    train("bytes", vocabulary=5000)
+    assert train("words", texts, vocabulary_size=6).size == 6
+    assert train("words", ["b a", "c a b"], vocabulary_size=7).pieces([5, 6]) == ["a", "b"]
+    train("bytes", vocabulary_size=5000)
     assert "of 5,000 symbols" in capfd.readouterr().err
 
 
 def test_bytes_split_as_gpt_2_does() -> None:
-    vocabulary = train("bytes", ["don't stop the cat's 123 cats"] * 9, vocabulary=400)
+    vocabulary = train("bytes", ["don't stop the cat's 123 cats"] * 9, vocabulary_size=400)
     assert vocabulary.pieces(vocabulary.encode("don't the  cats 123!")) == [
         *("don", "'t", "␣the", "␣", "␣cats", "␣123", "!")
     ]
@@ -227,13 +227,15 @@ def test_wrong_texts_are_refused(kind: str) -> None:
 @pytest.mark.parametrize(("kind", "least"), [("bpe", 326), ("bytes", 261), ("words", 6)])
 def test_too_small_a_vocabulary_is_refused(kind: str, least: int) -> None:
     with pytest.raises(ValueError, match=f"at least {least} symbols"):
-        VocabularySettings.model_validate({"kind": kind, "vocabulary": least - 1, "mask": True})
+        VocabularySettings.model_validate(
+            {"kind": kind, "vocabulary_size": least - 1, "mask": True}
+        )
 
 
 def test_too_large_a_vocabulary_says_what_the_texts_support() -> None:
     with pytest.raises(VocabularyTooLargeError) as error:
-        train("bpe", vocabulary=8000)
-    assert train("bpe", vocabulary=error.value.supported).size == error.value.supported
+        train("bpe", vocabulary_size=8000)
+    assert train("bpe", vocabulary_size=error.value.supported).size == error.value.supported
 
 
 def test_saved_and_loaded(vocabulary: SavedVocabulary, tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ WORD2VEC = f"{len(WORDS)} 3\n" + "".join(
 
 def train(kind: str = "words", **values: object) -> SavedVocabulary:
     settings = VocabularySettings.model_validate(
-        {"kind": kind, "vocabulary": 400, "mask": True, **values}
+        {"kind": kind, "vocabulary_size": 400, "mask": True, **values}
     )
     return train_vocabulary(lambda: TEXTS, settings, seed=1, where="the test")
 
@@ -58,7 +58,7 @@ def test_words_get_their_vectors(tmp_path: Path, form: str, pack: type[bytes]) -
 
 @pytest.mark.parametrize(("kind", "size"), [("bpe", 356), ("bytes", 290)])
 def test_subwords_that_are_words_get_vectors(tmp_path: Path, kind: str, size: int) -> None:
-    vocabulary = train(kind, vocabulary=size)
+    vocabulary = train(kind, vocabulary_size=size)
     table, share = read_word_vectors(write(tmp_path / "v.txt", GLOVE), vocabulary)
     found = torch.nonzero(~table.isnan().any(dim=1))[:, 0].tolist()
     words = {vocabulary.decode([token]).strip() for token in found}

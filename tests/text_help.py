@@ -22,13 +22,19 @@ LOOP = {
     "validate_every": 4,
     "checkpoint_every": 3,
 }
-WORDS = {"kind": "words", "vocabulary": 60}
-BERT = {"layers": 2, "dim": 16, "inner": 16, "heads": 2, "max_length": 40}
+WORDS = {"kind": "words", "vocabulary_size": 60}
+BERT = {"layers": 2, "hidden_size": 16, "ffn_size": 16, "heads": 2, "max_length": 40}
 LABELLED = {"train": "labelled.tsv", "validation": "labelled-held.tsv"}
 PAIRS = {"train": "pairs.tsv", "validation": "pairs-held.tsv", "text": ["first", "second"]}
 TAGGED = {"train": "tagged.tsv", "validation": "tagged-held.tsv"}
 DOCUMENTS = {"train": "documents.txt", "validation": "documents-held.txt"}
-ATTENTIVE = {"kind": "recurrent-encoder", "dim": 8, "embedding_dim": 8, "hops": 3, "hidden_dim": 8}
+ATTENTIVE = {
+    "kind": "recurrent-encoder",
+    "hidden_size": 8,
+    "embedding_size": 8,
+    "hops": 3,
+    "attention_size": 8,
+}
 
 
 def encoder(task: str, data: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -43,7 +49,7 @@ LANGUAGE = {
     "seed": 5,
     "data": DOCUMENTS,
     "context": 12,
-    "tokeniser": {"kind": "characters", "vocabulary": 60},
+    "tokeniser": {"kind": "characters", "vocabulary_size": 60},
     "training": LOOP,
 }
 RECIPES: dict[str, dict[str, Any]] = {
@@ -52,7 +58,7 @@ RECIPES: dict[str, dict[str, Any]] = {
     "compared": encoder(
         "classification",
         PAIRS,
-        model={"kind": "decomposable", "dim": 8, "hidden": 8, "embedding_dim": 8},
+        model={"kind": "decomposable", "hidden_size": 8, "ffn_size": 8, "embedding_size": 8},
     ),
     "attentive": encoder(
         "classification", LABELLED, model=ATTENTIVE, training={**LOOP, "penalty": 0.1}
@@ -60,14 +66,25 @@ RECIPES: dict[str, dict[str, Any]] = {
     "hierarchical": encoder(
         "classification",
         LABELLED,
-        model={"kind": "hierarchical", "embedding_dim": 8, "word_dim": 4, "sentence_dim": 4},
+        model={
+            "kind": "hierarchical",
+            "embedding_size": 8,
+            "word_hidden_size": 4,
+            "sentence_hidden_size": 4,
+        },
     ),
     "writer": encoder(
         "classification",
         LABELLED,
         model={
             "kind": "language",
-            "writer": {"kind": "gpt", "layers": 1, "dim": 16, "heads": 2, "max_length": 40},
+            "language_model": {
+                "kind": "gpt",
+                "layers": 1,
+                "hidden_size": 16,
+                "heads": 2,
+                "max_length": 40,
+            },
         },
     ),
     "paced": encoder(
@@ -79,7 +96,7 @@ RECIPES: dict[str, dict[str, Any]] = {
             "unfreeze_every": 2,
             "schedule": "slanted_triangular",
             "label_smoothing": 0.1,
-            "accumulate": 2,
+            "accumulation_steps": 2,
         },
     ),
     "vectors": encoder(
@@ -91,8 +108,11 @@ RECIPES: dict[str, dict[str, Any]] = {
     "tagging": encoder("tagging", TAGGED),
     "masked": MASKED,
     "alone": {**MASKED, "masking": {"next_sentence": False, "whole_word": True}},
-    "gpt": {**LANGUAGE, "model": {"layers": 1, "dim": 16, "heads": 2}},
-    "lstm": {**LANGUAGE, "model": {"kind": "recurrent-language-model", "dim": 16, "layers": 1}},
+    "gpt": {**LANGUAGE, "model": {"layers": 1, "hidden_size": 16, "heads": 2}},
+    "lstm": {
+        **LANGUAGE,
+        "model": {"kind": "recurrent-language-model", "hidden_size": 16, "layers": 1},
+    },
     "several": {
         **{key: table for key, table in MASKED.items() if key != "data"},
         "task": "several",

@@ -42,8 +42,8 @@ def _recurrent(cell: str, attention: str) -> RecurrentSettings:
         {
             "cell": cell,
             "attention": attention,
-            "embedding": WIDTH,
-            "hidden": WIDTH,
+            "embedding_size": WIDTH,
+            "hidden_size": WIDTH,
             "bidirectional": False,
             "dropout": 0.0,
         }
@@ -56,7 +56,13 @@ MODELS: dict[str, tuple[ModelSettings, str, str]] = {
     "attention (Bahdanau), GRU": (_recurrent("gru", "bahdanau"), "#0072b2", "-"),
     "self-attention (Transformer)": (
         TransformerSettings(
-            layers=2, dim=WIDTH, inner=2 * WIDTH, heads=4, dropout=0.0, pre_norm=True, tied="none"
+            layers=2,
+            hidden_size=WIDTH,
+            ffn_size=2 * WIDTH,
+            heads=4,
+            dropout=0.0,
+            pre_norm=True,
+            tied_embeddings="none",
         ),
         "#009e73",
         "-",

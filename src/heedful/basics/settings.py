@@ -2,19 +2,46 @@
 
 import difflib
 from types import NoneType
-from typing import Annotated, Any, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from heedful.basics.errors import UserError
 
 OFF = "off"
+WRITTEN = "written"
+"""In a validation's context: whether heedful wrote the tables."""
+RENAMED = "renamed"
+"""The type of the error where a setting has an old name."""
 
 
 class Settings(BaseModel):
     """Base of every table of a recipe: unknown keys are refused, values are not coerced wildly."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, frozen=True)
+    renamed: ClassVar[dict[str, str]] = {}
+    """Old name → name, of settings that had another: refused, but in what heedful wrote."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _rename(
+        cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        if isinstance(given, dict) and not cls.renamed.keys().isdisjoint(given):
+            if not (info.context or {}).get(WRITTEN):
+                old = next(key for key in given if key in cls.renamed)
+                names = {"old": old, "new": cls.renamed[old]}
+                raise PydanticCustomError(RENAMED, "{old} is now {new}", names)
+            given = {cls.renamed.get(key, key): value for key, value in given.items()}
+        return handler(given)
 
     @model_validator(mode="before")
     @classmethod
@@ -57,14 +84,22 @@ class Settings(BaseModel):
 T = TypeVar("T", bound=Settings)
 
 
-def check(kind: type[T], values: dict[str, Any], where: str) -> T:
+def check(kind: type[T], values: dict[str, Any], where: str, *, written: bool = False) -> T:
     """Build ``kind`` from ``values``; an error names ``where``, the key and the nearest right key.
 
+    Args:
+        kind: the class of the table.
+        values: the table.
+        where: the file, for messages.
+        written: whether heedful wrote the table: then settings may have the names of earlier
+            versions.
+
     Raises:
-        UserError: a key is unknown or a value is of the wrong type or out of range.
+        UserError: a key is unknown or has a new name, or a value is of the wrong type or out of
+            range.
     """
     try:
-        return kind.model_validate(values)
+        return kind.model_validate(values, context={WRITTEN: written})
     except ValidationError as error:
         raise UserError(f"{where}: {explain(error, kind)}") from error
 
@@ -74,6 +109,9 @@ def explain(error: ValidationError, kind: type[BaseModel]) -> str:
     problem = error.errors()[0]
     path = [str(part) for part in problem["loc"]]
     name, known = _resolve(kind, path)
+    if problem["type"] == RENAMED:
+        table = f"{name}." if name else ""
+        return f"{table}{problem['ctx']['old']} is now {table}{problem['ctx']['new']}"
     if problem["type"] == "extra_forbidden":
         near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.5)
         hint = f"did you mean '{near[0]}'?" if near else f"known keys: {', '.join(sorted(known))}"
@@ -88,6 +126,14 @@ def explain(error: ValidationError, kind: type[BaseModel]) -> str:
     if isinstance(problem["input"], dict):
         return f"'{name}': {message}"
     return f"'{name}' = {problem['input']!r}: {message}"
+
+
+def current_name(settings: Settings, key: str) -> str:
+    """The dotted name that a key of an earlier version has now in ``settings``."""
+    first, dot, rest = key.partition(".")
+    name = settings.renamed.get(first, first)
+    inner = getattr(settings, name, None)
+    return name + dot + (current_name(inner, rest) if isinstance(inner, Settings) else rest)
 
 
 def _explain_tag(name: str, problem: Any) -> str:

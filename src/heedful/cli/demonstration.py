@@ -80,8 +80,8 @@ def _recipe(
             "target": target,
             "filters": {"duplicates": False, "max_ratio": None},
         },
-        "tokeniser": {"vocabulary": 2000},
-        "model": {"layers": 2, "dim": 128, "inner": 256, "heads": 4, "dropout": 0.1},
+        "tokeniser": {"vocabulary_size": 2000},
+        "model": {"layers": 2, "hidden_size": 128, "ffn_size": 256, "heads": 4, "dropout": 0.1},
         "training": {
             "max_steps": STEPS,
             "batch_tokens": 2048,

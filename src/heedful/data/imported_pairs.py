@@ -88,7 +88,7 @@ class MarianSide(Tokeniser):
         self.mask = None
         self._silent = frozenset({PAD, BEGIN, END})
         size = max(self.size, _LEAST)
-        self.settings = TokeniserSettings(kind="imported", vocabulary=size, joint=joint)
+        self.settings = TokeniserSettings(kind="imported", vocabulary_size=size, joint=joint)
         ours = {place: symbol for symbol, place in enumerate(self.places) if place is not None}
         self._ours = {piece: ours[row] for piece, row in rows.items()}
         names = {row: piece for piece, row in rows.items()}

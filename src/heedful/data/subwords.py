@@ -14,7 +14,7 @@ import random
 import re
 import unicodedata
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 import sentencepiece
 from pydantic import Field
@@ -54,14 +54,15 @@ class TokeniserSettings(Settings):
         kind: merges of frequent pairs (``bpe``, Sennrich et al. 2016) or the most probable
             segmentation (``unigram``, Kudo 2018); ``imported`` is another maker's, which is not
             trained.
-        vocabulary: number of symbols, the 324 fixed ones (4 control symbols, 64 placeholders, 256
-            bytes) included; of each side, where the sides are separate.
+        vocabulary_size: number of symbols, the 324 fixed ones (4 control symbols, 64 placeholders,
+            256 bytes) included; of each side, where the sides are separate.
         joint: one vocabulary for both languages.
         normalise: ``nfc`` composes characters first; decoding then gives the composed text.
     """
 
+    renamed: ClassVar[dict[str, str]] = {"vocabulary": "vocabulary_size"}
     kind: Literal["bpe", "unigram", "imported"] = "bpe"
-    vocabulary: int = Field(default=8000, ge=325, le=MOST_SYMBOLS)
+    vocabulary_size: int = Field(default=8000, ge=325, le=MOST_SYMBOLS)
     joint: bool = True
     normalise: Literal["none", "nfc"] = "none"
 
@@ -146,7 +147,7 @@ def train_model(
             sentence_iterator=prepared,
             model_writer=model,
             model_type=settings.kind,
-            vocab_size=settings.vocabulary,
+            vocab_size=settings.vocabulary_size,
             normalization_rule_name="identity",
             remove_extra_whitespaces=False,
             add_dummy_prefix=False,
@@ -164,7 +165,7 @@ def train_model(
             control_symbols=[MASK] if mask else [],
         )
     except RuntimeError as error:
-        raise _training_error(str(error), settings.vocabulary, where) from error
+        raise _training_error(str(error), settings.vocabulary_size, where) from error
     return model.getvalue()
 
 
@@ -174,12 +175,12 @@ def _training_error(message: str, asked: int, where: str) -> UserError:
         supported = int(found[1])
         return VocabularyTooLargeError(
             f"{where}: too little text for a vocabulary of {asked:,} symbols; it supports at most "
-            f"{supported:,}: lower tokeniser.vocabulary to {supported} or less",
+            f"{supported:,}: lower tokeniser.vocabulary_size to {supported} or less",
             supported,
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return UserError(
             f"{where}: the characters of the texts alone need {int(found[1]):,} symbols, more than "
-            f"{asked:,}: raise tokeniser.vocabulary to {found[1]} or more"
+            f"{asked:,}: raise tokeniser.vocabulary_size to {found[1]} or more"
         )
     return UserError(f"{where}: no tokeniser can be trained on these texts ({message.strip()})")

@@ -54,7 +54,7 @@ class Tokeniser:
 
     Example:
         >>> texts = ["the cat sat on the mat", "the dog sat on the cat"] * 9
-        >>> settings = TokeniserSettings(vocabulary=345)
+        >>> settings = TokeniserSettings(vocabulary_size=345)
         >>> tokeniser = Tokeniser.train(texts, settings, seed=1, where="the example")
         >>> tokeniser.pieces(tokeniser.encode("the mat"))
         ['▁the', '▁', 'm', 'at']
@@ -131,7 +131,7 @@ class Tokeniser:
         beside = path.with_suffix(".json")
         return cls(
             read_bytes(path),
-            check(TokeniserSettings, read_json(beside), str(beside)),
+            check(TokeniserSettings, read_json(beside), str(beside), written=True),
             str(path),
         )
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, model_validator
 
@@ -46,8 +46,8 @@ class VocabularySettings(Settings):
             Kudo 2018), with bytes for what is rare; merges of ``bytes`` (Radford et al. 2019);
             single ``characters``; whole ``words`` and marks. ``imported`` is another maker's,
             which is not trained.
-        vocabulary: number of symbols, the fixed ones included; of characters, words and bytes, the
-            largest number.
+        vocabulary_size: number of symbols, the fixed ones included; of characters, words and bytes,
+            the largest number.
         lower_case: texts are lower-cased first; decoding gives lower case.
         minimum_count: rarer words or characters are unknown, rarer pairs of bytes are not merged;
             without effect on ``bpe`` and ``unigram``.
@@ -57,8 +57,9 @@ class VocabularySettings(Settings):
         mask: with a symbol (4) for hidden tokens.
     """
 
+    renamed: ClassVar[dict[str, str]] = {"vocabulary": "vocabulary_size"}
     kind: Literal["bpe", "unigram", "characters", "bytes", "words", "imported"] = "bpe"
-    vocabulary: int = Field(default=8000, ge=5, le=MOST_SYMBOLS)
+    vocabulary_size: int = Field(default=8000, ge=5, le=MOST_SYMBOLS)
     lower_case: bool = False
     minimum_count: int = Field(default=1, ge=1)
     normalise: Literal["none", "nfc"] = "none"
@@ -68,10 +69,10 @@ class VocabularySettings(Settings):
     @model_validator(mode="after")
     def _has_room(self) -> "VocabularySettings":
         least = _LEAST[self.kind] + self.mask
-        if self.vocabulary < least:
+        if self.vocabulary_size < least:
             raise ValueError(
-                f"vocabulary = {self.vocabulary}: of kind '{self.kind}' it has at least {least} "
-                "symbols; raise it"
+                f"vocabulary_size = {self.vocabulary_size}: of kind '{self.kind}' it has at least "
+                f"{least} symbols; raise it"
             )
         return self
 
@@ -159,7 +160,7 @@ class Subwords:
         model = read_bytes(path)
         if hashlib.sha256(model).hexdigest() != index.get("model"):
             raise UserError(f"{path}: not the model that was saved here; the file was changed")
-        settings = check(TokeniserSettings, given, str(folder / INDEX))
+        settings = check(TokeniserSettings, given, str(folder / INDEX), written=True)
         return cls(Tokeniser(model, settings, str(path)), index["lower_case"])
 
 
@@ -186,10 +187,10 @@ def train_vocabulary(
             "tokeniser.kind = 'imported' is what runs of heedful import have; train one that "
             "starts from such a run (--start-from), or take another kind"
         )
-    size, mask = settings.vocabulary, settings.mask
+    size, mask = settings.vocabulary_size, settings.mask
     lower_case, normalise = settings.lower_case, settings.normalise
     if settings.kind == "bpe" or settings.kind == "unigram":
-        found = TokeniserSettings(kind=settings.kind, vocabulary=size, normalise=normalise)
+        found = TokeniserSettings(kind=settings.kind, vocabulary_size=size, normalise=normalise)
         made = (text.lower() for text in texts()) if lower_case else texts()
         tokeniser = Tokeniser.train(made, found, seed=seed, where=where, mask=mask)
         return Subwords(tokeniser, lower_case)

@@ -83,7 +83,7 @@ def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> I
         notice(f"{where}: no pooler in the file; one is drawn, of use once it is trained")
     if not labels and _MASKED not in shape.heads:
         notice(f"{where}: no head for hidden tokens in the file; one is drawn, as before training")
-        weights |= _fresh_head(settings.dim, vocabulary.size)
+        weights |= _fresh_head(settings.hidden_size, vocabulary.size)
     before_head = config.get("classifier_dropout")
     dropout = settings.dropout if before_head is None else before_head
     recipe = _encoder_recipe(folder, settings, vocabulary, shape, dropout, pairs=pairs)
@@ -149,7 +149,7 @@ def _vocabulary(folder: Path, config: Mapping[str, Any]) -> ImportedVocabulary:
 
 def _vocabulary_settings(vocabulary: ImportedVocabulary) -> VocabularySettings:
     return VocabularySettings(
-        kind="imported", vocabulary=max(vocabulary.size, 5), mask=vocabulary.mask is not None
+        kind="imported", vocabulary_size=max(vocabulary.size, 5), mask=vocabulary.mask is not None
     )
 
 

@@ -94,7 +94,7 @@ def _rows(config: dict[str, Any], settings: TransformerSettings, where: str) -> 
     """The numbers of rows of the source's and the target's table."""
     fields = Fields(config, f"{where}/{CONFIG}")
     source = fields.count("vocab_size", most=MOST_ROWS)
-    if settings.tied == "all" or config.get("decoder_vocab_size") is None:
+    if settings.tied_embeddings == "all" or config.get("decoder_vocab_size") is None:
         return source, source
     return source, fields.count("decoder_vocab_size", most=MOST_ROWS)
 

@@ -63,7 +63,8 @@ def build_encoder(
         return DecomposableEncoder(settings, vocabulary)
     if isinstance(settings, LanguageEncoderSettings):
         return LanguageEncoder(
-            build_language_model(settings.writer, vocabulary), settings.writer.dim
+            build_language_model(settings.language_model, vocabulary),
+            settings.language_model.hidden_size,
         )
     return RecurrentTextEncoder(settings, vocabulary)
 

@@ -31,15 +31,16 @@ from heedful.models.pairs import AlignmentSource, PairModel, Source, State
 class AlignerSettings(Settings):
     """The recipe's table ``[model]`` with ``kind = "aligner"``."""
 
+    renamed: ClassVar[dict[str, str]] = {"dim": "hidden_size", "reach": "max_jump"}
     kind: Literal["aligner"] = "aligner"
-    dim: int = Field(64, ge=1, le=MOST_WIDTH)
+    hidden_size: int = Field(64, ge=1, le=MOST_WIDTH)
     """Width of the vectors of words."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """On source vectors."""
-    reach: int = Field(20, ge=1, le=MOST_POSITIONS)
+    max_jump: int = Field(20, ge=1, le=MOST_POSITIONS)
     """The farthest jump, in tokens, that has a probability of its own."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
-    tied: ClassVar[str] = "none"
+    tied_embeddings: ClassVar[str] = "none"
 
 
 class WordAligner(PairModel):
@@ -58,11 +59,13 @@ class WordAligner(PairModel):
     ) -> None:
         super().__init__()
         self.max_length = settings.max_length
-        self.source_embedding = nn.Embedding(source_vocabulary, settings.dim, padding_idx=PAD)
-        self.hidden = nn.Linear(settings.dim, settings.dim)
-        self.output = nn.Linear(settings.dim, target_vocabulary)
+        self.source_embedding = nn.Embedding(
+            source_vocabulary, settings.hidden_size, padding_idx=PAD
+        )
+        self.hidden = nn.Linear(settings.hidden_size, settings.hidden_size)
+        self.output = nn.Linear(settings.hidden_size, target_vocabulary)
         self.drop = nn.Dropout(settings.dropout)
-        self.attention = HiddenMarkovAttention(settings.reach)
+        self.attention = HiddenMarkovAttention(settings.max_jump)
         nn.init.normal_(self.source_embedding.weight, std=0.3)
         nn.init.zeros_(self.output.bias)
 

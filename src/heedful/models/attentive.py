@@ -7,7 +7,7 @@ Language Inference Data", section 3.1.
 Shapes: B batch, L tokens, D width of a token's state, R hops.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -28,21 +28,27 @@ Pooling = Literal["structured", "mean", "max", "last"]
 class RecurrentEncoderSettings(Settings):
     """Sizes and options of a recurrent encoder with pooling."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "dim": "hidden_size",
+        "embedding_dim": "embedding_size",
+        "hidden_dim": "attention_size",
+        "hidden_layer": "pooled_layer_size",
+    }
     kind: Literal["recurrent-encoder"] = "recurrent-encoder"
     cell: Literal["lstm", "gru"] = "lstm"
     layers: int = Field(1, ge=1, le=MOST_LAYERS)
-    dim: int = Field(150, ge=1, le=MOST_WIDTH)
+    hidden_size: int = Field(150, ge=1, le=MOST_WIDTH)
     """Width of a layer's state in each direction."""
-    embedding_dim: int = Field(100, ge=1, le=MOST_WIDTH)
+    embedding_size: int = Field(100, ge=1, le=MOST_WIDTH)
     bidirectional: bool = True
     pooling: Pooling = "structured"
     """How a text's states become one vector: by attention, their mean, the largest of each number,
     or the states after the last token of each direction."""
     hops: int = Field(10, ge=1, le=MOST_WIDTH)
     """Of structured pooling: r."""
-    hidden_dim: int = Field(150, ge=1, le=MOST_WIDTH)
+    attention_size: int = Field(150, ge=1, le=MOST_WIDTH)
     """Of structured pooling: d_a."""
-    hidden_layer: int = Field(0, ge=0, le=MOST_WIDTH)
+    pooled_layer_size: int = Field(0, ge=0, le=MOST_WIDTH)
     """Width of a ReLU layer over the pooled vector; none if 0."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """On embeddings, between layers, on the last layer's states, and before the hidden layer."""
@@ -64,7 +70,7 @@ class RecurrentTextEncoder(TextEncoder):
 
     Example:
         >>> from heedful.models.encoders import sequences_of
-        >>> encoder = RecurrentTextEncoder(RecurrentEncoderSettings(dim=4, hops=3), 30)
+        >>> encoder = RecurrentTextEncoder(RecurrentEncoderSettings(hidden_size=4, hops=3), 30)
         >>> encoded = encoder(sequences_of([[7, 9], [8]]))
         >>> encoded.states.shape, encoded.pooled.shape
         (torch.Size([2, 4, 8]), torch.Size([2, 24]))
@@ -76,12 +82,12 @@ class RecurrentTextEncoder(TextEncoder):
         super().__init__()
         self.settings = settings
         self.max_length = settings.max_length
-        self.tokens = token_embedding(vocabulary, settings.embedding_dim)
+        self.tokens = token_embedding(vocabulary, settings.embedding_size)
         self.drop = Dropout(settings.dropout)
         self.recurrent = RecurrentEncoder(
             settings.cell,
-            settings.embedding_dim,
-            settings.dim,
+            settings.embedding_size,
+            settings.hidden_size,
             settings.layers,
             bidirectional=settings.bidirectional,
             dropout=settings.dropout,
@@ -92,15 +98,15 @@ class RecurrentTextEncoder(TextEncoder):
         self.pooling: StructuredSelfAttention | None = None
         self.second_pooling: StructuredSelfAttention | None = None
         if settings.pooling == "structured":
-            self.pooling = StructuredSelfAttention(width, settings.hidden_dim, settings.hops)
+            self.pooling = StructuredSelfAttention(width, settings.attention_size, settings.hops)
             width *= settings.hops
             if self.needs_pairs:
                 self.second_pooling = _sharing(self.pooling)
         self.pooled_dim = 4 * width if self.needs_pairs else width
         self.hidden: nn.Linear | None = None
-        if settings.hidden_layer:
-            self.hidden = glorot_linear(self.pooled_dim, settings.hidden_layer)
-            self.pooled_dim = settings.hidden_layer
+        if settings.pooled_layer_size:
+            self.hidden = glorot_linear(self.pooled_dim, settings.pooled_layer_size)
+            self.pooled_dim = settings.pooled_layer_size
 
     def encode(self, batch: Sequences) -> Encoded:
         """The vectors of a batch; states are zero beyond a row's length."""

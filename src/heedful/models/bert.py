@@ -6,7 +6,7 @@ included, and 336,226,108 with the heads of pre-training; the paper says 340 M.
 Shapes: B batch, L tokens, N chosen tokens, D width, V vocabulary.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field, model_validator
@@ -23,10 +23,10 @@ from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.sizes import fill_from_size
 
 SIZES: dict[str, dict[str, int]] = {
-    "tiny": {"layers": 2, "dim": 128, "inner": 512, "heads": 2},
-    "mini": {"layers": 4, "dim": 256, "inner": 1024, "heads": 4},
-    "base": {"layers": 12, "dim": 768, "inner": 3072, "heads": 12},
-    "large": {"layers": 24, "dim": 1024, "inner": 4096, "heads": 16},
+    "tiny": {"layers": 2, "hidden_size": 128, "ffn_size": 512, "heads": 2},
+    "mini": {"layers": 4, "hidden_size": 256, "ffn_size": 1024, "heads": 4},
+    "base": {"layers": 12, "hidden_size": 768, "ffn_size": 3072, "heads": 12},
+    "large": {"layers": 24, "hidden_size": 1024, "ffn_size": 4096, "heads": 16},
 }
 """Tiny and mini: Turc et al. 2019, "Well-Read Students Learn Better", section 4.1."""
 
@@ -34,14 +34,15 @@ _STD = 0.02
 
 
 class BertSettings(Settings):
-    """Sizes and options of a BERT; ``size``, or ``dim``, fills in what is not given."""
+    """Sizes and options of a BERT; ``size``, or ``hidden_size``, fills in what is not given."""
 
+    renamed: ClassVar[dict[str, str]] = {"dim": "hidden_size", "inner": "ffn_size"}
     kind: Literal["bert"] = "bert"
     size: Literal["tiny", "mini", "base", "large"] | None = None
     layers: int = Field(ge=1, le=MOST_LAYERS)
-    dim: int = Field(ge=1, le=MOST_WIDTH)
-    inner: int = Field(ge=1, le=MOST_WIDTH)
-    """4 · dim unless given."""
+    hidden_size: int = Field(ge=1, le=MOST_WIDTH)
+    ffn_size: int = Field(ge=1, le=MOST_WIDTH)
+    """4 · hidden_size unless given."""
     heads: int = Field(ge=1, le=MOST_WIDTH)
     """Heads 64 wide unless given."""
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -61,17 +62,17 @@ class BertSettings(Settings):
 
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> "BertSettings":
-        if self.dim % self.heads:
-            raise ValueError(f"dim {self.dim} is no multiple of heads {self.heads}")
+        if self.hidden_size % self.heads:
+            raise ValueError(f"hidden_size {self.hidden_size} is no multiple of heads {self.heads}")
         return self
 
     @property
     def blocks(self) -> BlockOptions:
         """What its blocks have in common."""
         return BlockOptions(
-            self.dim,
+            self.hidden_size,
             self.heads,
-            self.inner,
+            self.ffn_size,
             self.dropout,
             self.attention_dropout,
             activation=self.activation,
@@ -84,10 +85,10 @@ class BertEmbeddings(nn.Module):
 
     def __init__(self, settings: BertSettings, vocabulary: int) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, settings.dim, padding_idx=PAD)
-        self.positions = Learned(settings.dim, settings.max_length)
-        self.segments = nn.Embedding(settings.segments, settings.dim)
-        self.norm = nn.LayerNorm(settings.dim, eps=settings.norm_epsilon)
+        self.tokens = nn.Embedding(vocabulary, settings.hidden_size, padding_idx=PAD)
+        self.positions = Learned(settings.hidden_size, settings.max_length)
+        self.segments = nn.Embedding(settings.segments, settings.hidden_size)
+        self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_epsilon)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tensor, segments: Tensor) -> Tensor:
@@ -110,7 +111,7 @@ class Bert(TextEncoder):
 
     Example:
         >>> from heedful.models.encoders import sequences_of
-        >>> bert = Bert(BertSettings(layers=1, dim=8, heads=2), 30)
+        >>> bert = Bert(BertSettings(layers=1, hidden_size=8, heads=2), 30)
         >>> encoded = bert(sequences_of([[7, 9], [8]], [[5], [6, 4]]))
         >>> encoded.states.shape, encoded.pooled.shape
         (torch.Size([2, 6, 8]), torch.Size([2, 8]))
@@ -123,10 +124,10 @@ class Bert(TextEncoder):
         super().__init__()
         self.settings = settings
         self.max_length = settings.max_length
-        self.dim = self.pooled_dim = settings.dim
+        self.dim = self.pooled_dim = settings.hidden_size
         self.embeddings = BertEmbeddings(settings, vocabulary)
         self.layers = nn.ModuleList(EncoderLayer(settings.blocks) for _ in range(settings.layers))
-        self.pooler = nn.Linear(settings.dim, settings.dim)
+        self.pooler = nn.Linear(settings.hidden_size, settings.hidden_size)
         self.apply(initialise)
 
     def encode(self, batch: Sequences) -> Encoded:
@@ -197,8 +198,8 @@ class MaskedHead(nn.Module):
     def __init__(self, bert: Bert) -> None:
         super().__init__()
         settings = bert.settings
-        self.dense = nn.Linear(settings.dim, settings.dim)
-        self.norm = nn.LayerNorm(settings.dim, eps=settings.norm_epsilon)
+        self.dense = nn.Linear(settings.hidden_size, settings.hidden_size)
+        self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_epsilon)
         self.bias = nn.Parameter(torch.zeros(bert.embedding.num_embeddings))
         self.activation: Activation = settings.activation
         self._shared = (bert.embedding,)  # In a tuple it is no part of this module.

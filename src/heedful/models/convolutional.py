@@ -6,7 +6,7 @@ k kernel, V vocabulary.
 """
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -40,20 +40,26 @@ _HALF = 0.5**0.5
 class ConvolutionalSettings(Settings):
     """The shape of a convolutional encoder–decoder."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "embedding": "embedding_size",
+        "hidden": "hidden_size",
+        "kernel": "kernel_size",
+        "tied": "tied_embeddings",
+    }
     kind: Literal["convolutional"] = "convolutional"
-    embedding: int = Field(256, ge=1, le=MOST_WIDTH)
+    embedding_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of tokens and positions, of what is attended to, and of what is predicted from."""
-    hidden: int = Field(256, ge=1, le=MOST_WIDTH)
+    hidden_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of the convolutions' inputs and outputs."""
     encoder_layers: int = Field(4, ge=1, le=MOST_LAYERS)
     decoder_layers: int = Field(3, ge=1, le=MOST_LAYERS)
-    kernel: int = Field(3, ge=1, le=MOST_POSITIONS)
+    kernel_size: int = Field(3, ge=1, le=MOST_POSITIONS)
     """Positions that a convolution reads: in the decoder, this one and those before."""
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
     """On the embeddings, the input of each convolution, and the decoder's output."""
     weight_norm: bool = True
     """Whether each row of a matrix is trained as a length and a direction; never embeddings."""
-    tied: Literal["all", "output", "none"] = "none"
+    tied_embeddings: Literal["all", "output", "none"] = "none"
     """Which matrices are one: source embedding, target embedding and output ("all"), the last two
     ("output"), or none."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
@@ -104,7 +110,7 @@ class ConvolutionalEncoderDecoder(PairModel):
         ValueError: all embeddings are to be one table, but the vocabularies differ in size.
 
     Example:
-        >>> settings = ConvolutionalSettings(embedding=8, hidden=8)
+        >>> settings = ConvolutionalSettings(embedding_size=8, hidden_size=8)
         >>> model = ConvolutionalEncoderDecoder(settings, 50, 60)
         >>> source = Source(torch.tensor([[7, 9, 3]]), torch.tensor([3]))
         >>> model.teacher_force(source, torch.tensor([[2, 8]])).shape
@@ -115,24 +121,24 @@ class ConvolutionalEncoderDecoder(PairModel):
         self, settings: ConvolutionalSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
         super().__init__()
-        require_one_vocabulary(settings.tied, source_vocabulary, target_vocabulary)
+        require_one_vocabulary(settings.tied_embeddings, source_vocabulary, target_vocabulary)
         self.settings, self.max_length = settings, settings.max_length
         self.target_embedding = _tokens(target_vocabulary, settings)
         self.source_embedding = (
             self.target_embedding
-            if settings.tied == "all"
+            if settings.tied_embeddings == "all"
             else _tokens(source_vocabulary, settings)
         )
         self.source_positions, self.target_positions = _positions(settings), _positions(settings)
         self.drop = Dropout(settings.dropout)
         sizes = Sizes(
-            settings.embedding,
-            settings.hidden,
-            settings.kernel,
+            settings.embedding_size,
+            settings.hidden_size,
+            settings.kernel_size,
             settings.dropout,
             settings.weight_norm,
         )
-        narrow, wide = settings.embedding, settings.hidden
+        narrow, wide = settings.embedding_size, settings.hidden_size
         self.encoder_enter = _map(narrow, wide, settings, kept=1 - settings.dropout)
         self.encoder = nn.ModuleList(
             ConvolutionalEncoderLayer(sizes) for _ in range(settings.encoder_layers)
@@ -144,10 +150,10 @@ class ConvolutionalEncoderDecoder(PairModel):
         )
         self.decoder_leave = _map(wide, narrow, settings)
         self.output = None
-        if settings.tied == "none":
+        if settings.tied_embeddings == "none":
             self.output = nn.Linear(narrow, target_vocabulary, bias=False)
             nn.init.normal_(
-                self.output.weight, std=((1 - settings.dropout) / settings.embedding) ** 0.5
+                self.output.weight, std=((1 - settings.dropout) / settings.embedding_size) ** 0.5
             )
 
     def encode(self, source: Source) -> SourceMemory:
@@ -168,7 +174,7 @@ class ConvolutionalEncoderDecoder(PairModel):
     def start(self, source: Source) -> ConvolutionalState:
         memory = self.encode(source)
         key, settings = memory.memory.key, self.settings
-        nothing = key.new_zeros(len(key), settings.kernel - 1, settings.hidden)
+        nothing = key.new_zeros(len(key), settings.kernel_size - 1, settings.hidden_size)
         return ConvolutionalState(
             past=(nothing,) * len(self.decoder),
             length=0,
@@ -222,14 +228,14 @@ class ConvolutionalEncoderDecoder(PairModel):
 
 
 def _tokens(vocabulary: int, settings: ConvolutionalSettings) -> nn.Embedding:
-    table = token_embedding(vocabulary, settings.embedding)
+    table = token_embedding(vocabulary, settings.embedding_size)
     nn.init.normal_(table.weight, std=_FIRST_STD)
     nn.init.zeros_(table.weight[PAD].detach())
     return table
 
 
 def _positions(settings: ConvolutionalSettings) -> Learned:
-    positions = Learned(settings.embedding, settings.max_length)
+    positions = Learned(settings.embedding_size, settings.max_length)
     nn.init.normal_(positions.table.weight, std=_FIRST_STD)
     return positions
 

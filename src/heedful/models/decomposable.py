@@ -9,7 +9,7 @@ a NULL before it.
 Shapes: B batch, W words of a text, D width of a word, U hidden width.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -33,15 +33,21 @@ FAR = 10
 class DecomposableSettings(Settings):
     """Sizes and options of decomposable attention."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "embedding_dim": "embedding_size",
+        "dim": "hidden_size",
+        "hidden": "ffn_size",
+        "intra": "intra_attention",
+    }
     kind: Literal["decomposable"] = "decomposable"
-    embedding_dim: int = Field(300, ge=1, le=MOST_WIDTH)
-    dim: int = Field(200, ge=1, le=MOST_WIDTH)
+    embedding_size: int = Field(300, ge=1, le=MOST_WIDTH)
+    hidden_size: int = Field(200, ge=1, le=MOST_WIDTH)
     """Width that embeddings are projected to."""
-    hidden: int = Field(200, ge=1, le=MOST_WIDTH)
+    ffn_size: int = Field(200, ge=1, le=MOST_WIDTH)
     """Width of the layers of F, G and H, and of the vector of a pair."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """On what goes into each layer of F, G and H."""
-    intra: bool = False
+    intra_attention: bool = False
     """Whether each text is first attended to by itself (section 3.4)."""
     max_length: int = Field(512, ge=4, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
@@ -90,7 +96,7 @@ class DecomposableEncoder(TextEncoder):
 
     Example:
         >>> from heedful.models.encoders import sequences_of
-        >>> encoder = DecomposableEncoder(DecomposableSettings(dim=8, hidden=6), 30)
+        >>> encoder = DecomposableEncoder(DecomposableSettings(hidden_size=8, ffn_size=6), 30)
         >>> encoder(sequences_of([[7, 9], [8]], [[5], [6, 4]])).pooled.shape
         torch.Size([2, 6])
     """
@@ -102,12 +108,12 @@ class DecomposableEncoder(TextEncoder):
         super().__init__()
         self.settings = settings
         self.max_length = settings.max_length
-        self.dim, self.pooled_dim = None, settings.hidden
-        width, hidden, dropout = settings.dim, settings.hidden, settings.dropout
-        self.tokens = token_embedding(vocabulary, settings.embedding_dim)
-        self.project = glorot_linear(settings.embedding_dim, width, bias=False)
+        self.dim, self.pooled_dim = None, settings.ffn_size
+        width, hidden, dropout = settings.hidden_size, settings.ffn_size, settings.dropout
+        self.tokens = token_embedding(vocabulary, settings.embedding_size)
+        self.project = glorot_linear(settings.embedding_size, width, bias=False)
         self.intra = None
-        if settings.intra:
+        if settings.intra_attention:
             self.intra = WithinText(width, hidden, dropout)
             width *= 2
         self.attend = TwoLayers(width, hidden, dropout)

@@ -8,7 +8,7 @@ Shapes: B batch, N rows of search, T tokens, D width, V vocabulary.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -26,19 +26,19 @@ from heedful.models.language import LanguageModel, boundary
 from heedful.models.sizes import fill_from_size
 
 SIZES: dict[str, dict[str, Any]] = {
-    "tiny": {"layers": 4, "dim": 128, "inner": 512, "heads": 4},
+    "tiny": {"layers": 4, "hidden_size": 128, "ffn_size": 512, "heads": 4},
     "gpt-1": {
         "layers": 12,
-        "dim": 768,
-        "inner": 3072,
+        "hidden_size": 768,
+        "ffn_size": 3072,
         "heads": 12,
         "max_length": 512,
         "pre_norm": False,
     },
-    "small": {"layers": 12, "dim": 768, "inner": 3072, "heads": 12},
-    "medium": {"layers": 24, "dim": 1024, "inner": 4096, "heads": 16},
-    "large": {"layers": 36, "dim": 1280, "inner": 5120, "heads": 20},
-    "xl": {"layers": 48, "dim": 1600, "inner": 6400, "heads": 25},
+    "small": {"layers": 12, "hidden_size": 768, "ffn_size": 3072, "heads": 12},
+    "medium": {"layers": 24, "hidden_size": 1024, "ffn_size": 4096, "heads": 16},
+    "large": {"layers": 36, "hidden_size": 1280, "ffn_size": 5120, "heads": 20},
+    "xl": {"layers": 48, "hidden_size": 1600, "ffn_size": 6400, "heads": 25},
 }
 """Small to xl are GPT-2's (Radford et al. 2019, table 2)."""
 
@@ -46,14 +46,19 @@ _STD = 0.02
 
 
 class GptSettings(Settings):
-    """Sizes and options of a GPT; ``size``, or ``dim``, fills in what is not given."""
+    """Sizes and options of a GPT; ``size``, or ``hidden_size``, fills in what is not given."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "dim": "hidden_size",
+        "inner": "ffn_size",
+        "tied": "tied_embeddings",
+    }
     kind: Literal["gpt"] = "gpt"
     size: Literal["tiny", "gpt-1", "small", "medium", "large", "xl"] | None = None
     layers: int = Field(ge=1, le=MOST_LAYERS)
-    dim: int = Field(ge=1, le=MOST_WIDTH)
-    inner: int = Field(ge=1, le=MOST_WIDTH)
-    """4 · dim unless given."""
+    hidden_size: int = Field(ge=1, le=MOST_WIDTH)
+    ffn_size: int = Field(ge=1, le=MOST_WIDTH)
+    """4 · hidden_size unless given."""
     heads: int = Field(ge=1, le=MOST_WIDTH)
     """Heads 64 wide unless given."""
     dropout: float = Field(0.1, ge=0, lt=1)
@@ -67,7 +72,7 @@ class GptSettings(Settings):
     bias: bool = True
     """Whether linear maps and layer norms have one."""
     norm_epsilon: float = Field(1e-5, gt=0)
-    tied: bool = True
+    tied_embeddings: bool = True
     """Whether the table of token vectors is the output's matrix too."""
     output_bias: bool = False
     """Whether a lasting, untrained number is added to each symbol's logit; zeros unless loaded."""
@@ -79,12 +84,13 @@ class GptSettings(Settings):
 
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> "GptSettings":
-        if self.dim % self.heads:
-            raise ValueError(f"dim {self.dim} is no multiple of heads {self.heads}")
-        if self.positions == "rotary" and self.dim // self.heads % 2:
+        if self.hidden_size % self.heads:
+            raise ValueError(f"hidden_size {self.hidden_size} is no multiple of heads {self.heads}")
+        if self.positions == "rotary" and self.hidden_size // self.heads % 2:
             raise ValueError(
-                f"rotary positions turn pairs of numbers: heads {self.dim // self.heads} wide have "
-                "one left over; change dim or heads"
+                "rotary positions turn pairs of numbers: heads "
+                f"{self.hidden_size // self.heads} wide have one left over; change "
+                "hidden_size or heads"
             )
         return self
 
@@ -92,9 +98,9 @@ class GptSettings(Settings):
     def blocks(self) -> BlockOptions:
         """What its blocks have in common."""
         return BlockOptions(
-            self.dim,
+            self.hidden_size,
             self.heads,
-            self.inner,
+            self.ffn_size,
             self.dropout,
             self.attention_dropout,
             pre_norm=self.pre_norm,
@@ -126,10 +132,10 @@ class GptEmbeddings(nn.Module):
 
     def __init__(self, settings: GptSettings, vocabulary: int) -> None:
         super().__init__()
-        self.tokens = nn.Embedding(vocabulary, settings.dim, padding_idx=PAD)
+        self.tokens = nn.Embedding(vocabulary, settings.hidden_size, padding_idx=PAD)
         self.positions = None
         if settings.positions == "learned":
-            self.positions = Learned(settings.dim, settings.max_length)
+            self.positions = Learned(settings.hidden_size, settings.max_length)
         self.dropout = Dropout(settings.dropout)
 
     def forward(self, tokens: Tensor, first: int) -> Tensor:
@@ -148,7 +154,7 @@ class Gpt(LanguageModel):
         vocabulary: number of symbols.
 
     Example:
-        >>> gpt = Gpt(GptSettings(layers=1, dim=8, heads=2), 30)
+        >>> gpt = Gpt(GptSettings(layers=1, hidden_size=8, heads=2), 30)
         >>> gpt.states(torch.tensor([[3, 7, 9]])).shape
         torch.Size([1, 3, 8])
         >>> logits, state = gpt.step(torch.tensor([9]), gpt.start(torch.tensor([[3, 7, 9]])))
@@ -162,7 +168,7 @@ class Gpt(LanguageModel):
         super().__init__()
         self.settings = settings
         self.max_length = settings.max_length
-        dim = settings.dim
+        dim = settings.hidden_size
         self.embeddings = GptEmbeddings(settings, vocabulary)
         self.layers = nn.ModuleList(EncoderLayer(settings.blocks) for _ in range(settings.layers))
         self.norm = (
@@ -170,7 +176,7 @@ class Gpt(LanguageModel):
             if settings.pre_norm
             else nn.Identity()
         )
-        self.output = None if settings.tied else nn.Linear(dim, vocabulary, bias=False)
+        self.output = None if settings.tied_embeddings else nn.Linear(dim, vocabulary, bias=False)
         bias = torch.zeros(vocabulary) if settings.output_bias else None
         self.register_buffer("bias", bias)
         self._reset()

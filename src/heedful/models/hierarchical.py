@@ -9,7 +9,7 @@ sentence, D width of a state, U hidden units.
 """
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from pydantic import Field
@@ -31,14 +31,20 @@ from heedful.models.text_parts import text_mask
 class HierarchicalSettings(Settings):
     """Sizes and options of hierarchical attention."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "embedding_dim": "embedding_size",
+        "word_dim": "word_hidden_size",
+        "sentence_dim": "sentence_hidden_size",
+        "hidden_dim": "attention_size",
+    }
     kind: Literal["hierarchical"] = "hierarchical"
     cell: Literal["gru", "lstm"] = "gru"
-    embedding_dim: int = Field(200, ge=1, le=MOST_WIDTH)
-    word_dim: int = Field(50, ge=1, le=MOST_WIDTH)
+    embedding_size: int = Field(200, ge=1, le=MOST_WIDTH)
+    word_hidden_size: int = Field(50, ge=1, le=MOST_WIDTH)
     """Width of a word's state in each direction."""
-    sentence_dim: int = Field(50, ge=1, le=MOST_WIDTH)
+    sentence_hidden_size: int = Field(50, ge=1, le=MOST_WIDTH)
     """Width of a sentence's state in each direction."""
-    hidden_dim: int = Field(100, ge=1, le=MOST_WIDTH)
+    attention_size: int = Field(100, ge=1, le=MOST_WIDTH)
     """Units of each attention: of u_t."""
     dropout: float = Field(0.3, ge=0, lt=1)
     """On embeddings, on words' states and on sentences' states."""
@@ -110,7 +116,9 @@ class HierarchicalEncoder(WithConstants, TextEncoder):
 
     Example:
         >>> from heedful.models.encoders import sequences_of
-        >>> settings = HierarchicalSettings(embedding_dim=8, word_dim=3, sentence_dim=5)
+        >>> settings = HierarchicalSettings(
+        ...     embedding_size=8, word_hidden_size=3, sentence_hidden_size=5
+        ... )
         >>> encoded = HierarchicalEncoder(settings, 30, [4])(sequences_of([[7, 4, 8, 9, 4], [8]]))
         >>> encoded.states.shape, encoded.pooled.shape
         (torch.Size([2, 7, 6]), torch.Size([2, 10]))
@@ -126,14 +134,14 @@ class HierarchicalEncoder(WithConstants, TextEncoder):
         super().__init__()
         self.settings = settings
         self.max_length = settings.max_length
-        self.tokens = token_embedding(vocabulary, settings.embedding_dim)
+        self.tokens = token_embedding(vocabulary, settings.embedding_size)
         self.drop = Dropout(settings.dropout)
-        self.words = _one_layer(settings, settings.embedding_dim, settings.word_dim)
+        self.words = _one_layer(settings, settings.embedding_size, settings.word_hidden_size)
         self.dim = self.words.output_dim
-        self.word_attention = AttentionOverParts(self.dim, settings.hidden_dim)
-        self.sentences = _one_layer(settings, self.dim, settings.sentence_dim)
+        self.word_attention = AttentionOverParts(self.dim, settings.attention_size)
+        self.sentences = _one_layer(settings, self.dim, settings.sentence_hidden_size)
         self.pooled_dim = self.sentences.output_dim
-        self.sentence_attention = AttentionOverParts(self.pooled_dim, settings.hidden_dim)
+        self.sentence_attention = AttentionOverParts(self.pooled_dim, settings.attention_size)
         self._ends = sorted(set(sentence_ends))
         self.register_constants()
 

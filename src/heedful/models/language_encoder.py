@@ -6,7 +6,7 @@ add the mean and the largest of each number to that state, which here stands alo
 Shapes: B batch, L tokens, D width.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -22,14 +22,15 @@ from heedful.models.recurrent_language import RecurrentLanguageSettings
 class LanguageEncoderSettings(Settings):
     """A language model as an encoder."""
 
+    renamed: ClassVar[dict[str, str]] = {"writer": "language_model"}
     kind: Literal["language"] = "language"
-    writer: Annotated[GptSettings | RecurrentLanguageSettings, Field(discriminator="kind")]
+    language_model: Annotated[GptSettings | RecurrentLanguageSettings, Field(discriminator="kind")]
     """The language model."""
 
     @property
     def max_length(self) -> int:
         """Longest row in tokens, BEGIN and the ENDs included."""
-        return self.writer.max_length
+        return self.language_model.max_length
 
 
 class LanguageEncoder(TextEncoder):
@@ -44,7 +45,7 @@ class LanguageEncoder(TextEncoder):
     Example:
         >>> from heedful.models.encoders import sequences_of
         >>> from heedful.models.gpt import Gpt
-        >>> writer = Gpt(GptSettings(layers=1, dim=8, heads=2), 30)
+        >>> writer = Gpt(GptSettings(layers=1, hidden_size=8, heads=2), 30)
         >>> encoded = LanguageEncoder(writer, 8)(sequences_of([[7, 9], [8]]))
         >>> encoded.states.shape, encoded.pooled.shape
         (torch.Size([2, 4, 8]), torch.Size([2, 8]))

@@ -102,6 +102,6 @@ def require_one_vocabulary(tied: str, source: int, target: int) -> None:
     """Raise ValueError where all embeddings are to be one table of vocabularies that differ."""
     if tied == "all" and source != target:
         raise ValueError(
-            "model.tied = 'all' needs one vocabulary for both sides (tokeniser.joint = true); "
-            "use model.tied = 'output' or 'none'"
+            "model.tied_embeddings = 'all' needs one vocabulary for both sides "
+            "(tokeniser.joint = true); use model.tied_embeddings = 'output' or 'none'"
         )

@@ -42,7 +42,7 @@ class RecurrentEncoderDecoder(PairModel):
         ValueError: embeddings of vocabularies that differ in size are to be one.
 
     Example:
-        >>> settings = RecurrentSettings(embedding=8, hidden=8)
+        >>> settings = RecurrentSettings(embedding_size=8, hidden_size=8)
         >>> model = RecurrentEncoderDecoder(settings, 50, 60)
         >>> source = Source(torch.tensor([[7, 9, 3]]), torch.tensor([3]))
         >>> model.teacher_force(source, torch.tensor([[2, 8]])).shape
@@ -53,19 +53,19 @@ class RecurrentEncoderDecoder(PairModel):
         self, settings: RecurrentSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
         super().__init__()
-        require_one_vocabulary(settings.tied, source_vocabulary, target_vocabulary)
+        require_one_vocabulary(settings.tied_embeddings, source_vocabulary, target_vocabulary)
         self.settings, self.max_length = settings, settings.max_length
         self.drop = Dropout(settings.dropout)
-        self.target_embedding = token_embedding(target_vocabulary, settings.embedding)
+        self.target_embedding = token_embedding(target_vocabulary, settings.embedding_size)
         self.source_embedding = (
             self.target_embedding
-            if settings.tied == "all"
-            else token_embedding(source_vocabulary, settings.embedding)
+            if settings.tied_embeddings == "all"
+            else token_embedding(source_vocabulary, settings.embedding_size)
         )
         self.encoder = RecurrentEncoder(
             settings.cell,
-            settings.embedding,
-            settings.hidden,
+            settings.embedding_size,
+            settings.hidden_size,
             settings.encoder_layers,
             bidirectional=settings.bidirectional,
             dropout=settings.dropout,
@@ -75,14 +75,14 @@ class RecurrentEncoderDecoder(PairModel):
             settings.cell,
             annotation_dim,
             settings.encoder_layers,
-            settings.hidden,
+            settings.hidden_size,
             settings.decoder_layers,
         )
         self.decoder = recurrent_decoder(settings, annotation_dim)
         self.output = None
-        if settings.tied == "none":
-            self.output = nn.Linear(settings.hidden, target_vocabulary, bias=False)
-            nn.init.normal_(self.output.weight, std=settings.hidden**-0.5)
+        if settings.tied_embeddings == "none":
+            self.output = nn.Linear(settings.hidden_size, target_vocabulary, bias=False)
+            nn.init.normal_(self.output.weight, std=settings.hidden_size**-0.5)
 
     def start(self, source: Source) -> RecurrentState:
         state = self._begin(source)

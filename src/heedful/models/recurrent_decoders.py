@@ -63,11 +63,11 @@ class RecurrentDecoder(nn.Module):
 
     def __init__(self, settings: RecurrentSettings, more: int) -> None:
         super().__init__()
-        self.embedding = settings.embedding
+        self.embedding = settings.embedding_size
         self.stack = RecurrentStack(
             settings.cell,
-            settings.embedding + more,
-            settings.hidden,
+            settings.embedding_size + more,
+            settings.hidden_size,
             settings.decoder_layers,
             dropout=settings.dropout,
         )
@@ -159,7 +159,7 @@ class _Bahdanau(_DeepOutput):
 
     def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
         super().__init__(settings, more=annotation_dim)
-        hidden = settings.hidden
+        hidden = settings.hidden_size
         self.attention = Attention(
             scores.Additive(hidden, annotation_dim, hidden), _normalizer(settings)
         )
@@ -225,7 +225,7 @@ class _Luong(RecurrentDecoder):
     """
 
     def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
-        hidden = settings.hidden
+        hidden = settings.hidden_size
         feeding = bool(settings.input_feeding)
         super().__init__(settings, more=hidden if feeding else 0)
         self.feeding = feeding
@@ -300,20 +300,24 @@ class _Luong(RecurrentDecoder):
 
 
 def _maxout(settings: RecurrentSettings, annotation_dim: int) -> Maxout:
-    return Maxout([settings.hidden, settings.embedding, annotation_dim], settings.hidden)
+    return Maxout(
+        [settings.hidden_size, settings.embedding_size, annotation_dim], settings.hidden_size
+    )
 
 
 def _luong_score(settings: RecurrentSettings, annotation_dim: int) -> scores.Score:
     if settings.attention == "luong-dot":
         return scores.Dot()
     if settings.attention in ("luong-general", "luong-local-p"):
-        return scores.General(settings.hidden, annotation_dim)
-    return scores.Concat(settings.hidden, annotation_dim, settings.hidden)
+        return scores.General(settings.hidden_size, annotation_dim)
+    return scores.Concat(settings.hidden_size, annotation_dim, settings.hidden_size)
 
 
 def _normalizer(settings: RecurrentSettings) -> normalizers.Normalizer:
     if settings.window is not None:
-        return normalizers.LocalPredictive(settings.hidden, settings.hidden, settings.window)
+        return normalizers.LocalPredictive(
+            settings.hidden_size, settings.hidden_size, settings.window
+        )
     if settings.temperature is not None:
         return normalizers.GumbelStraightThrough(settings.temperature)
     if settings.expected is not None:

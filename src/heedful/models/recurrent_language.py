@@ -7,7 +7,7 @@ Shapes: B batch, N rows of search, T tokens, E embedding, D width of a state, V 
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 from torch import Tensor, nn
@@ -23,16 +23,21 @@ from heedful.models.language import LanguageModel, boundary
 class RecurrentLanguageSettings(Settings):
     """Sizes and options of a recurrent language model."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "dim": "hidden_size",
+        "embedding_dim": "embedding_size",
+        "tied": "tied_embeddings",
+    }
     kind: Literal["recurrent-language-model"] = "recurrent-language-model"
     cell: Literal["lstm", "gru"] = "lstm"
     layers: int = Field(2, ge=1, le=MOST_LAYERS)
-    dim: int = Field(256, ge=1, le=MOST_WIDTH)
+    hidden_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of a layer's state."""
-    embedding_dim: int = Field(ge=1, le=MOST_WIDTH)
-    """``dim`` unless given."""
+    embedding_size: int = Field(ge=1, le=MOST_WIDTH)
+    """``hidden_size`` unless given."""
     dropout: float = Field(0.2, ge=0, lt=1)
     """On embeddings, between layers and on the last layer's states."""
-    tied: bool = True
+    tied_embeddings: bool = True
     """Whether the table of token vectors is the output's matrix too."""
     max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
     """Tokens of a text that are read at once; a state may be carried on beyond them."""
@@ -40,16 +45,20 @@ class RecurrentLanguageSettings(Settings):
     @model_validator(mode="before")
     @classmethod
     def _as_wide(cls, given: Any) -> Any:
-        if isinstance(given, dict) and given.get("embedding_dim") is None:
-            return {**given, "embedding_dim": given.get("dim", cls.model_fields["dim"].default)}
+        if isinstance(given, dict) and given.get("embedding_size") is None:
+            return {
+                **given,
+                "embedding_size": given.get("hidden_size", cls.model_fields["hidden_size"].default),
+            }
         return given
 
     @model_validator(mode="after")
     def _tieable(self) -> "RecurrentLanguageSettings":
-        if self.tied and self.embedding_dim != self.dim:
+        if self.tied_embeddings and self.embedding_size != self.hidden_size:
             raise ValueError(
-                "one table for input and output needs embedding_dim and dim to be equal, not "
-                f"{self.embedding_dim} and {self.dim}; make them equal, or tied = false"
+                "one table for input and output needs embedding_size and hidden_size to be equal, "
+                f"not {self.embedding_size} and {self.hidden_size}; make them equal, or "
+                "tied_embeddings = false"
             )
         return self
 
@@ -82,7 +91,7 @@ class RecurrentLanguageModel(LanguageModel):
 
     Example:
         >>> import torch
-        >>> model = RecurrentLanguageModel(RecurrentLanguageSettings(dim=8), 30)
+        >>> model = RecurrentLanguageModel(RecurrentLanguageSettings(hidden_size=8), 30)
         >>> model.logits(model.states(torch.tensor([[3, 7, 9]]))).shape
         torch.Size([1, 3, 30])
     """
@@ -91,24 +100,24 @@ class RecurrentLanguageModel(LanguageModel):
         super().__init__()
         self.settings = settings
         self.max_length = settings.max_length
-        self.tokens = token_embedding(vocabulary, settings.embedding_dim)
+        self.tokens = token_embedding(vocabulary, settings.embedding_size)
         self.drop = Dropout(settings.dropout)
         self.recurrent = RecurrentStack(
             settings.cell,
-            settings.embedding_dim,
-            settings.dim,
+            settings.embedding_size,
+            settings.hidden_size,
             settings.layers,
             dropout=settings.dropout,
         )
         self.output = None
-        if not settings.tied:
-            self.output = nn.Linear(settings.dim, vocabulary, bias=False)
-            nn.init.normal_(self.output.weight, std=settings.dim**-0.5)
+        if not settings.tied_embeddings:
+            self.output = nn.Linear(settings.hidden_size, vocabulary, bias=False)
+            nn.init.normal_(self.output.weight, std=settings.hidden_size**-0.5)
 
     def fresh(self, rows: int) -> RecurrentLanguageState:
         """The state before any token: zeros."""
         parts = 2 if self.settings.cell == "lstm" else 1
-        zeros = self.tokens.weight.new_zeros(rows, self.settings.dim)
+        zeros = self.tokens.weight.new_zeros(rows, self.settings.hidden_size)
         return RecurrentLanguageState(((zeros,) * parts,) * self.settings.layers)
 
     def read(

@@ -1,6 +1,6 @@
 """The settings of the recurrent encoder–decoder."""
 
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
@@ -22,11 +22,16 @@ AttentionName = Literal[
 class RecurrentSettings(Settings):
     """The shape of a recurrent encoder–decoder."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "embedding": "embedding_size",
+        "hidden": "hidden_size",
+        "tied": "tied_embeddings",
+    }
     kind: Literal["recurrent"] = "recurrent"
     cell: Literal["rnn", "gru", "lstm"] = "gru"
-    embedding: int = Field(256, ge=1, le=MOST_WIDTH)
+    embedding_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of the embeddings, on both sides."""
-    hidden: int = Field(256, ge=1, le=MOST_WIDTH)
+    hidden_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of a layer's state, in each direction, of encoder and decoder."""
     encoder_layers: int = Field(1, ge=1, le=MOST_LAYERS)
     decoder_layers: int = Field(1, ge=1, le=MOST_LAYERS)
@@ -44,7 +49,7 @@ class RecurrentSettings(Settings):
     """Hard by REINFORCE only: share of training's steps that read the expectation in place of a
     draw; 0.5 unless said."""
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
-    tied: Literal["all", "output", "none"] = "none"
+    tied_embeddings: Literal["all", "output", "none"] = "none"
     """Which matrices are one: source embedding, target embedding and output ("all"), the last two
     ("output"), or none."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
@@ -88,14 +93,14 @@ class RecurrentSettings(Settings):
     def _has_expectation(cls, expected: float | None, info: ValidationInfo) -> float | None:
         return _part_of("hard-reinforce", "a share of expectations", expected, 0.5, info)
 
-    @field_validator("tied")
+    @field_validator("tied_embeddings")
     @classmethod
     def _tieable(cls, tied: str, info: ValidationInfo) -> str:
-        embedding, hidden = info.data.get("embedding"), info.data.get("hidden")
+        embedding, hidden = info.data.get("embedding_size"), info.data.get("hidden_size")
         if tied != "none" and embedding != hidden:
             raise ValueError(
-                f"embeddings and output can be one only if embedding and hidden are equal, not "
-                f"{embedding} and {hidden}; make them equal, or tied = 'none'"
+                "embeddings and output are one only if embedding_size and hidden_size are equal, "
+                f"not {embedding} and {hidden}; make them equal, or tied_embeddings = 'none'"
             )
         return tied
 

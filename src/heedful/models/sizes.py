@@ -12,31 +12,33 @@ Sizes = Mapping[str, Mapping[str, Any]]
 
 
 def fill_from_size(given: Any, sizes: Sizes, smallest: str) -> Any:
-    """A table of settings with what its ``size``, or ``dim``, implies.
+    """A table of settings with what its ``size``, or ``hidden_size``, implies.
 
-    ``inner`` is 4 · dim and a head is 64 wide where a width of one's own is given without them.
+    Where a width of one's own is given without them, ``ffn_size`` is 4 · hidden_size and a head is
+    64 wide.
 
     Args:
         given: the table as it was given; what is no table is left as it is.
-        sizes: the numbers of each size: layers, dim, inner, heads, and what else belongs to it.
+        sizes: the numbers of each size: layers, hidden_size, ffn_size, heads, and what
+            else belongs to it.
         smallest: the size where neither a size nor layers are given.
 
     Raises:
         ValueError: a size is named, and all of its numbers are given, one of them otherwise.
 
     Example:
-        >>> sizes = {"tiny": {"layers": 2, "dim": 128, "inner": 512, "heads": 2}}
-        >>> fill_from_size({"size": "tiny", "dim": 256}, sizes, "tiny")
-        {'layers': 2, 'dim': 256, 'inner': 1024, 'heads': 4, 'size': None}
+        >>> sizes = {"tiny": {"layers": 2, "hidden_size": 128, "ffn_size": 512, "heads": 2}}
+        >>> fill_from_size({"size": "tiny", "hidden_size": 256}, sizes, "tiny")
+        {'layers': 2, 'hidden_size': 256, 'ffn_size': 1024, 'heads': 4, 'size': None}
     """
     if not isinstance(given, dict):
         return given
     size = given.get("size") or (smallest if "layers" not in given else None)
     numbers = dict(sizes.get(size, {})) if isinstance(size, str) else {}
     named = dict(numbers)
-    dim = given.get("dim", numbers.get("dim"))
-    if isinstance(dim, int) and 0 < dim <= MOST_WIDTH and dim != numbers.get("dim"):
-        numbers |= {"dim": dim, "inner": 4 * dim, "heads": _heads(dim)}
+    dim = given.get("hidden_size", numbers.get("hidden_size"))
+    if isinstance(dim, int) and 0 < dim <= MOST_WIDTH and dim != numbers.get("hidden_size"):
+        numbers |= {"hidden_size": dim, "ffn_size": 4 * dim, "heads": _heads(dim)}
     filled = {**numbers, **given}
     if named:
         filled["size"] = size if _agrees(size, named, given, filled) else None
@@ -44,7 +46,7 @@ def fill_from_size(given: Any, sizes: Sizes, smallest: str) -> Any:
 
 
 def _heads(dim: int) -> int:
-    """As many heads as divide ``dim`` and are at least 64 wide; one of a narrower model."""
+    """As many heads as divide ``hidden_size`` and are at least 64 wide; one of a narrower model."""
     return max(n for n in range(1, max(1, dim // HEAD_WIDTH) + 1) if dim % n == 0)
 
 

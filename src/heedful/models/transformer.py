@@ -8,7 +8,7 @@ Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V 
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -27,36 +27,44 @@ from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, E
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
 
 SIZES: dict[str, dict[str, int]] = {
-    "tiny": {"layers": 4, "dim": 128, "inner": 256, "heads": 4},
-    "base": {"layers": 6, "dim": 512, "inner": 2048, "heads": 8},
-    "big": {"layers": 6, "dim": 1024, "inner": 4096, "heads": 16},
+    "tiny": {"layers": 4, "hidden_size": 128, "ffn_size": 256, "heads": 4},
+    "base": {"layers": 6, "hidden_size": 512, "ffn_size": 2048, "heads": 8},
+    "big": {"layers": 6, "hidden_size": 1024, "ffn_size": 4096, "heads": 16},
 }
 
 
 class TransformerSettings(Settings):
     """Sizes and options of a Transformer; ``size`` fills in what is not given."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "dim": "hidden_size",
+        "inner": "ffn_size",
+        "inner_dropout": "ffn_dropout",
+        "decoder_inner": "decoder_ffn_size",
+        "scaled": "scale_embeddings",
+        "tied": "tied_embeddings",
+    }
     kind: Literal["transformer"] = "transformer"
     size: Literal["tiny", "base", "big"] | None = None
     layers: int = Field(ge=1, le=MOST_LAYERS)
-    dim: int = Field(ge=2, le=MOST_WIDTH, multiple_of=2)
-    inner: int = Field(ge=1, le=MOST_WIDTH)
+    hidden_size: int = Field(ge=2, le=MOST_WIDTH, multiple_of=2)
+    ffn_size: int = Field(ge=1, le=MOST_WIDTH)
     heads: int = Field(ge=1, le=MOST_WIDTH)
     dropout: float = Field(0.1, ge=0, lt=1)
     attention_dropout: float = Field(0.0, ge=0, lt=1)
-    inner_dropout: float = Field(0.0, ge=0, lt=1)
+    ffn_dropout: float = Field(0.0, ge=0, lt=1)
     pre_norm: bool = False
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    tied: Literal["all", "output", "none"] = "all"
+    tied_embeddings: Literal["all", "output", "none"] = "all"
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     activation: Activation = "relu"
-    scaled: bool = True
-    """Whether embeddings are multiplied by √dim, as in the paper."""
+    scale_embeddings: bool = True
+    """Whether embeddings are multiplied by √hidden_size, as in the paper."""
     output_bias: bool = False
     """Whether a lasting, untrained number is added to each symbol's logit; zeros unless loaded."""
     decoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
     """``layers`` unless given, and so with the next two."""
-    decoder_inner: int | None = Field(None, ge=1, le=MOST_WIDTH)
+    decoder_ffn_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
     decoder_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
 
     @model_validator(mode="before")
@@ -71,8 +79,8 @@ class TransformerSettings(Settings):
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> "TransformerSettings":
         for heads in (self.heads, self.decoder_heads):
-            if heads is not None and self.dim % heads:
-                raise ValueError(f"dim {self.dim} is no multiple of heads {heads}")
+            if heads is not None and self.hidden_size % heads:
+                raise ValueError(f"hidden_size {self.hidden_size} is no multiple of heads {heads}")
         return self
 
 
@@ -120,18 +128,18 @@ class Transformer(PairModel):
         self, settings: TransformerSettings, source_vocabulary: int, target_vocabulary: int
     ) -> None:
         super().__init__()
-        require_one_vocabulary(settings.tied, source_vocabulary, target_vocabulary)
+        require_one_vocabulary(settings.tied_embeddings, source_vocabulary, target_vocabulary)
         self.settings = settings
         self.max_length = settings.max_length
-        dim = settings.dim
+        dim = settings.hidden_size
         self.target_embedding = token_embedding(target_vocabulary, dim)
         self.source_embedding = (
             self.target_embedding
-            if settings.tied == "all"
+            if settings.tied_embeddings == "all"
             else token_embedding(source_vocabulary, dim)
         )
         self.output = None
-        if settings.tied == "none":
+        if settings.tied_embeddings == "none":
             self.output = nn.Linear(dim, target_vocabulary, bias=False)
             nn.init.normal_(self.output.weight, std=dim**-0.5)
         self.source_positions = self._positions()
@@ -139,16 +147,16 @@ class Transformer(PairModel):
         options = BlockOptions(
             dim,
             settings.heads,
-            settings.inner,
+            settings.ffn_size,
             settings.dropout,
             settings.attention_dropout,
-            settings.inner_dropout,
+            settings.ffn_dropout,
             settings.pre_norm,
             settings.activation,
         )
         of_decoder = options._replace(
             heads=settings.decoder_heads or settings.heads,
-            inner=settings.decoder_inner or settings.inner,
+            inner=settings.decoder_ffn_size or settings.ffn_size,
         )
         layers, decoder_layers = settings.layers, settings.decoder_layers or settings.layers
         self.encoder = nn.ModuleList(EncoderLayer(options) for _ in range(layers))
@@ -161,14 +169,14 @@ class Transformer(PairModel):
 
     def _positions(self) -> Sinusoidal | Learned:
         if self.settings.positions == "learned":
-            return Learned(self.settings.dim, self.settings.max_length)
-        return Sinusoidal(self.settings.dim)
+            return Learned(self.settings.hidden_size, self.settings.max_length)
+        return Sinusoidal(self.settings.hidden_size)
 
     def _embed(
         self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, first: int | Tensor = 0
     ) -> Tensor:
         """``[B, L] -> [B, L, D]``; the factor √D is section 3.4's."""
-        scale = math.sqrt(self.settings.dim) if self.settings.scaled else 1.0
+        scale = math.sqrt(self.settings.hidden_size) if self.settings.scale_embeddings else 1.0
         embedded: Tensor = self.dropout(positions(table(tokens) * scale, first))
         return embedded
 

@@ -20,12 +20,15 @@ from heedful.runs.settings import Recipe
 
 DEFAULT = "translation"
 """The task of a recipe that names none."""
+_BESIDE = {"recipe.toml": "run.json", "best.toml": "tuning.json"}
+"""Recipes that heedful writes, and what it writes beside them."""
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
     """The tables of a TOML file, put over those of its ``base``, if it names one.
 
-    A base is a recipe's name, or a path from the folder of the file that names it.
+    A base is a recipe's name, or a path from the folder of the file that names it. Settings in a
+    file that an earlier version of heedful wrote get the names that they have now.
 
     Raises:
         UserError: the file or a base is missing, no UTF-8, or no TOML (with the line), or recipes
@@ -39,6 +42,17 @@ def read_recipe(path: Path) -> dict[str, Any]:
             raise UserError(f"{path}: its base {where} comes back to itself; leave one 'base' out")
         seen.append(where)
         tables = _over(_read_toml(where), tables)
+    return tables
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    if not path.exists():
+        raise UserError(f"no recipe at {path}")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder, not a recipe")
+    tables = parse_toml(read_bytes(path, MOST_TOML_BYTES), str(path))
+    if path.name in _BESIDE and (path.parent / _BESIDE[path.name]).exists():
+        return check_recipe(tables, str(path), written=True).as_tables()
     return tables
 
 
@@ -60,14 +74,6 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
             value = _over(known, value)
         joined[key] = value
     return joined
-
-
-def _read_toml(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        raise UserError(f"no recipe at {path}")
-    if path.is_dir():
-        raise UserError(f"{path} is a folder, not a recipe")
-    return parse_toml(read_bytes(path, MOST_TOML_BYTES), str(path))
 
 
 def find_recipe(name: str | Path) -> Path:
@@ -134,7 +140,8 @@ def check_recipe(tables: Mapping[str, Any], where: str, *, written: bool = False
         tables: the settings.
         where: the file, for messages.
         written: whether heedful wrote them. Then they have all settings there were, also of what
-            this recipe does not use; these are as today's defaults are.
+            this recipe does not use; these are as today's defaults are. Settings may have the names
+            of an earlier version.
 
     Raises:
         UserError: a key is unknown (with the nearest right one), missing, or of a wrong value; so
@@ -143,7 +150,7 @@ def check_recipe(tables: Mapping[str, Any], where: str, *, written: bool = False
     kind = recipe_kind(tables, where)
     if written:
         tables = _kind(tables, where).without_unused(tables, where)
-    recipe = check(kind, dict(tables), where)
+    recipe = check(kind, dict(tables), where, written=written)
     plain = {key: table for key, table in tables.items() if key != "tune"}
     for key, searched in recipe.tune.items():
         place = f"{where}, [tune]"

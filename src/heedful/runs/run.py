@@ -112,7 +112,7 @@ class Run:
             average = find_checkpoint(self.checkpoint_folder, AVERAGE, str(self.path))
             if average is None:
                 raise UserError(
-                    f"{self.path} has no average: training.average makes one at the end"
+                    f"{self.path} has no average: training.average_checkpoints makes one at the end"
                 )
             return average
         found = self.checkpoints()

@@ -1,6 +1,6 @@
 """What all recipes have: a task, a seed, how the weights are learnt, and what is searched."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -75,12 +75,16 @@ class VectorSettings(Settings):
 class LoopSettings(Settings):
     """How the weights are learnt: what the loop knows."""
 
+    renamed: ClassVar[dict[str, str]] = {
+        "accumulate": "accumulation_steps",
+        "average": "average_checkpoints",
+    }
     max_steps: int = Field(10_000, ge=1)
     max_minutes: float | None = Field(None, gt=0)
     """Of computing steps; validating and saving do not count."""
     batch_tokens: int = Field(4096, ge=1, le=MOST_BATCH_TOKENS)
     """Rows × longest side of a batch at most, padding included."""
-    accumulate: int = Field(1, ge=1, le=100_000)
+    accumulation_steps: int = Field(1, ge=1, le=100_000)
     """Batches a step."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
@@ -101,7 +105,7 @@ class LoopSettings(Settings):
     checkpoint_every: int = Field(1000, ge=1)
     keep_last: int = Field(5, ge=1)
     keep_best: int = Field(1, ge=1)
-    average: int = Field(0, ge=0)
+    average_checkpoints: int = Field(0, ge=0)
     """At the end, the mean of this many last checkpoints is tried; at most ``keep_last``."""
     patience: int | None = Field(None, ge=1)
     """Stop after so many validations without a better ``choose_by``."""
@@ -124,9 +128,9 @@ class LoopSettings(Settings):
 
     @model_validator(mode="after")
     def _average_is_kept(self) -> "LoopSettings":
-        if self.average > self.keep_last:
+        if self.average_checkpoints > self.keep_last:
             raise ValueError(
-                f"average {self.average} needs as many checkpoints; raise keep_last "
+                f"average {self.average_checkpoints} needs as many checkpoints; raise keep_last "
                 f"({self.keep_last})"
             )
         return self

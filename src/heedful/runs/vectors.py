@@ -47,7 +47,7 @@ def keep_vectors(
     """
     if not given:
         return None
-    setting = next(name for name in ("embedding_dim", "embedding", "dim") if hasattr(model, name))
+    setting = next(name for name in ("embedding_size", "hidden_size") if hasattr(model, name))
     width = getattr(model, setting)
     tables, facts = {}, {}
     for name, (file, vocabulary) in given.items():

@@ -123,11 +123,11 @@ def train_from_command(
     try:
         return train(checked, out, data=folder, start_from=start_from)
     except VocabularyTooLargeError as error:
-        asked = any(override.startswith("tokeniser.vocabulary") for override in overrides)
+        asked = any(override.startswith("tokeniser.vocabulary_size") for override in overrides)
         if recipe is not None or asked:
             raise
         # Nobody asked for this size: it was chosen before the corpus was looked at so closely.
-        smaller = f"tokeniser.vocabulary={error.supported}"
+        smaller = f"tokeniser.vocabulary_size={error.supported}"
         notice(f"the corpus supports a vocabulary of {error.supported:,}: taken")
         checked = check_recipe(with_overrides(tables, [*overrides, smaller]), where)
         return train(checked, out, data=folder, start_from=start_from)
@@ -190,7 +190,7 @@ def _say_chosen(tables: dict[str, Any], out: Path) -> None:
     name = f"{model.get('size') or model.get('cell') or ''} {model['kind']}".strip()
     notice(
         f"recipe chosen from the corpus: {name}, vocabulary "
-        f"{tables['tokeniser']['vocabulary']:,}, at most {training['max_steps']:,} steps of "
+        f"{tables['tokeniser']['vocabulary_size']:,}, at most {training['max_steps']:,} steps of "
         f"{training['batch_tokens']:,} tokens; {_held_out(tables['data'])}; it goes into "
         f"{out / 'recipe.toml'}"
     )

@@ -184,7 +184,7 @@ class Loop:
         progress = self.progress
         began = time.perf_counter()
         self.task.model.train()
-        group = [next(batches) for _ in range(self.settings.accumulate)]
+        group = [next(batches) for _ in range(self.settings.accumulation_steps)]
         weight = self.strategy.total(sum(batch.weight for _, batch in group))
         losses: dict[str, Tensor] = {}
         for number, (_, batch) in enumerate(group, start=1):

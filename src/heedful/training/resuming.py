@@ -20,7 +20,7 @@ CHANGEABLE = frozenset(
         "training.checkpoint_every",
         "training.keep_last",
         "training.keep_best",
-        "training.average",
+        "training.average_checkpoints",
         "training.patience",
         "training.tensorboard",
         "evaluation.beam",

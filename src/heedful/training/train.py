@@ -231,7 +231,7 @@ def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
     if run.recipe.is_validated:
         return []
     asked = {
-        "training.average": settings.average > 1,
+        "training.average_checkpoints": settings.average_checkpoints > 1,
         "training.patience": settings.patience is not None,
     }
     return [
@@ -273,9 +273,9 @@ def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
     for point in found:
         if point.step == best:
             result["validation"] = point.state["validation"]
-    tried = settings.average > 1 and not progress.given_up
+    tried = settings.average_checkpoints > 1 and not progress.given_up
     if tried and len(found) > 1 and progress.best is not None:
-        last = found[-settings.average :]
+        last = found[-settings.average_checkpoints :]
         weights = mean_weights(last)
         load_model_tensors(model, weights, loop.checkpoints)
         figures, _ = loop.task.validate()

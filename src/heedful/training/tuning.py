@@ -13,6 +13,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers, write_text
 from heedful.basics.locking import locked
 from heedful.basics.notices import notice
+from heedful.basics.settings import current_name
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_setting, write_toml
 from heedful.runs.registry import kind_of
@@ -98,8 +99,8 @@ def default_space(recipe: Recipe) -> dict[str, Searched]:
     rate = recipe.training.learning_rate
     space = {"training.learning_rate": Searched(low=rate / 3, high=rate * 3, log=True)}
     key, model = "model.dropout", recipe.as_tables().get("model", {})
-    if "dropout" not in model and "writer" in model:
-        key, model = "model.writer.dropout", model["writer"]
+    if "dropout" not in model and "language_model" in model:
+        key, model = "model.language_model.dropout", model["language_model"]
     dropout = model.get("dropout")
     if dropout is not None:
         # In whole steps from the recipe's own value, which is one that is tried.
@@ -149,6 +150,7 @@ class _Search:
         }
         known = read_tuning(self.folder)
         if known is not None:
+            self._rename(known)
             before = {**known.begun_with, "recipe": self._as_of_now(known.begun_with["recipe"])}
             _free_idle_limits(known, before["recipe"], begun_with["recipe"])
             _require_same(self.folder, before, begun_with)
@@ -164,6 +166,16 @@ class _Search:
         self.tuning = Tuning(
             begun_with, compared_by, higher=not kind_of(self.recipe).falls(self.recipe, compared_by)
         )
+
+    def _rename(self, known: Tuning) -> None:
+        """Give settings that an earlier version searched the names that they have now."""
+
+        def now(settings: dict[str, Any]) -> dict[str, Any]:
+            return {current_name(self.recipe, key): value for key, value in settings.items()}
+
+        known.begun_with["space"] = now(known.begun_with["space"])
+        for trial in known.trials + known.further:
+            trial.settings = now(trial.settings)
 
     def _as_of_now(self, known: dict[str, Any]) -> dict[str, Any]:
         """Settings of a search begun before, with those that were added to heedful since."""

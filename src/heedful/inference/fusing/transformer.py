@@ -82,6 +82,6 @@ class FusedTransformer:
     def _embedding(self, table: nn.Embedding, positions: Sinusoidal | Learned) -> Embedding:
         """What the model does to tokens, without dropout."""
         settings, places = self.model.settings, positions.table
-        scale = math.sqrt(settings.dim) if settings.scaled else 1.0
+        scale = math.sqrt(settings.hidden_size) if settings.scale_embeddings else 1.0
         added = places.weight if isinstance(places, nn.Embedding) else places
         return Embedding(Tables(table.weight, scale, added), (table, positions))

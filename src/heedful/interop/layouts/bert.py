@@ -78,8 +78,8 @@ def settings_of(config: Mapping[str, Any], where: str) -> BertSettings:
         raise fields.refuse("num_attention_heads", f"does not divide hidden_size = {dim}")
     settings = BertSettings(
         layers=fields.count("num_hidden_layers", most=MOST_LAYERS),
-        dim=dim,
-        inner=fields.count("intermediate_size"),
+        hidden_size=dim,
+        ffn_size=fields.count("intermediate_size"),
         heads=heads,
         dropout=fields.share("hidden_dropout_prob", 0.1),
         attention_dropout=fields.share("attention_probs_dropout_prob", 0.1),
@@ -106,10 +106,10 @@ def config_of(settings: BertSettings, shape: BertShape) -> dict[str, Any]:
     return {
         "model_type": "bert",
         "architectures": [shape.architecture],
-        "hidden_size": settings.dim,
+        "hidden_size": settings.hidden_size,
         "num_hidden_layers": settings.layers,
         "num_attention_heads": settings.heads,
-        "intermediate_size": settings.inner,
+        "intermediate_size": settings.ffn_size,
         "hidden_act": their_activation(settings.activation),
         "hidden_dropout_prob": settings.dropout,
         "attention_probs_dropout_prob": settings.attention_dropout,
@@ -155,8 +155,13 @@ def import_tensors(
     ours = to_ours(_entries(settings, places, shape, prefix), current, where)
     if not shape.pooler:
         generator = torch.Generator().manual_seed(0)
-        weight = torch.empty(settings.dim, settings.dim).normal_(0.0, 0.02, generator=generator)
-        ours |= {"encoder.pooler.weight": weight, "encoder.pooler.bias": torch.zeros(settings.dim)}
+        weight = torch.empty(settings.hidden_size, settings.hidden_size).normal_(
+            0.0, 0.02, generator=generator
+        )
+        ours |= {
+            "encoder.pooler.weight": weight,
+            "encoder.pooler.bias": torch.zeros(settings.hidden_size),
+        }
     return ours
 
 
@@ -186,7 +191,7 @@ def _current_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _entries(settings: BertSettings, places: Places, shape: BertShape, prefix: str) -> list[Entry]:
-    dim, inner, rows = settings.dim, settings.inner, count_rows(places)
+    dim, inner, rows = settings.hidden_size, settings.ffn_size, count_rows(places)
     table = symbols(places)
     found: list[Entry] = []
 

@@ -50,22 +50,22 @@ def specification(
         **common,
     )
     tensors = _Tensors(weights)
-    source = "target" if settings.tied == "all" else "source"
+    source = "target" if settings.tied_embeddings == "all" else "source"
     encoder.embeddings[0].weight = tensors.array(f"{source}_embedding.weight")
     decoder.embeddings.weight = tensors.array("target_embedding.weight")
-    written = "output" if settings.tied == "none" else "target_embedding"
+    written = "output" if settings.tied_embeddings == "none" else "target_embedding"
     decoder.projection.weight = tensors.array(f"{written}.weight")
     if settings.output_bias:
         decoder.projection.bias = tensors.array("bias")
     for side, part in (("encoder", encoder), ("decoder", decoder)):
-        part.scale_embeddings = settings.scaled
+        part.scale_embeddings = settings.scale_embeddings
         part.position_encodings.encodings = _positions(tensors, settings, side)
         if settings.pre_norm:
             tensors.norm(part.layer_norm, f"{side}_norm")
         for number, layer in enumerate(part.layer):
             order = None
             if part is decoder and number == watched.layer and watched.heads is not None:
-                order = _first(watched.heads, heads, settings.dim // heads)
+                order = _first(watched.heads, heads, settings.hidden_size // heads)
             _layer(tensors, layer, f"{side}.{number}", order)
     spec = specs.TransformerSpec(encoder, decoder)
     spec.config.unk_token = SYMBOLS[UNKNOWN]
@@ -142,4 +142,4 @@ def _positions(tensors: _Tensors, settings: TransformerSettings, side: str) -> A
     if settings.positions == "learned":
         sides = {"encoder": "source", "decoder": "target"}
         return tensors.array(f"{sides[side]}_positions.table.weight")
-    return sinusoids(torch.arange(settings.max_length), settings.dim).numpy()
+    return sinusoids(torch.arange(settings.max_length), settings.hidden_size).numpy()

@@ -51,15 +51,15 @@ def settings_of(config: Mapping[str, Any], where: str) -> GptSettings:
         raise fields.refuse("embd_pdrop", f"only where it is resid_pdrop = {dropout} too")
     settings = GptSettings(
         layers=fields.count("n_layer", most=MOST_LAYERS),
-        dim=dim,
-        inner=inner,
+        hidden_size=dim,
+        ffn_size=inner,
         heads=heads,
         dropout=dropout,
         attention_dropout=fields.share("attn_pdrop", 0.1),
         max_length=fields.count("n_positions", 1024, least=2, most=MOST_POSITIONS),
         activation=fields.activation("activation_function", "gelu_new"),
         norm_epsilon=fields.number("layer_norm_epsilon", 1e-5),
-        tied=fields.flag("tie_word_embeddings", default=True),
+        tied_embeddings=fields.flag("tie_word_embeddings", default=True),
         output_bias=True,
     )
     fields.require("scale_attn_weights", True)
@@ -90,17 +90,17 @@ def config_of(settings: GptSettings) -> dict[str, Any]:
     return {
         "model_type": "gpt2",
         "architectures": ["GPT2LMHeadModel"],
-        "n_embd": settings.dim,
+        "n_embd": settings.hidden_size,
         "n_layer": settings.layers,
         "n_head": settings.heads,
-        "n_inner": settings.inner,
+        "n_inner": settings.ffn_size,
         "n_positions": settings.max_length,
         "activation_function": their_activation(settings.activation),
         "resid_pdrop": settings.dropout,
         "embd_pdrop": settings.dropout,
         "attn_pdrop": settings.attention_dropout,
         "layer_norm_epsilon": settings.norm_epsilon,
-        "tie_word_embeddings": settings.tied,
+        "tie_word_embeddings": settings.tied_embeddings,
     }
 
 
@@ -128,7 +128,7 @@ def export_tensors(
 
 
 def _entries(settings: GptSettings, places: Places, prefix: str) -> list[Entry]:
-    dim, inner, rows = settings.dim, settings.inner, count_rows(places)
+    dim, inner, rows = settings.hidden_size, settings.ffn_size, count_rows(places)
     table = symbols(places)
     found: list[Entry] = []
 
@@ -145,7 +145,7 @@ def _entries(settings: GptSettings, places: Places, prefix: str) -> list[Entry]:
             add(f"{theirs}.{part}", (f"{ours}.{part}",), dim)
 
     add("wte.weight", ("embeddings.tokens.weight",), rows, dim, turn=table)
-    if settings.tied:
+    if settings.tied_embeddings:
         found[0] = found[0]._replace(aliases=("lm_head.weight",))
     else:
         found.append(Entry("lm_head.weight", (rows, dim), ("output.weight",), table))

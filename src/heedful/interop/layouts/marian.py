@@ -71,21 +71,21 @@ def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
     ]
     settings = TransformerSettings(
         layers=layers,
-        dim=dim,
-        inner=inner,
+        hidden_size=dim,
+        ffn_size=inner,
         heads=heads,
         dropout=fields.share("dropout", 0.1),
         attention_dropout=fields.share("attention_dropout"),
-        inner_dropout=fields.share("activation_dropout"),
+        ffn_dropout=fields.share("activation_dropout"),
         pre_norm=False,
         positions="sinusoidal",
-        tied=_tied(fields),
+        tied_embeddings=_tied(fields),
         max_length=fields.count("max_position_embeddings", least=2, most=MOST_POSITIONS),
         activation=fields.activation("activation_function", "gelu"),
-        scaled=fields.flag("scale_embedding", default=False),
+        scale_embeddings=fields.flag("scale_embedding", default=False),
         output_bias=True,
         decoder_layers=decoder[0],
-        decoder_inner=decoder[1],
+        decoder_ffn_size=decoder[1],
         decoder_heads=decoder[2],
     )
     fields.require("is_encoder_decoder", True)
@@ -129,21 +129,21 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
         "model_type": "marian",
         "architectures": ["MarianMTModel"],
         "is_encoder_decoder": True,
-        "d_model": settings.dim,
+        "d_model": settings.hidden_size,
         "encoder_layers": settings.layers,
-        "encoder_ffn_dim": settings.inner,
+        "encoder_ffn_dim": settings.ffn_size,
         "encoder_attention_heads": settings.heads,
         "decoder_layers": settings.decoder_layers or settings.layers,
-        "decoder_ffn_dim": settings.decoder_inner or settings.inner,
+        "decoder_ffn_dim": settings.decoder_ffn_size or settings.ffn_size,
         "decoder_attention_heads": settings.decoder_heads or settings.heads,
         "dropout": settings.dropout,
         "attention_dropout": settings.attention_dropout,
-        "activation_dropout": settings.inner_dropout,
+        "activation_dropout": settings.ffn_dropout,
         "activation_function": their_activation(settings.activation),
         "max_position_embeddings": settings.max_length,
-        "scale_embedding": settings.scaled,
-        "share_encoder_decoder_embeddings": settings.tied == "all",
-        "tie_word_embeddings": settings.tied != "none",
+        "scale_embedding": settings.scale_embeddings,
+        "share_encoder_decoder_embeddings": settings.tied_embeddings == "all",
+        "tie_word_embeddings": settings.tied_embeddings != "none",
     }
 
 
@@ -157,17 +157,17 @@ def import_tensors(
             file holds are not sinusoids.
     """
     kept = {name: tensor for name, tensor in tensors.items() if name not in _POSITIONS}
-    halves = _halves(settings.dim)
+    halves = _halves(settings.hidden_size)
     for name in _POSITIONS:
         if name not in tensors:
             continue
         positions = tensors[name].float()
-        shape = [settings.max_length, settings.dim]
+        shape = [settings.max_length, settings.hidden_size]
         if list(positions.shape) != shape:
             raise UserError(
                 f"{where}: '{name}' has shape {list(positions.shape)}, by config.json it is {shape}"
             )
-        ours = sinusoids(torch.arange(len(positions)), settings.dim)
+        ours = sinusoids(torch.arange(len(positions)), settings.hidden_size)
         if not torch.allclose(
             positions[:, halves], ours, atol=1e-3 if _half(tensors[name]) else 1e-5
         ):
@@ -196,7 +196,7 @@ def _halves(dim: int) -> Tensor:
 
 
 def _entries(settings: TransformerSettings, places: MarianSymbols) -> list[Entry]:
-    dim, order = settings.dim, _halves(settings.dim)
+    dim, order = settings.hidden_size, _halves(settings.hidden_size)
     columns = permuted(order, 1)
     source, target = symbols(places.source).then(columns), symbols(places.target).then(columns)
     in_source = (count_rows(places.source), dim)
@@ -204,16 +204,16 @@ def _entries(settings: TransformerSettings, places: MarianSymbols) -> list[Entry
     encoder, decoder = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
     head = "lm_head.weight"
     ours = "target_embedding.weight"
-    if settings.tied == "all":
+    if settings.tied_embeddings == "all":
         shared = "model.shared.weight"
         entries = [Entry(shared, in_target, (ours,), target, (encoder, decoder, head))]
     else:
-        aliases = (head,) if settings.tied == "output" else ()
+        aliases = (head,) if settings.tied_embeddings == "output" else ()
         entries = [
             Entry(encoder, in_source, ("source_embedding.weight",), source),
             Entry(decoder, in_target, (ours,), target, aliases),
         ]
-        if settings.tied == "none":
+        if settings.tied_embeddings == "none":
             entries.append(Entry(head, in_target, ("output.weight",), target))
     entries.append(
         Entry(
@@ -227,9 +227,11 @@ def _entries(settings: TransformerSettings, places: MarianSymbols) -> list[Entry
         )
     )
     for layer in range(settings.layers):
-        entries += _layer("encoder", layer, dim, settings.inner, order)
+        entries += _layer("encoder", layer, dim, settings.ffn_size, order)
     for layer in range(settings.decoder_layers or settings.layers):
-        entries += _layer("decoder", layer, dim, settings.decoder_inner or settings.inner, order)
+        entries += _layer(
+            "decoder", layer, dim, settings.decoder_ffn_size or settings.ffn_size, order
+        )
     return entries
 
 

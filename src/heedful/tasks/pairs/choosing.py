@@ -87,7 +87,7 @@ def choose_recipe(
             "validation_share": share,
             "test_share": share,
         },
-        "tokeniser": {"vocabulary": vocabulary(size.word_types, most)},
+        "tokeniser": {"vocabulary_size": vocabulary(size.word_types, most)},
         "model": {
             "kind": "transformer",
             "size": "tiny" if middling else "base",
@@ -101,7 +101,7 @@ def choose_recipe(
             "warmup_steps": min(4000, max(100, steps // 10)),
             "validate_every": every,
             "checkpoint_every": every,
-            "average": 5,
+            "average_checkpoints": 5,
             "patience": 10,
         },
     }
@@ -145,7 +145,7 @@ def choose_aligning_recipe(
             # A pair that occurs twice says the same twice; one that is far too long says little.
             "filters": {"duplicates": True, "max_words": 100},
         },
-        "tokeniser": {"vocabulary": vocabulary(size.word_types, most)},
+        "tokeniser": {"vocabulary_size": vocabulary(size.word_types, most)},
         "model": {"kind": "aligner"},
         "training": {
             "max_steps": steps,

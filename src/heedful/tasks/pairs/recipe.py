@@ -129,9 +129,10 @@ class PairRecipe(Recipe):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "PairRecipe":
-        if self.model.tied == "all" and not self.tokeniser.joint:
+        if self.model.tied_embeddings == "all" and not self.tokeniser.joint:
             raise ValueError(
-                "model.tied = 'all' needs tokeniser.joint = true; or use model.tied = 'output'"
+                "model.tied_embeddings = 'all' needs tokeniser.joint = true; "
+                "or use model.tied_embeddings = 'output'"
             )
         if self.data.max_tokens > self.model.max_length - 1:
             raise ValueError(
@@ -166,7 +167,7 @@ def without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
     optional = {
         name: training.pop(name) for name in ("guided_alignment", "reinforce") if name in training
     }
-    recipe = check(PairRecipe, {**tables, "training": training}, where)
+    recipe = check(PairRecipe, {**tables, "training": training}, where, written=True)
     used = {
         "guided_alignment": recipe.data.links is not None,
         "reinforce": learns_by_reward(recipe.model),

@@ -38,7 +38,7 @@ class PairSpec(TaskSpec):
     family = "pairs"
     starts = frozenset({"pairs"})
     changeable_at_start = frozenset(
-        {"model.dropout", "model.attention_dropout", "model.inner_dropout"}
+        {"model.dropout", "model.attention_dropout", "model.ffn_dropout"}
     )
 
     def recipe_type(self) -> "type[PairRecipe]":

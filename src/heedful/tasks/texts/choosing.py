@@ -114,10 +114,10 @@ def choose_classification(
         "max_tokens": _row(size),
         "model": {
             "kind": "recurrent-encoder",
-            "dim": 128,
-            "embedding_dim": 128,
+            "hidden_size": 128,
+            "embedding_size": 128,
             "hops": 4,
-            "hidden_dim": 64,
+            "attention_size": 64,
             "dropout": 0.4,
             "pairs": "apart" if len(text) == 2 else "joined",
             "max_length": _row(size),
@@ -153,8 +153,8 @@ def choose_tagging(
         "max_tokens": _row(size),
         "model": {
             "kind": "recurrent-encoder",
-            "dim": 128,
-            "embedding_dim": 128,
+            "hidden_size": 128,
+            "embedding_size": 128,
             "pooling": "mean",
             "dropout": 0.3,
             "max_length": _row(size),
@@ -192,7 +192,7 @@ def choose_language_model(
         },
         "tokeniser": {
             "kind": "bytes",
-            "vocabulary": vocabulary(size.word_types, 2000 if small else 8000),
+            "vocabulary_size": vocabulary(size.word_types, 2000 if small else 8000),
         },
         "context": 128,
         "model": {"kind": "gpt", "size": "tiny", "dropout": 0.2 if small else 0.1},
@@ -219,7 +219,7 @@ def _shares(size: Size) -> dict[str, float]:
 
 
 def _tokeniser(size: Size) -> dict[str, Any]:
-    return {"vocabulary": vocabulary(size.word_types, 8000), "lower_case": True}
+    return {"vocabulary_size": vocabulary(size.word_types, 8000), "lower_case": True}
 
 
 def _row(size: Size) -> int:

@@ -34,8 +34,8 @@ class TextSpec(TaskSpec):
 
     changeable_at_start = frozenset(
         {
-            *("model.dropout", "model.attention_dropout", "model.inner_dropout"),
-            *("model.writer.dropout", "model.writer.attention_dropout"),
+            *("model.dropout", "model.attention_dropout", "model.ffn_dropout"),
+            *("model.language_model.dropout", "model.language_model.attention_dropout"),
         }
     )
 
@@ -218,7 +218,7 @@ class EncoderSpec(TextSpec):
         tables = super().tables_from(run)
         kind = kind_of(run.recipe)
         if kind.family == "language":
-            tables["model"] = {"kind": "language", "writer": tables["model"]}
+            tables["model"] = {"kind": "language", "language_model": tables["model"]}
         return tables
 
     def fresh_model(self, run: "TextRun") -> "nn.Module":
