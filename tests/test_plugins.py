@@ -180,6 +180,7 @@ def _example(monkeypatch: pytest.MonkeyPatch) -> None:
     """The example's task, in this process."""
     registry.kinds()
     monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))  # other tests list all tasks
+    monkeypatch.setattr(registry, "_loaded", {})
     load_plugin(PLUGIN)
 
 
@@ -294,6 +295,18 @@ def test_a_broken_plugin_is_named(text: str, message: str, tmp_path: Path) -> No
         load_plugin(tmp_path / "broken.py")
     with pytest.raises(UserError, match="no plug-in at"):
         load_plugin(tmp_path / "missing.py")
+
+
+def test_a_plugin_is_loaded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.kinds()
+    monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
+    monkeypatch.setattr(registry, "_loaded", {})
+    for path in (PLUGIN, PLUGIN.parent / ".." / PLUGIN.parent.name / PLUGIN.name):
+        load_plugin(path)
+    copy = tmp_path / PLUGIN.name
+    copy.write_bytes(PLUGIN.read_bytes())
+    with pytest.raises(UserError, match="is already registered"):
+        load_plugin(copy)
 
 
 def test_a_plugin_needs_a_file() -> None:

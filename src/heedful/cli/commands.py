@@ -2,26 +2,14 @@
 
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import MISSING, fields
 from inspect import Parameter
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import typer
 
+from heedful.tasks.options import parameters
+
 T = TypeVar("T")
-
-
-def parameters(options: type[Any]) -> list[Parameter]:
-    """The parameters of a typer command that has the fields of a dataclass."""
-    return [
-        Parameter(
-            one.name,
-            Parameter.KEYWORD_ONLY,
-            default=Parameter.empty if one.default is MISSING else one.default,
-            annotation=one.type,
-        )
-        for one in fields(options)
-    ]
 
 
 def joined(groups: Iterable[list[Parameter]]) -> list[Parameter]:
@@ -67,11 +55,3 @@ def add_function(
     command.__annotations__ = {one.name: one.annotation for one in own}
     command.__signature__ = inspect.Signature(own)  # type: ignore[attr-defined]
     app.command(name=name, no_args_is_help=True)(command)
-
-
-def flag(one: Parameter) -> str:
-    """An option as people write it: ``--from``."""
-    for told in get_args(one.annotation)[1:]:
-        if getattr(told, "param_decls", None):
-            return str(told.param_decls[0])
-    return "--" + one.name.replace("_", "-")

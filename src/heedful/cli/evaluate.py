@@ -8,8 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.commands import add_function, flag, joined, parameters
-from heedful.tasks.options import Checkpoint, Device, SearchPrecision, Threads, use_threads
+from heedful.cli.commands import add_function, joined
+from heedful.tasks.options import (
+    Checkpoint,
+    Device,
+    SearchPrecision,
+    Threads,
+    flag,
+    parameters,
+    use_threads,
+)
 from heedful.tasks.spec import Opening, TaskSpec, spec_named, specs
 
 if TYPE_CHECKING:

@@ -32,6 +32,8 @@ class Kind(ABC):
     """The tasks of a family have models that share weights."""
     starts: frozenset[str] = frozenset()
     """Families whose weights a run can start from."""
+    counted: str = "tokens"
+    """What ``heedful info`` counts training in."""
     changeable_at_start: frozenset[str] = frozenset()
     """Settings of the model that may differ from those of the run that is started from."""
 

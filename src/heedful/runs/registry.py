@@ -14,6 +14,7 @@ from traceback import extract_tb
 from typing import TYPE_CHECKING
 
 from heedful.basics.errors import UserError
+from heedful.basics.files import content_hash
 from heedful.runs.kind import Kind
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 GROUP = "heedful.plugins"
 _kinds: dict[str, Kind] = {}
+_loaded: dict[Path, str] = {}
+"""Files of plug-ins that were imported, and their content hashes."""
 
 
 def register(kind: Kind) -> None:
@@ -58,7 +61,7 @@ def load_plugins() -> None:
 
 
 def load_file(path: str | Path) -> None:
-    """Import a plug-in from a file, which registers what it has.
+    """Import a plug-in from a file, which registers what it has; the same file again is ignored.
 
     Args:
         path: a Python file. It is run with the rights of this process: take one that you trust.
@@ -69,6 +72,9 @@ def load_file(path: str | Path) -> None:
     file = Path(path)
     if not file.is_file():
         raise UserError(f"no plug-in at {file}; --plugin names a Python file")
+    whole = file.resolve()
+    if whole in _loaded and _loaded[whole] == content_hash(whole):
+        return
     load_plugins()
     name = f"heedful_plugin_{file.stem}"
     spec = spec_from_file_location(name, file)
@@ -85,6 +91,7 @@ def load_file(path: str | Path) -> None:
         line = [one.lineno for one in extract_tb(error.__traceback__) if one.filename == str(file)]
         where = f"{file}:{line[-1]}" if line else str(file)
         raise UserError(f"{where}: {type(error).__name__}: {error}") from error
+    _loaded[whole] = content_hash(whole)
 
 
 def kinds() -> list[Kind]:

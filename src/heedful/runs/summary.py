@@ -57,7 +57,8 @@ def describe_run(summary: dict[str, Any]) -> str:
     """The summary for people."""
     model, training = summary["model"], summary["training"]
     shape = ", ".join(f"{key} {value}" for key, value in model.items() if key != "kind")
-    about = kind_named(summary["task"], summary["run"]).describe(summary)
+    kind = kind_named(summary["task"], summary["run"])
+    about = kind.describe(summary)
     lines = [
         about[0],
         ("model", f"{model['kind']}, {summary['parameters']:,} parameters: {shape}"),
@@ -70,7 +71,7 @@ def describe_run(summary: dict[str, Any]) -> str:
             else f"step {summary['step']:,} of {summary['max_steps']:,}"
             + ("" if summary["finished"] else "; not finished")
             + (
-                f"; {training['tokens']:,} {'tokens' if not summary['sets'] else 'decisions'} in "
+                f"; {training['tokens']:,} {kind.counted} in "
                 f"{training['seconds'] / 60:.1f} minutes, "
                 f"{training['operations']:.3g} floating-point operations"
                 if training.keys() >= {"tokens", "seconds", "operations"}

@@ -17,6 +17,7 @@ from heedful.runs.recipe import (
     with_overrides,
     with_setting,
 )
+from heedful.tasks.options import flag, parameters
 from heedful.tasks.spec import TaskSpec, spec_named, spec_of_run, specs
 from heedful.training.starting import find_start, with_start
 from heedful.training.train import train
@@ -28,7 +29,7 @@ _STARTED = ("model", "tokeniser")
 
 
 def trainable() -> dict[str, TaskSpec]:
-    """The tasks that ``heedful train --task`` takes, by the option's value."""
+    """The tasks that ``heedful train --task`` takes, by the option's value, the default first."""
     return {spec.train_option: spec for spec in specs() if spec.train_option}
 
 
@@ -39,7 +40,7 @@ def task_asked_for(task: str | None, start_from: Path | None) -> str:
         UserError: the run that is started from was trained for what needs a recipe.
     """
     if task is not None or start_from is None:
-        return task or "translate"
+        return task or next(iter(trainable()))
     spec = spec_of_run(start_from)[1]
     if spec.train_option:
         return spec.train_option
@@ -55,25 +56,26 @@ def settings_of(
 
     Args:
         task: of the command line.
-        options: their values by name; None for those not given.
+        options: the values of the data options of all tasks by name; None for those not given.
         overrides: of ``--set``.
         chosen: whether a recipe is to be chosen; with one of the user's, any option may be meant.
 
     Raises:
         UserError: an option is not for this task.
     """
-    by_option = trainable()
-    spec = by_option[task]
-    every = {
-        option: name for one in by_option.values() for option, name in one.data_options.items()
+    by_option = {
+        name: {one.name: flag(one) for one in parameters(spec.data_options())}
+        for name, spec in trainable().items()
     }
-    known = spec.data_options if chosen else every
-    for option, value in options.items():
-        if value is not None and option not in known:
-            fitting = [name for name, one in by_option.items() if option in one.data_options]
-            raise UserError(f"{option} is for --task {' or '.join(fitting)}, not for {task}")
+    spec, known = trainable()[task], list(by_option[task] if chosen else options)
+    for name, value in options.items():
+        if value is not None and name not in known:
+            fitting = {one: own[name] for one, own in by_option.items() if name in own}
+            raise UserError(
+                f"{min(fitting.values())} is for --task {' or '.join(fitting)}, not for {task}"
+            )
     # A recipe has only the settings that are given; a choice needs them all.
-    named = {name: options.get(option) for option, name in known.items()}
+    named = {name: options.get(name) for name in known}
     if not chosen:
         named = {name: value for name, value in named.items() if value is not None}
     data = with_overrides({}, overrides).get("data", {})
@@ -109,7 +111,7 @@ def train_from_command(
     """
     start = find_start(out, start_from)  # a wrong one is said before the corpus is read
     tables, where, folder = _tables(recipe, out, data, given, choose)
-    known = tables.get("task", "translation")
+    known = tables.get("task", DEFAULT)
     if task is not None and trainable()[task].name != known:
         raise UserError(f"{where} is for task = '{known}', not for --task {task}; leave that out")
     if start is not None:

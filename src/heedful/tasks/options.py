@@ -1,6 +1,8 @@
 """Options that several commands have, and what they mean."""
 
-from typing import Annotated, Any, Protocol
+from dataclasses import MISSING, fields
+from inspect import Parameter
+from typing import Annotated, Any, Protocol, get_args
 
 import typer
 
@@ -28,6 +30,27 @@ Quantization = Annotated[
 ]
 
 Sentences = Annotated[int, typer.Option(help="How many worst and best sentences.")]
+
+
+def parameters(options: type[Any]) -> list[Parameter]:
+    """The parameters of a typer command that has the fields of a dataclass."""
+    return [
+        Parameter(
+            one.name,
+            Parameter.KEYWORD_ONLY,
+            default=Parameter.empty if one.default is MISSING else one.default,
+            annotation=one.type,
+        )
+        for one in fields(options)
+    ]
+
+
+def flag(one: Parameter) -> str:
+    """An option as people write it: ``--from``."""
+    for told in get_args(one.annotation)[1:]:
+        if getattr(told, "param_decls", None):
+            return str(told.param_decls[0])
+    return "--" + one.name.replace("_", "-")
 
 
 class Opens(Protocol):

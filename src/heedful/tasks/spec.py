@@ -110,8 +110,10 @@ class TaskSpec(Kind):
     """Its value of ``heedful train --task``; empty if it always needs a recipe."""
     takes_recipe: bool = True
     """Whether ``heedful train RECIPE --task`` is possible: it chooses no recipe of its own."""
-    data_options: Mapping[str, str] = {}
-    """Options of ``heedful train`` that say what the data are → settings of ``[data]``."""
+    train_about: str = ""
+    """What ``heedful train --help`` tells of ``--task`` beside the value."""
+    corpus: str = ""
+    """What ``heedful train --data`` is without a recipe, for ``--help``."""
     reading_settings: tuple[str, ...] = ()
     """Settings of ``[data]`` that a recipe's choice needs to read the data: ``encoding``."""
 
@@ -122,12 +124,20 @@ class TaskSpec(Kind):
 
     # A recipe for people without one
 
+    def data_options(self) -> type[Any]:
+        """The options of ``heedful train`` that say what the data are.
+
+        A dataclass whose fields are annotated as the parameters of a typer command are, and named
+        as settings of ``[data]``.
+        """
+        return NoOptions
+
     def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
         """The tables of a recipe for a corpus.
 
         Args:
             files: the corpus.
-            settings: of ``[data]``, by :attr:`data_options` and :attr:`reading_settings`.
+            settings: of ``[data]``, by :meth:`data_options` and :attr:`reading_settings`.
 
         Raises:
             UserError: the task needs a recipe, or the corpus cannot be used.

@@ -23,6 +23,7 @@ class Alignment(PairSpec):
     place = 3
     command = "align"
     train_option = "align"
+    train_about = "makes a folder of two runs, one a direction, for heedful align"
     does = "aligns words"
     takes_recipe = False
     translates = False

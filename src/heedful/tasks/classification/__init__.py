@@ -1,6 +1,6 @@
 """Classification: a text, or a pair of texts, and its label."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +32,13 @@ class Classification(EncoderSpec):
     does = "classifies"
     panel = Panel("classify", "Classify")
     train_option = "classify"
-    data_options: Mapping[str, str] = {"--text": "text", "--label": "label"}
+    corpus = "a table (CSV, TSV, JSON lines)"
     reading_settings = ("encoding", "format", "unlabelled")
+
+    def data_options(self) -> type[Any]:
+        from heedful.tasks.texts.data_options import LabelledColumns
+
+        return LabelledColumns
 
     def recipe_type(self) -> "type[ClassificationRecipe]":
         from heedful.tasks.texts.recipe import ClassificationRecipe

@@ -37,6 +37,7 @@ class LanguageModel(TextSpec):
     panel = Panel("write", "Write")
     trace_options = frozenset({"begins", "latest"})
     train_option = "language-model"
+    corpus = "plain text"
     reading_settings = ("encoding", "documents")
     family = "language"
     starts = frozenset({"language"})

@@ -33,13 +33,18 @@ class PairSpec(TaskSpec):
         "huggingface": {"transformer": "marian"},
         "ctranslate2": {"transformer": "transformer"},
     }
-    data_options: Mapping[str, str] = {"--from": "source", "--to": "target"}
+    corpus = "the corpus (TSV, TMX, PO, XLIFF), or twice for two aligned text files"
     reading_settings = ("encoding",)
     family = "pairs"
     starts = frozenset({"pairs"})
     changeable_at_start = frozenset(
         {"model.dropout", "model.attention_dropout", "model.ffn_dropout"}
     )
+
+    def data_options(self) -> type[Any]:
+        from heedful.tasks.pairs.data_options import PairData
+
+        return PairData
 
     def recipe_type(self) -> "type[PairRecipe]":
         from heedful.tasks.pairs.recipe import PairRecipe

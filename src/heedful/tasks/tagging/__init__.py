@@ -1,6 +1,6 @@
 """Tagging: a tag for each word of a sentence."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +31,13 @@ class Tagging(EncoderSpec):
     does = "tags"
     panel = Panel("tag", "Tag")
     train_option = "tag"
-    data_options: Mapping[str, str] = {"--column": "column"}
+    corpus = "CoNLL-U"
     reading_settings = ("encoding",)
+
+    def data_options(self) -> type[Any]:
+        from heedful.tasks.texts.data_options import TaggedColumn
+
+        return TaggedColumn
 
     def recipe_type(self) -> "type[TaggingRecipe]":
         from heedful.tasks.texts.recipe import TaggingRecipe

@@ -32,6 +32,7 @@ _LEAST_SYMBOLS = 5
 class TextSpec(TaskSpec):
     """A task of single texts."""
 
+    counted = "decisions"
     changeable_at_start = frozenset(
         {
             *("model.dropout", "model.attention_dropout", "model.ffn_dropout"),
