@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from heedful.basics.errors import UserError
 from heedful.runs import registry
 from heedful.runs.registry import load_file as load_plugin
+from heedful.serving import make_application
 from heedful.tasks.spec import spec_of_run
 from page_help import browser, needs_browser, opened
 
@@ -139,11 +140,20 @@ class Options:
     word: Annotated[str, typer.Argument(help="What is shouted.")]
     twice: Annotated[bool, typer.Option("--twice", help="Two times.")] = False
 
+@dataclass(frozen=True)
+class Data:
+    loudness: Annotated[str | None, typer.Option("--loud", help="Of the shouts.")] = None
+
 class Shouting(Tagging):
     name = "shouting"
     command = "{command}"
     place = 900
-    train_option = ""
+    train_option = "shout"
+    corpus = "a list of shouts"
+    trace_options = frozenset(("echo",))
+
+    def data_options(self):
+        return Data
 
     def commands(self, loads):
         return [Command(self.command, Options, self.run)]
@@ -169,10 +179,30 @@ def test_help_lists_tasks_and_commands_of_plugins(tmp_path: Path) -> None:
         done = heedful(tmp_path, *map(str, arguments))
         assert done.stdout.strip() == "A" * (1 + ("--twice" in arguments)), done.stderr
     assert "Two times." in heedful(tmp_path, "shout", "--help", "--plugin", str(file)).stdout
+    train = " ".join(heedful(tmp_path, "train", "--help", "--plugin", str(file)).stdout.split())
+    assert "with --task shout a list of shouts" in train
+    assert "--loud <str> Of the shouts." in train
+    wrong = ("train", "--data", "x.tsv", "--out", "run", "--loud", "3", "--plugin", str(file))
+    assert "--loud is for --task shout, not for translate" in heedful(tmp_path, *wrong).stderr
     file.write_text(COMMAND.format(command="tag"), encoding="utf-8")
     both = heedful(tmp_path, "info", "--plugin", str(file))
     assert both.returncode == 2
     assert "the tasks 'tagging' and 'shouting' both have a command tag" in both.stderr
+
+
+def test_requests_for_traces_have_the_options_of_plugins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registry.kinds()
+    monkeypatch.setattr(registry, "_kinds", dict(registry._kinds))
+    monkeypatch.setattr(registry, "_loaded", {})
+    file = tmp_path / "echoing.py"
+    file.write_text(COMMAND.format(command="shout"), encoding="utf-8")
+    for present in (False, True):
+        application = make_application()
+        application.state.engine.close()
+        assert ('"echo"' in json.dumps(application.openapi()["paths"]["/api/trace"])) is present
+        load_plugin(file)
 
 
 @pytest.fixture

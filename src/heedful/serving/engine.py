@@ -20,11 +20,12 @@ import torch
 
 from heedful.basics.cancelling import CancelledWorkError, cancellable
 from heedful.decoding import SearchOptions
-from heedful.inference import Translation, Translator
+from heedful.inference import Translation
 from heedful.serving.batching import RunningSearch, SliceClock, translate_items
 from heedful.serving.errors import log_failure
 from heedful.serving.jobs import EngineFailedError, Job, OnPart, Texts, TooLongError
 from heedful.serving.scheduling import Scheduler
+from heedful.tasks.endpoints import BatchedPredictor
 
 T = TypeVar("T")
 Observe = Callable[[int, int, float], None]
@@ -92,7 +93,7 @@ class Engine:
 
     def translate(
         self,
-        translator: Translator,
+        translator: BatchedPredictor,
         texts: Sequence[str],
         *,
         options: SearchOptions | None = None,

@@ -11,9 +11,10 @@ from typing import Any
 from heedful.basics.native import NativeError
 from heedful.data.sentences import SentenceFailures
 from heedful.decoding import SearchOptions
-from heedful.inference import Translation, Translator
+from heedful.inference import Translation
 from heedful.inference.splitting import Part
 from heedful.inference.texts import Cut, cut_text, join_translations
+from heedful.tasks.endpoints import BatchedPredictor
 
 OnPart = Callable[[int, int, Cut, Translation], None]
 """Called with a text's index, its part's index, the text as it was cut, and the translation."""
@@ -65,7 +66,7 @@ class Texts:
 
     def __init__(
         self,
-        translator: Translator,
+        translator: BatchedPredictor,
         texts: Sequence[str],
         options: SearchOptions,
         alignments: bool,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from fastapi import APIRouter
-from pydantic import Field, StrictBool, StrictStr, TypeAdapter
+from pydantic import Field, StrictBool, StrictStr, TypeAdapter, create_model
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -22,12 +22,12 @@ from heedful.serving.openapi import answers, body_of
 from heedful.serving.request_parsing import check_fields, check_input, texts_in
 from heedful.serving.responses import compressed
 from heedful.tasks.endpoints import ModelRequest
+from heedful.tasks.spec import specs
 from heedful.viewing.wire import map_bytes, summary
 
 _MOST = 16
 _MOST_BYTES = 256 << 20
 _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
-_OPTIONS = ("begins", "latest")
 
 
 class TraceRequest(ModelRequest):
@@ -37,15 +37,30 @@ class TraceRequest(ModelRequest):
     target: StrictStr | None = None
     input: Any = None
     gradients: StrictBool = False
-    begins: StrictBool = False
-    latest: StrictBool = False
     trace: StrictStr | None = None
 
+    @property
+    def options(self) -> frozenset[str]:
+        """The options of tasks that are on."""
+        return frozenset(name for name in _options() if getattr(self, name))
 
-class AttentionRequest(TraceRequest):
-    """``POST /api/attention``."""
 
-    map: Annotated[int, Field(ge=0)]
+def _options() -> list[str]:
+    """The options of traces that any task has."""
+    return sorted({name for spec in specs() for name in spec.trace_options})
+
+
+def _requests() -> tuple[type[TraceRequest], Any]:
+    """The requests for a trace and for one of its maps, with the options of all tasks."""
+    options: dict[str, Any] = dict.fromkeys(_options(), (StrictBool, False))
+    of_trace = create_model(
+        "TraceRequest", __base__=TraceRequest, __doc__=TraceRequest.__doc__, **options
+    )
+    number: Any = (Annotated[int, Field(ge=0)], ...)
+    of_map = create_model(
+        "AttentionRequest", __base__=of_trace, __doc__="``POST /api/attention``.", map=number
+    )
+    return of_trace, of_map
 
 
 class WhichTrace(NamedTuple):
@@ -65,6 +80,7 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
     """What of ``/api`` shows models: their facts, and what they attend to."""
     router = APIRouter(prefix="/api", tags=["heedful's contract"])
     kept = KeptTraces(handler, opened)
+    of_trace, of_map = _requests()
     anything = answers(dict[str, Any])
 
     @router.get("/models", responses=anything)
@@ -84,21 +100,21 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
             }
         )
 
-    @router.post("/trace", openapi_extra=body_of(TraceRequest), responses=anything)
+    @router.post("/trace", openapi_extra=body_of(of_trace), responses=anything)
     async def trace(request: Request) -> Response:
         """The summary of what a model attends to while it writes an output."""
-        asked = check_fields(TraceRequest, await handler.fields(request, strings=False))
+        asked = check_fields(of_trace, await handler.fields(request, strings=False))
         found = await kept.get(request, _which(handler, asked))
         return await compressed(request, found.summary, "application/json")
 
     @router.post(
         "/attention",
-        openapi_extra=body_of(AttentionRequest),
+        openapi_extra=body_of(of_map),
         responses=answers(None, _BINARY),
     )
     async def attention(request: Request) -> Response:
         """The weights of one of its maps, a byte each."""
-        asked = check_fields(AttentionRequest, await handler.fields(request, strings=False))
+        asked = check_fields(of_map, await handler.fields(request, strings=False))
         found = await kept.get(request, _which(handler, asked))
         if asked.map >= len(found.maps):
             raise RefusedError(404, f"no map {printable(asked.map)}; there are {len(found.maps)}")
@@ -116,9 +132,8 @@ def _which(handler: RequestHandler, asked: TraceRequest) -> WhichTrace:
         raise RefusedError(400, "give source or input, not both")
     handler.check_texts([asked.source or "", asked.target or "", *texts_in(asked.input)])
     model = handler.models.choose_traced(asked.model)
-    options = frozenset(name for name in _OPTIONS if getattr(asked, name))
     try:
-        model.check_trace(asked.source or "", options)
+        model.check_trace(asked.source or "", asked.options)
     except UserError as error:
         raise RefusedError(400, str(error)) from None
     given = None
@@ -126,7 +141,7 @@ def _which(handler: RequestHandler, asked: TraceRequest) -> WhichTrace:
         check_input(model.spec.input_type(), asked.input, "input")
         given = json.dumps(asked.input)
     which = WhichTrace(None, model.name, asked.source or "", asked.target, asked.gradients)
-    return which._replace(options=options, input=given)
+    return which._replace(options=asked.options, input=given)
 
 
 @dataclass(frozen=True)

@@ -70,10 +70,9 @@ def settings_of(
     spec, known = trainable()[task], list(by_option[task] if chosen else options)
     for name, value in options.items():
         if value is not None and name not in known:
-            fitting = {one: own[name] for one, own in by_option.items() if name in own}
-            raise UserError(
-                f"{min(fitting.values())} is for --task {' or '.join(fitting)}, not for {task}"
-            )
+            fitting = [one for one, own in by_option.items() if name in own]
+            option = by_option[fitting[0]][name]
+            raise UserError(f"{option} is for --task {' or '.join(fitting)}, not for {task}")
     # A recipe has only the settings that are given; a choice needs them all.
     named = {name: options.get(name) for name in known}
     if not chosen:

@@ -5,7 +5,8 @@ sends the result. A task declares the rest, and knows nothing of HTTP.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -15,8 +16,10 @@ from heedful.basics.errors import UserError
 from heedful.basics.settings import explain
 
 if TYPE_CHECKING:
+    from heedful.data.tokeniser import Tokenisers
     from heedful.decoding import SearchOptions
     from heedful.inference import Translation
+    from heedful.inference.streaming import TextSupplier
     from heedful.inference.texts import Cut
 
 Line = Mapping[str, Any]
@@ -62,6 +65,46 @@ class Model(Protocol):
     @property
     def predictor(self) -> Any:
         """Of :meth:`heedful.tasks.spec.TaskSpec.load`."""
+        ...
+
+
+class BatchedPredictor(Protocol):
+    """A predictor that searches for the texts of several requests together (:class:`Search`)."""
+
+    say: "Callable[[str], None]"
+    """Takes notices."""
+    batch_tokens: int
+    """Padded source tokens times beam that go through the model at once."""
+    max_length: int
+    """Tokens of a text, END included."""
+    options: "SearchOptions"
+    """How it searches where a request does not say it."""
+    tokenisers: "Tokenisers"
+
+    @property
+    def engine(self) -> object | None:
+        """What searches in place of its models: texts cannot enter a search that runs."""
+        ...
+
+    @property
+    def link_threshold(self) -> float | None:
+        """The weight from which words are linked; None without alignments."""
+        ...
+
+    def ready(self) -> AbstractContextManager[None]:
+        """Its models in evaluation mode."""
+        ...
+
+    def translate(
+        self, texts: Sequence[str], *, options: "SearchOptions", alignments: bool
+    ) -> "list[Translation]":
+        """The results of texts, in their order."""
+        ...
+
+    def translate_running(
+        self, texts: "TextSupplier", *, options: "SearchOptions", alignments: bool
+    ) -> "Iterator[list[tuple[int, Translation]]]":
+        """The results of texts that enter one search as others leave it, with their numbers."""
         ...
 
 

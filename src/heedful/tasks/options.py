@@ -48,8 +48,9 @@ def parameters(options: type[Any]) -> list[Parameter]:
 def flag(one: Parameter) -> str:
     """An option as people write it: ``--from``."""
     for told in get_args(one.annotation)[1:]:
-        if getattr(told, "param_decls", None):
-            return str(told.param_decls[0])
+        # In an annotation, the first argument of typer.Option is a flag, which it keeps as default.
+        if str(getattr(told, "default", "")).startswith("--"):
+            return str(told.default)
     return "--" + one.name.replace("_", "-")
 
 
