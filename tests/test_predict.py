@@ -61,6 +61,28 @@ def test_any_run_predicts(task: str, tmp_path: Path) -> None:
     assert len(plain.stdout.splitlines()) == 2
 
 
+@pytest.mark.parametrize("task", [*INPUTS, "several"])
+def test_any_run_is_plotted(task: str, tmp_path: Path) -> None:
+    if not main.app.registered_commands:
+        main._register()
+    text = "the [MASK] dog" if task == "masked" else "the red dog"
+    head = ("--head", "words") if task == "several" else ()
+    target = ("--target", "der rote Hund") if task == "alignment" else ()
+    file = tmp_path / "drawn.svg"
+    command = ["plot", run_of(task), text, "--device", "cpu", *head, *target]
+    done = CliRunner().invoke(main.app, [*command, "--output", str(file)])
+    assert done.exit_code == 0, done.exception
+    assert "<svg" in file.read_text()
+    named = CliRunner().invoke(main.app, [*command, "--map", "?"]).stdout.split()
+    shown = CliRunner().invoke(main.app, [*command, "--map", named[0]])
+    assert shown.exit_code == 0
+    assert len(shown.stdout.splitlines()) >= 3
+    beam = CliRunner().invoke(main.app, [*command, "--beam", "2", "--map", "?"])
+    searches = task in ("translation", "text-to-text", "alignment")
+    assert (beam.exit_code == 0) is searches
+    assert searches or "does not search; leave --beam out" in str(beam.exception)
+
+
 def test_a_head_is_chosen() -> None:
     run = run_of("several")
     [found] = heedful.load(run, head="words").predict(["the red dog"])

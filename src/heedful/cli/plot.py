@@ -20,12 +20,17 @@ from heedful.tasks.options import (
 
 if TYPE_CHECKING:
     from heedful.decoding import SearchOptions
-    from heedful.inference import Axis, Translator
+    from heedful.inference import Axis, Trace, Translator
+
+_HEADS = "--heads needs --output FILE that ends in .png, .svg or .pdf"
 
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw the alignment of a sentence and its translation, a layer's heads, or training curves.
+    """Draw what a run attends to, or its training curves.
+
+    Of a translator the alignment of a sentence and its translation, or a layer's heads; of other
+    runs a map over the tokens of a text.
 
     Examples:
 
@@ -33,11 +38,13 @@ class Plot:
 
         heedful plot runs/en-de "Good morning" --target "Guten Morgen" --heads --output heads.pdf
 
+        heedful plot runs/mood "a film that one remembers" --output mood.png
+
         heedful plot runs/en-de --curves --output curves.png
     """
 
     run: Annotated[Path, typer.Argument(help="The run.")]
-    sentence: Annotated[str | None, typer.Argument(help="What to translate and look at.")] = None
+    sentence: Annotated[str | None, typer.Argument(help="The text to look at.")] = None
     output: Annotated[
         Path | None,
         typer.Option(
@@ -56,6 +63,9 @@ class Plot:
     ] = None
     name: Annotated[
         str | None, typer.Option("--map", help="Any attention module, by name; '?' names them all.")
+    ] = None
+    head: Annotated[
+        str | None, typer.Option("--head", help="Which head of a run that learnt several things.")
     ] = None
     curves: Annotated[bool, typer.Option("--curves", help="The training curves.")] = False
     beam: Beam = None
@@ -80,17 +90,20 @@ def _run(options: Plot) -> None:
         raise UserError('nothing to draw: give a sentence in quotes ("…"), or --curves')
     if not options.sentence.strip():
         raise UserError("the sentence is empty; give a text to look at")
-    from heedful.tasks.pairs.building import load_translator
-    from heedful.tasks.pairs.run import search_of
+    from heedful.tasks.spec import spec_of_run
 
     use_threads(options.threads)
-    search = search_of(options.run, options.beam, "heedful plot")
-    translator = load_translator([options.run], **opening_of(options))
+    spec = spec_of_run(options.run)[1].deciding(options.run, options.head)
+    search = spec.search_options(options.run, options.beam, "heedful plot")
+    predictor = spec.load(options.run, head=options.head, **opening_of(options))
     which = (options.heads, options.layer, options.name)
-    if options.tokens or which != (False, None, None):
-        _plot_tokens(translator, options.sentence, options.target, options.output, search, which)
+    if search is None:
+        seen = spec.trace(predictor, options.sentence, options.target, relevance=False)
+        _plot_trace(seen, options.output, which)
+    elif options.tokens or which != (False, None, None):
+        _plot_tokens(predictor, options.sentence, options.target, options.output, search, which)
     else:
-        _plot_words(translator, options.sentence, options.target, options.output, search)
+        _plot_words(predictor, options.sentence, options.target, options.output, search)
 
 
 def register(app: typer.Typer) -> None:
@@ -171,10 +184,37 @@ def _plot_tokens(
         save_figure(trace_figure(seen, name, apart=heads, heads=chosen, shift=shift), output)
         return
     if heads:
-        raise UserError("--heads needs --output FILE that ends in .png, .svg or .pdf")
+        raise UserError(_HEADS)
     weights, queries = map_rows(seen, seen[name], shift)
     chosen_heads = list(own.heads) if own is not None and own.heads else list(range(len(weights)))
     _finish(weights[chosen_heads].mean(0), queries, seen.axes[seen[name].key_axis], None, None)
+
+
+def _plot_trace(
+    seen: "Trace", output: Path | None, which: tuple[bool, int | None, str | None]
+) -> None:
+    """Draw a map of a trace: that of the last layer unless another is named."""
+    from heedful.viewing.figures import save_figure
+    from heedful.viewing.trace_view import cross_maps, map_rows, trace_figure
+
+    heads, layer, name = which
+    names = [each.name for each in seen.maps]
+    if name == "?":
+        print("\n".join(names))
+        return
+    layers = cross_maps(seen) or names
+    if not layers:
+        raise UserError("this model has no attention, so there is nothing to draw")
+    if layer is not None and not 1 <= layer <= len(layers):
+        raise UserError(f"--layer {layer}: this model has {len(layers)} maps")
+    name = name or layers[-1 if layer is None else layer - 1]
+    if output is not None:
+        save_figure(trace_figure(seen, name, apart=heads), output)
+        return
+    if heads:
+        raise UserError(_HEADS)
+    weights, queries = map_rows(seen, seen[name])
+    _finish(weights.mean(0), queries, seen.axes[seen[name].key_axis], None, None)
 
 
 def _finish(

@@ -315,6 +315,20 @@ class TaskSpec(Kind):
         found: Trace = predictor.trace(*self.traced(source, target), relevance=relevance, **options)
         return found
 
+    def search_options(self, run: Path, beam: int | None, where: str) -> Any:
+        """How a run searches for its outputs, with another beam where one is given.
+
+        Returns:
+            :class:`heedful.decoding.SearchOptions`; None if its runs do not search.
+
+        Raises:
+            UserError: a beam is given and its runs do not search, or the beam is out of range;
+                the message names ``where``.
+        """
+        if beam is not None:
+            raise UserError(f"{where}: a run for {self.name} does not search; leave --beam out")
+        return None
+
     def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
         """What the predictor's ``trace`` takes of a text and a second one.
 

@@ -198,6 +198,11 @@ class PairSpec(TaskSpec):
             "maps": maps_of(models[0]) if models else [],
         }
 
+    def search_options(self, run: Path, beam: int | None, where: str) -> Any:
+        from heedful.tasks.pairs.run import search_of
+
+        return search_of(run, beam, where)
+
     def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
         return source, target
 
