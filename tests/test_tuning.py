@@ -321,3 +321,16 @@ def test_without_optuna_it_is_said_how_to_have_it(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delitem(sys.modules, "heedful.training.proposing")
     with pytest.raises(UserError, match=r"pip install 'heedful\[tune\]'"):
         importlib.import_module("heedful.training.proposing")
+
+
+def test_a_search_of_an_earlier_version_goes_on(data: Path, tmp_path: Path) -> None:
+    recipe = recipe_with()
+    recipe["tune"] = {"model.hidden_size": {"choices": [16]}}
+    assert tune(recipe, tmp_path / "out", trials=1, data=data)
+    record = tmp_path / "out" / "tuning.json"
+    record.write_text(record.read_text().replace("model.hidden_size", "model.dim"))
+    assert tune(recipe, tmp_path / "out", trials=1, seeds=1, data=data)
+    tuning = read_tuning(tmp_path / "out")
+    assert tuning is not None
+    trials = tuning.trials + tuning.further
+    assert [trial.settings for trial in trials] == [{"model.hidden_size": 16}] * 2
