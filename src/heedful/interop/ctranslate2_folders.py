@@ -22,6 +22,7 @@ from heedful.interop.ctranslate2_facts import (
     require_ctranslate2,
 )
 from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_names
+from heedful.interop.layouts.marian import refuse_score
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.checkpoints import MODEL, Checkpoint, require_shapes
 from heedful.runs.opening import open_run
@@ -198,4 +199,6 @@ def _forget_unused(root: Path) -> None:
 def _exportable(run: Run, checkpoint: str | int | None) -> _Exportable:
     layout_of(run, "ctranslate2", "CTranslate2")
     own = cast(PairRun, run)
-    return _Exportable(own, cast(TransformerSettings, own.recipe.model), run.chosen(checkpoint))
+    settings = cast(TransformerSettings, own.recipe.model)
+    refuse_score(settings)
+    return _Exportable(own, settings, run.chosen(checkpoint))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import Mask
 from heedful.attention.positions import Rotary
+from heedful.attention.scores import build_score
 from heedful.attention.stepping import StepMemory
 from heedful.layers.caches import Cache
 from heedful.layers.dropout import Dropout
@@ -52,6 +53,8 @@ class BlockOptions(NamedTuple):
     bias: bool = True
     rotary: bool = False
     """Whether self-attention turns its queries and keys by their positions."""
+    score: str = "scaled-dot"
+    """Of all attentions, by its name in recipes."""
 
 
 class FeedForward(nn.Module):
@@ -96,6 +99,7 @@ def _heads(options: BlockOptions, *, of_self: bool = True) -> MultiHeadAttention
     return MultiHeadAttention(
         options.dim,
         options.heads,
+        score=build_score(options.score, options.dim // options.heads),
         positions=Rotary(options.dim // options.heads) if turned else None,
         dropout=options.attention_dropout,
         bias=options.bias,

@@ -8,15 +8,16 @@ Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V 
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from torch import Tensor, nn
 
 from heedful.attention import Memory
 from heedful.attention.masks import causal, padding
 from heedful.attention.positions import Learned, Sinusoidal
+from heedful.attention.scores import known_score
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
 from heedful.layers.caches import LayerCaches
@@ -31,6 +32,12 @@ SIZES: dict[str, dict[str, int]] = {
     "base": {"layers": 6, "hidden_size": 512, "ffn_size": 2048, "heads": 8},
     "big": {"layers": 6, "hidden_size": 1024, "ffn_size": 4096, "heads": 16},
 }
+
+
+class AttentionSettings(Settings):
+    """The parts of all attentions: of the encoder, of the decoder and to the source."""
+
+    score: Annotated[str, AfterValidator(known_score)] = "scaled-dot"
 
 
 class TransformerSettings(Settings):
@@ -66,6 +73,7 @@ class TransformerSettings(Settings):
     """``layers`` unless given, and so with the next two."""
     decoder_ffn_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
     decoder_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
+    attention: AttentionSettings = AttentionSettings()
 
     @model_validator(mode="before")
     @classmethod
@@ -153,6 +161,7 @@ class Transformer(PairModel):
             settings.ffn_dropout,
             settings.pre_norm,
             settings.activation,
+            score=settings.attention.score,
         )
         of_decoder = options._replace(
             heads=settings.decoder_heads or settings.heads,

@@ -9,6 +9,7 @@ from heedful.attention.scores.exp_dot import ExpDot
 from heedful.attention.scores.gaussian import Gaussian
 from heedful.attention.scores.general import General
 from heedful.attention.scores.location import Location
+from heedful.attention.scores.registry import build_score, known_score, register_score
 from heedful.attention.scores.scaled_dot import ScaledDot
 
 __all__ = [
@@ -22,4 +23,7 @@ __all__ = [
     "Location",
     "ScaledDot",
     "Score",
+    "build_score",
+    "known_score",
+    "register_score",
 ]

@@ -110,6 +110,16 @@ def _tied(fields: Fields) -> Literal["all", "output", "none"]:
     return "output" if tied else "none"
 
 
+def refuse_score(settings: TransformerSettings) -> None:
+    """Raise UserError for a score that no other library's Transformer has."""
+    score = settings.attention.score
+    if score != "scaled-dot":
+        raise UserError(
+            f"model.attention.score = '{score}': exports have scaled dot products only; train "
+            "with --set model.attention.score=scaled-dot"
+        )
+
+
 def config_of(settings: TransformerSettings) -> dict[str, Any]:
     """The fields of their configuration that say the same; sizes of vocabularies are not in it.
 
@@ -121,6 +131,7 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
             "model.pre_norm = true: Marian's layers are post-norm only; train with "
             "--set model.pre_norm=false, or use heedful export ctranslate2"
         )
+    refuse_score(settings)
     if settings.positions != "sinusoidal":
         raise UserError(
             f"model.positions = '{settings.positions}': Marian's positions are sinusoidal only"

@@ -1,0 +1,71 @@
+"""Scores by name, as recipes name them. A plug-in adds its own with :func:`register_score`."""
+
+import difflib
+from collections.abc import Callable
+
+from heedful.attention.scores.additive import Additive
+from heedful.attention.scores.base import Score
+from heedful.attention.scores.concat import Concat
+from heedful.attention.scores.cosine import Cosine
+from heedful.attention.scores.dot import Dot
+from heedful.attention.scores.exp_dot import ExpDot
+from heedful.attention.scores.gaussian import Gaussian
+from heedful.attention.scores.general import General
+from heedful.attention.scores.scaled_dot import ScaledDot
+from heedful.basics.errors import UserError
+
+BuildScore = Callable[[int], Score]
+"""Makes a score of queries and keys with as many numbers each."""
+
+_builders: dict[str, BuildScore] = {
+    "scaled-dot": lambda width: ScaledDot(),
+    "dot": lambda width: Dot(),
+    "general": lambda width: General(width, width),
+    "additive": lambda width: Additive(width, width, width),
+    "concat": lambda width: Concat(width, width, width),
+    "cosine": lambda width: Cosine(),
+    "exp-dot": lambda width: ExpDot(),
+    "gaussian": lambda width: Gaussian(),
+}
+
+
+def register_score(name: str, build: BuildScore) -> None:
+    """Add a score that recipes can name.
+
+    Args:
+        name: its name in a recipe.
+        build: makes it, given the width of a head.
+
+    Raises:
+        UserError: another score has the name.
+
+    Example:
+        >>> register_score("half-dot", lambda width: Dot())
+        >>> build_score("half-dot", 4)
+        Dot()
+        >>> del _builders["half-dot"]
+    """
+    known = _builders.setdefault(name, build)
+    if (known.__module__, known.__qualname__) != (build.__module__, build.__qualname__):
+        raise UserError(
+            f"the score '{name}' of {build.__module__} is already registered by "
+            f"{known.__module__}; give it another name"
+        )
+
+
+def build_score(name: str, width: int) -> Score:
+    """The score of a name, for heads of ``width`` numbers."""
+    return _builders[known_score(name)](width)
+
+
+def known_score(name: str) -> str:
+    """The name, if there is such a score.
+
+    Raises:
+        ValueError: there is none; the message names the nearest.
+    """
+    if name in _builders:
+        return name
+    near = difflib.get_close_matches(name, _builders, n=1, cutoff=0.6)
+    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(_builders)}"
+    raise ValueError(f"there is no such score; {hint} (a score of your own needs --plugin FILE.py)")
