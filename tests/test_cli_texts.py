@@ -15,7 +15,7 @@ import heedful.tasks.texts.loading
 from heedful.basics.errors import UserError
 from heedful.cli import task_commands, view
 from heedful.inference import Trace
-from heedful.inference.filler import Filler
+from heedful.inference.fill_mask import FillMask
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.gpt import Gpt, GptSettings
@@ -41,7 +41,7 @@ def runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> dic
     there: dict[str, Any] = {
         "load_classifier": learnt(),
         "load_tagger": Tagger(headed(), vocabulary(), TAGS),
-        "load_filler": Filler(headed(), vocabulary()),
+        "load_filler": FillMask(headed(), vocabulary()),
         "load_generator": Generator(gpt, ByteVocabulary()),
     }
     for name in list(there):

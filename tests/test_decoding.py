@@ -18,10 +18,10 @@ from heedful.decoding import (
     Hypothesis,
     SearchOptions,
     Supplied,
+    greedy,
     length_penalty,
     running,
     search,
-    walk,
 )
 from heedful.decoding.beam import Beams
 from heedful.kernels.topk import top_k
@@ -197,7 +197,7 @@ def test_what_is_read_back_seldom_is_what_is_found(
     find = partial(search, source=torch.arange(8), rows=8, options=options, max_lengths=limits)
     expected = find(table)
     each = len(table.rows)
-    monkeypatch.setitem(walk.READ_EVERY, "cpu", read_every)
+    monkeypatch.setitem(greedy.READ_EVERY, "cpu", read_every)
     assert find(table) == expected
     assert len(table.rows) - each <= 11  # no step after the longest output
 

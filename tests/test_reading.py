@@ -25,7 +25,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference import Axis, Trace
 from heedful.inference.classifier import Classifier, Text
 from heedful.inference.explaining import Reason, explain
-from heedful.inference.filler import Filler
+from heedful.inference.fill_mask import FillMask
 from heedful.inference.generator import Generator
 from heedful.inference.spans import spans
 from heedful.inference.tagger import Tagger
@@ -477,7 +477,7 @@ def test_one_text_is_not_taken_for_many() -> None:
     with pytest.raises(UserError, match=r"\[text\]"):
         learnt().classify("dog")
     with pytest.raises(UserError, match=r"fill_all takes texts.*\[text\]"):
-        Filler(headed(), vocabulary()).fill_all("[MASK]")
+        FillMask(headed(), vocabulary()).fill_all("[MASK]")
 
 
 def test_a_tagging_is_traced_with_a_decision_a_word(tmp_path: Path) -> None:
@@ -494,7 +494,7 @@ def test_a_tagging_is_traced_with_a_decision_a_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["words", "bpe", "bytes"])
 def test_hidden_tokens_stand_where_the_tokens_stood(kind: str) -> None:
     own = vocabulary(kind) if kind != "bytes" else byte_vocabulary()
-    filler = Filler(headed_for(own), own)
+    filler = FillMask(headed_for(own), own)
     whole = own.encode("the film was very long")
     starts = [place for place, word in enumerate(own.word_indices(whole)) if word == 2]
     hidden = [*whole[: starts[0]], own.mask, *whole[starts[-1] + 1 :]]
@@ -506,7 +506,7 @@ def test_hidden_tokens_stand_where_the_tokens_stood(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["wordpiece", "wordpiece-cased"])
 def test_a_text_with_masks_has_the_tokens_that_transformers_gives_it(kind: str) -> None:
     _, theirs, own = made(kind)
-    filler = Filler(headed_for(own), own)
+    filler = FillMask(headed_for(own), own)
     for text in ("the [MASK] sat", "un[MASK]able", "[MASK].", "a [MASK], [MASK] the", "the[MASK]"):
         expected = theirs(text, add_special_tokens=False)["input_ids"]
         assert filler.tokens(text) == in_ours(own, expected)
@@ -526,8 +526,8 @@ def headed_for(own: Vocabulary) -> HeadedEncoder:
 
 def test_candidates_have_the_models_probabilities() -> None:
     model, own = headed(), vocabulary()
-    found = Filler(model, own).fill("the [MASK] was [MASK]", count=4)
-    tokens = Filler(model, own).tokens("the [MASK] was [MASK]")
+    found = FillMask(model, own).fill("the [MASK] was [MASK]", count=4)
+    tokens = FillMask(model, own).tokens("the [MASK] was [MASK]")
     with torch.no_grad():
         states = model.encoder(sequences_of([tokens])).states
         probabilities = model.heads["masked"](states[0, [2, 4]]).softmax(1)
@@ -550,7 +550,7 @@ def test_candidates_have_the_models_probabilities() -> None:
 def test_in_a_long_text_each_place_is_read_in_the_middle_of_what_fits() -> None:
     model, own = headed(max_length=10), vocabulary()
     said: list[str] = []
-    filler = Filler(model, own, say=said.append)
+    filler = FillMask(model, own, say=said.append)
     text = " ".join(["[MASK]", *WORDS, "[MASK]", *WORDS])
     tokens = filler.tokens(text)
     found = filler.fill(text, count=1)
@@ -564,7 +564,7 @@ def test_in_a_long_text_each_place_is_read_in_the_middle_of_what_fits() -> None:
 
 
 def test_filling_needs_a_mask() -> None:
-    filler = Filler(headed(), vocabulary())
+    filler = FillMask(headed(), vocabulary())
     with pytest.raises(UserError, match=r"nothing is hidden; write \[MASK\] or <mask>"):
         filler.fill("the film")
     with pytest.raises(UserError, match="line 2: nothing is hidden"):
@@ -575,11 +575,11 @@ def test_filling_needs_a_mask() -> None:
     settings = VocabularySettings(kind="words", vocabulary_size=60)
     without = train_vocabulary(lambda: iter(texts(60)), settings, seed=1, where="the test")
     with pytest.raises(UserError, match="no mask"):
-        Filler(headed(), without)
+        FillMask(headed(), without)
 
 
 def test_a_filling_is_traced(tmp_path: Path) -> None:
-    filler = Filler(headed(), vocabulary())
+    filler = FillMask(headed(), vocabulary())
     trace = filler.trace("the [MASK] was [MASK]")
     found = filler.fill("the [MASK] was [MASK]", 1)
     assert trace.decided == [own[0].token for own in found.masks]

@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.decoding import SearchOptions
 from heedful.inference.explaining import explain
-from heedful.inference.filler import Filler
+from heedful.inference.fill_mask import FillMask
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.gpt import Gpt, GptSettings
@@ -25,7 +25,7 @@ from test_reading import LABELS, TAGS, classifier, headed, vocabulary
 
 torch.set_num_threads(1)
 MOOD, PAIRS = classifier(headed(), say=lambda text: None), classifier(headed(), pairs=True)
-TAGGER, FILLER = Tagger(headed(), vocabulary(), TAGS), Filler(headed(), vocabulary())
+TAGGER, FILLER = Tagger(headed(), vocabulary(), TAGS), FillMask(headed(), vocabulary())
 torch.manual_seed(1)
 WRITER = Generator(
     Gpt(GptSettings(layers=1, hidden_size=16, heads=2, max_length=60), 260).eval(), ByteVocabulary()

@@ -10,7 +10,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "heedful"
 MOST_LINES = 50
 """Of a function, without its docstring."""
 FACES = ("cli", "evaluation", "interop", "api.py", "runs/summary.py", "training/tuning.py")
-KINDS = ("Recipe", "Run", "Spec", "Translator", "Classifier", "Tagger", "Filler", "Generator")
+KINDS = ("Recipe", "Run", "Spec", "Translator", "Classifier", "Tagger", "FillMask", "Generator")
 """The last word of a class that says what task something is of."""
 
 

@@ -83,7 +83,7 @@ class Mechanism:
 
 
 @dataclass(slots=True)
-class Asked:
+class ProjectedQuery:
     """Queries that went through the score's projection, and where they stand."""
 
     projected: Tensor
@@ -100,7 +100,7 @@ class Asked:
     @classmethod
     def project(
         cls, mechanism: Mechanism, query: Tensor, keys: int, first: int | None = None
-    ) -> "Asked":
+    ) -> "ProjectedQuery":
         """Turn and project ``query [.., Q, dq]``."""
         whole = query.shape[-2]
         turned = query
@@ -109,9 +109,9 @@ class Asked:
             turned = mechanism.positions.turn(query, _places(start, query))
         return cls(mechanism.score.project_query(turned), query, first, whole=whole)
 
-    def choose(self, rows: Tensor) -> "Asked":
+    def choose(self, rows: Tensor) -> "ProjectedQuery":
         """The queries of ``rows [R]`` alone."""
-        return Asked(
+        return ProjectedQuery(
             self.projected[..., rows, :], self.vectors[..., rows, :], self.first, rows, self.whole
         )
 
@@ -189,7 +189,7 @@ def attend(
     mechanism = _mechanism(score, normalize, positions)
     check_inputs(grouped=True, query=query, key=key, value=value)
     check_dropout(dropout)
-    asked = Asked.project(mechanism, query, key.shape[-2], first)
+    asked = ProjectedQuery.project(mechanism, query, key.shape[-2], first)
     keys, each = mechanism.remember(key), heads_of_a_group(query, key, value)
     if each > 1 and mechanism.fused_scale(keys.shape[-1]) is None:
         keys, value = (part.repeat_interleave(each, dim=-3) for part in (keys, value))
@@ -223,7 +223,7 @@ def attention_weights(
     """
     mechanism = _mechanism(score, normalize, positions)
     check_inputs(grouped=True, query=query, key=key)
-    asked = Asked.project(mechanism, query, key.shape[-2], first)
+    asked = ProjectedQuery.project(mechanism, query, key.shape[-2], first)
     keys, each = mechanism.remember(key), heads_of_a_group(query, key)
     if each > 1:
         keys = keys.repeat_interleave(each, dim=-3)
@@ -247,7 +247,7 @@ def _mechanism(
 
 def attend_projected(
     mechanism: Mechanism,
-    asked: Asked,
+    asked: ProjectedQuery,
     key: Tensor,
     value: Tensor,
     mask: Mask | Tensor | None,
@@ -269,7 +269,7 @@ def _autocast_dtype(value: Tensor) -> torch.dtype | None:
 
 def _context(
     mechanism: Mechanism,
-    asked: Asked,
+    asked: ProjectedQuery,
     key: Tensor,
     value: Tensor,
     mask: Mask | Tensor | None,
@@ -299,7 +299,7 @@ def _context(
 
 def _fused(
     mechanism: Mechanism,
-    asked: Asked,
+    asked: ProjectedQuery,
     key: Tensor,
     value: Tensor,
     mask: Mask | Tensor | None,
@@ -325,7 +325,7 @@ def _fused(
 
 
 def projected_weights(
-    mechanism: Mechanism, asked: Asked, key: Tensor, mask: Mask | Tensor | None
+    mechanism: Mechanism, asked: ProjectedQuery, key: Tensor, mask: Mask | Tensor | None
 ) -> tuple[Tensor, Draw | None]:
     """:func:`attention_weights` for queries and keys that are projected already.
 
@@ -343,7 +343,11 @@ def projected_weights(
 
 
 def _weights(
-    mechanism: Mechanism, asked: Asked, query: Tensor, key: Tensor, mask: Mask | Tensor | None
+    mechanism: Mechanism,
+    asked: ProjectedQuery,
+    query: Tensor,
+    key: Tensor,
+    mask: Mask | Tensor | None,
 ) -> tuple[Tensor, Draw | None]:
     if mechanism.positions is None:
         scores = mechanism.score.compare(query, key)
@@ -364,7 +368,11 @@ def _weights(
 
 
 def aggregate(
-    mechanism: Mechanism, asked: Asked, weights: Tensor, value: Tensor, dropout: float = 0.0
+    mechanism: Mechanism,
+    asked: ProjectedQuery,
+    weights: Tensor,
+    value: Tensor,
+    dropout: float = 0.0,
 ) -> Tensor:
     """The weighted sum ``[.., Q, dv]`` of values ``[.., K, dv]`` by weights ``[.., Q, K]``."""
     if dropout:

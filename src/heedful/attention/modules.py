@@ -6,8 +6,8 @@ from torch import Tensor
 
 from heedful.attention.checking import check_dropout, check_inputs
 from heedful.attention.functional import (
-    Asked,
     Mechanism,
+    ProjectedQuery,
     aggregate,
     attend_projected,
     projected_weights,
@@ -67,7 +67,7 @@ class Attentive(Watchable):
     def _context(
         self,
         parts: Mechanism,
-        asked: Asked,
+        asked: ProjectedQuery,
         memory: Memory,
         mask: Mask | Tensor | None,
         *,
@@ -159,7 +159,7 @@ class Attention(Attentive):
         ``first`` is the position of the first query; see :func:`heedful.attention.attend`.
         """
         parts = self.mechanism
-        asked = Asked.project(parts, query, memory.key.shape[-2], first)
+        asked = ProjectedQuery.project(parts, query, memory.key.shape[-2], first)
         return self._context(parts, asked, memory, mask, heads=False)
 
     def forward(
@@ -174,5 +174,5 @@ class Attention(Attentive):
         value = key if value is None else value
         check_inputs(query=query, key=key, value=value)
         parts = self.mechanism
-        asked = Asked.project(parts, query, key.shape[-2], first)
+        asked = ProjectedQuery.project(parts, query, key.shape[-2], first)
         return self._context(parts, asked, Memory(parts.remember(key), value), mask, heads=False)

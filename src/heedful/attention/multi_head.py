@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from torch import Tensor, nn
 
 from heedful.attention.checking import check_inputs, check_leading, refuse_positional
-from heedful.attention.functional import Asked, Mechanism
+from heedful.attention.functional import Mechanism, ProjectedQuery
 from heedful.attention.masks import Mask
 from heedful.attention.modules import Attentive, Memory
 from heedful.attention.normalizers import Normalizer
@@ -160,13 +160,13 @@ class MultiHeadAttention(Attentive):
         if isinstance(memory, StepMemory):
             scale = self._step_scale(parts)
             if scale is not None and can_step(queries):
-                asked = Asked.project(parts, queries, memory.steps.length, first)
+                asked = ProjectedQuery.project(parts, queries, memory.steps.length, first)
                 read = memory.read(asked.projected.squeeze(-2), scale)
                 return self._joined(read.unsqueeze(-2))
             key, value, mask = memory.gather()
             memory = Memory(key, value)
         check_leading(query=query.shape[:-2], memory=memory.key.shape[:-3])
-        asked = Asked.project(parts, queries, memory.key.shape[-2], first)
+        asked = ProjectedQuery.project(parts, queries, memory.key.shape[-2], first)
         if isinstance(mask, Tensor) and mask.dim() == queries.dim() - 1:
             mask = mask.unsqueeze(-3)
         context = self._context(parts, asked, self._for_all_heads(memory), mask, heads=True)

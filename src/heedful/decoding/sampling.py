@@ -13,10 +13,10 @@ from torch import Tensor
 
 from heedful.basics.cancelling import check_cancelled
 from heedful.decoding.decodable import Decodable, SelectableT
+from heedful.decoding.greedy import Walk
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
 from heedful.decoding.running import SourceT, Supplied
-from heedful.decoding.walk import Walk
 from heedful.kernels.topk import Total, top_k
 
 

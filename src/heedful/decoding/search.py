@@ -8,11 +8,11 @@ from torch import Tensor
 
 from heedful.decoding.beam import Beams
 from heedful.decoding.decodable import Decodable, SelectableT
+from heedful.decoding.greedy import Walk, most_probable
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
 from heedful.decoding.running import Finished, Method, SourceT, Supplied, Supply, run
 from heedful.decoding.sampling import sample
-from heedful.decoding.walk import Walk, most_probable
 
 
 def search(

@@ -9,9 +9,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-from heedful.basics.crowding import uncrowded
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
+from heedful.basics.thread_contention import uncrowded
 from heedful.layers.quantized import int8_copy
 from heedful.layers.rounded import bfloat16_copy
 from heedful.models.language import LanguageModel

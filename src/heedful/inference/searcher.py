@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.basics.crowding import uncrowded
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
+from heedful.basics.thread_contention import uncrowded
 from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search

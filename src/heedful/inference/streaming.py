@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from heedful.basics.crowding import each_uncrowded
+from heedful.basics.thread_contention import each_uncrowded
 from heedful.decoding import Hypothesis, SearchOptions, Supplied, search_stream
 from heedful.inference.assembling import Found, assemble
 from heedful.inference.batches import source_of

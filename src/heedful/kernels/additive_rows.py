@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.basics.crowding import meetings
+from heedful.basics.thread_contention import meetings
 from heedful.kernels.additive_tiles import Tiles, plain_scores
 from heedful.kernels.choosing import tiles_for
 

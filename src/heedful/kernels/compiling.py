@@ -30,8 +30,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
 
-from heedful.basics.crowding import meetings
 from heedful.basics.notices import notice, once
+from heedful.basics.thread_contention import meetings
 from heedful.basics.user_cache import cache_folder, processor
 
 T = TypeVar("T")
@@ -96,7 +96,8 @@ def compiler() -> list[str] | None:
 def in_parallel(function: Callable[..., int], calls: Sequence[tuple[object, ...]]) -> None:
     """Call a function of a library, a thread a call: ctypes lets go of the interpreter in C.
 
-    Where other programs use the cores, one thread makes all calls (:mod:`.crowding`).
+    Where other programs use the cores, one thread makes all calls
+    (:mod:`heedful.basics.thread_contention`).
 
     Raises:
         MemoryError: a call has returned 1, as functions of ours do without memory.

@@ -19,8 +19,8 @@ from heedful.runs.recipe import (
 )
 from heedful.tasks.options import flag, parameters
 from heedful.tasks.spec import TaskSpec, spec_named, spec_of_run, specs
-from heedful.training.starting import find_start, with_start
 from heedful.training.train import train
+from heedful.training.warm_start import find_start, with_start
 
 Choose = Callable[..., dict[str, Any]]
 

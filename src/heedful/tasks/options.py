@@ -86,6 +86,6 @@ def use_threads(threads: int | None) -> None:
         raise UserError(f"--threads {threads}: at least 1 is needed")
     if threads > MOST_THREADS:
         raise UserError(f"--threads {threads}: at most {MOST_THREADS:,} are possible")
-    from heedful.basics.crowding import set_threads
+    from heedful.basics.thread_contention import set_threads
 
     set_threads(threads)

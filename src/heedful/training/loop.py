@@ -10,8 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.basics.crowding import keep_threads, uncrowded
 from heedful.basics.errors import UserError
+from heedful.basics.thread_contention import keep_threads, uncrowded
 from heedful.data.positions import Position
 from heedful.runs.checkpoints import Checkpoint, whole_checkpoints
 from heedful.runs.settings import LoopSettings

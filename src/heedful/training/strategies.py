@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from heedful.basics.crowding import uncrowded
+from heedful.basics.thread_contention import uncrowded
 from heedful.data.positions import SINGLE, Rank
 from heedful.runs.checkpoints import model_tensors
 from heedful.training.optimisers import optimiser_tensors

@@ -12,11 +12,11 @@ import torch
 import torch.fx.experimental._config as shapes
 from torch import nn
 
-from heedful.basics.crowding import with_threads
 from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write, remove_leftovers
 from heedful.basics.locking import locked
+from heedful.basics.thread_contention import with_threads
 from heedful.basics.user_cache import cache_folder
 from heedful.data.positions import Position
 from heedful.kernels.allocator import keep_freed_memory
@@ -43,7 +43,7 @@ from heedful.training.protocol import Task
 from heedful.training.python_data import Rows, spooled, with_rows
 from heedful.training.report import Report
 from heedful.training.resuming import require_same
-from heedful.training.starting import find_start, open_start, with_start
+from heedful.training.warm_start import find_start, open_start, with_start
 
 
 def train(

@@ -24,7 +24,6 @@ from heedful.runs.sharing import can_share, share_preparation
 from heedful.training.loop import DivergedError
 from heedful.training.proposing import is_hopeless, propose
 from heedful.training.resuming import flat
-from heedful.training.starting import start_hash, with_start
 from heedful.training.train import train
 from heedful.training.tuning_record import (
     RECORD,
@@ -34,6 +33,7 @@ from heedful.training.tuning_record import (
     read_tuning,
     write_tuning,
 )
+from heedful.training.warm_start import start_hash, with_start
 
 BEST = "best.toml"
 _ATTEMPTS = 100

@@ -69,7 +69,7 @@ class Masked(EncoderSpec):
         return ENDPOINTS
 
     def facts(self, predictor: Any) -> dict[str, Any]:
-        from heedful.inference.filler import MASK
+        from heedful.inference.fill_mask import MASK
 
         masks = [MASK, *predictor.vocabulary.pieces([predictor.mask])]
         return {**super().facts(predictor), "masks": list(dict.fromkeys(masks))}

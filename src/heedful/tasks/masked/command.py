@@ -30,7 +30,7 @@ from heedful.tasks.options import (
 
 if TYPE_CHECKING:
     from heedful.basics.progress import Advance
-    from heedful.inference.filler import Filler, Filling
+    from heedful.inference.fill_mask import Filling, FillMask
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def run(options: Fill) -> None:
     write_lines([[_object(found)] if options.json else _shown(found)], options.output, "answer")
 
 
-def _lines(filler: "Filler", options: Fill, advance: "Advance | None") -> Iterator[list[str]]:
+def _lines(filler: "FillMask", options: Fill, advance: "Advance | None") -> Iterator[list[str]]:
     from heedful.inference.files import line_windows
 
     for first, window in numbered(line_windows(options.file, encoding=options.encoding)):

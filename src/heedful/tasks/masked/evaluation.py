@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 from heedful.evaluation.outcome import Figure, ReportTable
-from heedful.inference.filler import Filler
+from heedful.inference.fill_mask import FillMask
 from heedful.tasks.masked.head import sentence_pairs, write_sentences
 from heedful.tasks.masked.learning import MaskedTask
 from heedful.tasks.texts.recipe import EncoderRecipe, MaskedHead
@@ -14,7 +14,11 @@ from heedful.tasks.texts.score import TextScore
 
 
 def score_hidden(
-    name: str, filler: Filler, texts: Sequence[str], recipe: EncoderRecipe, falling: frozenset[str]
+    name: str,
+    filler: FillMask,
+    texts: Sequence[str],
+    recipe: EncoderRecipe,
+    falling: frozenset[str],
 ) -> TextScore:
     """The figures of a validation on other texts; what is hidden is drawn as there.
 

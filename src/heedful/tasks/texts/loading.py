@@ -9,7 +9,7 @@ from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
 from heedful.inference.classifier import Classifier
 from heedful.inference.fastest_precision import settle_precision
-from heedful.inference.filler import Filler
+from heedful.inference.fill_mask import FillMask
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.runs.opening import open_run
@@ -91,14 +91,14 @@ def load_filler(
     device: str = "auto",
     precision: str = "float32",
     checkpoint: str | int | None = None,
-) -> Filler:
+) -> FillMask:
     """What fills hidden tokens in, of a run; the arguments are those of :func:`load_classifier`.
 
     Raises:
         UserError: the folder is no run that was pre-trained on hidden tokens.
     """
     opened = _open(path, "masked", head, device, precision, checkpoint)
-    return Filler(
+    return FillMask(
         opened.model,
         opened.run.vocabulary(),
         head=opened.head,

@@ -64,7 +64,7 @@ class Filling:
         return {"source": self.source, "text": self.text, "masks": masks}
 
 
-class Filler:
+class FillMask:
     """An encoder with the head of masked pre-training, and its vocabulary, ready to fill.
 
     In a text longer than the model reads, each hidden place is read in the middle of as much text

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from heedful.attention.additive import additive_context
 from heedful.attention.masks import Grid
-from heedful.basics import crowding
-from heedful.basics.crowding import Meetings, Trials, keep_threads, uncrowded
+from heedful.basics import thread_contention
+from heedful.basics.thread_contention import Meetings, Trials, keep_threads, uncrowded
 from heedful.kernels import additive_compiled as compiled
 from heedful.kernels import additive_rows as rows
 from heedful.kernels import compiling
@@ -26,8 +26,8 @@ from heedful.training.train import train
 def _three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    monkeypatch.setattr(crowding, "_told", threading.Event())
-    monkeypatch.setattr(crowding, "_keeping", 0)  # as if no test had asked for threads
+    monkeypatch.setattr(thread_contention, "_told", threading.Event())
+    monkeypatch.setattr(thread_contention, "_keeping", 0)  # as if no test had asked for threads
     yield
     torch.set_num_threads(before)
 
@@ -40,7 +40,7 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 100.0
-        monkeypatch.setattr(crowding.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(thread_contention.time, "monotonic", lambda: self.now)
 
 
 def test_one_thread_works_alone_where_most_of_the_time_is_lost(
@@ -147,7 +147,7 @@ class Machine:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, **seconds: float) -> None:
         self.seconds, self.trials = seconds, 0
-        monkeypatch.setattr(crowding, "trial", self.trial)
+        monkeypatch.setattr(thread_contention, "trial", self.trial)
 
     def trial(self, threads: int) -> float:
         self.trials += 1
@@ -189,7 +189,7 @@ def test_a_trial_computes_with_the_threads_it_is_about(monkeypatch: pytest.Monke
     used = []
     tanh = torch.tanh
     monkeypatch.setattr(torch, "tanh", lambda x: used.append(torch.get_num_threads()) or tanh(x))
-    assert crowding.trial(2) > 0
+    assert thread_contention.trial(2) > 0
     assert set(used) == {2}
     assert torch.get_num_threads() == 3
 
@@ -214,7 +214,7 @@ def test_threads_are_as_before_after_the_block() -> None:
 
 def test_each_item_is_computed_with_fewer_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        crowding, "uncrowded", lambda device: uncrowded(CPU, lambda usual: usual - 1)
+        thread_contention, "uncrowded", lambda device: uncrowded(CPU, lambda usual: usual - 1)
     )
     seen: list[int] = []
 
@@ -224,14 +224,14 @@ def test_each_item_is_computed_with_fewer_threads(monkeypatch: pytest.MonkeyPatc
             yield number
 
     found = []
-    for item in crowding.each_uncrowded(items(), CPU):
+    for item in thread_contention.each_uncrowded(items(), CPU):
         found.append(item)
         assert torch.get_num_threads() == 3
     assert (found, seen) == ([0, 1, 2], [2, 2, 2])
 
 
 def test_a_commands_threads_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crowding, "_keeping", 0)
+    monkeypatch.setattr(thread_contention, "_keeping", 0)
     use_threads(None)
     with uncrowded(CPU, lambda usual: 1):
         assert torch.get_num_threads() == 1
