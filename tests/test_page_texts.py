@@ -36,11 +36,11 @@ from text_help import RECIPES, write_data
 
 TEXT = "the film was very good and long"
 TAGGER = Tagger(headed(), vocabulary(), TAGS, say=lambda text: None)
-FLAT = classifier(other("pooled", dim=8, pooling="mean"))
-TREE = classifier(other("hierarchical", word_dim=4, sentence_dim=4))
+FLAT = classifier(other("pooled", hidden_size=8, pooling="mean"))
+TREE = classifier(other("hierarchical", word_hidden_size=4, sentence_hidden_size=4))
 for parameter in TREE.model.parameters():  # so that sentences differ
     torch.nn.init.normal_(parameter)
-MEETING = classifier(other("compared", dim=8, hidden=8), pairs=True)
+MEETING = classifier(other("compared", hidden_size=8, ffn_size=8), pairs=True)
 MARKUP = ["<b>bold</b>", "<img src=x onerror='document.title=1'>"]
 HOSTILE = Classifier(headed(), vocabulary(), MARKUP, say=lambda text: None)
 
