@@ -232,7 +232,7 @@ PUBLIC = [
 OURS = {
     "Memory", "use_kernel", "watch", "Score", "Normalizer", "Queries", "RelativePositions",
     "Dense", "Grid", "Mask", "as_mask", "dense_mask", "flex_mask", "function", "padding",
-    "split_mask",
+    "split_mask", "build_score", "known_score", "register_score",
 }  # fmt: skip
 """What is no mechanism of the literature but the library's own machinery."""
 

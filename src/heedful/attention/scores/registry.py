@@ -40,10 +40,10 @@ def register_score(name: str, build: BuildScore) -> None:
         UserError: another score has the name.
 
     Example:
-        >>> register_score("half-dot", lambda width: Dot())
-        >>> build_score("half-dot", 4)
+        >>> register_score("of-mine", lambda width: Dot())
+        >>> build_score("of-mine", 4)
         Dot()
-        >>> del _builders["half-dot"]
+        >>> del _builders["of-mine"]
     """
     known = _builders.setdefault(name, build)
     if (known.__module__, known.__qualname__) != (build.__module__, build.__qualname__):
@@ -54,7 +54,15 @@ def register_score(name: str, build: BuildScore) -> None:
 
 
 def build_score(name: str, width: int) -> Score:
-    """The score of a name, for heads of ``width`` numbers."""
+    """The score of a name, for heads of ``width`` numbers.
+
+    Raises:
+        ValueError: there is no such score.
+
+    Example:
+        >>> build_score("scaled-dot", 4)
+        ScaledDot()
+    """
     return _builders[known_score(name)](width)
 
 
@@ -63,6 +71,10 @@ def known_score(name: str) -> str:
 
     Raises:
         ValueError: there is none; the message names the nearest.
+
+    Example:
+        >>> known_score("cosine")
+        'cosine'
     """
     if name in _builders:
         return name
