@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from heedful.attention import watch
-from heedful.attention.scores import known_score
+from heedful.attention.scores import Score, known_score, register_score
 from heedful.attention.scores.registry import _builders
 from heedful.basics.errors import UserError
 from heedful.inference.fusing import searched
@@ -81,6 +81,13 @@ def test_an_unknown_score_names_the_nearest() -> None:
 def heedful(folder: Path, *arguments: str) -> Any:
     command = [sys.executable, "-m", "heedful", *arguments]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
+
+
+def test_a_name_is_registered_once() -> None:
+    with pytest.raises(UserError, match=r"'dot' .* is already registered"):
+        register_score("dot", lambda width: Score())
+    with pytest.raises(UserError, match=r"'dot' .* is already registered"):
+        register_score("dot", _builders["cosine"])
 
 
 RECIPE = """

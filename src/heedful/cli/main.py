@@ -68,7 +68,7 @@ def _options(
         typer.Option(
             "--plugin",
             metavar="FILE.py",
-            help="With any command: run this Python file first, which adds tasks of your own.",
+            help="With any command: first run this Python file, which adds tasks or scores.",
         ),
     ] = None,
 ) -> None:

@@ -8,7 +8,6 @@ from heedful.attention.scores.base import Score
 from heedful.attention.scores.concat import Concat
 from heedful.attention.scores.cosine import Cosine
 from heedful.attention.scores.dot import Dot
-from heedful.attention.scores.exp_dot import ExpDot
 from heedful.attention.scores.gaussian import Gaussian
 from heedful.attention.scores.general import General
 from heedful.attention.scores.scaled_dot import ScaledDot
@@ -24,7 +23,6 @@ _builders: dict[str, BuildScore] = {
     "additive": lambda width: Additive(width, width, width),
     "concat": lambda width: Concat(width, width, width),
     "cosine": lambda width: Cosine(),
-    "exp-dot": lambda width: ExpDot(),
     "gaussian": lambda width: Gaussian(),
 }
 
@@ -46,7 +44,7 @@ def register_score(name: str, build: BuildScore) -> None:
         >>> del _builders["of-mine"]
     """
     known = _builders.setdefault(name, build)
-    if (known.__module__, known.__qualname__) != (build.__module__, build.__qualname__):
+    if known is not build:
         raise UserError(
             f"the score '{name}' of {build.__module__} is already registered by "
             f"{known.__module__}; give it another name"
