@@ -31,7 +31,7 @@ from heedful.evaluation.alignment_error import (
     read_gold,
     read_links,
 )
-from heedful.evaluation.symmetrising import symmetrise
+from heedful.evaluation.symmetrisation import symmetrise
 from reporting import table
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "align-enes-europarl5k"

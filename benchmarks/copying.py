@@ -29,8 +29,8 @@ import numpy as np
 import torch
 
 from copying_task import LONGEST, VOCABULARY, CopyTask, Kind, score
+from heedful.basics.bounded_reading import read_json
 from heedful.basics.files import remove_leftovers, write_json
-from heedful.basics.reading import read_json
 from heedful.evaluation.statistics import draw_with_replacement, percentile_interval
 from heedful.kernels.allocator import keep_freed_memory
 from heedful.models import ModelSettings, build_model

@@ -17,9 +17,9 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.decoding import SearchOptions, search
 from heedful.inference.batches import source_of
-from heedful.inference.readiness import in_precision
+from heedful.inference.inference_mode import in_precision
 from heedful.kernels.allocator import keep_freed_memory
-from heedful.layers.quantized import largest_input
+from heedful.layers.int8_linear import largest_input
 from heedful.models import build_model
 from heedful.models.pairs import PairModel
 from heedful.models.recurrent_settings import RecurrentSettings

@@ -14,7 +14,7 @@ from statistics import median
 import torch
 from torch import Tensor, nn
 
-from heedful.layers.quantized import Int8Linear, largest_input
+from heedful.layers.int8_linear import Int8Linear, largest_input
 from reporting import machine, said
 
 SHAPES = [

@@ -22,8 +22,8 @@ from heedful.basics.files import write_json
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import find_recipe, read_recipe, with_overrides
 from heedful.tasks.texts.loading import load_classifier
-from heedful.tasks.texts.reading import read
 from heedful.tasks.texts.run import TextRun
+from heedful.tasks.texts.training import read
 from heedful.training.train import train
 from heedful.viewing.figures import new_figure, save_figure
 

@@ -45,7 +45,7 @@ from heedful.kernels.allocator import keep_freed_memory
 from heedful.models import build_model
 from heedful.models.transformer import TransformerSettings
 from heedful.tasks.pairs.recipe import TrainingSettings
-from heedful.tasks.translation.learning import TranslationTask
+from heedful.tasks.translation.training import TranslationTask
 from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop
 from heedful.training.report import Report

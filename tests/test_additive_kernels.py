@@ -18,8 +18,8 @@ from heedful.attention.scores import Additive, Concat, Score
 from heedful.kernels import additive_compiled as compiled
 from heedful.kernels import additive_rows as rows
 from heedful.kernels.additive import additive_scores, plain_scores
+from heedful.kernels.additive_selection import Kernel
 from heedful.kernels.additive_tiles import LIMIT, PlainTiles
-from heedful.kernels.choosing import Kernel
 
 HAS_COMPILER = compiled.library() is not None
 KERNELS = [

@@ -14,11 +14,11 @@ from typer.testing import CliRunner, Result
 from heedful.basics.errors import UserError
 from heedful.cli import evaluate, task_commands
 from heedful.evaluation.alignment_error import alignment_error_rate, read_gold, read_links
-from heedful.evaluation.choosing_rule import RuleSearch
 from heedful.evaluation.forced_alignment import align_translations, candidate_weights
-from heedful.evaluation.symmetrising import JOINS, symmetrise
+from heedful.evaluation.rule_selection import RuleSearch
+from heedful.evaluation.symmetrisation import JOINS, symmetrise
 from heedful.inference.alignment import AlignmentRule
-from heedful.runs.sealing import write_sealed
+from heedful.runs.manifest import write_sealed
 from heedful.tasks.pairs.building import load_translator
 from heedful.training import train
 

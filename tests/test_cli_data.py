@@ -20,9 +20,9 @@ from heedful.basics.errors import UserError
 from heedful.cli import data as commands
 from heedful.data.examples import Pair
 from heedful.data.overlap import count_overlap
+from heedful.data.pair_writer import write_pairs
 from heedful.data.readers import read_pairs
 from heedful.data.splitting import Split, parse_size
-from heedful.data.writing import write_pairs
 
 TMX = """<tmx version="1.4"><header srclang="en"/><body>
 <tu><tuv xml:lang="en-US"><seg>two\nlines\tand a tab</seg></tuv>

@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 from heedful.basics.errors import UserError
 from heedful.cli import view
 from heedful.inference import Trace
-from heedful.viewing.wire import map_bytes
+from heedful.viewing.trace_encoding import map_bytes
 from serving_help import small_run
 
 TEXT = "the cat sat on the mat."

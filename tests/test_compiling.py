@@ -143,7 +143,7 @@ WORKER = "heedful-worker"
 
 def test_threads_are_not_kept_for_every_number_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     # Beside other programs one thread makes all calls, and would wait for the others here.
-    monkeypatch.setattr(type(compiling.meetings), "alone", False)
+    monkeypatch.setattr(type(compiling.waiting_time), "alone", False)
     for count in range(2, 9):
         barrier = threading.Barrier(count)
         compiling.in_parallel(lambda _, all_there: all_there.wait(10) * 0, [(0, barrier)] * count)

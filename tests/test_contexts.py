@@ -15,9 +15,9 @@ from torch.utils.checkpoint import checkpoint
 
 from heedful.attention import Attention, MultiHeadAttention, attend, scores, use_kernel, watch
 from heedful.basics.contexts import submit
+from heedful.kernels import additive_selection
 from heedful.kernels import additive_tiles as tiles
-from heedful.kernels import choosing
-from heedful.kernels.choosing import chosen_kernel
+from heedful.kernels.additive_selection import chosen_kernel
 from heedful.models.pairs import Source
 from heedful.serving.engine import Engine
 from heedful.tasks.pairs.guided import GuidedAlignment
@@ -67,7 +67,7 @@ def test_backward_takes_the_kernel_of_its_forward_pass(monkeypatch: pytest.Monke
             made.append(chosen_kernel())
             super().start_gradients()
 
-    monkeypatch.setattr(choosing, "PlainTiles", Counted)
+    monkeypatch.setattr(additive_selection, "PlainTiles", Counted)
     query, key = torch.randn(2, 8, 4, requires_grad=True), torch.randn(2, 8, 4)
     score = scores.Additive(4, 4, 4)
     with use_kernel("tiles"):

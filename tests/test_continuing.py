@@ -5,7 +5,7 @@ import torch
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
-from heedful.decoding import Continued, SearchOptions, search
+from heedful.decoding import ForcedPrefix, SearchOptions, search
 from heedful.inference.batches import source_of, target_in_of
 from test_decoding import Table
 from test_inference import MODELS, sentences, transformer, translator
@@ -26,7 +26,7 @@ def test_search_finds_the_best_outputs_that_begin_so(
     if allowed is not None:
         mask = torch.zeros(V, dtype=torch.bool)
         mask[allowed] = True
-    continued = Continued(table, given, mask)
+    continued = ForcedPrefix(table, given, mask)
     room = LIMIT - len(beginning)
     # With exponent 0 a score is the sum of its tokens', so that the beginning changes no order.
     found = search(
@@ -73,7 +73,7 @@ def test_going_on_from_ones_own_tokens_gives_the_same_output(name: str) -> None:
         assert shortest > 3
         for cut in range(shortest):
             begun = torch.tensor([one[0].tokens[:cut] for one in found]).view(3, cut).long()
-            continued = Continued(model, begun)
+            continued = ForcedPrefix(model, begun)
             limits = ours.output_limits(source) - cut
             again = search(continued, source, rows=3, options=greedy, max_lengths=limits)
             for row, (one, other) in enumerate(zip(found, again, strict=True)):

@@ -20,8 +20,8 @@ from heedful.decoding import (
     Supplied,
     greedy,
     length_penalty,
-    running,
     search,
+    search_loop,
 )
 from heedful.decoding.beam import Beams
 from heedful.kernels.topk import top_k
@@ -133,7 +133,7 @@ def test_beam_one_is_greedy(seed: int, length: int) -> None:
     greedy = run(table, [0, 1, 2, 3, 4], length, beam=1)
     options = SearchOptions(beam=1)
     once = iter([Supplied(source, lengths, range(5))])
-    steps = running.run(table, partial(Beams, options), lambda: next(once, None))
+    steps = search_loop.run(table, partial(Beams, options), lambda: next(once, None))
     found = dict(itertools.chain.from_iterable(steps))
     beam = [found[row] for row in range(5)]
     assert [row[0].tokens for row in beam] == [row[0].tokens for row in greedy]

@@ -38,8 +38,8 @@ from heedful.models.recurrent_language import RecurrentLanguageSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.recipe import check_recipe, read_recipe
 from heedful.runs.registry import GROUP
-from heedful.runs.searched import Searched
-from heedful.tasks.pairs.choosing import choose_recipe
+from heedful.runs.search_space import SearchSpace
+from heedful.tasks.pairs.default_recipe import choose_recipe
 from heedful.tasks.pairs.recipe import PairRecipe, TrainingSettings
 from heedful.tasks.spec import specs
 from heedful.tasks.texts.recipe import (
@@ -256,7 +256,7 @@ def settings(kind: type[Settings], before: str) -> Iterator[Setting]:
             yield from settings(inner, f"{before}{name}.")
             continue
         if before + name == "tune":
-            yield from settings(Searched, "tune.KEY.")
+            yield from settings(SearchSpace, "tune.KEY.")
             continue
         default = field.get_default(call_default_factory=True)
         if default is PydanticUndefined:

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
-from heedful.basics import measuring
+from heedful.basics import autotuning
+from heedful.basics.autotuning import Measured, fastest
 from heedful.basics.device import check_precision
-from heedful.basics.measuring import Measured, fastest
 from heedful.inference import fastest_precision
 from heedful.inference.fastest_precision import settle_precision
 from heedful.models.aligner import AlignerSettings, WordAligner
@@ -31,14 +31,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where answers are kept, empty at first."""
     kept = tmp_path / "measured"
     kept.mkdir()
-    monkeypatch.setattr(measuring, "_folder", lambda: kept)
+    monkeypatch.setattr(autotuning, "_folder", lambda: kept)
     forget(monkeypatch)
     return kept
 
 
 def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     """As a new process knows nothing."""
-    monkeypatch.setattr(measuring, "_kept", {})
+    monkeypatch.setattr(autotuning, "_kept", {})
 
 
 class Way:
@@ -95,7 +95,7 @@ def test_a_damaged_answer_is_measured_again(
 
 
 def test_without_a_folder_the_process_remembers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "_folder", lambda: None)
+    monkeypatch.setattr(autotuning, "_folder", lambda: None)
     ways = {"usual": Way(0.003), "other": Way(0.0)}
     fastest(ways, "question")
     calls = ways["usual"].calls

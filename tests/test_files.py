@@ -6,6 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from heedful.basics.bounded_reading import (
+    MOST_BYTES,
+    MOST_TOML_BYTES,
+    parse_toml,
+    read_bytes,
+    read_json,
+    read_json_lines,
+)
 from heedful.basics.errors import UserError
 from heedful.basics.files import (
     atomic_file,
@@ -15,14 +23,6 @@ from heedful.basics.files import (
     write_json,
 )
 from heedful.basics.locking import LOCK, locked
-from heedful.basics.reading import (
-    MOST_BYTES,
-    MOST_TOML_BYTES,
-    parse_toml,
-    read_bytes,
-    read_json,
-    read_json_lines,
-)
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs POSIX files")
 

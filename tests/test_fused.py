@@ -17,8 +17,8 @@ from heedful.attention import MultiHeadAttention, watch
 from heedful.decoding import SearchOptions, search
 from heedful.inference.fusing import FusedDecoder, cached, searched
 from heedful.kernels import program
-from heedful.layers.quantized import int8_copy, largest_input
-from heedful.layers.rounded import Bfloat16Linear, bfloat16_copy
+from heedful.layers.bfloat16_linear import Bfloat16Linear, bfloat16_copy
+from heedful.layers.int8_linear import int8_copy, largest_input
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings

@@ -26,8 +26,8 @@ from heedful.kernels import source_attention as reading
 from heedful.kernels import topk as top
 from heedful.kernels.additive_tiles import plain_scores
 from heedful.kernels.recurrent_cell import Cell, cell_step
-from heedful.layers.quantized import int8_copy, largest_input
-from heedful.layers.rounded import bfloat16_copy
+from heedful.layers.bfloat16_linear import bfloat16_copy
+from heedful.layers.int8_linear import int8_copy, largest_input
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
 from tolerance import assert_near, largest

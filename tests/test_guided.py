@@ -22,13 +22,13 @@ from heedful.data.pair_store import write_pair_store
 from heedful.data.positions import Position
 from heedful.data.store import Store
 from heedful.data.tokeniser import Tokenisers
-from heedful.evaluation.aligning import Aligner, Direction
+from heedful.evaluation.aligner import Aligner, Direction
 from heedful.evaluation.alignment_error import GoldLinks, alignment_error_rate
 from heedful.models.pairs import AlignmentSource, PairModel, Source
 from heedful.runs.opening import open_run
+from heedful.tasks.pairs.alignment_rules import rule_of
 from heedful.tasks.pairs.building import load_translator
 from heedful.tasks.pairs.guided import GuidedAlignment
-from heedful.tasks.pairs.rules import rule_of
 from heedful.tasks.pairs.terms import Forced
 from heedful.training import train
 from test_inference import TOKENISERS, recurrent, sentences, transformer

@@ -15,15 +15,15 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokeniser, Tokenisers, TokeniserSettings
-from heedful.decoding import SearchOptions, Supplied, running
+from heedful.decoding import SearchOptions, Supplied, search_loop
 from heedful.decoding.beam import Beams
-from heedful.evaluation.aligning import Aligner, Direction
+from heedful.evaluation.aligner import Aligner, Direction
 from heedful.evaluation.forced_alignment import align_translations
 from heedful.evaluation.metrics import bleu
 from heedful.inference import Translation, Translator
 from heedful.inference.batches import source_of, target_in_of
+from heedful.inference.line_windows import windows
 from heedful.inference.splitting import split_text
-from heedful.inference.windows import windows
 from heedful.models.pairs import PairModel
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.transformer import Transformer, TransformerSettings
@@ -119,7 +119,7 @@ def test_beam_one_equals_greedy_for_a_real_model() -> None:
         with torch.inference_mode():
             lengths = (2 * source.lengths + 20).clamp(max=model.max_length)
             once = iter([Supplied(source, lengths, range(16))])
-            steps = running.run(model, partial(Beams, options), partial(next, once, None))
+            steps = search_loop.run(model, partial(Beams, options), partial(next, once, None))
             beam = [own for _, own in sorted(chain.from_iterable(steps))]
             _, greedy, _ = translator(model).search(sources, options, range(16))
         assert [one[0].tokens for one in beam] == [one[0].tokens for one in greedy]

@@ -11,7 +11,7 @@ from torch import nn
 
 from heedful.attention import watch
 from heedful.decoding import SearchOptions
-from heedful.inference import Translator, windowed
+from heedful.inference import Translator, translation_window
 from heedful.models.pairs import PairModel
 
 OPTIONS = [SearchOptions(beam=1), SearchOptions(beam=3), SearchOptions(sample=True, seed=5)]
@@ -19,7 +19,7 @@ OPTIONS = [SearchOptions(beam=1), SearchOptions(beam=3), SearchOptions(sample=Tr
 
 @pytest.fixture(autouse=True)
 def several_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(windowed, "_FEWEST", 20)
+    monkeypatch.setattr(translation_window, "_FEWEST", 20)
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     yield

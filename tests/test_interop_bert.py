@@ -8,7 +8,7 @@ import transformers
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
-from heedful.data.imported import places_of
+from heedful.data.imported_vocabulary import places_of
 from heedful.interop.layouts import bert
 from heedful.models.bert import Bert, MaskedHead, NextSentenceHead
 from heedful.models.encoders import Classifier, HeadedEncoder, Sequences, Tagger, sequences_of

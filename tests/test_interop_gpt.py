@@ -8,7 +8,7 @@ import transformers
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
-from heedful.data.imported import places_of
+from heedful.data.imported_vocabulary import places_of
 from heedful.decoding import SearchOptions, search
 from heedful.interop.layouts import gpt
 from heedful.models.gpt import Gpt

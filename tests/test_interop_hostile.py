@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load, save
 
 from heedful.basics.errors import UserError
-from heedful.data.imported_checks import check_vocabulary
+from heedful.data.tokenizer_json import check_vocabulary
 from heedful.interop.importing import import_hf
 from interop_help import bert_folder, gpt_folder, marian_folder
 

@@ -9,7 +9,7 @@ import transformers
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
-from heedful.data.imported import places_of
+from heedful.data.imported_vocabulary import places_of
 from heedful.decoding import Hypothesis, SearchOptions, search
 from heedful.interop.layouts import marian
 from heedful.interop.layouts.marian import MarianSymbols

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.imported_files import read_files
-from heedful.data.imported_pairs import FILES, MarianTokenisers, find_marian_special
+from heedful.data.marian_tokenisers import FILES, MarianTokenisers, find_marian_special
 from heedful.data.saved_vocabularies import load_tokenisers
+from heedful.data.tokeniser_files import read_files
 from interop_help import TEXTS, save_marian_tokeniser
 
 WORDS = st.sampled_from(

@@ -13,9 +13,9 @@ from tokenizers import Tokenizer
 
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.imported import ImportedVocabulary
-from heedful.data.imported_files import find_special, read_files
+from heedful.data.imported_vocabulary import ImportedVocabulary
 from heedful.data.saved_vocabularies import load_vocabulary
+from heedful.data.tokeniser_files import find_special, read_files
 from heedful.data.vocabularies import encode_words, save_vocabulary
 from interop_help import TEXTS, save_bytes, save_wordpiece
 

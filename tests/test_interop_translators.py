@@ -20,7 +20,7 @@ from heedful.interop.exporting import export_hf
 from heedful.interop.importing import import_hf
 from heedful.runs.opening import open_run
 from heedful.tasks.pairs.building import load_translator
-from heedful.tasks.translation.learning import TranslationTask
+from heedful.tasks.translation.training import TranslationTask
 from heedful.training import train
 from interop_help import TEXTS, marian_folder
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.library import opcheck
 
-from heedful.kernels import recurrent_direction, recurrent_fed, recurrent_unrolled
+from heedful.kernels import recurrent_direction, recurrent_input_feeding, recurrent_unrolled
 from heedful.kernels.formula_operators import FormulaOperator
 from tolerance import assert_near, largest
 
@@ -41,7 +41,7 @@ def fed(cell: str, dtype: torch.dtype, additive: bool) -> Made:
     weights = floats(dtype, (gates, H), (gates, H), (gates,), (H, H))
     asked = floats(dtype, (D, H), (D,)) if additive else [None, None]
     given = [known, feed, state(cell, dtype), key, value, allowed, *weights, *asked]
-    return recurrent_fed._operator, given, (cell, 0.7)
+    return recurrent_input_feeding._operator, given, (cell, 0.7)
 
 
 def direction(cell: str, dtype: torch.dtype, backwards: bool) -> Made:

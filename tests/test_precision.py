@@ -17,9 +17,9 @@ from heedful.basics.device import (
 )
 from heedful.basics.errors import UserError
 from heedful.inference import Translator
-from heedful.layers import rounded
-from heedful.layers.quantized import LARGEST_WEIGHT, Int8Linear, int8_copy, largest_input
-from heedful.layers.rounded import Bfloat16Linear, bfloat16_copy
+from heedful.layers import bfloat16_linear
+from heedful.layers.bfloat16_linear import Bfloat16Linear, bfloat16_copy
+from heedful.layers.int8_linear import LARGEST_WEIGHT, Int8Linear, int8_copy, largest_input
 from heedful.models import PairModel
 from heedful.models.aligner import AlignerSettings, WordAligner
 from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
@@ -116,7 +116,7 @@ def test_the_largest_sums_are_whole(sign: int) -> None:
 @pytest.mark.parametrize("fast", [False, True])
 def test_the_map_in_bfloat16(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a processor that multiplies bfloat16, and on one that does not."""
-    monkeypatch.setattr(rounded, "has_fast_bfloat16", lambda device: fast)
+    monkeypatch.setattr(bfloat16_linear, "has_fast_bfloat16", lambda device: fast)
     plain, rows = linear()
     layer = Bfloat16Linear(plain.weight, plain.bias)
     assert layer.rounded.dtype == torch.bfloat16

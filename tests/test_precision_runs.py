@@ -20,7 +20,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference import Translator
 from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.generator import Generator
-from heedful.layers.quantized import Int8Linear, largest_input
+from heedful.layers.int8_linear import Int8Linear, largest_input
 from heedful.serving.loading import load_all
 from heedful.tasks.pairs.building import load_translator
 from heedful.training import train

@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from heedful.inference.readiness import evaluating, ready
+from heedful.inference.inference_mode import evaluating, ready
 
 
 def test_the_mode_lasts_until_the_last_user_has_ended() -> None:

@@ -27,10 +27,9 @@ from heedful.inference.classifier import Classifier, Text
 from heedful.inference.explaining import Reason, explain
 from heedful.inference.fill_mask import FillMask
 from heedful.inference.generator import Generator
-from heedful.inference.spans import spans
+from heedful.inference.sliding_windows import spans
 from heedful.inference.tagger import Tagger
 from heedful.models import build_encoder
-from heedful.models.attentive import RecurrentEncoderSettings
 from heedful.models.bert import Bert, BertSettings, MaskedHead
 from heedful.models.decomposable import DecomposableSettings
 from heedful.models.encoders import Classifier as ClassifierHead
@@ -38,11 +37,12 @@ from heedful.models.encoders import HeadedEncoder, sequences_of
 from heedful.models.encoders import Tagger as TaggerHead
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.hierarchical import HierarchicalSettings
+from heedful.models.recurrent_encoder import RecurrentEncoderSettings
 from heedful.tasks.classification.command import _words as words_shown
-from heedful.tasks.texts.reading import TaggingTask
 from heedful.tasks.texts.rows import RowBatches
+from heedful.tasks.texts.training import TaggingTask
 from heedful.viewing.page import export_html
-from heedful.viewing.wire import map_bytes, summary
+from heedful.viewing.trace_encoding import map_bytes, summary
 from test_interop_tokenisers import in_ours, made
 
 torch.set_num_threads(1)

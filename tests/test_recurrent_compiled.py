@@ -17,10 +17,10 @@ from heedful.kernels.recurrent_cell import Cell, cell_step
 from heedful.kernels.source_attention import Sources, attend_to_sources
 from heedful.layers import recurrent_packed
 from heedful.layers.recurrent import recurrent_network
-from heedful.layers.recurrent_packed import goes_by_directions, packed_network
+from heedful.layers.recurrent_packed import packed_network, runs_per_direction
 from heedful.models.pairs import Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
-from heedful.models.recurrent_reading import known_reading, read_rows
+from heedful.models.recurrent_attention import known_reading, read_rows
 from heedful.models.recurrent_rows import SourceRows
 from tolerance import Reference, assert_near, assert_rounded, reference
 
@@ -189,7 +189,7 @@ def test_a_network_over_packed_sequences_is_torchs(
     torch.manual_seed(3)
     network = recurrent_network(kind, 6, 5, 2, bidirectional=both, dropout=0.4)
     data = torch.randn(4, 7, 6)
-    assert goes_by_directions(network, packed(data))
+    assert runs_per_direction(network, packed(data))
     wide = copy.deepcopy(network).double().eval()
     expected = network_results(wide, data.double(), in_c=False)
     close(network_results(network.eval(), data, in_c=True), expected)
@@ -205,18 +205,18 @@ def test_a_network_over_packed_sequences_is_torchs(
 def test_only_a_network_that_learns_is_computed_in_c() -> None:
     network = recurrent_network("gru", 6, 5, 1, bidirectional=False, dropout=0.0)
     data = packed(torch.randn(4, 7, 6))
-    assert goes_by_directions(network, data)
+    assert runs_per_direction(network, data)
     with torch.no_grad():
-        assert not goes_by_directions(network, data)
+        assert not runs_per_direction(network, data)
     with torch.autocast("cpu", torch.bfloat16):
-        assert not goes_by_directions(network, data)
-    assert not goes_by_directions(nn.RNN(6, 5, nonlinearity="relu"), data)
-    assert not goes_by_directions(nn.LSTM(6, 5, proj_size=2), data)
-    assert not goes_by_directions(
+        assert not runs_per_direction(network, data)
+    assert not runs_per_direction(nn.RNN(6, 5, nonlinearity="relu"), data)
+    assert not runs_per_direction(nn.LSTM(6, 5, proj_size=2), data)
+    assert not runs_per_direction(
         copy.deepcopy(network).double(), packed(torch.randn(4, 7, 6).double())
     )
     network.register_forward_hook(lambda *_: None)
-    assert not goes_by_directions(network, data)
+    assert not runs_per_direction(network, data)
 
 
 ATTENTIONS = ("bahdanau", "luong-dot", "luong-general", "luong-concat")

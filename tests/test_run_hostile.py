@@ -26,8 +26,8 @@ from heedful.basics.files import content_hash
 from heedful.basics.memory import machine_memory
 from heedful.basics.settings import check
 from heedful.decoding import SearchOptions
+from heedful.runs.manifest import seal, seal_files
 from heedful.runs.opening import accept_changes, open_run
-from heedful.runs.sealing import seal, seal_files
 from heedful.runs.summary import describe_run, summarise_run
 from heedful.tasks.texts.loading import load_classifier
 from heedful.training.train import train

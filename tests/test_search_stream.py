@@ -15,7 +15,7 @@ from torch import Tensor
 
 from heedful.basics.symbols import BEGIN
 from heedful.decoding import Ensemble, Hypothesis, SearchOptions, Supplied, search, search_stream
-from heedful.decoding.choices import Choices
+from heedful.decoding.beam_tree import BeamTree
 
 SOURCES, STEPS, VOCABULARY = 12, 12, 9
 
@@ -203,15 +203,15 @@ def test_no_more_is_remembered_than_what_is_under_way_can_reach() -> None:
             return None
         return Supplied(torch.tensor([number % SOURCES]), torch.tensor([STEPS]), [number])
 
-    kept = Choices.keep
+    kept = BeamTree.keep
 
-    def watched(self: Choices, steps: int) -> None:
+    def watched(self: BeamTree, steps: int) -> None:
         nonlocal deepest
         kept(self, steps)
         deepest = max(deepest, len(self))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Choices, "keep", watched)
+        patch.setattr(BeamTree, "keep", watched)
         found = dict(found_in(table, supply, SearchOptions(beam=2)))
     assert len(found) == 300
     assert 0 < deepest <= STEPS

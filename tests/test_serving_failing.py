@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from heedful.basics.cancelling import CancelledWorkError, cancellable, check_cancelled
+from heedful.basics.cancellation import CancelledWorkError, cancellable, check_cancelled
 from heedful.basics.native import NativeError
 from heedful.decoding import SearchOptions
 from heedful.inference import Translator

@@ -10,7 +10,7 @@ import pytest
 from heedful.decoding import SearchOptions
 from heedful.evaluation.faithfulness import faithfulness
 from heedful.serving import Served
-from heedful.viewing.wire import map_bytes, summary
+from heedful.viewing.trace_encoding import map_bytes, summary
 from serving_help import sentences, serving, translator
 
 MODEL, OTHER = translator(max_length=24), translator(seed=2)

@@ -18,7 +18,7 @@ from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.serving import Limits, Served, make_application
-from heedful.viewing.wire import map_bytes, summary
+from heedful.viewing.trace_encoding import map_bytes, summary
 from language_help import ByteVocabulary, Read, Recited
 from serving_help import serving, translator
 from test_reading import LABELS, TAGS, classifier, headed, vocabulary

@@ -11,7 +11,7 @@ from torch import Tensor
 from heedful.attention import Memory, MultiHeadAttention, watch
 from heedful.attention.masks import padding
 from heedful.attention.positions import ALiBi, Rotary
-from heedful.attention.stepping import StepMemory
+from heedful.attention.step_memory import StepMemory
 from heedful.decoding import SearchOptions, search
 from heedful.inference.fusing import cached as fused_forms
 from heedful.inference.fusing import searched
@@ -19,7 +19,7 @@ from heedful.kernels import cached_attention as kernel
 from heedful.kernels import topk as tops
 from heedful.kernels.cached_attention import Steps, can_step
 from heedful.kernels.topk import Total, best, plain_best
-from heedful.layers import caches, sources
+from heedful.layers import caches, source_memories
 from heedful.layers.caches import LayerCaches, StepCache
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
@@ -205,7 +205,7 @@ def test_what_adds_to_scores_reads_what_is_gathered() -> None:
 
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the compiled forms away."""
-    for part in (caches, sources, fused_forms):
+    for part in (caches, source_memories, fused_forms):
         monkeypatch.setattr(part, "can_step", lambda like: False)
     monkeypatch.setattr(tops, "library", lambda: None)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from heedful.basics.errors import UserError
 from heedful.data.links import Link
 from heedful.evaluation.alignment_error import read_links
-from heedful.evaluation.symmetrising import JOINS, Join, check_join, symmetrise
+from heedful.evaluation.symmetrisation import JOINS, Join, check_join, symmetrise
 
 HANSARDS = Path(__file__).parents[1] / "../shared/data/align-enfr"
 SIZE = 6

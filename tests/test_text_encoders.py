@@ -16,7 +16,6 @@ from heedful.models import (
     build_encoder,
     build_language_model,
 )
-from heedful.models.attentive import RecurrentEncoderSettings, RecurrentTextEncoder
 from heedful.models.bert import BertSettings
 from heedful.models.decomposable import DecomposableEncoder, DecomposableSettings, TwoLayers
 from heedful.models.encoders import HeadedEncoder, Sequences, TextEncoder, sequences_of
@@ -26,6 +25,7 @@ from heedful.models.hierarchical import (
     HierarchicalEncoder,
     HierarchicalSettings,
 )
+from heedful.models.recurrent_encoder import RecurrentEncoderSettings, RecurrentTextEncoder
 from heedful.models.recurrent_language import RecurrentLanguageModel, RecurrentLanguageSettings
 
 VOCABULARY = 40

@@ -9,10 +9,10 @@ import pytest
 
 import heedful.cli.main as command_line
 from heedful.runs.opening import open_run
-from heedful.tasks.texts.choosing import choose_classification
+from heedful.tasks.texts.default_recipe import choose_classification
+from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.recipe import LabelledData
 from heedful.tasks.texts.run import TextRun
-from heedful.tasks.texts.sources import Examples
 from heedful.training.train import train
 from text_help import RECIPES, TAGS, write_data
 

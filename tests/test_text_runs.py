@@ -28,16 +28,16 @@ from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.models.language import LanguageModel
 from heedful.runs.opening import open_run
 from heedful.runs.registry import kind_of
-from heedful.tasks.masked.learning import MaskedTask
-from heedful.tasks.several.learning import SeveralTasks
+from heedful.tasks.masked.training import MaskedTask
+from heedful.tasks.several.training import SeveralTasks
 from heedful.tasks.spec import specs
 from heedful.tasks.texts.building import build_text_model, load_text_start
 from heedful.tasks.texts.loading import load_classifier, load_generator, load_tagger
 from heedful.tasks.texts.preparation import prepare_text_run
-from heedful.tasks.texts.reading import ReadingTask
 from heedful.tasks.texts.recipe import ClassificationRecipe
 from heedful.tasks.texts.rows import RowBatch
 from heedful.tasks.texts.run import TextRun
+from heedful.tasks.texts.training import ReadingTask
 from heedful.training import loop
 from heedful.training.protocol import Task
 from heedful.training.report import Report

@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.attention.additive import additive_context
 from heedful.attention.masks import Grid
 from heedful.basics import thread_contention
-from heedful.basics.thread_contention import Meetings, Trials, keep_threads, uncrowded
+from heedful.basics.thread_contention import Trials, WaitingTime, keep_threads, without_contention
 from heedful.kernels import additive_compiled as compiled
 from heedful.kernels import additive_rows as rows
 from heedful.kernels import compiling
@@ -46,31 +46,31 @@ class Clock:
 def test_one_thread_works_alone_where_most_of_the_time_is_lost(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    clock, meetings = Clock(monkeypatch), Meetings()
+    clock, waiting_time = Clock(monkeypatch), WaitingTime()
     for _ in range(1000):
-        meetings.record(0.01, 0.009)
-        meetings.record(0.0002, 0.00001)
-    assert not meetings.alone
-    meetings.record(0.04, 0.01)
-    assert not meetings.alone, "it is too early to judge"
-    meetings.record(0.04, 0.01)
-    assert meetings.alone
+        waiting_time.record(0.01, 0.009)
+        waiting_time.record(0.0002, 0.00001)
+    assert not waiting_time.alone
+    waiting_time.record(0.04, 0.01)
+    assert not waiting_time.alone, "it is too early to judge"
+    waiting_time.record(0.04, 0.01)
+    assert waiting_time.alone
     clock.now += 2.1
-    assert not meetings.alone
-    meetings.record(0.1, 0.01)
+    assert not waiting_time.alone
+    waiting_time.record(0.1, 0.01)
     clock.now += 3.9
-    assert meetings.alone, "still crowded: twice as long"
+    assert waiting_time.alone, "still crowded: twice as long"
     clock.now += 0.2
-    meetings.record(0.1, 0.1)
-    meetings.record(0.1, 0.01)
+    waiting_time.record(0.1, 0.1)
+    waiting_time.record(0.1, 0.01)
     clock.now += 1.9
-    assert meetings.alone
+    assert waiting_time.alone
     clock.now += 0.2
-    assert not meetings.alone, "after a good while it is short again"
+    assert not waiting_time.alone, "after a good while it is short again"
     assert capsys.readouterr().err.count("other programs use the processor") == 1
 
 
-class Crowded(Meetings):
+class Crowded(WaitingTime):
     """One thread alone, always."""
 
     @property
@@ -89,15 +89,15 @@ def test_calls_are_made_by_threads_or_by_one(monkeypatch: pytest.MonkeyPatch) ->
         return 0
 
     parallel = True
-    meetings = Meetings()
-    monkeypatch.setattr(compiling, "meetings", meetings)
+    waiting_time = WaitingTime()
+    monkeypatch.setattr(compiling, "waiting_time", waiting_time)
     compiling.in_parallel(call, [(0,), (1,), (2,)])
     assert len(set(makers)) == 3
-    assert meetings._passed >= meetings._lost >= 0
-    assert meetings._passed > 0
+    assert waiting_time._passed >= waiting_time._lost >= 0
+    assert waiting_time._passed > 0
     makers.clear()
     parallel = False
-    monkeypatch.setattr(compiling, "meetings", Crowded())
+    monkeypatch.setattr(compiling, "waiting_time", Crowded())
     compiling.in_parallel(call, [(0,), (1,), (2,)])
     assert set(makers) == {threading.get_ident()}
     with pytest.raises(MemoryError):
@@ -119,8 +119,8 @@ def test_results_of_a_kernel_do_not_depend_on_other_programs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     usual = context_and_gradients()
-    monkeypatch.setattr(compiling, "meetings", Crowded())
-    monkeypatch.setattr(rows, "meetings", Crowded())
+    monkeypatch.setattr(compiling, "waiting_time", Crowded())
+    monkeypatch.setattr(rows, "waiting_time", Crowded())
     threads = []
     scores = compiled.CompiledTiles.scores
 
@@ -196,25 +196,29 @@ def test_a_trial_computes_with_the_threads_it_is_about(monkeypatch: pytest.Monke
 
 def test_threads_are_as_before_after_the_block() -> None:
     def fail() -> None:
-        with uncrowded(CPU, lambda usual: usual - 1):
+        with without_contention(CPU, lambda usual: usual - 1):
             assert torch.get_num_threads() == 2
             raise KeyError
 
     with pytest.raises(KeyError):
         fail()
     assert torch.get_num_threads() == 3
-    with keep_threads(), uncrowded(CPU, lambda usual: usual - 1):
+    with keep_threads(), without_contention(CPU, lambda usual: usual - 1):
         assert torch.get_num_threads() == 3
-    with uncrowded(torch.device("cuda"), lambda usual: pytest.fail("a card needs no threads")):
+    with without_contention(
+        torch.device("cuda"), lambda usual: pytest.fail("a card needs no threads")
+    ):
         assert torch.get_num_threads() == 3
     torch.set_num_threads(1)
-    with uncrowded(CPU, lambda usual: pytest.fail("nothing is tried with one thread")):
+    with without_contention(CPU, lambda usual: pytest.fail("nothing is tried with one thread")):
         assert torch.get_num_threads() == 1
 
 
 def test_each_item_is_computed_with_fewer_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        thread_contention, "uncrowded", lambda device: uncrowded(CPU, lambda usual: usual - 1)
+        thread_contention,
+        "without_contention",
+        lambda device: without_contention(CPU, lambda usual: usual - 1),
     )
     seen: list[int] = []
 
@@ -224,7 +228,7 @@ def test_each_item_is_computed_with_fewer_threads(monkeypatch: pytest.MonkeyPatc
             yield number
 
     found = []
-    for item in thread_contention.each_uncrowded(items(), CPU):
+    for item in thread_contention.each_without_contention(items(), CPU):
         found.append(item)
         assert torch.get_num_threads() == 3
     assert (found, seen) == ([0, 1, 2], [2, 2, 2])
@@ -233,11 +237,11 @@ def test_each_item_is_computed_with_fewer_threads(monkeypatch: pytest.MonkeyPatc
 def test_a_commands_threads_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(thread_contention, "_keeping", 0)
     use_threads(None)
-    with uncrowded(CPU, lambda usual: 1):
+    with without_contention(CPU, lambda usual: 1):
         assert torch.get_num_threads() == 1
     use_threads(2)
     gc.collect()
-    with uncrowded(CPU, lambda usual: 1):
+    with without_contention(CPU, lambda usual: 1):
         assert torch.get_num_threads() == 2
 
 
@@ -248,7 +252,9 @@ def test_training_keeps_the_threads_that_were_asked_for(
     """A whole batch is learnt with fewer threads, unless their number was given."""
     tried: list[int] = []
     monkeypatch.setattr(
-        loop, "uncrowded", lambda device: uncrowded(device, lambda usual: tried.append(usual) or 1)
+        loop,
+        "without_contention",
+        lambda device: without_contention(device, lambda usual: tried.append(usual) or 1),
     )
     text = "\n".join(f"one two {word}\teins zwei {word}" for word in "abcdefghijkl")
     (tmp_path / "train.tsv").write_text(text, encoding="utf-8")

@@ -22,7 +22,7 @@ from heedful.models.transformer import TransformerSettings
 from heedful.runs.checkpoints import model_tensors
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.tasks.texts.rows import RowBatch
-from heedful.tasks.translation.learning import TranslationTask
+from heedful.tasks.translation.training import TranslationTask
 from heedful.training.loop import Loop
 from heedful.training.report import Report
 from heedful.training.strategies import Learnt

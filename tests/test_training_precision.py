@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from heedful.basics.measuring import Measured
+from heedful.basics.autotuning import Measured
 from heedful.training import fastest_precision
 from heedful.training.train import train
 

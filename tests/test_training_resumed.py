@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from heedful.basics.errors import UserError
+from heedful.runs.manifest import seal
 from heedful.runs.opening import open_run
-from heedful.runs.sealing import seal
 from heedful.training.train import train
 from text_help import write_data
 

@@ -18,9 +18,9 @@ import tomlkit
 from heedful.basics.errors import UserError
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, read_recipe, with_overrides
-from heedful.runs.searched import Searched
+from heedful.runs.search_space import SearchSpace
 from heedful.training import train
-from heedful.training.proposing import RANDOM_TRIALS, is_hopeless, propose
+from heedful.training.optuna_proposals import RANDOM_TRIALS, is_hopeless, propose
 from heedful.training.report import Report
 from heedful.training.tuning import default_space, tune
 from heedful.training.tuning_record import Trial, read_tuning
@@ -218,10 +218,10 @@ def test_a_pruned_trial_costs_less_and_never_wins(data: Path, tmp_path: Path) ->
 
 def test_draws_lie_in_the_ranges_and_repeat() -> None:
     space = {
-        "a": Searched(low=1e-4, high=1e-2, log=True),
-        "b": Searched(low=16, high=64, step=16),
-        "c": Searched(choices=["gru", "lstm", [0.9, 0.98]]),
-        "d": Searched(low=0.1, high=0.36, step=0.05),
+        "a": SearchSpace(low=1e-4, high=1e-2, log=True),
+        "b": SearchSpace(low=16, high=64, step=16),
+        "c": SearchSpace(choices=["gru", "lstm", [0.9, 0.98]]),
+        "d": SearchSpace(low=0.1, high=0.36, step=0.05),
     }
     trials = [Trial("a", 1, {"a": 1.0, "b": 32}, "complete", 1.0, step=1)]  # a lies outside
     for number in range(12):
@@ -318,9 +318,9 @@ def test_a_search_needs_validation_pairs_and_an_own_folder(data: Path, tmp_path:
 
 def test_without_optuna_it_is_said_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    monkeypatch.delitem(sys.modules, "heedful.training.proposing")
+    monkeypatch.delitem(sys.modules, "heedful.training.optuna_proposals")
     with pytest.raises(UserError, match=r"pip install 'heedful\[tune\]'"):
-        importlib.import_module("heedful.training.proposing")
+        importlib.import_module("heedful.training.optuna_proposals")
 
 
 def test_a_search_of_an_earlier_version_goes_on(data: Path, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from heedful.inference import AttentionMap, Trace, make_trace
-from heedful.viewing.wire import THUMBNAIL, map_bytes, summary
+from heedful.viewing.trace_encoding import THUMBNAIL, map_bytes, summary
 from test_inference import sentences, translator
 
 

@@ -26,14 +26,14 @@ from heedful.basics.settings import Settings
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
 from heedful.evaluation.outcome import Evaluation, Figure
 from heedful.inference import Axis, Media, Trace
+from heedful.runs.attention_parts import load_weights
 from heedful.runs.facts import Facts
 from heedful.runs.kind import Kind
+from heedful.runs.manifest import write_facts, write_recipe
 from heedful.runs.model_size import on_meta, require_trainable
 from heedful.runs.opening import open_run
-from heedful.runs.parts import load_weights
 from heedful.runs.recipe import find_data, write_toml
 from heedful.runs.run import FORMAT, Run
-from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe
 from heedful.runs.start import Start, made_with
 from heedful.tasks.spec import Opening, TaskSpec, register

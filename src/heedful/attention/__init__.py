@@ -28,7 +28,7 @@ from heedful.attention.modules import Attention, Memory
 from heedful.attention.multi_head import MultiHeadAttention
 from heedful.attention.structured import StructuredSelfAttention
 from heedful.attention.watching import watch
-from heedful.kernels.choosing import use_kernel
+from heedful.kernels.additive_selection import use_kernel
 
 __all__ = [
     "Attention",

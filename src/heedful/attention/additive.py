@@ -12,7 +12,7 @@ from heedful.attention.masks import Grid, Mask, split_mask
 from heedful.basics.addresses import is_transformed
 from heedful.basics.shapes import leading_sizes
 from heedful.kernels.additive import additive_attention
-from heedful.kernels.choosing import plainly
+from heedful.kernels.additive_selection import plainly
 
 
 def additive_context(

@@ -3,8 +3,8 @@
 ``scaled_dot_product_attention`` takes no mask, its own causal flag, or a matrix. Where a matrix
 would be large, a mask goes by blocks of rows, each with the keys that it may attend to, and on
 NVIDIA processors to FlexAttention, which skips blocks in its own way. Short sequences on the CPU
-are done by C of ours (:mod:`~.short`); there is no flash attention of our own. What PyTorch's
-kernels may get wrong for very large numbers at masked keys is done by :mod:`~.selecting`.
+are computed in C (:mod:`heedful.kernels.short_attention`). PyTorch's kernels may be wrong where
+masked keys hold very large numbers; :mod:`~.sdpa` corrects that.
 """
 
 import functools
@@ -17,7 +17,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.flex_attention import flex_attention
 
 from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
-from heedful.attention.selecting import masked_attention
+from heedful.attention.sdpa import masked_attention
 from heedful.basics.addresses import forward_mode
 from heedful.kernels.additive_rows import span
 from heedful.kernels.short_attention import can_do

@@ -17,7 +17,7 @@ from heedful.attention.modules import Attentive, Memory
 from heedful.attention.normalizers import Normalizer
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import Score
-from heedful.attention.stepping import StepMemory
+from heedful.attention.step_memory import StepMemory
 from heedful.kernels.cached_attention import can_step
 
 Aggregate = Literal["projection", "concatenation", "mean"]

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
+from heedful.basics.bounded_reading import open_regular
 from heedful.basics.errors import UserError
-from heedful.basics.reading import open_regular
 
 _OTHERS = 0o077
 """The rights of all but the owner."""

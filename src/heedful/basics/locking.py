@@ -6,10 +6,10 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
+from heedful.basics.bounded_reading import open_regular
 from heedful.basics.errors import UserError
 from heedful.basics.files import cannot_write
 from heedful.basics.notices import notice
-from heedful.basics.reading import open_regular
 
 try:
     import fcntl

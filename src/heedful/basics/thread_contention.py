@@ -4,9 +4,9 @@ Threads that share one operation wait for each other at its end. If another prog
 cores, the thread that should run there is not running for milliseconds, and all others wait for it:
 two threads are then slower than one. There are two ways to detect that:
 
-- :data:`meetings` measures the time that threads of our own C lose while they wait for each other
+- :data:`waiting_time` measures how long threads of our own C wait for each other
   (:func:`heedful.kernels.compiling.in_parallel`).
-- :func:`uncrowded` compares the speed of PyTorch with all threads and with fewer, by some
+- :func:`without_contention` compares the speed of PyTorch with all threads and with fewer, by some
   milliseconds of work every few seconds.
 
 Results of our C do not change: the shares of its work stay the same, whichever thread computes
@@ -80,8 +80,8 @@ def _fixed() -> bool:
     return _keeping > 0 or torch.are_deterministic_algorithms_enabled()
 
 
-class Meetings:
-    """The time that threads lose where they meet, and whether one thread alone is better now."""
+class WaitingTime:
+    """How long threads wait for each other, and whether one thread alone is faster now."""
 
     def __init__(self) -> None:
         self._passed = self._lost = 0.0
@@ -114,7 +114,7 @@ class Meetings:
             yield
 
 
-meetings = Meetings()
+waiting_time = WaitingTime()
 """Of all of our C that Python's threads share."""
 
 
@@ -173,7 +173,7 @@ _trials = Trials()
 
 
 @contextmanager
-def uncrowded(
+def without_contention(
     device: torch.device, threads: Callable[[int], int] = _trials.threads
 ) -> Iterator[None]:
     """Compute with fewer threads while the block runs, if that is faster now.
@@ -191,10 +191,10 @@ def uncrowded(
         yield
 
 
-def each_uncrowded(items: Iterator[T], device: torch.device) -> Iterator[T]:
-    """The same items, each computed inside :func:`uncrowded`."""
+def each_without_contention(items: Iterator[T], device: torch.device) -> Iterator[T]:
+    """The same items, each computed inside :func:`without_contention`."""
     while True:
-        with uncrowded(device):
+        with without_contention(device):
             try:
                 item = next(items)
             except StopIteration:

@@ -138,7 +138,7 @@ def convert(
         heedful data convert memory.tmx --from en --to de --output memory.tsv.gz
     """
     from heedful.basics.notices import notice
-    from heedful.data.writing import write_pairs
+    from heedful.data.pair_writer import write_pairs
 
     filters = _filters(no_empty, no_duplicates, max_words, max_characters, max_ratio)
     left_out: Counter[str] = Counter()

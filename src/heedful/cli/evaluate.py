@@ -94,7 +94,7 @@ def _evaluate(values: dict[str, Any]) -> None:
     if last.as_json:
         print(json.dumps(found.to_json(), indent=1, ensure_ascii=False))
         return
-    from heedful.evaluation.drawing import draw
+    from heedful.evaluation.tables import draw
 
     draw(found.shown())
 

@@ -68,7 +68,7 @@ class Tune:
 
 def _run(options: Tune) -> None:
     """Run the command."""
-    from heedful.evaluation.drawing import draw
+    from heedful.evaluation.tables import draw
     from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_overrides
     from heedful.training.tuning import tune as search
     from heedful.training.tuning_record import read_tuning, tables_of

@@ -14,11 +14,11 @@ from tokenizers import Tokenizer, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.trainers import BpeTrainer
 
+from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json
 from heedful.basics.native import call_native
 from heedful.basics.notices import notice
-from heedful.basics.reading import read_json
 from heedful.basics.settings import Settings, check
 from heedful.basics.symbols import END, UNKNOWN
 from heedful.data.encoding import encode_all, encode_one

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.basics.bounded_reading import open_regular
 from heedful.basics.errors import UserError
-from heedful.basics.reading import open_regular
 
 OFFSET = np.dtype("<i8")
 

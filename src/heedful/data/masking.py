@@ -21,8 +21,8 @@ from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.batching import FEWEST, mix, permute
 from heedful.data.document_store import EncodedDocuments
 from heedful.data.mapped import Integers, ranges
-from heedful.data.pairing import Draws, Rule, Segments, segments
 from heedful.data.positions import SINGLE, Position, Rank, of_rank
+from heedful.data.segment_pairs import Draws, Rule, Segments, segments
 from heedful.data.vocabulary import Vocabulary
 from heedful.models.encoders import Sequences
 

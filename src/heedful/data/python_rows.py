@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
-from heedful.basics.reading import read_json_lines
 from heedful.data.readers.labelled import nearest
 
 SUFFIX = ".python-rows"

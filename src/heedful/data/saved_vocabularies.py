@@ -4,12 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
-from heedful.basics.reading import read_json
 from heedful.data.byte_vocabulary import ByteVocabulary
-from heedful.data.imported import ImportedVocabulary
-from heedful.data.imported_pairs import load_marian
+from heedful.data.imported_vocabulary import ImportedVocabulary
 from heedful.data.listed_vocabularies import Characters, Words
+from heedful.data.marian_tokenisers import load_marian
 from heedful.data.tokeniser import INDEX as TOKENISERS_INDEX
 from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabularies import FORMAT, INDEX, SavedVocabulary, Subwords

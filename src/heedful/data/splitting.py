@@ -21,7 +21,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder
 from heedful.data.examples import Pair
 from heedful.data.filters import hash_bytes
-from heedful.data.writing import Breaks, PairWriter
+from heedful.data.pair_writer import Breaks, PairWriter
 
 Part = Literal["train", "validation", "test"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -104,7 +104,7 @@ def split_corpus(
         validation: see `Split`.
         test: see `Split`.
         seed: see `Split`.
-        breaks: see `heedful.data.writing.PairWriter`.
+        breaks: see `heedful.data.pair_writer.PairWriter`.
 
     Returns:
         How many pairs each part has, and what was changed to fit on lines.

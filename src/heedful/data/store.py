@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash, write_json
-from heedful.basics.reading import read_json
 from heedful.data.columns import Codec, Column, Columns
 from heedful.data.mapped import OFFSET, Integers, damaged, ranges
 from heedful.data.store_version_1 import open_version_1

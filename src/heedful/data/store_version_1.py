@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
-from heedful.basics.reading import read_json
 from heedful.data.columns import Codec
 from heedful.data.mapped import damaged
 from heedful.data.stored_column import StoredColumn

@@ -13,11 +13,11 @@ from typing import Any
 
 import sentencepiece
 
+from heedful.basics.bounded_reading import read_bytes, read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
 from heedful.basics.native import call_native
 from heedful.basics.notices import notice
-from heedful.basics.reading import read_bytes, read_json
 from heedful.basics.settings import check
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.encoding import encode_all, encode_one

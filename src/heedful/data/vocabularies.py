@@ -7,10 +7,10 @@ from typing import Any, ClassVar, Literal, Protocol
 
 from pydantic import Field, model_validator
 
+from heedful.basics.bounded_reading import read_bytes
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
 from heedful.basics.limits import MOST_SYMBOLS
-from heedful.basics.reading import read_bytes
 from heedful.basics.settings import Settings, check
 from heedful.basics.symbols import UNKNOWN
 from heedful.data.byte_vocabulary import ByteSettings, ByteVocabulary

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
-from heedful.decoding.choices import Choices
+from heedful.decoding.beam_tree import BeamTree
 from heedful.decoding.hypothesis import Hypothesis, length_penalty
 from heedful.decoding.options import SearchOptions
-from heedful.decoding.running import Finished
+from heedful.decoding.search_loop import Finished
 from heedful.kernels.topk import best
 
 _NEVER = -torch.inf
@@ -42,7 +42,7 @@ class Beams:
         self.ends = torch.zeros(0, options.beam + 1, dtype=torch.long, device=device)
         self.counts = whole.unsqueeze(1)  # [A, 1]
         self.penalties = self.live.new_zeros(0)  # by length
-        self.choices = Choices()
+        self.choices = BeamTree()
 
     def add(self, max_lengths: Tensor) -> None:
         """Begin with further sources, whose rows stand behind the others'."""

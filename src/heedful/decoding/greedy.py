@@ -11,7 +11,7 @@ from torch import Tensor
 from heedful.basics.symbols import BEGIN, END
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
-from heedful.decoding.running import Finished
+from heedful.decoding.search_loop import Finished
 from heedful.kernels.topk import Total, best
 
 Choose = Callable[[Tensor, int, Tensor, int], tuple[Tensor, Total]]
@@ -26,7 +26,7 @@ READ_EVERY = {"cpu": 1}
 _READ_SELDOM = 8
 
 
-class Walk:
+class GreedySearch:
     """The rows under way, one hypothesis each.
 
     PAD, UNKNOWN and BEGIN are never offered to ``choose``.

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from heedful.basics.cancelling import check_cancelled
+from heedful.basics.cancellation import check_cancelled
 from heedful.decoding.decodable import Decodable, SelectableT
-from heedful.decoding.greedy import Walk
+from heedful.decoding.greedy import GreedySearch
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
-from heedful.decoding.running import SourceT, Supplied
+from heedful.decoding.search_loop import SourceT, Supplied
 from heedful.kernels.topk import Total, top_k
 
 
@@ -40,7 +40,7 @@ def sample(
         return drawn + first, Total.of(logits)
 
     found: list[list[Hypothesis]] = [[] for _ in range(rows)]
-    walk = Walk(options, choose, repeats.device)
+    walk = GreedySearch(options, choose, repeats.device)
     walk.add(given.max_lengths[repeats])
     while len(walk.tokens):
         check_cancelled()

@@ -8,11 +8,11 @@ from torch import Tensor
 
 from heedful.decoding.beam import Beams
 from heedful.decoding.decodable import Decodable, SelectableT
-from heedful.decoding.greedy import Walk, most_probable
+from heedful.decoding.greedy import GreedySearch, most_probable
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
-from heedful.decoding.running import Finished, Method, SourceT, Supplied, Supply, run
 from heedful.decoding.sampling import sample
+from heedful.decoding.search_loop import Finished, Method, SourceT, Supplied, Supply, run
 
 
 def search(
@@ -90,7 +90,7 @@ def search_stream(
 
     def method(device: torch.device) -> Method:
         if options.beam == 1:
-            return Walk(options, most_probable, device)
+            return GreedySearch(options, most_probable, device)
         return Beams(options, device)
 
     yield from run(decodable, method, supply, wanted)

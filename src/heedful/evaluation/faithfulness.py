@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from heedful.basics.cancelling import check_cancelled
+from heedful.basics.cancellation import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.inference import Translator

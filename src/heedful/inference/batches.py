@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from heedful.basics.cancelling import check_cancelled
+from heedful.basics.cancellation import check_cancelled
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.models.pairs import Source
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Hypothesis, SearchOptions
 from heedful.inference.alignment import word_weights
-from heedful.inference.assembling import Found
+from heedful.inference.assembly import Found
 
 
 class Outcome(NamedTuple):

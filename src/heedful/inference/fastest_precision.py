@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from heedful.basics.autotuning import Measured, fastest
 from heedful.basics.device import autocast, has_fast_bfloat16, one_thread
-from heedful.basics.measuring import Measured, fastest
 from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END, UNKNOWN
 from heedful.inference.fusing import searched
-from heedful.inference.readiness import in_precision, searches
+from heedful.inference.inference_mode import in_precision, searches
 from heedful.models.aligner import WordAligner
 from heedful.models.encoders import HeadedEncoder, Sequences
 from heedful.models.language import LanguageModel
@@ -33,7 +33,7 @@ def settle_precision(
     """What ``auto`` is for a loaded model; any other precision as it is.
 
     The measurement takes a fraction of a second and is kept for each processor and model size
-    (:mod:`heedful.basics.measuring`).
+    (:mod:`heedful.basics.autotuning`).
 
     Args:
         model: in evaluation mode, on ``device``.

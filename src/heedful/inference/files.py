@@ -20,11 +20,11 @@ from heedful.data.documents import Document
 from heedful.data.readers import read_line_blocks
 from heedful.data.readers.opening import STANDARD_INPUT
 from heedful.decoding import SearchOptions
-from heedful.inference.reading import source_blocks
+from heedful.inference.line_input import source_blocks
+from heedful.inference.line_windows import WINDOW, windows
 from heedful.inference.translation import Translation
+from heedful.inference.translation_window import Advance
 from heedful.inference.translator import Translator
-from heedful.inference.windowed import Advance
-from heedful.inference.windows import WINDOW, windows
 
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 # A program that feeds a pipe may need a moment between its writes.
@@ -105,7 +105,7 @@ def line_windows(
     """The lines of a file, or of standard input, as many at a time as are batched together.
 
     Of a pipe, what is there when no more waits. For the options see
-    :func:`heedful.inference.reading.source_blocks`.
+    :func:`heedful.inference.line_input.source_blocks`.
 
     Raises:
         UserError: the input cannot be read.

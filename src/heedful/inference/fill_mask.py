@@ -17,8 +17,8 @@ from heedful.basics.symbols import END
 from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.classifier import Advance, Row, check_head, only_row
-from heedful.inference.readiness import ready
-from heedful.inference.spans import room_for_text, were
+from heedful.inference.inference_mode import ready
+from heedful.inference.sliding_windows import room_for_text, were
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of

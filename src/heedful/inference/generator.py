@@ -17,8 +17,9 @@ from heedful.data.vocabulary import Vocabulary
 from heedful.decoding import Hypothesis, SearchOptions, search
 from heedful.inference.axes import Axis
 from heedful.inference.batches import Item
+from heedful.inference.inference_mode import in_precision, ready
 from heedful.inference.perplexity import Perplexity, perplexity
-from heedful.inference.readiness import in_precision, ready
+from heedful.inference.text_generation import Stream, Writer, following, until_stop
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import (
     BEGIN_LABEL,
@@ -28,7 +29,6 @@ from heedful.inference.tracing import (
     require_fit,
     trace_model,
 )
-from heedful.inference.writing import Stream, Writer, following, until_stop
 from heedful.models.language import LanguageModel
 
 MAX_TOKENS = 256

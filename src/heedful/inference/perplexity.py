@@ -16,7 +16,7 @@ from heedful.basics.symbols import END, UNKNOWN
 from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import padded
-from heedful.inference.readiness import ready
+from heedful.inference.inference_mode import ready
 from heedful.models.language import LanguageModel
 
 # Logits of so many places are made at a time: of all, they would take the most memory of all.

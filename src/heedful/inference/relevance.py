@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from heedful.attention import watch
-from heedful.basics.cancelling import check_cancelled
+from heedful.basics.cancellation import check_cancelled
 from heedful.inference.trace import AttentionMap
 
 

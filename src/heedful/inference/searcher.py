@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.basics.thread_contention import uncrowded
+from heedful.basics.thread_contention import without_contention
 from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
@@ -23,11 +23,11 @@ from heedful.inference.alignment import (
     usual_rule,
     word_weights,
 )
-from heedful.inference.assembling import Found
+from heedful.inference.assembly import Found
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
 from heedful.inference.engine import SearchEngine, found_by
 from heedful.inference.fusing import searched
-from heedful.inference.readiness import evaluating, in_precision
+from heedful.inference.inference_mode import evaluating, in_precision
 from heedful.models.pairs import PairModel, Source
 
 # An output may be twice as long as its source and this much longer, in tokens.
@@ -97,7 +97,7 @@ class Searcher:
         """Evaluation mode, no gradients, the precision asked for; afterwards all is as before.
 
         The mode is that of the model in all threads: it must not be trained meanwhile; see
-        :func:`heedful.inference.readiness.evaluating`.
+        :func:`heedful.inference.inference_mode.evaluating`.
         """
         with evaluating(*self.models), self.computing_here():
             yield
@@ -181,7 +181,7 @@ class Searcher:
         """
         source = source_of(sequences, self.device)
         limits = self.output_limits(source)
-        with uncrowded(self.device):
+        with without_contention(self.device):
             found = search(
                 self.decodable,
                 source,

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
-from heedful.basics.thread_contention import each_uncrowded
+from heedful.basics.thread_contention import each_without_contention
 from heedful.decoding import Hypothesis, SearchOptions, Supplied, search_stream
-from heedful.inference.assembling import Found, assemble
+from heedful.inference.assembly import Found, assemble
 from heedful.inference.batches import source_of
 from heedful.inference.searcher import Searcher, ended_by_limit
 from heedful.inference.splitting import Part
@@ -84,7 +84,7 @@ def find_stream(
         return False
 
     steps = search_stream(translator.decodable, begin, options, wanted=still_wanted)
-    for finished in each_uncrowded(steps, translator.device):
+    for finished in each_without_contention(steps, translator.device):
         written = []
         for key, hypotheses in finished:
             written.append(_Written(*under_way.pop(key), hypotheses))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from heedful.data.sentences import SentenceFailures, cut_into_sentences
 from heedful.data.tokeniser import Tokeniser
 from heedful.decoding import length_penalty
-from heedful.inference.assembling import word_starts
+from heedful.inference.assembly import word_starts
 from heedful.inference.splitting import Part, split_text
 from heedful.inference.translation import Translation
 from heedful.inference.word_alignment import WordAlignment

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from heedful.attention import watch
 from heedful.attention.watching import Seen
-from heedful.basics.cancelling import check_cancelled
+from heedful.basics.cancellation import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.data.tokeniser import Tokenisers

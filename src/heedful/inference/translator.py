@@ -11,14 +11,14 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.data.examples import require_list
 from heedful.decoding import SearchOptions
-from heedful.inference.continuing import Alternative, alternatives, continue_from
+from heedful.inference.alternatives import Alternative, alternatives, continue_from
+from heedful.inference.line_windows import windows
 from heedful.inference.searcher import Searcher
 from heedful.inference.streaming import TextSupplier, translated_stream
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import require_fit, trace_pair
 from heedful.inference.translation import Translation
-from heedful.inference.windowed import Advance, Window
-from heedful.inference.windows import windows
+from heedful.inference.translation_window import Advance, Window
 
 
 class Translator(Searcher):

@@ -6,10 +6,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from heedful.basics.bounded_reading import parse_json, read_bytes, read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json
 from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
-from heedful.basics.reading import parse_json, read_bytes, read_json
 from heedful.basics.settings import Settings, check
 from heedful.data.saved_vocabularies import load_tokenisers
 from heedful.data.tokeniser import Tokenisers

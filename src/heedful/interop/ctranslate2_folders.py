@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, cast
 
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder, cannot_write
-from heedful.interop.allowed import layout_of
 from heedful.interop.ctranslate2_facts import (
     FILE,
     TOKENISER,
@@ -21,14 +20,15 @@ from heedful.interop.ctranslate2_facts import (
     check_quantization,
     require_ctranslate2,
 )
+from heedful.interop.export_layout import layout_of
 from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_names
 from heedful.interop.layouts.marian import refuse_score
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.checkpoints import MODEL, Checkpoint, require_shapes
 from heedful.runs.opening import open_run
 from heedful.runs.run import Run
+from heedful.tasks.pairs.alignment_rules import describe_rule, rule_of
 from heedful.tasks.pairs.building import outline_run_model, search_options
-from heedful.tasks.pairs.rules import describe_rule, rule_of
 from heedful.tasks.pairs.run import PairRun
 
 _LAYOUT = 1

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
+from heedful.basics.bounded_reading import read_bytes, read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_folder, write_json
-from heedful.basics.reading import read_bytes, read_json
-from heedful.interop.allowed import layout_of
+from heedful.interop.export_layout import layout_of
 from heedful.interop.exported import GENERATION, Exported
 from heedful.interop.folder import CONFIG, write_weights
 from heedful.interop.importing import KEPT

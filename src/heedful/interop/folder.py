@@ -10,8 +10,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from heedful.basics.bounded_reading import read_json, require_regular
 from heedful.basics.errors import UserError
-from heedful.basics.reading import read_json, require_regular
 from heedful.runs.checkpoints import require_finite
 
 CONFIG = "config.json"

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from torch import Tensor
 
+from heedful.basics.bounded_reading import read_bytes
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, atomic_folder, content_hash
-from heedful.basics.reading import read_bytes
 from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabularies import save_vocabulary
 from heedful.interop.exported import GENERATION
@@ -17,11 +17,11 @@ from heedful.interop.folder import CONFIG, read_config
 from heedful.interop.texts import ImportedText, read_bert, read_gpt
 from heedful.interop.translators import read_marian
 from heedful.runs.checkpoints import folder_of, save_checkpoint
+from heedful.runs.manifest import write_facts, write_recipe
 from heedful.runs.opening import open_run
 from heedful.runs.recipe import write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import FORMAT, Run
-from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.settings import Recipe
 from heedful.runs.start import made_with
 from heedful.tasks.pairs.recipe import PairRecipe

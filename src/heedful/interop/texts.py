@@ -11,8 +11,8 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.imported import ImportedVocabulary, count_rows
-from heedful.data.imported_files import find_special, read_files
+from heedful.data.imported_vocabulary import ImportedVocabulary, count_rows
+from heedful.data.tokeniser_files import find_special, read_files
 from heedful.data.vocabularies import SavedVocabulary, VocabularySettings
 from heedful.interop.exported import GENERATION, Exported, as_json
 from heedful.interop.fields import MOST_ROWS, Fields

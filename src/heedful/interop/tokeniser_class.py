@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.data.imported_files import family_of, read_said, read_tokenizer
+from heedful.data.tokeniser_files import family_of, read_said, read_tokenizer
 
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that use ``tokenizer.json`` as it is."""

@@ -6,19 +6,19 @@ from typing import Any, NamedTuple, cast
 import sentencepiece
 from torch import Tensor
 
+from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_BEAM
 from heedful.basics.notices import notice
-from heedful.basics.reading import read_json
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.imported import count_rows
-from heedful.data.imported_files import read_files, read_said
-from heedful.data.imported_pairs import (
+from heedful.data.imported_vocabulary import count_rows
+from heedful.data.marian_tokenisers import (
     FILES,
     MarianTokenisers,
     find_marian_special,
 )
 from heedful.data.tokeniser import Tokeniser, Tokenisers
+from heedful.data.tokeniser_files import read_files, read_said
 from heedful.interop.exported import GENERATION, Exported, as_json
 from heedful.interop.fields import MOST_ROWS, Fields
 from heedful.interop.folder import CONFIG, read_weights

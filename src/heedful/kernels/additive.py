@@ -1,8 +1,8 @@
 """Additive attention at the price of a dot product: softmax(vᵀ tanh(q + k)) · values.
 
 The formula as it is written is :func:`plain_scores`. Beside it, the same without ever holding
-``[Q, K, D]`` numbers (:mod:`~.tiles`: in PyTorch, in C on the CPU, in Triton), and without ever
-holding ``[Q, K]`` (:mod:`~.rows`).
+``[Q, K, D]`` numbers (:mod:`~.additive_tiles`: in PyTorch, in C on the CPU, in Triton), and
+without ever holding ``[Q, K]`` (:mod:`~.additive_rows`).
 """
 
 import math
@@ -15,8 +15,8 @@ from heedful.basics.addresses import is_plain, is_transformed
 from heedful.basics.shapes import leading_sizes
 from heedful.kernels import additive_operators as operators
 from heedful.kernels.additive_rows import AdditiveRows, RowsOf
+from heedful.kernels.additive_selection import chosen_kernel, plainly, use_kernel
 from heedful.kernels.additive_tiles import differentiable, plain_scores
-from heedful.kernels.choosing import chosen_kernel, plainly, use_kernel
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:

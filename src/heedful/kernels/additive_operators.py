@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from heedful.kernels.additive_rows import AdditiveRows, rows_of_table, without_autocast
+from heedful.kernels.additive_selection import chosen_kernel, tiles_for, use_kernel
 from heedful.kernels.additive_tiles import plain_scores
-from heedful.kernels.choosing import chosen_kernel, tiles_for, use_kernel
 from heedful.kernels.operators import Operator, folded, mapped_first, one_by_one, second_derivatives
 
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from heedful.basics.thread_contention import meetings
+from heedful.basics.thread_contention import waiting_time
+from heedful.kernels.additive_selection import tiles_for
 from heedful.kernels.additive_tiles import Tiles, plain_scores
-from heedful.kernels.choosing import tiles_for
 
 _BLOCK = 1 << 20  # scores of a block of rows
 
@@ -116,7 +116,7 @@ class AdditiveRows:
     def context(self) -> Tensor:
         """``[n, Q, E]``."""
         threads = torch.get_num_threads()
-        with meetings.kernel(), without_autocast(self.a):
+        with waiting_time.kernel(), without_autocast(self.a):
             return self._context(tiles_for(self.a, self.b, self.v, threads))
 
     def _context(self, tiles: Tiles) -> Tensor:
@@ -145,7 +145,7 @@ class AdditiveRows:
     def gradients(self, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """For ``grad = ∂L/∂context [n, Q, E]``, those in a, b, value and v."""
         threads = torch.get_num_threads()
-        with meetings.kernel(), without_autocast(self.a):
+        with waiting_time.kernel(), without_autocast(self.a):
             tiles = tiles_for(self.a, self.b, self.v, threads)
             return self._gradients(tiles, grad.to(self.a.dtype))
 

@@ -2,7 +2,7 @@
 
 A program makes one [queries, keys] tile of scores, or of one side's gradients, and goes over the
 units in strips; whether the exponentials fit is decided for each strip of each tile, on the device.
-See :mod:`~.tiles` for the formula.
+See :mod:`~.additive_tiles` for the formula.
 """
 
 import torch

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from heedful.basics.notices import notice, once
-from heedful.basics.thread_contention import meetings
+from heedful.basics.thread_contention import waiting_time
 from heedful.basics.user_cache import cache_folder, processor
 
 T = TypeVar("T")
@@ -103,7 +103,7 @@ def in_parallel(function: Callable[..., int], calls: Sequence[tuple[object, ...]
         MemoryError: a call has returned 1, as functions of ours do without memory.
         IndexError: a call has returned 2, as they do for an index that is out of range.
     """
-    if len(calls) < 2 or meetings.alone:
+    if len(calls) < 2 or waiting_time.alone:
         raise_failed(max(function(*call) for call in calls))
         return
 
@@ -114,7 +114,7 @@ def in_parallel(function: Callable[..., int], calls: Sequence[tuple[object, ...]
     began = time.perf_counter()
     futures = _pool.submit([functools.partial(timed, call) for call in calls[1:]])
     found = [timed(calls[0]), *(future.result() for future in futures)]
-    meetings.record(time.perf_counter() - began, min(seconds for _, seconds in found))
+    waiting_time.record(time.perf_counter() - began, min(seconds for _, seconds in found))
     raise_failed(max(failed for failed, _ in found))
 
 

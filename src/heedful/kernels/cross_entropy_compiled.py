@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.addresses import readable
-from heedful.basics.counting import count
+from heedful.basics.operation_counting import count
 from heedful.kernels.compiling import SOURCES, compiled_library, in_parallel, over_rows
 
 _PADDING = 32  # columns that the widest panel may be wider than the table

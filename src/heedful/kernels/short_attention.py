@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.addresses import operable
-from heedful.basics.counting import count
+from heedful.basics.operation_counting import count
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
 
 _FEWEST = 4

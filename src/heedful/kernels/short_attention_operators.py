@@ -1,8 +1,8 @@
-"""Attention of short sequences with gradients: PyTorch operators around the C of :mod:`~.short`.
+"""Attention of short sequences with gradients: PyTorch operators around ``short.c``.
 
 ``torch.ops.heedful.short_attention`` and ``torch.ops.heedful.short_attention_backward``. Where C
 cannot read the tensors (other types, devices and lengths) the plain formula computes the same.
-Shapes as in :mod:`~.short`; weights ``[B, H, K, R]`` with R at least the number of queries.
+Shapes as in :mod:`~.short_attention`; weights are ``[B, H, K, R]``, R ≥ the number of queries.
 """
 
 from collections.abc import Callable

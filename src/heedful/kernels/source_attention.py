@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from heedful.basics.addresses import readable, single_on_cpu
-from heedful.basics.counting import count
-from heedful.kernels.choosing import compiled_wanted
+from heedful.basics.operation_counting import count
+from heedful.kernels.additive_selection import compiled_wanted
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
 
 _SMALL = 1 << 16  # (row, position, unit) triples below which a second thread is not worth its call

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from heedful.attention import Memory
-from heedful.attention.stepping import StepMemory
+from heedful.attention.step_memory import StepMemory
 from heedful.kernels.cached_attention import Steps, can_step
 
 

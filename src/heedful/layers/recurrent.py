@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.kernels.recurrent_cell import Cell, LayerState, cell_step, next_state
 from heedful.layers.dropout import Dropout
-from heedful.layers.recurrent_packed import goes_by_directions, packed_network
+from heedful.layers.recurrent_packed import packed_network, runs_per_direction
 from heedful.layers.stepwise import Stepwise
 
 Hidden = tuple[LayerState, ...]
@@ -203,7 +203,7 @@ class RecurrentEncoder(nn.Module):
         packed = pack_padded_sequence(
             embedded, lengths.cpu(), batch_first=True, enforce_sorted=False
         )
-        if goes_by_directions(self.network, packed):
+        if runs_per_direction(self.network, packed):
             outputs, final = packed_network(self.network, packed)
         else:
             outputs, final = self.network(packed)

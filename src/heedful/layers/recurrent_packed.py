@@ -1,7 +1,7 @@
 """A recurrent network over sequences of different lengths, as it learns on the CPU.
 
 PyTorch's own networks note each operation of each step for the backward pass, of which a step has
-some twenty. Here a layer's direction is one operator (:mod:`.recurrent_direction`).
+some twenty. Here a layer's direction is one operator (:mod:`heedful.kernels.recurrent_direction`).
 """
 
 import torch
@@ -16,7 +16,7 @@ from heedful.kernels.recurrent_direction import direction
 _CELLS = {"RNN_TANH": "rnn", "GRU": "gru", "LSTM": "lstm"}
 
 
-def goes_by_directions(network: nn.RNNBase, packed: PackedSequence) -> bool:
+def runs_per_direction(network: nn.RNNBase, packed: PackedSequence) -> bool:
     """Whether :func:`packed_network` can take the network's place and is faster: with gradients,
     without hooks."""
     return (
@@ -35,7 +35,7 @@ def packed_network(
 ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
     """What ``network(packed)`` gives; the final states are a tuple for every cell.
 
-    See :func:`goes_by_directions` for when.
+    See :func:`runs_per_direction` for when.
     """
     sizes, data = packed.batch_sizes.tolist(), packed.data
     directions = ["", "_reverse"] if network.bidirectional else [""]

@@ -16,7 +16,7 @@ from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import Mask
 from heedful.attention.positions import Rotary
 from heedful.attention.scores import build_score
-from heedful.attention.stepping import StepMemory
+from heedful.attention.step_memory import StepMemory
 from heedful.layers.caches import Cache
 from heedful.layers.dropout import Dropout
 

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from heedful.models.aligner import AlignerSettings, WordAligner
-from heedful.models.attentive import RecurrentEncoderSettings, RecurrentTextEncoder
 from heedful.models.bert import Bert, BertSettings
 from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
 from heedful.models.decomposable import DecomposableEncoder, DecomposableSettings
@@ -14,6 +13,7 @@ from heedful.models.language import LanguageModel
 from heedful.models.language_encoder import LanguageEncoder, LanguageEncoderSettings
 from heedful.models.pairs import AlignmentSource, PairModel, Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
+from heedful.models.recurrent_encoder import RecurrentEncoderSettings, RecurrentTextEncoder
 from heedful.models.recurrent_language import RecurrentLanguageModel, RecurrentLanguageSettings
 from heedful.models.transformer import Transformer, TransformerSettings
 

@@ -24,7 +24,7 @@ from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import glorot_linear
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
-from heedful.models.text_parts import Text, both_texts
+from heedful.models.text_spans import Text, both_texts
 
 FAR = 10
 """Words farther apart than this share one number of the attention within a text."""

@@ -25,7 +25,7 @@ from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import RecurrentEncoder, glorot_linear
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
-from heedful.models.text_parts import text_mask
+from heedful.models.text_spans import text_mask
 
 
 class HierarchicalSettings(Settings):

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention import Attention, Memory, normalizers, scores
-from heedful.kernels.recurrent_fed import FedWeights, fed
+from heedful.kernels.recurrent_input_feeding import FedWeights, fed
 from heedful.kernels.recurrent_unrolled import unrolled
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
 from heedful.layers.stepwise import Stepwise
-from heedful.models.recurrent_reading import keys_and_values, known_reading, read_rows
+from heedful.models.recurrent_attention import keys_and_values, known_reading, read_rows
 from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
 

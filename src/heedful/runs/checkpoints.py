@@ -16,12 +16,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from heedful.basics.bounded_reading import read_json, require_regular
 from heedful.basics.errors import UserError
 from heedful.basics.files import as_json, atomic_folder, content_hash
 from heedful.basics.memory import machine_memory, readable_size
 from heedful.basics.notices import notice
-from heedful.basics.reading import read_json, require_regular
-from heedful.runs.sealing import SEAL, is_sealed, seal
+from heedful.runs.manifest import SEAL, is_sealed, seal
 
 MODEL, TRAINING, STATE = "model.safetensors", "training.safetensors", "state.json"
 _NAME = re.compile(r"average|step-\d{8,18}", re.ASCII)

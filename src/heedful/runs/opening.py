@@ -3,14 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.bounded_reading import parse_toml, read_json
 from heedful.basics.errors import UserError
 from heedful.basics.locking import locked
-from heedful.basics.reading import parse_toml, read_json
 from heedful.runs.facts import check_facts
-from heedful.runs.recipe import check_recipe
-from heedful.runs.registry import kind_named
-from heedful.runs.run import FORMAT, Run
-from heedful.runs.sealing import (
+from heedful.runs.manifest import (
     FACTS,
     RECIPE,
     read_facts,
@@ -18,6 +15,9 @@ from heedful.runs.sealing import (
     read_recipe_text,
     seal_files,
 )
+from heedful.runs.recipe import check_recipe
+from heedful.runs.registry import kind_named
+from heedful.runs.run import FORMAT, Run
 
 
 def open_run(path: str | Path) -> Run:

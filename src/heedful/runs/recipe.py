@@ -9,13 +9,13 @@ from typing import Any
 
 import tomlkit
 
+from heedful.basics.bounded_reading import MOST_TOML_BYTES, parse_toml, read_bytes
 from heedful.basics.errors import UserError
-from heedful.basics.reading import MOST_TOML_BYTES, parse_toml, read_bytes
 from heedful.basics.settings import check
 from heedful.data.python_rows import are_rows
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named
-from heedful.runs.searched import refuse_unsearchable
+from heedful.runs.search_space import refuse_unsearchable
 from heedful.runs.settings import Recipe
 
 DEFAULT = "translation"

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
-from heedful.basics.reading import read_json_lines
 from heedful.runs.checkpoints import Checkpoint, find_checkpoint, whole_checkpoints
-from heedful.runs.sealing import FACTS, read_sealed, require_unchanged
+from heedful.runs.manifest import FACTS, read_sealed, require_unchanged
 from heedful.runs.settings import Recipe
 
 FORMAT = 1

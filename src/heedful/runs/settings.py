@@ -7,7 +7,7 @@ from pydantic import Field, field_validator, model_validator
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_BATCH_TOKENS, MOST_THREADS
 from heedful.basics.settings import Settings
-from heedful.runs.searched import Searched, whole_keys
+from heedful.runs.search_space import SearchSpace, whole_keys
 
 
 class FileSettings(Settings):
@@ -142,7 +142,7 @@ class Recipe(Settings):
     task: str
     seed: int = Field(1, ge=0, lt=2**31)
     training: LoopSettings = LoopSettings()
-    tune: dict[str, Searched] = Field(default_factory=dict)
+    tune: dict[str, SearchSpace] = Field(default_factory=dict)
     """What ``heedful tune`` searches, by key; a run has no such table."""
 
     @field_validator("tune", mode="before")

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_text
-from heedful.basics.reading import read_json_lines
 from heedful.runs.model_size import count_parameters
 from heedful.runs.opening import open_run
 from heedful.runs.registry import kind_named, kind_of

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import torch
 
-from heedful.basics.cancelling import CancelledWorkError, cancellable
+from heedful.basics.cancellation import CancelledWorkError, cancellable
 from heedful.decoding import SearchOptions
 from heedful.inference import Translation
 from heedful.serving.batching import RunningSearch, SliceClock, translate_items
@@ -122,7 +122,7 @@ class Engine:
     def run(self, job: Callable[[], T], client: str = "") -> "Future[T]":
         """Do other model work, alone.
 
-        Where it asks `heedful.basics.cancelling.check_cancelled`, it ends if its future is
+        Where it asks `heedful.basics.cancellation.check_cancelled`, it ends if its future is
         cancelled, or (with `TooLongError`) if it has taken ``job_time`` seconds and others wait.
 
         Args:

@@ -12,7 +12,7 @@ from pydantic import Field, StrictBool, StrictStr, TypeAdapter, create_model
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from heedful.basics.cancelling import check_cancelled
+from heedful.basics.cancellation import check_cancelled
 from heedful.basics.device import one_thread
 from heedful.basics.errors import UserError
 from heedful.inference import Trace
@@ -23,7 +23,7 @@ from heedful.serving.request_parsing import check_fields, check_input, texts_in
 from heedful.serving.responses import compressed
 from heedful.tasks.endpoints import ModelRequest
 from heedful.tasks.spec import specs
-from heedful.viewing.wire import map_bytes, summary
+from heedful.viewing.trace_encoding import map_bytes, summary
 
 _MOST = 16
 _MOST_BYTES = 256 << 20

@@ -57,7 +57,7 @@ def check_outputs(output: Path | None, trace: Path | None) -> None:
         raise UserError(f"--output and --trace are both {output}; give two files")
 
 
-def the_only(lines: Iterable[str]) -> str:
+def only_output(lines: Iterable[str]) -> str:
     """The one line that is not empty.
 
     Raises:

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 
 from heedful.basics.errors import UserError
+from heedful.runs.attention_parts import load_weights
 from heedful.runs.model_size import on_meta, require_room
-from heedful.runs.parts import load_weights
 from heedful.runs.run import Run
 
 M = TypeVar("M", bound=nn.Module)

@@ -12,9 +12,9 @@ from heedful.basics.notices import notice
 from heedful.data.overlap import count_overlap
 from heedful.data.vocabulary import Vocabulary
 from heedful.runs.checkpoints import save_checkpoint
+from heedful.runs.manifest import write_facts, write_recipe
 from heedful.runs.recipe import find_data, write_toml
 from heedful.runs.run import FORMAT, Run
-from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.settings import FileSettings
 from heedful.runs.start import Start, made_with
 from heedful.runs.vectors import Given, keep_vectors, vector_hashes

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from heedful.runs.attention_parts import PARTS, parts_of, require_parts
 from heedful.runs.checkpoints import (
     Checkpoint,
     folder_of,
@@ -14,7 +15,6 @@ from heedful.runs.checkpoints import (
     remove_checkpoint,
     save_checkpoint,
 )
-from heedful.runs.parts import PARTS, parts_of, require_parts
 from heedful.runs.settings import LoopSettings
 from heedful.training.optimisers import load_optimiser_tensors
 from heedful.training.progress import Progress

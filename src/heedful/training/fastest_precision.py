@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
+from heedful.basics.autotuning import Measured, fastest
 from heedful.basics.device import autocast, has_fast_bfloat16, one_thread
-from heedful.basics.measuring import Measured, fastest
 from heedful.data.positions import Position
 from heedful.inference.fastest_precision import said_of, sizes_of
 from heedful.training.protocol import Task

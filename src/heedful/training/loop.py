@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.basics.thread_contention import keep_threads, uncrowded
+from heedful.basics.thread_contention import keep_threads, without_contention
 from heedful.data.positions import Position
 from heedful.runs.checkpoints import Checkpoint, whole_checkpoints
 from heedful.runs.settings import LoopSettings
@@ -195,7 +195,7 @@ class Loop:
             for one in learnt:
                 self._add(losses, one)
         # Parts of a batch give the same result beside any other program; so does what follows.
-        with uncrowded(self.device) if len(learnt) == 1 else contextlib.nullcontext():
+        with without_contention(self.device) if len(learnt) == 1 else contextlib.nullcontext():
             norm = self._update()
         progress.step += 1
         progress.position = group[-1][0]

@@ -2,8 +2,8 @@
 
 PyTorch's counter knows products by themselves. What it does not know is what a library computes in
 one call: oneDNN's LSTM, all of cuDNN's recurrent networks, and the processor's flash attention; nor
-what we do in C, which says so itself (:mod:`heedful.basics.counting`). It would count nothing
-there, and one system would seem cheaper than another.
+our own C, which reports its operations (:mod:`heedful.basics.operation_counting`). Without that,
+one system would seem cheaper than another.
 """
 
 import math
@@ -18,7 +18,7 @@ from torch.utils.flop_counter import (
     sdpa_flop_count,
 )
 
-from heedful.basics.counting import counting
+from heedful.basics.operation_counting import counting
 
 Shape = Sequence[int]
 

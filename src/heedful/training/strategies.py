@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from heedful.basics.thread_contention import uncrowded
+from heedful.basics.thread_contention import without_contention
 from heedful.data.positions import SINGLE, Rank
 from heedful.runs.checkpoints import model_tensors
 from heedful.training.optimisers import optimiser_tensors
@@ -128,7 +128,7 @@ class SingleProcess:
 
     def learn(self, batch: Any, weight: float, *, last: bool) -> list[Learnt]:
         """Add the gradients of a batch's loss."""
-        with uncrowded(self.device):
+        with without_contention(self.device):
             loss: Loss = self.module(batch)
             torch.autograd.backward(self.scaler.scale(loss.total / weight))
         return [Learnt(batch.weight, loss)]

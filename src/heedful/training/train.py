@@ -20,6 +20,7 @@ from heedful.basics.thread_contention import with_threads
 from heedful.basics.user_cache import cache_folder
 from heedful.data.positions import Position
 from heedful.kernels.allocator import keep_freed_memory
+from heedful.runs.attention_parts import PARTS, parts_of
 from heedful.runs.checkpoints import (
     folder_of,
     load_model_tensors,
@@ -29,13 +30,12 @@ from heedful.runs.checkpoints import (
     save_checkpoint,
     whole_checkpoints,
 )
+from heedful.runs.manifest import write_recipe, write_sealed
 from heedful.runs.model_size import TRAINED_COPIES, require_room
 from heedful.runs.opening import open_run
-from heedful.runs.parts import PARTS, parts_of
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import RESULT, Run
-from heedful.runs.sealing import write_recipe, write_sealed
 from heedful.runs.settings import LoopSettings, Recipe
 from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop, Stop

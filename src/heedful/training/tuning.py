@@ -18,11 +18,11 @@ from heedful.runs.opening import open_run
 from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_setting, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import Run
-from heedful.runs.searched import Searched
+from heedful.runs.search_space import SearchSpace
 from heedful.runs.settings import Recipe
-from heedful.runs.sharing import can_share, share_preparation
+from heedful.runs.shared_preparation import can_share, share_preparation
 from heedful.training.loop import DivergedError
-from heedful.training.proposing import is_hopeless, propose
+from heedful.training.optuna_proposals import is_hopeless, propose
 from heedful.training.resuming import flat
 from heedful.training.train import train
 from heedful.training.tuning_record import (
@@ -91,13 +91,13 @@ def tune(
         return search.run(trials) and search.finish(seeds)
 
 
-def default_space(recipe: Recipe) -> dict[str, Searched]:
+def default_space(recipe: Recipe) -> dict[str, SearchSpace]:
     """What is searched where a recipe has no ``[tune]``: learning rate and dropout.
 
     The rate from a third to three times the recipe's; dropout up to a tenth below and above.
     """
     rate = recipe.training.learning_rate
-    space = {"training.learning_rate": Searched(low=rate / 3, high=rate * 3, log=True)}
+    space = {"training.learning_rate": SearchSpace(low=rate / 3, high=rate * 3, log=True)}
     key, model = "model.dropout", recipe.as_tables().get("model", {})
     if "dropout" not in model and "language_model" in model:
         key, model = "model.language_model.dropout", model["language_model"]
@@ -107,7 +107,7 @@ def default_space(recipe: Recipe) -> dict[str, Searched]:
         below = min(2, math.floor(dropout / 0.05 + 1e-6))
         above = max(0, min(2, math.floor((0.9 - dropout) / 0.05 + 1e-6)))
         low, high = round(dropout - 0.05 * below, 4), round(dropout + 0.05 * above, 4)
-        space[key] = Searched(low=low, high=high, step=0.05)
+        space[key] = SearchSpace(low=low, high=high, step=0.05)
     return space
 
 

@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.bounded_reading import read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_json
-from heedful.basics.reading import read_json
 from heedful.evaluation.outcome import ReportTable
 from heedful.runs.run import Run
 

@@ -13,9 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
 from numpy.typing import NDArray
 
+from heedful.basics.bounded_reading import require_regular
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.basics.reading import require_regular
 from heedful.viewing.figures import new_figure
 
 # Blue and orange of a palette made for all kinds of colour vision (Okabe and Ito).

@@ -11,7 +11,7 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.basics.files import write_text
 from heedful.inference.trace import Trace
-from heedful.viewing.wire import map_bytes, summary
+from heedful.viewing.trace_encoding import map_bytes, summary
 
 FOLDER = Path(__file__).with_name("page")
 

@@ -13,7 +13,7 @@ from heedful.inference.fusing.program import Block, Embedding, ModuleProgram
 from heedful.kernels.cached_attention import can_step
 from heedful.kernels.program import KEEP, READ, Map, Memory, NotFusedError
 from heedful.layers.caches import LayerCaches
-from heedful.layers.sources import SourceMemories
+from heedful.layers.source_memories import SourceMemories
 from heedful.layers.transformer import DecoderLayer
 
 

@@ -14,7 +14,7 @@ from heedful.inference.fusing.cached import Made
 from heedful.inference.fusing.program import Embedding, ModuleProgram
 from heedful.kernels.cached_attention import PackedSteps
 from heedful.kernels.program import ATTEND, NotFusedError
-from heedful.layers.sources import SourceMemories
+from heedful.layers.source_memories import SourceMemories
 from heedful.layers.transformer import EncoderLayer
 
 LONGEST = 512

@@ -13,8 +13,8 @@ from heedful.attention import MultiHeadAttention
 from heedful.attention.normalizers import Softmax
 from heedful.attention.scores import Dot, ScaledDot
 from heedful.kernels.program import READ, Heads, Int8Map, Map, NotFusedError, Program, Tables
-from heedful.layers.quantized import Int8Linear
-from heedful.layers.rounded import Bfloat16Linear
+from heedful.layers.bfloat16_linear import Bfloat16Linear
+from heedful.layers.int8_linear import Int8Linear
 from heedful.layers.transformer import DecoderLayer, EncoderLayer, Residual
 
 Block = EncoderLayer | DecoderLayer

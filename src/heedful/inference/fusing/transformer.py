@@ -12,7 +12,7 @@ from heedful.inference.fusing.encoder import fused_encoder
 from heedful.inference.fusing.program import Embedding
 from heedful.kernels.program import Tables
 from heedful.layers.caches import LayerCaches
-from heedful.layers.sources import SourceMemories
+from heedful.layers.source_memories import SourceMemories
 from heedful.layers.transformer import EncoderLayer
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerState

@@ -15,7 +15,7 @@ from torch import Tensor
 from heedful.attention.positions.sinusoidal import sinusoids
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS
-from heedful.data.imported import count_rows
+from heedful.data.imported_vocabulary import count_rows
 from heedful.interop.fields import Fields, their_activation
 from heedful.interop.layouts.entries import (
     NEVER,

@@ -40,7 +40,7 @@ class Alignment(PairSpec):
         """
         from heedful.basics.notices import notice
         from heedful.tasks.pairs.aligners import DIRECTIONS
-        from heedful.tasks.pairs.choosing import choose_aligning_recipe
+        from heedful.tasks.pairs.default_recipe import choose_aligning_recipe
 
         if (out / "run.json").exists():
             raise UserError(

@@ -7,7 +7,7 @@ from heedful.data.batching import TokenBatches
 from heedful.data.store import Store
 from heedful.inference.translator import Translator
 from heedful.models.aligner import WordAligner
-from heedful.tasks.alignment.learning import AlignmentTask
+from heedful.tasks.alignment.training import AlignmentTask
 from heedful.tasks.pairs.building import loss_terms
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.tasks.pairs.run import PairRun

@@ -98,7 +98,7 @@ class Align:
 
 def run(options: Align) -> None:
     """Run the command."""
-    from heedful.evaluation.symmetrising import check_join
+    from heedful.evaluation.symmetrisation import check_join
     from heedful.inference.files import check_output
     from heedful.tasks.pairs.aligners import build_aligner, load_directions, runs_of
 
@@ -197,7 +197,7 @@ class _Corpus:
 def _write(aligner: Any, corpus: _Corpus, output: Path | None, as_json: bool) -> None:
     from heedful.basics.notices import notice
     from heedful.basics.progress import progress
-    from heedful.evaluation.aligning import align_corpus
+    from heedful.evaluation.aligner import align_corpus
 
     left_out: Counter[str] = Counter()
     with progress("aligning", corpus.count(), "pairs") as advance:
@@ -223,10 +223,10 @@ def _choose(
     from itertools import islice
 
     from heedful.data.readers import read_lines
-    from heedful.evaluation.aligning import require_two_sides
+    from heedful.evaluation.aligner import require_two_sides
     from heedful.evaluation.alignment_error import read_gold
-    from heedful.evaluation.drawing import draw
-    from heedful.tasks.pairs.choosing_rules import choose_rules
+    from heedful.evaluation.tables import draw
+    from heedful.tasks.pairs.rule_selection import choose_rules
 
     gold, indexing, first = how
     pairs = list(corpus.read())

@@ -5,7 +5,7 @@ from typing import Any
 
 from heedful.basics.errors import UserError
 from heedful.data.examples import Pair
-from heedful.evaluation.aligning import AlignedPair, Aligner, Direction
+from heedful.evaluation.aligner import AlignedPair, Aligner, Direction
 from heedful.inference.translator import Translator
 
 

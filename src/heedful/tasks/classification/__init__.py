@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from heedful.data.examples import Labelled
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
+    from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import ClassificationRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import TextScore
-    from heedful.tasks.texts.sources import Examples
     from heedful.training.protocol import Task
 
 
@@ -46,7 +46,7 @@ class Classification(EncoderSpec):
         return ClassificationRecipe
 
     def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
-        from heedful.tasks.texts.choosing import choose_classification
+        from heedful.tasks.texts.default_recipe import choose_classification
 
         return choose_classification(files, **settings)
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel, StrictBool, StrictStr
 
-from heedful.basics.cancelling import check_cancelled
+from heedful.basics.cancellation import check_cancelled
 from heedful.basics.errors import UserError
 from heedful.inference.classifier import Classifier, Text
 from heedful.inference.explaining import explain

@@ -6,8 +6,8 @@ from heedful.data.examples import Labelled
 from heedful.evaluation.classification import score_classification
 from heedful.evaluation.outcome import Figure
 from heedful.inference.classifier import Classifier
-from heedful.tasks.texts.reading import read
 from heedful.tasks.texts.score import TextScore
+from heedful.tasks.texts.training import read
 
 
 def score_labels(

@@ -14,11 +14,11 @@ from heedful.data.vocabularies import SavedVocabulary
 from heedful.inference.classifier import Classifier, rows_of
 from heedful.models.encoders import Classifier as ClassificationLayer
 from heedful.models.encoders import HeadedEncoder
+from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.labelled_rows import deciding_layer, encode_rows
 from heedful.tasks.texts.part import Training
-from heedful.tasks.texts.reading import ClassificationTask
 from heedful.tasks.texts.rows import RowBatches
-from heedful.tasks.texts.sources import Examples
+from heedful.tasks.texts.training import ClassificationTask
 
 
 def encode(

@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
+    from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import LanguageRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import TextScore
-    from heedful.tasks.texts.sources import Examples
     from heedful.training.protocol import Task
 
 _LEAST_SYMBOLS = 5
@@ -54,7 +54,7 @@ class LanguageModel(TextSpec):
         require_trainable(recipe, lambda: build_language_model(recipe.model, _LEAST_SYMBOLS))
 
     def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
-        from heedful.tasks.texts.choosing import choose_language_model
+        from heedful.tasks.texts.default_recipe import choose_language_model
 
         return choose_language_model(files, **settings)
 

@@ -8,11 +8,11 @@ from heedful.data.streams import Stream, WindowBatches, write_stream
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.inference.generator import Generator
 from heedful.models.language import LanguageModel
-from heedful.tasks.language_model.learning import LanguageTask
+from heedful.tasks.language_model.training import LanguageTask
+from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.labelled_rows import seen
 from heedful.tasks.texts.part import Training
 from heedful.tasks.texts.recipe import LanguageRecipe
-from heedful.tasks.texts.sources import Examples
 
 
 def encode(folder: Path, examples: Examples, vocabulary: SavedVocabulary) -> dict[str, Any]:

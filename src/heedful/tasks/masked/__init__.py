@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
+    from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import MaskedRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import TextScore
-    from heedful.tasks.texts.sources import Examples
     from heedful.training.protocol import Task
 
 

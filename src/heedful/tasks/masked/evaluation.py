@@ -8,7 +8,7 @@ from typing import cast
 from heedful.evaluation.outcome import Figure, ReportTable
 from heedful.inference.fill_mask import FillMask
 from heedful.tasks.masked.head import sentence_pairs, write_sentences
-from heedful.tasks.masked.learning import MaskedTask
+from heedful.tasks.masked.training import MaskedTask
 from heedful.tasks.texts.recipe import EncoderRecipe, MaskedHead
 from heedful.tasks.texts.score import TextScore
 

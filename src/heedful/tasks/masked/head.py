@@ -15,11 +15,11 @@ from heedful.data.vocabularies import SavedVocabulary
 from heedful.data.vocabulary import Vocabulary
 from heedful.models.bert import Bert, MaskedHead, NextSentenceHead
 from heedful.models.encoders import HeadedEncoder
-from heedful.tasks.masked.learning import MaskedTask
+from heedful.tasks.masked.training import MaskedTask
 from heedful.tasks.texts import recipe as text_recipe
+from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.labelled_rows import seen
 from heedful.tasks.texts.part import Training
-from heedful.tasks.texts.sources import Examples
 
 
 def encode(

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
-from heedful.evaluation.aligning import Aligner, Direction
-from heedful.evaluation.symmetrising import DEFAULT_JOIN, Join
+from heedful.evaluation.aligner import Aligner, Direction
+from heedful.evaluation.symmetrisation import DEFAULT_JOIN, Join
 from heedful.inference import Translator
+from heedful.tasks.pairs.alignment_rules import joined_rule_of, rule_of
 from heedful.tasks.pairs.building import load_translator
-from heedful.tasks.pairs.rules import joined_rule_of, rule_of
 from heedful.tasks.pairs.run import PairRun, open_pair_run
 
 Languages = tuple[str | None, str | None]

@@ -14,10 +14,10 @@ from heedful.models import PairModel, build_model
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.vectors import put_vectors
 from heedful.tasks.building import build, load, outline
+from heedful.tasks.pairs.alignment_rules import guided_source, rule_of
 from heedful.tasks.pairs.guided import GuidedAlignment
 from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
 from heedful.tasks.pairs.reinforce import Reinforce, rewarded_modules
-from heedful.tasks.pairs.rules import guided_source, rule_of
 from heedful.tasks.pairs.run import PairRun, open_pair_run
 from heedful.tasks.pairs.terms import Term
 

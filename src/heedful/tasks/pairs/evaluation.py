@@ -23,8 +23,8 @@ from heedful.evaluation.outcome import Evaluation, Figure
 from heedful.evaluation.report import Report, ReportSettings, build_report
 from heedful.evaluation.statistics import METRICS, check_tokeniser
 from heedful.tasks.pairs.aligners import say_rule
+from heedful.tasks.pairs.alignment_rules import describe_rule
 from heedful.tasks.pairs.evaluation_options import PairEvaluation
-from heedful.tasks.pairs.rules import describe_rule
 from heedful.tasks.pairs.run import PairRun, open_pair_run, search_of
 from heedful.tasks.spec import Opening
 

@@ -14,7 +14,7 @@ from heedful.data.pair_store import write_pair_store
 from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_pairs
 from heedful.data.tokeniser import Tokenisers
-from heedful.runs.holding_out import part_of
+from heedful.runs.held_out import part_of
 from heedful.runs.start import Start
 from heedful.runs.vectors import vector_hashes
 from heedful.tasks.pairs.recipe import DataSettings, PairRecipe

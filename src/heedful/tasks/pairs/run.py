@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
+from heedful.basics.bounded_reading import read_json_lines
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
-from heedful.basics.reading import read_json_lines
 from heedful.basics.settings import check
 from heedful.data.examples import Pair
 from heedful.data.saved_vocabularies import load_tokenisers

@@ -2,7 +2,7 @@
 
 from typing import cast
 
-from heedful.tasks.several.learning import Part, SeveralTasks
+from heedful.tasks.several.training import Part, SeveralTasks
 from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.part import Training, part_of
 from heedful.tasks.texts.recipe import SeveralRecipe

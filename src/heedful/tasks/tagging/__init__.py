@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.texts.evaluation_options import TextEvaluation
+    from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import TaggingRecipe
     from heedful.tasks.texts.run import TextRun
     from heedful.tasks.texts.score import TextScore
-    from heedful.tasks.texts.sources import Examples
     from heedful.training.protocol import Task
 
 
@@ -45,7 +45,7 @@ class Tagging(EncoderSpec):
         return TaggingRecipe
 
     def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
-        from heedful.tasks.texts.choosing import choose_tagging
+        from heedful.tasks.texts.default_recipe import choose_tagging
 
         return choose_tagging(files, **settings)
 

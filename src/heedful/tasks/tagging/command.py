@@ -16,8 +16,8 @@ from heedful.tasks.answering import (
     TraceFile,
     bar,
     check_outputs,
+    only_output,
     save_trace,
-    the_only,
 )
 from heedful.tasks.options import (
     Checkpoint,
@@ -102,6 +102,6 @@ def _lines(
 
 def _traced(tagger: "Tagger", windows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
     """The one sentence that there is, its trace having been written."""
-    line = the_only(line for window in windows for line in window)
+    line = only_output(line for window in windows for line in window)
     save_trace(tagger.trace(line.split()), path)
     yield [line]

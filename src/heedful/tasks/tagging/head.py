@@ -13,11 +13,11 @@ from heedful.data.vocabularies import SavedVocabulary
 from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.encoders import Tagger as TaggingLayer
+from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.labelled_rows import deciding_layer, encode_rows
 from heedful.tasks.texts.part import Training
-from heedful.tasks.texts.reading import TaggingTask
 from heedful.tasks.texts.rows import RowBatches, tagged_rows
-from heedful.tasks.texts.sources import Examples
+from heedful.tasks.texts.training import TaggingTask
 
 
 def encode(

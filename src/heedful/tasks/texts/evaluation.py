@@ -11,9 +11,9 @@ from heedful.data.examples import Example
 from heedful.evaluation.outcome import Evaluation
 from heedful.tasks.spec import Opening, spec_named, spec_of_run
 from heedful.tasks.texts.evaluation_options import TextEvaluation
+from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.run import TextRun
 from heedful.tasks.texts.score import Scorer, TextScore
-from heedful.tasks.texts.sources import Examples
 
 
 def evaluate_texts(

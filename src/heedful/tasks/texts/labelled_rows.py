@@ -14,7 +14,7 @@ from heedful.basics.notices import notice
 from heedful.basics.progress import progress
 from heedful.data.columns import Codec
 from heedful.data.store import Store, StoreWriter
-from heedful.tasks.texts.sources import Examples
+from heedful.tasks.texts.examples import Examples
 
 _AT_ONCE = 4096
 

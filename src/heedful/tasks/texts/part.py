@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.runs.start import Start
 from heedful.tasks.spec import spec_named
+from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.recipe import TextRecipe, TextTrainingSettings
 from heedful.tasks.texts.run import TextRun
-from heedful.tasks.texts.sources import Examples
 from heedful.training.protocol import Task
 
 

@@ -21,10 +21,10 @@ from heedful.tasks.preparation import (
     save_vectors,
     write_run,
 )
+from heedful.tasks.texts.examples import Examples, check_labels
 from heedful.tasks.texts.part import part_of
 from heedful.tasks.texts.recipe import TextRecipe
 from heedful.tasks.texts.run import as_text_run, write_examples
-from heedful.tasks.texts.sources import Examples, check_labels
 
 SENTENCE_ENDS = frozenset(".!?…。！？।")
 

@@ -18,7 +18,7 @@ from heedful.data.examples import Tagged
 from heedful.data.store import Store
 from heedful.data.vocabularies import encode_words
 from heedful.data.vocabulary import Vocabulary
-from heedful.inference.spans import room_for_text, spans
+from heedful.inference.sliding_windows import room_for_text, spans
 from heedful.models.encoders import Sequences
 
 

@@ -51,7 +51,7 @@ class TextSpec(TaskSpec):
         return TextFacts
 
     def check_run(self, run: "Run") -> None:
-        from heedful.runs.sealing import FACTS
+        from heedful.runs.manifest import FACTS
 
         told, asked = run.facts["sets"], self.sets(run.recipe)
         if told.keys() != asked.keys():
@@ -144,12 +144,12 @@ class TextSpec(TaskSpec):
         self, start: "Start", recipe: Any, labels: Mapping[str, Sequence[str]]
     ) -> "dict[str, Tensor]":
         """The weights that a run takes from the run that it starts from."""
-        from heedful.tasks.texts.starting import weights_beside_heads
+        from heedful.tasks.texts.warm_start import weights_beside_heads
 
         return weights_beside_heads(start)
 
     def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
-        from heedful.tasks.texts.choosing import fine_tuned
+        from heedful.tasks.texts.default_recipe import fine_tuned
 
         if kind_of(start.recipe).family not in ("encoder", "language"):
             raise UserError(f"a run for {start.recipe.task} is no start for task = '{self.name}'")
@@ -231,7 +231,7 @@ class EncoderSpec(TextSpec):
     def kept_weights(
         self, start: "Start", recipe: Any, labels: Mapping[str, Sequence[str]]
     ) -> "dict[str, Tensor]":
-        from heedful.tasks.texts.starting import weights_of_encoder, weights_of_writer
+        from heedful.tasks.texts.warm_start import weights_of_encoder, weights_of_writer
 
         if kind_of(start.run.recipe).family == "language":
             return weights_of_writer(start, recipe)

@@ -17,7 +17,7 @@ class Translation(PairSpec):
     train_option = "translate"
 
     def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
-        from heedful.tasks.pairs.choosing import choose_recipe
+        from heedful.tasks.pairs.default_recipe import choose_recipe
 
         return choose_recipe(files, **settings)
 

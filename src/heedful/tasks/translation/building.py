@@ -10,7 +10,7 @@ from heedful.models import PairModel
 from heedful.tasks.pairs.building import loss_terms, search_options
 from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.tasks.pairs.run import PairRun
-from heedful.tasks.translation.learning import TranslationTask
+from heedful.tasks.translation.training import TranslationTask
 
 
 def learn(

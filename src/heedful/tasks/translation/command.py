@@ -189,7 +189,7 @@ def _translate_lines(
     line_format: "LineFormat",
 ) -> None:
     from heedful.inference.files import translate_lines
-    from heedful.inference.reading import is_tsv
+    from heedful.inference.line_input import is_tsv
 
     file, looks = options.file, options.form is Format.AUTO
     with bar("translating", file, options.output, "lines") as advance:

@@ -1,7 +1,7 @@
 // The shapes of what the modules exchange; nothing here runs.
 
 /**
- * One attention module's facts, as viewing/wire.py writes them.
+ * One attention module's facts, as viewing/trace_encoding.py writes them.
  * @typedef {object} MapFacts
  * @property {string} name
  * @property {string} kind "weights", "rollout" or "gradient"
@@ -19,7 +19,7 @@
  */
 
 /**
- * How an axis is drawn, as viewing/wire.py writes it.
+ * How an axis is drawn, as viewing/trace_encoding.py writes it.
  * @typedef {object} AxisFacts
  * @property {string} kind "tokens", "labels", "slots", "image", "time", or one that no module here draws
  * @property {number[]} extent rows and columns of an image; frames and seconds of time

@@ -25,13 +25,13 @@ _FIXED = {
 }
 
 
-class Searched(Settings):
+class SearchSpace(Settings):
     """A range of numbers, or a list of choices.
 
     Example:
-        >>> Searched(low=5e-4, high=4e-3, log=True).ends()
+        >>> SearchSpace(low=5e-4, high=4e-3, log=True).ends()
         [0.0005, 0.004]
-        >>> Searched(choices=["gru", "lstm"]).ends()
+        >>> SearchSpace(choices=["gru", "lstm"]).ends()
         ['gru', 'lstm']
     """
 
@@ -43,7 +43,7 @@ class Searched(Settings):
     choices: list[Any] | None = Field(None, min_length=1)
 
     @model_validator(mode="after")
-    def _range_or_choices(self) -> "Searched":
+    def _range_or_choices(self) -> "SearchSpace":
         if self.choices is not None:
             if (self.low, self.high, self.log, self.step) != (None, None, False, None):
                 raise ValueError("give choices, or low and high, not both")

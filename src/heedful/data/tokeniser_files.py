@@ -9,12 +9,12 @@ from typing import Any
 from tokenizers import AddedToken, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE, WordPiece
 
+from heedful.basics.bounded_reading import parse_json, read_bytes
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_SYMBOLS
 from heedful.basics.native import call_native
-from heedful.basics.reading import parse_json, read_bytes
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
-from heedful.data.imported_checks import check_vocabulary, checked_tokenizer
+from heedful.data.tokenizer_json import check_vocabulary, checked_tokenizer
 
 FILES = (
     "tokenizer.json",

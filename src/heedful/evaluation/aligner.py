@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 from heedful.basics.errors import UserError
 from heedful.data.examples import Pair
 from heedful.evaluation.forced_alignment import Advance, align_translations
-from heedful.evaluation.symmetrising import DEFAULT_JOIN, Join, symmetrise
+from heedful.evaluation.symmetrisation import DEFAULT_JOIN, Join, symmetrise
 from heedful.inference import Translator, WordAlignment
 from heedful.inference.files import opened_output
-from heedful.inference.windows import WINDOW
+from heedful.inference.line_windows import WINDOW
 
 Weighted = dict[tuple[int, int], float]
 

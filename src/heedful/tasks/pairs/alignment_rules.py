@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 from heedful.basics.errors import UserError
 from heedful.basics.files import content_hash
 from heedful.evaluation.alignment_error import AlignmentScore
-from heedful.evaluation.choosing_rule import JoinedRules, ScoredRule
-from heedful.evaluation.symmetrising import Join, check_join
+from heedful.evaluation.rule_selection import JoinedRules, ScoredRule
+from heedful.evaluation.symmetrisation import Join, check_join
 from heedful.inference.alignment import AlignmentRule, cross_modules, usual_rule
 from heedful.models.pairs import AlignmentSource, PairModel
-from heedful.runs.sealing import read_sealed, write_sealed
+from heedful.runs.manifest import read_sealed, write_sealed
 from heedful.tasks.pairs.recipe import PairRecipe
 from heedful.tasks.pairs.run import PairRun
 

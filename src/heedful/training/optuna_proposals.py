@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.runs.searched import Searched
+from heedful.runs.search_space import SearchSpace
 from heedful.training.tuning_record import Trial
 
 try:
@@ -32,7 +32,7 @@ _STATES = {
 
 
 def propose(
-    space: Mapping[str, Searched],
+    space: Mapping[str, SearchSpace],
     trials: Sequence[Trial],
     *,
     higher: bool,
@@ -79,7 +79,7 @@ def is_hopeless(
 
 
 def _study(
-    space: Mapping[str, Searched], trials: Sequence[Trial], higher: bool, **parts: Any
+    space: Mapping[str, SearchSpace], trials: Sequence[Trial], higher: bool, **parts: Any
 ) -> optuna.Study:
     study = optuna.create_study(direction="maximize" if higher else "minimize", **parts)
     for trial in trials:
@@ -98,7 +98,7 @@ def _study(
     return study
 
 
-def _distribution(searched: Searched) -> Any:
+def _distribution(searched: SearchSpace) -> Any:
     distributions = optuna.distributions
     if searched.choices is not None:
         return distributions.CategoricalDistribution(list(range(len(searched.choices))))
@@ -116,12 +116,12 @@ def _distribution(searched: Searched) -> Any:
     )
 
 
-def _shown(searched: Searched, value: Any) -> Any:
+def _shown(searched: SearchSpace, value: Any) -> Any:
     """A value as the sampler knows it: choices by place, so that they may be of any kind."""
     return value if searched.choices is None else searched.choices.index(value)
 
 
-def _chosen(searched: Searched, value: Any) -> Any:
+def _chosen(searched: SearchSpace, value: Any) -> Any:
     if searched.choices is not None:
         return searched.choices[value]
     if not isinstance(value, float):

@@ -7,7 +7,7 @@ from pathlib import Path
 from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.data.examples import Example
-from heedful.runs.holding_out import part_of
+from heedful.runs.held_out import part_of
 from heedful.tasks.preparation import HELD_OUT, find_files, held_out_shares
 from heedful.tasks.texts.data import ExampleData
 

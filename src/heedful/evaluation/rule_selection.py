@@ -16,7 +16,7 @@ from heedful.basics.errors import UserError
 from heedful.data.links import Link
 from heedful.evaluation.alignment_error import AlignmentScore, GoldLinks, alignment_error_rate
 from heedful.evaluation.forced_alignment import candidate_weights
-from heedful.evaluation.symmetrising import DEFAULT_JOIN, JOINS, Join, symmetrise
+from heedful.evaluation.symmetrisation import DEFAULT_JOIN, JOINS, Join, symmetrise
 from heedful.inference import AlignmentRule, Translator, WordAlignment
 from heedful.models.pairs import AlignmentSource
 

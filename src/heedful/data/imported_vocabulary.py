@@ -17,9 +17,9 @@ from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.byte_vocabulary import bytes_of_letters, readable
 from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
-from heedful.data.imported_files import FILES, family_of, hash_of, read_kept, read_tokenizer
 from heedful.data.subwords import refuse_surrogates
 from heedful.data.tokeniser import words_of_spans
+from heedful.data.tokeniser_files import FILES, family_of, hash_of, read_kept, read_tokenizer
 from heedful.data.vocabularies import FORMAT, INDEX
 
 KIND = "imported"

@@ -5,9 +5,9 @@ import shutil
 from pathlib import Path
 
 from heedful.basics.files import atomic_folder
+from heedful.runs.manifest import write_facts, write_recipe
 from heedful.runs.recipe import write_toml
 from heedful.runs.run import Run
-from heedful.runs.sealing import write_facts, write_recipe
 from heedful.runs.settings import Recipe
 
 _SHARED = ("task", "data", "tasks", "tokeniser", "max_tokens", "masking", "vectors")

@@ -8,7 +8,7 @@ from heedful.basics.errors import UserError
 from heedful.data.filters import FilterSettings, filter_pairs
 from heedful.data.readers import read_pairs
 from heedful.runs.recipe import find_data
-from heedful.tasks.choosing import (
+from heedful.tasks.default_recipe import (
     TOKENS_PER_WORD,
     WORD_TYPES,
     data_table,

@@ -11,9 +11,9 @@ from torch import nn
 
 from heedful.basics.device import autocast
 from heedful.basics.errors import UserError
-from heedful.basics.thread_contention import uncrowded
-from heedful.layers.quantized import int8_copy
-from heedful.layers.rounded import bfloat16_copy
+from heedful.basics.thread_contention import without_contention
+from heedful.layers.bfloat16_linear import bfloat16_copy
+from heedful.layers.int8_linear import int8_copy
 from heedful.models.language import LanguageModel
 from heedful.models.pairs import PairModel
 
@@ -49,7 +49,12 @@ def searches(model: nn.Module) -> bool:
 @contextmanager
 def ready(model: nn.Module, device: torch.device, precision: str = "float32") -> Iterator[None]:
     """Evaluation mode, no gradients, matrix products in ``precision``; afterwards as before."""
-    with evaluating(model), torch.inference_mode(), autocast(device, precision), uncrowded(device):
+    with (
+        evaluating(model),
+        torch.inference_mode(),
+        autocast(device, precision),
+        without_contention(device),
+    ):
         yield
 
 

@@ -20,7 +20,7 @@ from heedful.data.positions import SINGLE, Position, Rank
 from heedful.evaluation.classification import score_classification, score_tagging
 from heedful.inference.batches import Item, padded, token_batches
 from heedful.inference.classifier import Classifier, Text
-from heedful.inference.readiness import ready
+from heedful.inference.inference_mode import ready
 from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.tasks.texts.rows import RowBatch, RowBatches, tagged_rows

@@ -13,18 +13,18 @@ from typing import Any
 
 import sentencepiece
 
+from heedful.basics.bounded_reading import parse_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file, write_json
 from heedful.basics.limits import MOST_SYMBOLS
-from heedful.basics.reading import parse_json
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.data.encoding import encode_all, encode_one
 from heedful.data.fixed_symbols import digest, fixed_names
-from heedful.data.imported import check_places, count_rows, places_of
-from heedful.data.imported_checks import check_vocabulary
-from heedful.data.imported_files import hash_of, read_kept, read_said
+from heedful.data.imported_vocabulary import check_places, count_rows, places_of
 from heedful.data.subwords import MARKER, TokeniserSettings, refuse_surrogates
 from heedful.data.tokeniser import INDEX, Tokeniser, Tokenisers
+from heedful.data.tokeniser_files import hash_of, read_kept, read_said
+from heedful.data.tokenizer_json import check_vocabulary
 
 KIND = "marian"
 FILES = (

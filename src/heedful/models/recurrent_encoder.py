@@ -20,7 +20,7 @@ from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import RecurrentEncoder, glorot_linear
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
-from heedful.models.text_parts import both_texts, text_mask
+from heedful.models.text_spans import both_texts, text_mask
 
 Pooling = Literal["structured", "mean", "max", "last"]
 

@@ -16,7 +16,7 @@ from heedful.basics.device import autocast
 from heedful.data.batching import FEWEST
 from heedful.data.masking import MaskedBatch, SentencePairs
 from heedful.data.positions import SINGLE, Position, Rank
-from heedful.inference.readiness import ready
+from heedful.inference.inference_mode import ready
 from heedful.models.encoders import HeadedEncoder
 from heedful.training.protocol import Loss, Validation
 

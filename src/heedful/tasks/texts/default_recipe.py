@@ -10,9 +10,9 @@ from heedful.data.examples import Document, Example
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
-from heedful.runs.holding_out import place_of
+from heedful.runs.held_out import place_of
 from heedful.runs.recipe import find_data
-from heedful.tasks.choosing import (
+from heedful.tasks.default_recipe import (
     TOKENS_PER_WORD,
     WORD_TYPES,
     data_table,

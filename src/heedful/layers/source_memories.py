@@ -12,7 +12,7 @@ from torch import Tensor
 
 from heedful.attention import Memory
 from heedful.attention.masks import padding
-from heedful.attention.stepping import StepMemory
+from heedful.attention.step_memory import StepMemory
 from heedful.kernels.cached_attention import JoinedSteps, PackedSteps, Steps, StepsInC, can_step
 
 _HELD = 2

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from heedful.basics.cancelling import check_cancelled
+from heedful.basics.cancellation import check_cancelled
 from heedful.decoding.decodable import Decodable, can_join
 from heedful.decoding.hypothesis import Hypothesis
 

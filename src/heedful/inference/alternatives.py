@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from heedful.basics.errors import UserError
-from heedful.decoding import Continued, Hypothesis, SearchOptions, search
-from heedful.inference.assembling import Found, assemble
+from heedful.decoding import ForcedPrefix, Hypothesis, SearchOptions, search
+from heedful.inference.assembly import Found, assemble
 from heedful.inference.batches import source_of
 from heedful.inference.searcher import Searcher
 from heedful.inference.splitting import Part
@@ -111,7 +111,7 @@ class _Begun:
         """The likeliest tokens that begin a word after the beginning, and their probabilities."""
         model, device = self.translator.decodable, self.translator.device
         prefix = torch.tensor([self.prefix], dtype=torch.long, device=device)
-        begun = Continued(model, prefix)
+        begun = ForcedPrefix(model, prefix)
         logits, _ = begun.step(prefix[:, :0], begun.start(source_of([self.source], device)))
         probabilities = logits.float().softmax(1)[0].masked_fill(~self.word_starts, 0.0)
         best = probabilities.topk(min(count, int(self.word_starts.sum())))
@@ -127,7 +127,7 @@ class _Begun:
         device = self.translator.device
         source = source_of([self.source] * len(beginnings), device)
         given = torch.tensor(beginnings, dtype=torch.long, device=device)
-        continued = Continued(self.translator.decodable, given, allowed)
+        continued = ForcedPrefix(self.translator.decodable, given, allowed)
         limits = self.translator.output_limits(source) - given.shape[1]
         found = search(continued, source, rows=len(beginnings), options=options, max_lengths=limits)
         whole = []

@@ -25,7 +25,7 @@ class _Continued(Generic[SelectableT]):
         return type(self)(self.inner.select(rows), last)
 
 
-class Continued(Generic[SourceT_contra, SelectableT]):
+class ForcedPrefix(Generic[SourceT_contra, SelectableT]):
     """A decodable whose outputs follow given beginnings; search finds what comes after them.
 
     Args:

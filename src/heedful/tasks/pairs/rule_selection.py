@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from heedful.data.examples import Pair
 from heedful.evaluation.alignment_error import AlignmentScore, GoldLinks
-from heedful.evaluation.choosing_rule import RuleSearch, choose_joined, turned
 from heedful.evaluation.outcome import ReportTable
+from heedful.evaluation.rule_selection import RuleSearch, choose_joined, turned
 from heedful.inference.alignment import AlignmentRule
 from heedful.tasks.pairs.aligners import RunDirection
-from heedful.tasks.pairs.rules import chosen_on, write_rule
+from heedful.tasks.pairs.alignment_rules import chosen_on, write_rule
 
 _SHOWN = 10
 _HEADER = ("module", "heads", "row", "links", "AER", "precision", "recall", "F1")

@@ -9,7 +9,7 @@ import torch
 from heedful.attention.watching import seen_from_outside
 from heedful.basics.contexts import submit
 from heedful.decoding import SearchOptions
-from heedful.inference.assembling import Found, assemble
+from heedful.inference.assembly import Found, assemble
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.searcher import Searcher
 from heedful.inference.splitting import Part, split_text

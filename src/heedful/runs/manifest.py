@@ -16,10 +16,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from heedful.basics.bounded_reading import MOST_TOML_BYTES, read_bytes, read_json
 from heedful.basics.errors import UserError
 from heedful.basics.files import as_json, atomic_file, content_hash, write_json, write_text
 from heedful.basics.notices import notice
-from heedful.basics.reading import MOST_TOML_BYTES, read_bytes, read_json
 
 MANIFEST, FACTS, RECIPE = "manifest.json", "run.json", "recipe.toml"
 SEALED_FILES = ("result.json", "alignment.json")

@@ -25,8 +25,8 @@ class _Step:
         return int(parents[place]), int(tokens[place]), float(values[place])
 
 
-class Choices:
-    """Choices, numbered through all steps; each follows one of the step before, or none (−1)."""
+class BeamTree:
+    """A tree of tokens, numbered through all steps. Each follows one of the step before, or −1."""
 
     def __init__(self) -> None:
         self._steps: list[_Step] = []

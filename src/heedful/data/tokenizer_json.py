@@ -9,9 +9,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from heedful.basics.bounded_reading import parse_json
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_SYMBOLS
-from heedful.basics.reading import parse_json
 
 _NORMALIZERS = frozenset(
     {"BertNormalizer", "NFC", "NFD", "NFKC", "NFKD", "Lowercase", "StripAccents", "Strip", "Nmt"}
