@@ -36,7 +36,7 @@ def test_the_snippet_for_hugging_face_models(tmp_path: Path) -> None:
         "Path": lambda name: tmp_path / name,
     }
     document = (Path(__file__).parents[1] / "docs" / "viewing.md").read_text(encoding="utf-8")
-    block = document.split("Of a Hugging Face model:")[1].split("\n\n")[1]
+    block = document.split("For a Hugging Face model:")[1].split("\n\n")[1]
     exec(textwrap.dedent(block), names)
     trace = names["trace"]
     assert trace.axes["tokens"].labels == ["[CLS]", "a", "dog", "sleeps", ".", "[SEP]"]
