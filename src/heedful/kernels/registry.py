@@ -65,7 +65,7 @@ OPERATIONS = (
     Operation(
         additive_scores,
         plain_scores,
-        f"more than 2¹⁸ units of pairs; {_CPU}, or CUDA with Triton",
+        f"more than 2¹⁸ hidden units over all query–key pairs; {_CPU}, or CUDA with Triton",
         "test_additive_kernels.py",
         (additive_compiled.library,),
         ("additive_scores",),
@@ -73,7 +73,7 @@ OPERATIONS = (
     Operation(
         additive_attention,
         AdditiveRows.plain,
-        f"more than 2¹⁸ units of pairs; {_CPU}, or CUDA with Triton",
+        f"more than 2¹⁸ hidden units over all query–key pairs; {_CPU}, or CUDA with Triton",
         "test_additive_kernels.py",
         (additive_compiled.library,),
         ("additive_context",),
@@ -81,7 +81,7 @@ OPERATIONS = (
     Operation(
         short_attention_operators.short_attention,
         F.scaled_dot_product_attention,
-        f"{_CPU}, up to 128 positions, from 2¹⁹ products on, no dropout",
+        f"{_CPU}, up to 128 positions, at least 2¹⁹ products B·H·Q·K·D, no dropout",
         "test_short_attention.py",
         (short_attention.library,),
         ("short_attention",),
@@ -89,7 +89,7 @@ OPERATIONS = (
     Operation(
         distances.squared_distances,
         distances.plain_distances,
-        "always, but for forward-mode gradients; no C: blocks of rows in the backward pass",
+        "always, except for forward-mode gradients; no C: the backward pass runs in blocks of rows",
         "test_forward_mode.py",
         (),
         ("squared_distances",),
@@ -159,7 +159,7 @@ OPERATIONS = (
     Operation(
         program.Program,
         None,
-        f"{_SEARCH}; chosen by the pass heedful.inference.fusing",
+        f"{_SEARCH}; selected by the pass heedful.inference.fusing",
         "test_fused.py",
         (program.library,),
     ),
@@ -170,7 +170,7 @@ OPERATIONS = (
 def table() -> str:
     """The operations as a table in Markdown."""
     lines = [
-        "| operation | plain form | compiled code computes | test |",
+        "| operation | reference | condition for compiled code | test |",
         "| --- | --- | --- | --- |",
     ]
     for one in OPERATIONS:
