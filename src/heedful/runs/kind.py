@@ -43,13 +43,17 @@ class Kind(ABC):
     def recipe_type(self) -> "type[Recipe]":
         """The class of its recipes."""
 
-    @abstractmethod
     def run_type(self) -> "type[Run]":
         """The class of its runs."""
+        from heedful.runs.run import Run
 
-    @abstractmethod
+        return Run
+
     def facts_type(self) -> "type[Facts]":
         """What its ``run.json`` must tell."""
+        from heedful.runs.facts import Facts
+
+        return Facts
 
     def check_run(self, run: "Run") -> None:  # noqa: B027 - most tasks have nothing to check
         """Raise UserError if a run's facts do not fit its recipe."""
@@ -58,18 +62,17 @@ class Kind(ABC):
         """The tables of a recipe that heedful wrote, without settings that have no effect in it."""
         return tables
 
-    @abstractmethod
     def setting_of_files(self, recipe: "Recipe", part: str) -> str:
         """The setting that names the files which ``run.json`` calls ``part``."""
+        return f"data.{part}"
 
-    @abstractmethod
     def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
         """Lines of ``heedful info``: what the run is, then what it knows and was trained on."""
+        return [("run", f"{summary['run']} ({summary['task']})")]
 
     # Training
 
-    @abstractmethod
-    def require_usable(self, recipe: Any) -> None:
+    def require_usable(self, recipe: Any) -> None:  # noqa: B027 - a task may need nothing
         """Raise UserError, before anything is read, for what cannot be had on this machine."""
 
     @abstractmethod
@@ -89,13 +92,27 @@ class Kind(ABC):
     def data_hashes(self, recipe: Any, data_folder: Path | None) -> dict[str, list[str]]:
         """Content hashes of a recipe's files, by the dotted key that names them."""
 
-    @abstractmethod
-    def build_model(self, run: Any) -> "nn.Module":
-        """The run's model with fresh weights."""
+    def fresh_model(self, run: Any) -> "nn.Module":
+        """The run's model with random weights, as its constructor draws them.
 
-    @abstractmethod
+        :meth:`build_model` and :meth:`outline_model` call it, unless a task replaces both.
+
+        Raises:
+            ValueError: the settings do not go together.
+        """
+        raise NotImplementedError
+
+    def build_model(self, run: Any) -> "nn.Module":
+        """The run's model with random weights, which the recipe's seed decides."""
+        from heedful.runs.building import build
+
+        return build(run, lambda: self.fresh_model(run))
+
     def outline_model(self, run: Any) -> "nn.Module":
         """The same on the device ``meta``, which takes no memory."""
+        from heedful.runs.building import outline
+
+        return outline(run, lambda: self.fresh_model(run))
 
     @abstractmethod
     def build_task(
@@ -111,9 +128,17 @@ class Kind(ABC):
             precision: of matrix products in training.
         """
 
-    @abstractmethod
     def load_start(self, run: Any, model: Any) -> None:
-        """Load the weights that a run started from into its model."""
+        """Load the weights that a run started from, if there are any, into its model.
+
+        Raises:
+            UserError: weights are missing, damaged or of another model.
+        """
+        from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
+
+        if run.facts.get("started_from") is not None:
+            point = open_checkpoint(run.start_folder)
+            load_model_tensors(model, point.weights(), point.path)
 
     @abstractmethod
     def amount(self, run: Any) -> str:

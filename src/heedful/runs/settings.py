@@ -161,7 +161,7 @@ class Recipe(Settings):
     @property
     def is_validated(self) -> bool:
         """Whether there is something to validate on."""
-        raise NotImplementedError
+        return any(table.is_validated for table in self.data_tables().values())
 
     def data_tables(self) -> "dict[str, FileSettings]":
         """The tables that name data files, by their dotted key."""

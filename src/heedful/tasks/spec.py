@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
-from pydantic import Field, StrictStr
+from pydantic import BaseModel, Field, StrictStr
 
 from heedful.basics.errors import UserError
+from heedful.basics.json_models import read_object
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named, kind_of, kinds, register
 
@@ -104,7 +105,7 @@ class TaskSpec(Kind):
     tasks without PyTorch.
     """
 
-    command: str
+    command: str = "predict"
     """The command that uses its runs: ``heedful COMMAND RUN``."""
     train_option: str = ""
     """Its value of ``heedful train --task``; empty if it always needs a recipe."""
@@ -199,12 +200,20 @@ class TaskSpec(Kind):
             raise UserError(f"{run} is a run for {self.name} and has no heads; leave --head out")
 
     def read_input(self, line: str) -> Any:
-        """A predictor's input from a line of text."""
-        return line
+        """A predictor's input from a line of text.
 
-    @abstractmethod
+        The line itself, or a JSON object where :meth:`input_type` is a model of pydantic.
+
+        Raises:
+            UserError: the line is no such object.
+        """
+        kind = self.input_type()
+        is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
+        return read_object(kind, line, "the input") if is_model else line
+
     def write_result(self, result: Any) -> str:
-        """A predictor's result as text."""
+        """A predictor's result as one line of text."""
+        return str(result)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         """The commands of its own beside ``heedful predict``.
@@ -287,9 +296,9 @@ class TaskSpec(Kind):
 
     # Views
 
-    @abstractmethod
     def facts(self, predictor: Any) -> dict[str, Any]:
         """What ``/api/models`` tells of a predictor."""
+        return {}
 
     def trace(
         self,
@@ -332,12 +341,14 @@ class TaskSpec(Kind):
     def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
         """What the predictor's ``trace`` takes of a text and a second one.
 
+        ``source`` may also be what :meth:`read_request` returned.
+
         Raises:
-            UserError: the task reads one text, and two are given.
+            UserError: the task reads one text, and two are given; or the text is no input.
         """
         if target is not None:
             raise UserError(f"a run for {self.name} reads one text; leave the second one out")
-        return (source,)
+        return (self.read_input(source) if isinstance(source, str) else source,)
 
     def faithfulness(
         self, predictor: Any, source: str, target: str | None

@@ -11,9 +11,9 @@ from heedful.decoding import SearchOptions
 from heedful.inference.fastest_precision import settle_precision
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
+from heedful.runs.building import build, load, outline
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.vectors import put_vectors
-from heedful.tasks.building import build, load, outline
 from heedful.tasks.pairs.alignment_rules import guided_source, rule_of
 from heedful.tasks.pairs.guided import GuidedAlignment
 from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
@@ -23,17 +23,17 @@ from heedful.tasks.pairs.terms import Term
 
 
 def outline_run_model(run: PairRun) -> PairModel:
-    """The recipe's model on the device ``meta``: see :func:`heedful.tasks.building.outline`."""
+    """The recipe's model on the device ``meta``: see :func:`heedful.runs.building.outline`."""
     return outline(run, lambda: _fresh(run))
 
 
 def build_run_model(run: PairRun) -> PairModel:
-    """The recipe's model with fresh weights: see :func:`heedful.tasks.building.build`."""
+    """The recipe's model with fresh weights: see :func:`heedful.runs.building.build`."""
     return build(run, lambda: _fresh(run), lambda model: _frozen(run, model))
 
 
 def load_run_model(run: PairRun, checkpoint: str | int | None = None) -> PairModel:
-    """The run's model with trained weights: see :func:`heedful.tasks.building.load`."""
+    """The run's model with trained weights: see :func:`heedful.runs.building.load`."""
     return load(run, lambda: _fresh(run), lambda model: _frozen(run, model), checkpoint)
 
 

@@ -123,10 +123,6 @@ class PairRecipe(Recipe):
     def _kind_is_transformer_unless_said(cls, given: Any) -> Any:
         return {"kind": "transformer", **given} if isinstance(given, dict) else given
 
-    @property
-    def is_validated(self) -> bool:
-        return self.data.is_validated
-
     @model_validator(mode="after")
     def _parts_fit(self) -> "PairRecipe":
         if self.model.tied_embeddings == "all" and not self.tokeniser.joint:

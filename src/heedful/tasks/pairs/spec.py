@@ -66,9 +66,6 @@ class PairSpec(TaskSpec):
 
         return without_unused(tables, where)
 
-    def setting_of_files(self, recipe: Any, part: str) -> str:
-        return f"data.{part}"
-
     def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
         data, vocabulary = summary["data"], summary["vocabulary"]
         languages = " to ".join(str(summary[side] or "?") for side in ("source", "target"))

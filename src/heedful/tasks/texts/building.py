@@ -7,9 +7,9 @@ from torch import nn
 
 from heedful.models import build_encoder
 from heedful.models.encoders import HeadedEncoder
+from heedful.runs.building import build, load, outline
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 from heedful.runs.vectors import put_vectors
-from heedful.tasks.building import build, load, outline
 from heedful.tasks.texts.part import Training, part_of
 from heedful.tasks.texts.recipe import EncoderRecipe, TextTrainingSettings
 from heedful.tasks.texts.run import TextRun
@@ -17,17 +17,17 @@ from heedful.training.protocol import Task
 
 
 def outline_text_model(run: TextRun) -> nn.Module:
-    """The recipe's model on the device ``meta``: see :func:`heedful.tasks.building.outline`."""
+    """The recipe's model on the device ``meta``: see :func:`heedful.runs.building.outline`."""
     return outline(run, lambda: _fresh(run))
 
 
 def build_text_model(run: TextRun) -> nn.Module:
-    """The recipe's model with fresh weights: see :func:`heedful.tasks.building.build`."""
+    """The recipe's model with fresh weights: see :func:`heedful.runs.building.build`."""
     return build(run, lambda: _fresh(run), lambda model: _frozen(run, model))
 
 
 def load_text_model(run: TextRun, checkpoint: str | int | None = None) -> nn.Module:
-    """The run's model with trained weights: see :func:`heedful.tasks.building.load`."""
+    """The run's model with trained weights: see :func:`heedful.runs.building.load`."""
     return load(run, lambda: _fresh(run), lambda model: _frozen(run, model), checkpoint)
 
 

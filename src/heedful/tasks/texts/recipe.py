@@ -123,10 +123,6 @@ class TextRecipe(Recipe):
     vectors: TextVectorSettings | None = None
     training: TextTrainingSettings = TextTrainingSettings()
 
-    @property
-    def is_validated(self) -> bool:
-        return any(data.is_validated for data in self.sets().values())
-
     def parts(self) -> Mapping[str, Any]:
         """The settings of each thing that is learnt: a head, or the recipe that has none."""
         raise NotImplementedError

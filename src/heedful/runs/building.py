@@ -34,7 +34,16 @@ def _checked(run: Run, fresh: Callable[[], M]) -> M:
         raise UserError(f"{run.path / 'recipe.toml'}: {error}") from error
 
 
-def build(run: Run, fresh: Callable[[], M], frozen: Callable[[M], Iterable[nn.Embedding]]) -> M:
+def no_tables(model: nn.Module) -> tuple[nn.Embedding, ...]:
+    """Of a model that is trained as a whole: no table stays as it is."""
+    return ()
+
+
+def build(
+    run: Run,
+    fresh: Callable[[], M],
+    frozen: Callable[[M], Iterable[nn.Embedding]] = no_tables,
+) -> M:
     """A run's model with fresh weights, which the recipe's seed decides.
 
     Args:
@@ -56,7 +65,7 @@ def build(run: Run, fresh: Callable[[], M], frozen: Callable[[M], Iterable[nn.Em
 def load(
     run: Run,
     fresh: Callable[[], M],
-    frozen: Callable[[M], Iterable[nn.Embedding]],
+    frozen: Callable[[M], Iterable[nn.Embedding]] = no_tables,
     checkpoint: str | int | None = None,
 ) -> M:
     """A run's model with the weights of a checkpoint.

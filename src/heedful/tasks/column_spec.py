@@ -1,0 +1,273 @@
+"""Tasks whose data files have an example a line, as JSON, and that learn from columns.
+
+Such a task says what an example is, how it is encoded, its model, its loss, its predictor and its
+figures. Files, runs, batches, loading and evaluation are the same for all of them.
+"""
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from pydantic import BaseModel, ValidationError
+
+from heedful.basics.errors import UserError
+from heedful.basics.json_models import first_problem, read_object
+from heedful.runs.facts import Count, Facts
+from heedful.runs.settings import FileSettings
+from heedful.tasks.spec import Opening, TaskSpec
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from heedful.data.columns import Codec
+    from heedful.evaluation.outcome import Evaluation, Figure
+    from heedful.runs.run import Run
+    from heedful.runs.start import Start
+    from heedful.training.column_task import ColumnTask
+
+_ROWS = 1000
+"""Examples that are encoded at once."""
+
+
+class ExampleFiles(FileSettings):
+    """Files of JSON lines, or rows of Python data, each an ``example``."""
+
+    example: ClassVar[type[BaseModel]]
+    """A line of the files."""
+
+    def example_of(self, row: Any) -> Any:
+        from heedful.data.python_rows import RowError, values
+
+        names = list(self.example.model_fields)
+        given = dict(zip(names, values(row, names), strict=True))
+        try:
+            return self.example.model_validate(given).model_dump(mode="json")
+        except ValidationError as error:
+            raise RowError(first_problem(error, self.example)) from error
+
+    def read(self, files: Sequence[str], encoding: str | None = None) -> Iterator[BaseModel]:
+        """The examples of files, plain, gzip or xz; UTF-8 unless ``encoding`` is given.
+
+        Raises:
+            UserError: a line is no example; the message names file, line and field.
+        """
+        from heedful.data.readers.labelled import json_objects
+        from heedful.data.readers.opening import open_input
+
+        for path in files:
+            with open_input(path) as file:
+                for where, found in json_objects(file, encoding):
+                    if found is not None:
+                        yield read_object(self.example, found, where)
+
+
+class _Data(BaseModel):
+    hashes: dict[str, list[str]]
+    train: Count
+    validation: Count
+    test: Count
+
+
+class ColumnFacts(Facts):
+    """What ``run.json`` tells."""
+
+    data: _Data
+    known: dict[str, Any]
+    """What the training examples told: see :meth:`ColumnSpec.known`."""
+
+
+class ColumnSpec(TaskSpec):
+    """A task that learns from columns. Its recipe has ``data``, which are :class:`ExampleFiles`."""
+
+    # What a task brings
+
+    def known(self, examples: Iterable[Any], recipe: Any) -> dict[str, Any]:
+        """What must be known of the training examples before they are encoded: labels, words.
+
+        Returns:
+            What JSON can hold; ``run.json`` keeps it, as ``run.facts["known"]``.
+        """
+        return {}
+
+    @abstractmethod
+    def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":
+        """The columns and how they are stored (:mod:`heedful.data.columns`)."""
+
+    @abstractmethod
+    def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The row of an example: a value for each column.
+
+        Raises:
+            UserError: the example cannot be used.
+        """
+
+    @abstractmethod
+    def task_type(self) -> "type[ColumnTask]":
+        """What computes the loss."""
+
+    @abstractmethod
+    def predictor(self, run: Any, model: Any, device: "torch.device", precision: str) -> Any:
+        """What is returned by :meth:`load`, such as a
+        :class:`~heedful.inference.batched_predictor.BatchedPredictor`.
+
+        Args:
+            run: the run.
+            model: with trained weights, in evaluation mode, on ``device``.
+            device: where to compute.
+            precision: of matrix products.
+        """
+
+    def reference(self, example: Any) -> str:
+        """The right output for an example, as :meth:`write_result` would write it."""
+        raise NotImplementedError
+
+    def figures(self, examples: Sequence[Any], results: Sequence[Any]) -> "Mapping[str, Figure]":
+        """How good the results of one or more examples are: the share that is the reference."""
+        from heedful.evaluation.outcome import Figure
+
+        right = [
+            self.write_result(result) == self.reference(example)
+            for example, result in zip(examples, results, strict=True)
+        ]
+        return {"accuracy": Figure(100 * sum(right) / len(right), unit="%")}
+
+    # What is the same for all
+
+    def facts_type(self) -> type[Facts]:
+        return ColumnFacts
+
+    def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
+        data = summary["data"]
+        held = f"{data['validation']:,} validation, {data['test']:,} test"
+        trained = f"{data['train']:,} examples"
+        return [*super().describe(summary), ("trained on", trained), ("held out", held)]
+
+    def amount(self, run: Any) -> str:
+        return f"{run.facts['data']['train']:,} examples"
+
+    def data_hashes(self, recipe: Any, data_folder: Path | None) -> dict[str, list[str]]:
+        from heedful.tasks.preparation import recipe_hashes
+
+        return recipe_hashes(recipe.data.files, None, data_folder)
+
+    def prepare(
+        self, path: Path, recipe: Any, data_folder: Path | None, start: "Start | None"
+    ) -> "Run":
+        from heedful.runs.opening import open_run
+        from heedful.tasks.preparation import content_hashes, write_run
+
+        corpus = _Corpus.of(path, recipe, data_folder)
+        hashes = content_hashes(corpus.files)
+        known = self.known(corpus.examples("train"), recipe)
+        counts = {part: self._write(path, part, corpus, known) for part in corpus.files}
+        about = {"data": {"hashes": hashes, **counts}, "known": known}
+        write_run(path, recipe, about, None, start, {} if start is None else start.weights)
+        return open_run(path)
+
+    def _write(self, path: Path, part: str, corpus: "_Corpus", known: Mapping[str, Any]) -> int:
+        """Write the columns of a part; of what is held out, the examples too."""
+        from heedful.basics.files import atomic_file, atomic_folder
+        from heedful.data.store import StoreWriter
+
+        codecs, count = self.codecs(known), 0
+        folder, examples = path / "data" / part, corpus.examples(part)
+        with atomic_folder(folder) as place, StoreWriter(place, codecs) as writer:
+            while some := list(islice(examples, _ROWS)):
+                rows = [self.encode(one, known) for one in some]
+                values = {name: [row[name] for row in rows] for name in codecs}
+                writer.add({name: codec.column(values[name]) for name, codec in codecs.items()})
+                count += len(some)
+            writer.finish({})
+        if part != "train":
+            with atomic_file(folder.with_suffix(".jsonl")) as file:
+                for example in corpus.examples(part):
+                    file.write(example.model_dump_json().encode() + b"\n")
+        if not count and corpus.files[part]:
+            raise UserError(f"data.{part}: {', '.join(corpus.files[part])} is empty")
+        return count
+
+    def build_task(
+        self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
+    ) -> "ColumnTask":
+        from heedful.data.store import Store
+
+        train, held_out = (Store.open(run.path / "data" / part) for part in ("train", "validation"))
+        return self.task_type()(
+            model,
+            train,
+            held_out if len(held_out) else None,
+            training.batch_tokens,
+            device=device,
+            precision=precision,
+        )
+
+    def load(
+        self,
+        run: str | Path,
+        *,
+        head: str | None = None,
+        device: str = "auto",
+        precision: str = "float32",
+        checkpoint: str | int | None = None,
+    ) -> Any:
+        from heedful.basics.device import check_precision, choose_device
+        from heedful.runs.building import load
+        from heedful.runs.opening import open_run
+
+        opened = open_run(run)
+        if opened.recipe.task != self.name:
+            raise UserError(f"{run} is a run for {opened.recipe.task}, not for {self.name}")
+        self.refuse_head(run, head)
+        where = choose_device(device)
+        products = check_precision(precision, where)
+        model: nn.Module = load(opened, lambda: self.fresh_model(opened), checkpoint=checkpoint)
+        products = "float32" if products == "auto" else products
+        return self.predictor(opened, model.to(where).eval(), where, products)
+
+    def evaluate(
+        self, run: "Run", data: Sequence[str] | None, options: Any, opening: Opening
+    ) -> "Evaluation":
+        from heedful.evaluation.outcome import Evaluation
+
+        files: Any = getattr(run.recipe, "data")  # noqa: B009 - each task types its own
+        if data is None:
+            run.require_unchanged("data/test.jsonl")
+            examples = list(files.read([str(run.path / "data" / "test.jsonl")]))
+        else:
+            examples = list(files.read(data, files.encoding))
+        if not examples:
+            what = "keeps no test examples (its recipe names no data.test); give files with --data"
+            raise UserError(f"{run.path} {what}" if data is None else f"{', '.join(data)} is empty")
+        results = opening.load(run.path).predict(examples)
+        outputs = [self.write_result(one) for one in results]
+        title = f"{len(examples):,} examples"
+        return Evaluation(title, self.figures(examples, results), outputs)
+
+
+class _Corpus(NamedTuple):
+    """The examples of a recipe's files, and which part each belongs to."""
+
+    files: dict[str, list[str]]
+    shares: dict[str, float]
+    recipe: Any
+
+    @classmethod
+    def of(cls, path: Path, recipe: Any, data_folder: Path | None) -> "_Corpus":
+        from heedful.tasks.preparation import find_files, held_out_shares
+
+        files = find_files(recipe.data.files, data_folder, path / "data" / "input.jsonl")
+        return cls(files, held_out_shares(files, recipe.data), recipe)
+
+    def examples(self, part: str) -> Iterator[Any]:
+        """The examples of a part, in the order of the files."""
+        from heedful.runs.held_out import part_of
+
+        shared = part == "train" or self.shares[part] > 0
+        data = self.recipe.data
+        for example in data.read(self.files["train" if shared else part], data.encoding):
+            own = part_of(example.model_dump_json(), self.recipe.seed, self.shares)
+            if not shared or own == part:
+                yield example

@@ -1,0 +1,90 @@
+"""A task of the loop that learns from stores of columns."""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from heedful.basics.device import autocast
+from heedful.data.batching import FEWEST, StoreBatches
+from heedful.data.column_batch import ColumnBatch
+from heedful.data.positions import SINGLE, Position, Rank
+from heedful.data.store import Store
+from heedful.inference.inference_mode import ready
+from heedful.training.protocol import Loss, Validation
+
+
+class ColumnTask:
+    """Base of tasks whose batches are columns; a subclass computes the loss of a batch.
+
+    Args:
+        model: what is trained, on ``device``.
+        train: the training examples.
+        held_out: the examples to validate on; None for no validation.
+        batch_tokens: rows × the longest row of a batch at most.
+        device: where to compute.
+        precision: of matrix products in training; validation is in float32.
+    """
+
+    by: tuple[str, ...]
+    """One or two columns whose lengths count towards ``batch_tokens``."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        train: Store,
+        held_out: Store | None,
+        batch_tokens: int,
+        *,
+        device: torch.device,
+        precision: str = "float32",
+    ) -> None:
+        self.model, self.device, self.precision = model, device, precision
+        self.train = StoreBatches(train, batch_tokens, ColumnBatch.of, by=self.by)
+        self.held_out: StoreBatches[ColumnBatch] | None = None
+        if held_out is not None:
+            self.held_out = StoreBatches(held_out, batch_tokens, ColumnBatch.of, by=self.by)
+
+    def batch_loss(self, batch: ColumnBatch) -> Loss:
+        """The loss of a batch: ``total`` and ``parts`` are sums over its rows.
+
+        ``validate`` reports the mean of each part, so that a part may also be a number of rows
+        that were right.
+        """
+        raise NotImplementedError
+
+    def batches(
+        self, position: Position, rank: Rank = SINGLE
+    ) -> Iterator[tuple[Position, ColumnBatch]]:
+        """Batches without end from ``position``, each with the position after it."""
+        return self.train.batches(position, rank)
+
+    def loss(self, batch: ColumnBatch) -> Loss:
+        """The loss of a batch, with matrix products in ``precision``."""
+        with autocast(self.device, self.precision):
+            return self.batch_loss(batch)
+
+    def split(self, batch: ColumnBatch, count: int, fewest: int = FEWEST) -> Sequence[ColumnBatch]:
+        """Some rows in each."""
+        return batch.split(count, fewest)
+
+    def validate(self) -> Validation:
+        """The mean of each part of the loss over the held-out examples."""
+        if self.held_out is None:
+            return Validation({}, [])
+        sums: dict[str, float] = {}
+        weights: dict[str, float] = {}
+        with ready(self.model, self.device):
+            for batch in self.held_out.once():
+                loss = self.batch_loss(batch.to(self.device))
+                for name, part in loss.parts.items():
+                    sums[name] = sums.get(name, 0.0) + float(part)
+                    weights[name] = weights.get(name, 0.0) + loss.weights.get(name, batch.weight)
+        return Validation({name: sums[name] / weights[name] for name in sums}, [])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Nothing is remembered from batch to batch."""
+        return {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """There is nothing to load."""
