@@ -7,10 +7,14 @@ import httpx
 import pytest
 from deep_translator import LibreTranslator
 from libretranslatepy import LibreTranslateAPI
+from pydantic import BaseModel
 
+from heedful.basics.errors import UserError
 from heedful.decoding import SearchOptions
 from heedful.serving import Limits, Served
 from heedful.serving.served import ServedModels
+from heedful.tasks.endpoints import Contract, Route, Search, SearchAll
+from heedful.tasks.spec import spec_named
 from serving_help import sentences, serving, translator
 
 MODEL, OTHER = translator(), translator(seed=2)
@@ -183,3 +187,28 @@ def test_settings_health_figures_and_what_is_not_there(client: httpx.Client) -> 
         answer = client.request(method, path)
         assert answer.status_code == status
         assert set(answer.json()) == {"error"}
+
+
+def test_any_task_can_add_a_contract(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = Served("one", MODEL, "en", "de")
+
+    class Asked(BaseModel):
+        text: str
+
+    async def mirrored(asked: Asked, search: SearchAll) -> dict[str, str]:
+        if not asked.text:
+            raise UserError("nothing to mirror")
+        [[found]] = await search([(model, Search([asked.text], MODEL.options))])
+        return {"mirrored": asked.text[::-1], "translation": found.text}
+
+    contract = Contract("mirrors", [Route("/mirror", mirrored, dict[str, str], Asked)])
+    monkeypatch.setattr(type(spec_named("tagging")), "contracts", lambda self, server: [contract])
+    with serving(model) as client:
+        answer = client.post("/mirror", data={"text": "the cat."})
+        assert answer.json() == {
+            "mirrored": ".tac eht",
+            "translation": MODEL.translate(["the cat."])[0].text,
+        }
+        refused = client.post("/mirror", json={"text": ""})
+        assert (refused.status_code, refused.json()["error"]) == (400, "nothing to mirror")
+        assert client.get("/spec").json()["paths"]["/mirror"]["post"]["tags"] == ["mirrors"]

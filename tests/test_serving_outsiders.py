@@ -18,8 +18,8 @@ from heedful.serving import Limits, Served, make_application
 from heedful.serving.admission import host_names, is_loopback
 from heedful.serving.errors import RefusedError
 from heedful.serving.keys import Keys, new_key
-from heedful.serving.libre import TranslateRequest
 from heedful.serving.request_parsing import _json, check_fields, checked_lists
+from heedful.tasks.translation.libretranslate import TranslateRequest
 from serving_help import running, serving, translator
 from test_serving_limits import error_of, later, until
 

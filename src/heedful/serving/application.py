@@ -1,4 +1,4 @@
-"""The application: both contracts, the page, health and metrics, behind the middleware."""
+"""The application: all contracts, the page, health and metrics, behind the middleware."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
@@ -12,7 +12,7 @@ from starlette.responses import JSONResponse, Response
 
 from heedful import __version__
 from heedful.inference import Trace
-from heedful.serving import endpoints, libre
+from heedful.serving import endpoints
 from heedful.serving import traces as traced
 from heedful.serving.admission import Admission
 from heedful.serving.engine import Engine
@@ -70,7 +70,7 @@ def make_application(
 
     app = _make_app(engine)
     app.state.serving, app.state.limits, app.state.engine = state, limits, engine
-    app.include_router(libre.routes(handler))
+    app.include_router(endpoints.contracts(handler))
     app.include_router(traced.routes(handler, traces or {}))
     app.include_router(endpoints.routes(handler))
     _add_status(app, handler)

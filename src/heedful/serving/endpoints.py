@@ -1,14 +1,15 @@
-"""Our own contract, ``/api/…``: what the tasks declare, and ``predict`` for any model."""
+"""What the tasks declare: endpoints of our own contract, ``/api/…``, and contracts of others."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from heedful.basics.errors import UserError
 from heedful.serving.errors import RefusedError, log_failure
@@ -18,7 +19,7 @@ from heedful.serving.openapi import answers, body_of
 from heedful.serving.request_parsing import check_fields, check_input, texts_in
 from heedful.serving.responses import LINES, compressed, json_bytes
 from heedful.serving.served import Served
-from heedful.tasks.endpoints import Endpoint, Line, ModelRequest, Work, too_large
+from heedful.tasks.endpoints import Endpoint, Line, ModelRequest, Route, Work, too_large
 from heedful.tasks.spec import TaskSpec, specs
 
 
@@ -68,6 +69,38 @@ def _add(
         description=endpoint.about,
         openapi_extra=body_of(endpoint.request),
         responses=answers(None, LINES) if endpoint.streams else answers(endpoint.response),
+    )
+
+
+def contracts(handler: RequestHandler) -> APIRouter:
+    """The contracts of all tasks."""
+    router = APIRouter()
+    for spec in specs():
+        for contract in spec.contracts(handler):
+            for route in contract.routes:
+                _add_route(router, handler, contract.name, route)
+    return router
+
+
+def _add_route(router: APIRouter, handler: RequestHandler, tag: str, route: Route) -> None:
+    async def answer(request: Request) -> Response:
+        asked = None
+        if route.request is not None:
+            asked = check_fields(route.request, await handler.fields(request))
+        try:
+            return JSONResponse(await route.answer(asked, partial(handler.search_all, request)))
+        except UserError as error:
+            raise RefusedError(400, str(error)) from None
+
+    router.add_api_route(
+        route.path,
+        answer,
+        methods=["GET" if route.request is None else "POST"],
+        name=getattr(route.answer, "__name__", route.path),
+        description=(route.answer.__doc__ or "").strip(),
+        openapi_extra=None if route.request is None else body_of(route.request, forms=True),
+        responses=answers(route.response),
+        tags=[tag],
     )
 
 

@@ -10,9 +10,8 @@ from starlette.requests import ClientDisconnect, Request
 
 from heedful.basics.errors import UserError
 from heedful.inference import Translation
-from heedful.serving.detection import Detector
 from heedful.serving.engine import Engine, QueueFullError
-from heedful.serving.errors import RefusedError, log, printable
+from heedful.serving.errors import RefusedError, log
 from heedful.serving.jobs import EngineFailedError, TooLongError
 from heedful.serving.keys import Keys, key_in_head
 from heedful.serving.limits import Limits
@@ -50,7 +49,6 @@ class RequestHandler:
         self.split_sentences = split_sentences
         self.models, self.engine, self.limits = models, engine, limits
         self.metrics, self.keys, self.log_texts = metrics, keys, log_texts
-        self._detector = Detector(models.codes)
 
     async def fields(self, request: Request, *, strings: bool = True) -> dict[str, Any]:
         """The fields of a request whose key is good.
@@ -73,6 +71,11 @@ class RequestHandler:
         if key is None:
             self._check_key(given)
         return checked_lists(fields, self.limits.texts, strings)
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether clients need an API key."""
+        return self.keys is not None
 
     def _check_key(self, key: object) -> None:
         if self.keys is not None and not self.keys.holds(key):
@@ -144,6 +147,24 @@ class RequestHandler:
                 f"{size:,} characters; the most with a beam of {options.width}{links} is {most:,}",
             )
 
+    async def search_all(
+        self, request: Request, searches: Sequence[tuple[Served, Search]]
+    ) -> list[list[Translation]]:
+        """The results of several searches that together are one request's work.
+
+        Raises:
+            RefusedError: as `search` and `wait`.
+            ClientDisconnect: the client has left.
+        """
+        futures: list[Future[list[Translation]]] = []
+        try:
+            for model, search in searches:
+                futures.append(self.search(model, search))
+            return await self.wait_all(request, futures)
+        finally:
+            for future in futures:
+                future.cancel()
+
     def run(self, request: Request, job: Callable[[], T]) -> "Future[T]":
         """Hand the engine other model work, which is cancelled when its future is.
 
@@ -197,18 +218,6 @@ class RequestHandler:
     def timed_out(self) -> RefusedError:
         """What a request is told that took too long."""
         return RefusedError(504, f"not finished within {self.limits.timeout:g} seconds")
-
-    async def detect(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
-        """For each text the served languages and their probabilities, the likeliest first.
-
-        Raises:
-            RefusedError: 400, none of the languages can be told from others.
-        """
-        found = await asyncio.to_thread(lambda: [self._detector.rank(text) for text in texts])
-        if not all(found):
-            served = ", ".join(map(printable, self.models.codes)) or "none"
-            raise RefusedError(400, f"no language can be detected among those served ({served})")
-        return found
 
 
 def refusal(error: UserError | EngineFailedError | TooLongError) -> RefusedError:

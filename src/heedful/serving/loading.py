@@ -10,7 +10,8 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import once
 from heedful.interop.ctranslate2_facts import is_export
 from heedful.interop.engines import load_with_engine
-from heedful.serving.served import Served, names_of, plain_code
+from heedful.serving.served import Served, names_of
+from heedful.tasks.endpoints import plain_code
 from heedful.tasks.spec import spec_named, spec_of_run
 
 

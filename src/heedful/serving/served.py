@@ -9,7 +9,7 @@ from typing import Any
 from heedful.basics.errors import UserError
 from heedful.inference import Trace
 from heedful.serving.errors import RefusedError, printable
-from heedful.tasks.endpoints import Endpoint
+from heedful.tasks.endpoints import Endpoint, base_code, plain_code
 from heedful.tasks.spec import TaskSpec, spec_named, specs
 
 
@@ -231,16 +231,6 @@ class ServedModels:
         if name is None and len(translating) == 1:
             return translating[0]
         return self.choose(name)
-
-
-def plain_code(code: str) -> str:
-    """A language code as it is compared."""
-    return code.strip().lower().replace("_", "-")
-
-
-def base_code(code: str) -> str:
-    """The language of a code, without region and script."""
-    return plain_code(code).partition("-")[0]
 
 
 def names_of(paths: Iterable[Path]) -> list[str]:

@@ -1,14 +1,14 @@
-"""What a task offers over HTTP: its endpoints, their requests and responses, and their work.
+"""What a task offers over HTTP: its endpoints and contracts, their requests, responses and work.
 
 The server checks a request, finds the model, counts texts against its limits, queues the work and
 sends the result. A task declares the rest, and knows nothing of HTTP.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from pydantic import BaseModel, ConfigDict, StrictStr, ValidationError
 
@@ -53,6 +53,11 @@ class Limits(Protocol):
         """The most bytes of a response that grows faster than its request."""
         ...
 
+    @property
+    def characters(self) -> int:
+        """The most characters of all texts."""
+        ...
+
 
 class Model(Protocol):
     """A model of the server."""
@@ -65,6 +70,16 @@ class Model(Protocol):
     @property
     def predictor(self) -> Any:
         """Of :meth:`heedful.tasks.spec.TaskSpec.load`."""
+        ...
+
+    @property
+    def source(self) -> str | None:
+        """Code of its source language; None if it is not known or there is none."""
+        ...
+
+    @property
+    def target(self) -> str | None:
+        """Code of its target language; None if it is not known or there is none."""
         ...
 
 
@@ -182,6 +197,97 @@ class Endpoint(ABC, Generic[R]):
         Raises:
             UserError: the request is beyond a limit, or cannot be answered by this model.
         """
+
+
+class ModelsByLanguage(Protocol):
+    """The models of a server that have a source and a target language."""
+
+    @property
+    def codes(self) -> Sequence[str]:
+        """Languages served, in the order of the models."""
+        ...
+
+    @property
+    def pairs(self) -> Mapping[tuple[str, str], Model]:
+        """Source and target language → the model."""
+        ...
+
+    def sources(self, target: str) -> list[str]:
+        """What is translated into a language."""
+        ...
+
+    def targets(self, source: str) -> list[str]:
+        """What a language is translated into."""
+        ...
+
+    def require_code(self, given: str) -> str:
+        """The served language that a client means; another is refused."""
+        ...
+
+    def of_pair(self, source: str, target: str) -> Any:
+        """The model for two served languages; others are refused."""
+        ...
+
+
+class Server(Protocol):
+    """A server, as its contracts see it."""
+
+    @property
+    def models(self) -> ModelsByLanguage:
+        """Its models by language."""
+        ...
+
+    @property
+    def limits(self) -> Limits:
+        """Of a request."""
+        ...
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether clients need an API key."""
+        ...
+
+    def check_texts(self, texts: Sequence[str]) -> None:
+        """Refuse texts that are too many, too long, or not valid Unicode."""
+        ...
+
+
+SearchAll = Callable[[Sequence[tuple[Any, Search]]], "Awaitable[list[list[Translation]]]"]
+"""Runs the searches of one request, each with its model; cancels them if the client disconnects."""
+
+
+class Route(NamedTuple):
+    """A path of a contract."""
+
+    path: str
+    answer: Callable[[Any, SearchAll], Awaitable[Any]]
+    """Makes the response to a request (None for ``GET``), which :mod:`json` can write.
+
+    Its name and docstring are those of the operation in the OpenAPI description. A `UserError` that
+    it raises is an error 400.
+    """
+    response: Any
+    """Its schema, for the OpenAPI description."""
+    request: type[BaseModel] | None = None
+    """Of ``POST``, as JSON or as a form; ``GET`` without fields and API key if None."""
+
+
+class Contract(NamedTuple):
+    """Paths of the server that span all models of a task, such as those of another program."""
+
+    name: str
+    """For the OpenAPI description."""
+    routes: Sequence[Route]
+
+
+def plain_code(code: str) -> str:
+    """A language code as it is compared."""
+    return code.strip().lower().replace("_", "-")
+
+
+def base_code(code: str) -> str:
+    """The language of a code, without region and script."""
+    return plain_code(code).partition("-")[0]
 
 
 def too_large(most: int, hint: str) -> UserError:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from heedful.evaluation.outcome import Evaluation
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
-    from heedful.tasks.endpoints import Endpoint
+    from heedful.tasks.endpoints import Contract, Endpoint, Server
 
 __all__ = [
     "Command",
@@ -275,6 +275,10 @@ class TaskSpec(Kind):
 
     def endpoints(self) -> "Sequence[Endpoint[Any]]":
         """Its endpoints beside ``POST /api/predict/{model}``, the same objects at each call."""
+        return ()
+
+    def contracts(self, server: "Server") -> "Sequence[Contract]":
+        """What it adds to a server beside ``/api``, for all of its models together."""
         return ()
 
     def input_type(self) -> Any:

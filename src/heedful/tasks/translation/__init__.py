@@ -2,10 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from heedful.tasks.pairs.spec import PairSpec
 from heedful.tasks.spec import Command, register
+
+if TYPE_CHECKING:
+    from heedful.tasks.endpoints import Contract, Server
 
 
 class Translation(PairSpec):
@@ -25,6 +28,11 @@ class Translation(PairSpec):
         from heedful.tasks.translation.command import Translate, run
 
         return [Command(self.command, Translate, partial(run, loads=loads))]
+
+    def contracts(self, server: "Server") -> "Sequence[Contract]":
+        from heedful.tasks.translation.libretranslate import LibreTranslate
+
+        return [LibreTranslate(server).contract]
 
 
 register(Translation())

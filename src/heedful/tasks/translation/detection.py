@@ -6,7 +6,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Protocol, cast
 
-from heedful.serving.served import base_code
+from heedful.tasks.endpoints import base_code
 
 # More of a text would not change the answer, only the time.
 _CHARACTERS = 2_000
