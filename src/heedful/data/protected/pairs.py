@@ -1,0 +1,94 @@
+"""Protected spans on both sides of a pair, which training replaces by the same placeholders."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from heedful.data.examples import Pair
+from heedful.data.protected.numbers import localise
+from heedful.data.protected.spans import Span, find_spans, number_spans, replace_spans
+from heedful.data.subwords import PLACEHOLDERS
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Which spans are protected.
+
+    Attributes:
+        names: of :data:`heedful.data.protected.rules.NAMES`, or expressions between slashes.
+        source: the source's language code, for numbers.
+        target: the target's language code, for numbers.
+    """
+
+    names: tuple[str, ...]
+    source: str | None = None
+    target: str | None = None
+
+    def rendering(self, rule: str, text: str) -> str:
+        """What a span of the source is in the target."""
+        return localise(text, self.source, self.target) if rule == "number" else text
+
+
+Key = tuple[str, ...]
+
+
+def protect_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair:
+    """A pair whose common protected spans are the same placeholders on both sides.
+
+    A span that does not occur as often on the other side stays as text on both: a model must not
+    learn to drop it, or to invent it.
+
+    Args:
+        pair: texts.
+        rules: what is protected.
+        first: the number of the first placeholder. Another number for each pair trains all 64.
+
+    Example:
+        >>> protect_pair(Pair("See %s (p. 12)", "Siehe S. 12: %s"), Rules(("printf", "number")))
+        Pair(source='See ⟦0⟧ (p. ⟦1⟧)', target='Siehe S. ⟦1⟧: ⟦0⟧')
+    """
+    found, other = find_spans(pair.source, rules.names), find_spans(pair.target, rules.names)
+    if not found or not other:
+        return pair
+    partners = _partners(_chains(pair.source, found), _chains(pair.target, other), rules)
+    kept = [span for span in found if span in partners]
+    source = replace_spans(pair.source, kept, first).text
+    numbers = {partners[span]: number for span, number in number_spans(kept, first).items()}
+    return Pair(source, _with_numbers(pair.target, numbers))
+
+
+def _chains(text: str, spans: Sequence[Span]) -> list[list[tuple[Span, str]]]:
+    chains: dict[int, list[tuple[Span, str]]] = {}
+    for span in spans:
+        chains.setdefault(span.chain, []).append((span, text[span.start : span.end]))
+    return list(chains.values())
+
+
+def _partners(
+    source: list[list[tuple[Span, str]]], target: list[list[tuple[Span, str]]], rules: Rules
+) -> dict[Span, Span]:
+    """Span of the source → the span of the target that it becomes."""
+    wanted: dict[Key, list[list[tuple[Span, str]]]] = defaultdict(list)
+    there: dict[Key, list[list[tuple[Span, str]]]] = defaultdict(list)
+    for chain in target:
+        there[tuple(text for _, text in chain)].append(chain)
+    for chain in source:
+        plain = tuple(text for _, text in chain)
+        rendered = tuple(rules.rendering(span.rule, text) for span, text in chain)
+        wanted[rendered if rendered in there else plain].append(chain)
+    return {
+        span: partner
+        for key, chains in wanted.items()
+        if len(chains) == len(there[key])
+        for chain, other in zip(chains, there[key], strict=True)
+        for (span, _), (partner, _) in zip(chain, other, strict=True)
+    }
+
+
+def _with_numbers(text: str, numbers: Mapping[Span, int]) -> str:
+    parts: list[str] = []
+    place = 0
+    for span in sorted(numbers):
+        parts += [text[place : span.start], PLACEHOLDERS[numbers[span]]]
+        place = span.end
+    return "".join([*parts, text[place:]])

@@ -1,0 +1,195 @@
+"""Rules that find what a translation must keep: placeholders, markup, addresses, numbers.
+
+A rule is a regular expression. Its whole match is one protected span, unless it has groups: then
+each group that matched is a span, the spans form a chain that keeps its order, and the text between
+them is translated. ``**bold**`` is such a chain of two, an ICU plural a longer one.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+
+from heedful.basics.errors import UserError
+
+Piece = tuple[int, int]
+"""Start and end of a span in the text, in characters."""
+
+_ARGUMENT = r"[\w.\-\[\]]*"
+_SPECIFIER = r"(?:[hljztL]|hh|ll)?[diouxXeEfFgGaAcspn@]"
+
+PATTERNS: dict[str, tuple[str, ...]] = {
+    # What heedful's own placeholder tokens look like, so that a text that has one keeps it.
+    "literal": (r"⟦\d{1,2}⟧",),
+    "rest": (
+        r"``(?!\s)(?:[^`]|`(?!`))+``"  # literal
+        r"|:[a-zA-Z][\w:+.\-]*:`[^`<]+`"  # role without a text of its own
+        r"|\|[A-Za-z][\w \-.]*\|_{0,2}"  # substitution
+        r"|\[(?:#?[\w\-]*|\*)\]_(?!\w)"  # footnote
+        r"|::$",
+        r"(:[a-zA-Z][\w:+.\-]*:`)[^`<]+(\s*<[^`<>]+>`)"  # role with a text
+        r"|(`)[^`<]+(\s*<[^`<>]+>`__?)"  # link
+        r"|(?<!\w)(`)[^`<]+(`__?)(?!\w)",  # reference
+        r"(?<![\w*\\])(\*\*)(?=[^\s*])[^*]*[^\s*](\*\*)(?![\w*])",  # strong
+        r"(?<![\w*\\])(\*)(?=[^\s*])(?:[^*]*[^\s*])?(\*)(?![\w*])",  # emphasis
+    ),
+    "markdown": (
+        r"(?<!`)`[^`\n]+`(?!`)",
+        r"(!?\[)[^\[\]]*(\]\([^()\s]*(?:\s+\"[^\"]*\")?\))|(!?\[)[^\[\]]+(\]\[[^\[\]]*\])",
+        r"(?<![\w*])(\*\*)(?=[^\s*])[^*]*[^\s*](\*\*)(?![\w*])"
+        r"|(?<![\w_])(__)(?=[^\s_])[^_]*[^\s_](__)(?![\w_])",
+        r"(?<![\w*])(\*)(?=[^\s*])(?:[^*]*[^\s*])?(\*)(?![\w*])"
+        r"|(?<![\w_])(_)(?=[^\s_])(?:[^_]*[^\s_])?(_)(?![\w_])",
+    ),
+    "url": (
+        r"(?:https?|ftp|file)://[^\s<>\"'`⟦⟧]*[^\s<>\"'`⟦⟧.,;:!?)\]}]|\bwww\.[^\s<>\"'`]+\w",
+    ),
+    "email": (r"[\w.+\-]+@[\w\-]+(?:\.[\w\-]+)+",),
+    "entity": (r"&(?:[A-Za-z][A-Za-z0-9]*|#\d+|#x[0-9A-Fa-f]+);",),
+    "printf": (
+        rf"%\(\w[\w.\- ]*\)[#0\-+]*\d*(?:\.\d+)?{_SPECIFIER}"
+        rf"|%(?:\d+\$)?[#0\-+']*(?:\d+|\*)?(?:\.(?:\d+|\*))?{_SPECIFIER}(?![A-Za-z])"
+        r"|%%",
+    ),
+    "brace": (
+        r"\{\{[^{}]*\}\}"
+        r"|\$\{[^{}]*\}|\$\([^()\s]*\)|\$t\([^()]*\)|\$[A-Za-z_]\w*\$?"
+        rf"|\{{{_ARGUMENT}(?:![rsa])?(?::[^{{}}]*)?\}}"
+        rf"|\{{\s*\w+\s*,\s*(?:number|date|time|spellout|ordinal|duration)\s*(?:,[^{{}}]*)?\}}",
+    ),
+    "qt": (r"%(?:L?\d{1,2}|n)(?!\w)",),
+    "escape": (r"\\[nrtabfv0\\\"']|\\u[0-9A-Fa-f]{4}|\\x[0-9A-Fa-f]{2}",),
+    "path": (
+        r"(?<![\w/~.])(?:~|\.{1,2})?/[\w.\-]+(?:/[\w.\-*]*[\w\-*/])*(?![\w/])"
+        r"|\b[A-Za-z]:\\[\w.\-\\]*[\w\\]"
+        r"|(?<![^\s(\"'`\[])--?[a-zA-Z][\w]*(?:-[\w]+)+(?:=[^\s,;]*\w)?|(?<![^\s(\"'`\[])--[a-zA-Z]\w+",
+    ),
+    "identifier": (
+        r"\b[A-Za-z_]\w*(?:\.\w+)*\(\)"
+        r"|\b[A-Za-z]*\w*_\w+(?:\.\w+)*\b"
+        r"|\b[a-z]+(?:[A-Z][a-z0-9]*)+\b"
+        r"|\b[A-Z][A-Za-z]*-\d+\b"
+        r"|\b(?=\w*\d)(?=\w*[A-Za-z])[A-Za-z0-9]+(?:\.[A-Za-z0-9]+)*\b",
+    ),
+    "number": (
+        r"(?<![\w.,])\d{4}-\d{2}-\d{2}(?!\w)"
+        r"|(?<![\w.,])[+\-−]?\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\w]|[.,]\d)"
+        r"|(?<![\w.,])[+\-−]?\d+(?:[.,:]\d+)+(?![\w])"
+        r"|(?<![\w.,])[+\-−]?\d{2,}(?![\w]|[.,]\d)",
+    ),
+}
+"""Rule → its expressions, tried one after the other: what is whole before what encloses it."""
+
+NAMES = (
+    "literal", "icu", "rest", "markdown", "tags", "url", "email", "entity", "printf", "brace",
+    "qt", "escape", "path", "identifier", "number",
+)  # fmt: skip
+"""All rules. An earlier one has precedence where two match at the same place."""
+
+_TAG = re.compile(
+    r"<(?P<end>/?)(?P<name>[A-Za-z][\w:.\-]*)"
+    r"(?:\s+[\w:.\-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>=]+))?)*\s*(?P<empty>/?)>|<!--.*?-->",
+    re.DOTALL,
+)
+VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+"""Elements of HTML without an end tag."""
+
+_ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
+_BRANCH = re.compile(r"\s*(?:offset:\s*\d+\s*)?(?:=\d+|[\w\-]+)\s*\{")
+
+
+@cache
+def compiled(pattern: str) -> re.Pattern[str]:
+    """A rule's regular expression.
+
+    Raises:
+        UserError: it is none, or it matches the empty text.
+    """
+    try:
+        found = re.compile(pattern)
+    except re.error as error:
+        raise UserError(f"data.protect: {pattern!r} is not a regular expression: {error}") from None
+    if found.match(""):
+        raise UserError(f"data.protect: {pattern!r} matches the empty text; make it match something")
+    return found
+
+
+def check_rules(rules: Iterable[str]) -> None:
+    """Refuse what is neither the name of a rule nor a regular expression between slashes.
+
+    Raises:
+        UserError: names the entry and what is possible.
+    """
+    for rule in rules:
+        if rule.startswith("/") and rule.endswith("/") and len(rule) > 2:
+            compiled(rule[1:-1])
+        elif rule not in NAMES:
+            raise UserError(
+                f"data.protect: no rule {rule!r}; there are {', '.join(NAMES)}, or a regular "
+                "expression between slashes, such as '/ACME-\\d+/'"
+            )
+
+
+def matches(text: str, rule: str) -> Iterator[Sequence[Piece]]:
+    """The chains of spans that a rule finds in a text, from left to right; most have one span."""
+    if rule == "tags":
+        yield from _tags(text)
+    elif rule == "icu":
+        yield from _icu(text)
+    else:
+        for pattern in map(compiled, PATTERNS.get(rule) or (rule[1:-1],)):
+            for found in pattern.finditer(text):
+                groups = (found.span(group) for group in range(1, pattern.groups + 1))
+                chain = [piece for piece in groups if piece[0] >= 0]
+                yield chain if rule in PATTERNS and chain else [found.span()]
+
+
+def _tags(text: str) -> Iterator[Sequence[Piece]]:
+    """Start and end tags as chains of two; tags without a partner, and comments, alone."""
+    if "<" not in text:
+        return
+    open_tags: list[tuple[str, Piece]] = []
+    chains: list[list[Piece]] = []
+    for found in _TAG.finditer(text):
+        name = found["name"]
+        if name is None or found["empty"] or (not found["end"] and name.lower() in VOID):
+            chains.append([found.span()])
+        elif not found["end"]:
+            open_tags.append((name, found.span()))
+        elif any(name == other for other, _ in open_tags):
+            while open_tags[-1][0] != name:
+                chains.append([open_tags.pop()[1]])
+            chains.append([open_tags.pop()[1], found.span()])
+        else:
+            chains.append([found.span()])
+    chains += [[piece] for _, piece in open_tags]
+    yield from sorted(chains)
+
+
+def _icu(text: str) -> Iterator[Sequence[Piece]]:
+    """The frames of plural and select arguments, and the signs ``#`` in their branches.
+
+    The rest of the branches' texts stays free.
+    """
+    place = 0
+    while found := _ICU.search(text, place):
+        chain = _branches(text, found.start(), found.end())
+        place = found.end()
+        if chain:
+            yield chain
+            inside = re.compile("#").finditer(text, chain[0][1], chain[-1][0])
+            yield from ([sign.span()] for sign in inside)
+
+
+def _branches(text: str, start: int, place: int) -> list[Piece]:
+    chain: list[Piece] = []
+    while branch := _BRANCH.match(text, place):
+        chain.append((start, branch.end()))
+        depth, place = 1, branch.end()
+        while depth and place < len(text):
+            depth += {"{": 1, "}": -1}.get(text[place], 0)
+            place += 1
+        if depth:
+            return []
+        start = place - 1
+    end = re.compile(r"\s*\}").match(text, place)
+    return [*chain, (start, end.end())] if chain and end else []

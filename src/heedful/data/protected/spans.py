@@ -1,0 +1,194 @@
+"""Protected spans: parts of a text that its translation must have as they are.
+
+They become placeholder tokens (``⟦0⟧`` to ``⟦63⟧``), which every vocabulary of subwords has, and are
+put back into the translation.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from heedful.data.protected.rules import NAMES, matches
+from heedful.data.subwords import PLACEHOLDERS
+
+SINGLES, PAIRS = 32, 16
+"""The largest numbers of single spans and of pairs in one text. Further ones stay as text.
+
+Placeholders of pairs have the numbers after those of single spans.
+"""
+
+_PLACEHOLDER = re.compile(r"⟦(\d{1,2})⟧")
+
+
+class Span(NamedTuple):
+    """A protected span: ``text[start:end]``.
+
+    Attributes:
+        start: in characters.
+        end: in characters, exclusive.
+        rule: the rule that found it.
+        chain: spans with the same number keep their order and nest, like brackets.
+    """
+
+    start: int
+    end: int
+    rule: str
+    chain: int
+
+
+@dataclass(frozen=True)
+class Protected:
+    """A text whose protected spans are placeholder tokens.
+
+    Attributes:
+        text: with placeholders.
+        spans: number of the placeholder → the text that it stands for.
+        chains: numbers of placeholders that keep their order and nest, like brackets; a
+            placeholder without a partner is in none.
+        left: spans that stayed as text, because there were too many.
+    """
+
+    text: str
+    spans: Mapping[int, str]
+    chains: Sequence[Sequence[int]] = ()
+    left: int = 0
+
+    def is_kept(self, translation: str) -> bool:
+        """Whether a translation has each placeholder once, no other, and chains in order."""
+        found = [int(number) for number in _PLACEHOLDER.findall(translation)]
+        if sorted(found) != sorted(self.spans):
+            return False
+        open_chains: list[int] = []
+        links = {n: (c, i) for c, chain in enumerate(self.chains) for i, n in enumerate(chain)}
+        for number in found:
+            chain, index = links.get(number, (-1, 0))
+            if chain < 0:
+                continue
+            if index == 0:
+                open_chains.append(chain)
+            elif not open_chains or open_chains[-1] != chain or self._follows(found, number):
+                return False
+            if index == len(self.chains[chain]) - 1:
+                open_chains.pop()
+        return True
+
+    def _follows(self, found: Sequence[int], number: int) -> bool:
+        """Whether a placeholder stands before one that should precede it in its chain."""
+        chain = next(chain for chain in self.chains if number in chain)
+        before = chain[chain.index(number) - 1]
+        return found.index(before) > found.index(number)
+
+    def restore(self, translation: str) -> str:
+        """The translation with its placeholders replaced by what they stand for.
+
+        A placeholder that stands for nothing is left out.
+        """
+        return _PLACEHOLDER.sub(lambda found: self.spans.get(int(found[1]), ""), translation)
+
+
+def find_spans(text: str, rules: Sequence[str]) -> list[Span]:
+    """The protected spans of a text, from left to right; none overlaps another.
+
+    Where two rules match at the same place, the earlier one of
+    :data:`heedful.data.protected.rules.NAMES` has precedence; the user's own expressions come first.
+    """
+    taken = bytearray(len(text))
+    spans: list[Span] = []
+    chains = 0
+    for rule in sorted(rules, key=lambda rule: NAMES.index(rule) if rule in NAMES else -1):
+        for chain in matches(text, rule):
+            if any(start == end or any(taken[start:end]) for start, end in chain):
+                continue
+            for start, end in chain:
+                taken[start:end] = b"\1" * (end - start)
+                spans.append(Span(start, end, rule, chains))
+            chains += 1
+    return _nested(sorted(spans))
+
+
+def _nested(spans: list[Span]) -> list[Span]:
+    """The spans, where chains that overlap without nesting are cut into single spans."""
+    last = {span.chain: place for place, span in enumerate(spans)}
+    first: dict[int, int] = {}
+    for place, span in enumerate(spans):
+        first.setdefault(span.chain, place)
+    open_chains: list[int] = []
+    broken: set[int] = set()
+    for place, span in enumerate(spans):
+        if span.chain in broken or first[span.chain] == last[span.chain]:
+            continue
+        if place == first[span.chain]:
+            open_chains.append(span.chain)
+            continue
+        while open_chains[-1] != span.chain:
+            broken.add(open_chains.pop())
+        if place == last[span.chain]:
+            open_chains.pop()
+    fresh = 1 + max(last, default=0)
+    return [
+        span._replace(chain=fresh + place) if span.chain in broken else span
+        for place, span in enumerate(spans)
+    ]
+
+
+def replace_spans(text: str, spans: Sequence[Span], first: int = 0) -> Protected:
+    """A text with placeholders in place of its spans.
+
+    The ends of a chain become a pair of placeholders: ``⟦32⟧`` opens what ``⟦33⟧`` closes, and so
+    on to ``⟦62⟧`` and ``⟦63⟧``. All other spans become ``⟦0⟧`` to ``⟦31⟧``.
+
+    Args:
+        text: the text.
+        spans: of :func:`find_spans`, all or some of them, whole chains.
+        first: where the numbers start; they count on from it and begin again after the last.
+
+    Example:
+        >>> text = "Open <b>%s</b> now"
+        >>> replace_spans(text, find_spans(text, ["tags", "printf"])).text
+        'Open ⟦32⟧⟦0⟧⟦33⟧ now'
+    """
+    numbers = number_spans(spans, first)
+    parts: list[str] = []
+    texts: dict[int, str] = {}
+    place = 0
+    for span, number in numbers.items():
+        parts += [text[place : span.start], PLACEHOLDERS[number]]
+        texts[number] = text[span.start : span.end]
+        place = span.end
+    parts.append(text[place:])
+    chains: dict[int, list[int]] = {}
+    for span, number in numbers.items():
+        chains.setdefault(span.chain, []).append(number)
+    longer = [tuple(chain) for chain in chains.values() if len(chain) > 1]
+    return Protected("".join(parts), texts, tuple(longer), len(spans) - len(numbers))
+
+
+def number_spans(spans: Sequence[Span], first: int = 0) -> dict[Span, int]:
+    """The number of each span's placeholder, in the order of the spans.
+
+    Spans for which no number is left are missing, and so is the rest of their chain.
+    """
+    chains: dict[int, list[Span]] = {}
+    for span in spans:
+        chains.setdefault(span.chain, []).append(span)
+    numbers: dict[Span, int] = {}
+    singles = pairs = 0
+    for chain in chains.values():
+        inner = chain[1:-1] if len(chain) > 1 else chain
+        paired = len(chain) > 1
+        if singles + len(inner) > SINGLES or pairs + paired > PAIRS:
+            continue
+        for span in inner:
+            numbers[span] = (first + singles) % SINGLES
+            singles += 1
+        if paired:
+            opening = SINGLES + 2 * ((first + pairs) % PAIRS)
+            numbers[chain[0]], numbers[chain[-1]] = opening, opening + 1
+            pairs += 1
+    return dict(sorted(numbers.items()))
+
+
+def protect(text: str, rules: Sequence[str], first: int = 0) -> Protected:
+    """A text with placeholders in place of what the rules find."""
+    return replace_spans(text, find_spans(text, rules), first)
