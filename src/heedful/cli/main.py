@@ -116,6 +116,7 @@ def _with_plugins(arguments: list[str]) -> list[str]:
 def _register() -> None:
     """Attach every command; their files import the heavy rooms only when they run."""
     from heedful.cli import (
+        check,
         data,
         demo,
         evaluate,
@@ -141,6 +142,7 @@ def _register() -> None:
         view,
         serve,
         evaluate,
+        check,
         plot,
         info,
         data,

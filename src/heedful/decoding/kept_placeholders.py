@@ -73,9 +73,7 @@ class _Kept:
         return can_join(self.inner)
 
     def join(self, other: Self) -> Self:
-        parts = {
-            name: torch.cat([getattr(self, name), getattr(other, name)]) for name in _TENSORS
-        }
+        parts = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in _TENSORS}
         inner = self.inner.join(other.inner)
         return replace(self, inner=inner, some=self.some or other.some, **parts)
 

@@ -108,7 +108,9 @@ def _most_attended(
     own, written = _encoded(translator, source, target)
     with translator.ready():
         batch = source_of([own], translator.device)
-        weights = translator.align(batch, [own], [written])[0]  # [target words, source words]
+        weights = translator.align(batch, [own], [written], [source], [target])[
+            0
+        ]  # [target words, source words]
     sums = torch.zeros(words)
     sums[: weights.shape[1]] = weights.sum(0)
     return tuple(sorted(sums.topk(count).indices.tolist()))
@@ -167,8 +169,7 @@ def _log_probabilities(
 
 
 def _encoded(translator: Translator, source: str, target: str) -> tuple[list[int], list[int]]:
-    own = translator.tokenisers.source.encode(source)
-    written = translator.tokenisers.target.encode(target)
+    (own,), (written,) = translator.protection.encode_pairs([source], [target])
     longest, limit = max(len(own), len(written)), translator.max_length
     if longest >= limit:
         raise UserError(f"a text has {longest:,} tokens, more than the model takes ({limit - 1:,})")

@@ -59,7 +59,10 @@ def align_translations(
     done = advance or (lambda count: None)
     with translator.ready():
         for lines, own, written in _batches(translator, sources, targets, counts):
-            soft = translator.align(source_of(own, translator.device), own, written)
+            texts = [sources[line] for line in lines]
+            forced = [targets[line] for line in lines]
+            batch = source_of(own, translator.device)
+            soft = translator.align(batch, own, written, texts, forced)
             for line, weights in zip(lines, soft, strict=True):
                 found[line] = WordAlignment(weights, threshold)
             done(len(lines))
@@ -98,20 +101,21 @@ def candidate_weights(
     if not modules:
         translator.require_alignments()
     check_parallel(targets, sources)
-    tokenisers = translator.tokenisers
     found: dict[AlignmentSource, list[Tensor]] = {}
     with translator.ready():
         for lines, own, written in _batches(translator, sources, targets, Counter()):
             source = source_of(own, translator.device)
             target_in = target_in_of(written, translator.device)
             seen = head_weights(model, modules, source, target_in)
-            source_words = [tokenisers.source.word_indices(tokens) for tokens in own]
-            target_words = [tokenisers.target.word_indices(tokens) for tokens in written]
+            words = [
+                translator.protection.words(sources[line], targets[line], *tokens)
+                for line, *tokens in zip(lines, own, written, strict=True)
+            ]
             for module, weights in seen.items():
                 for shift in (0, 1):
                     rows = rows_of(weights, AlignmentSource(module, None, shift))
                     for row, line in enumerate(lines):
-                        soft = word_weights(rows[row], source_words[row], target_words[row])
+                        soft = word_weights(rows[row], *words[row])
                         for heads, matrix in _head_choices(soft):
                             where = AlignmentSource(module, heads, shift)
                             of_pairs = found.setdefault(where, _nothing(sources, targets))
@@ -146,8 +150,9 @@ def _batches(
         for line, both in enumerate(zip(sources, targets, strict=True))
         if all(text.strip() for text in both)
     ]
-    own = translator.tokenisers.source.encode_batch([sources[line] for line in filled])
-    written = translator.tokenisers.target.encode_batch([targets[line] for line in filled])
+    own, written = translator.protection.encode_pairs(
+        [sources[line] for line in filled], [targets[line] for line in filled]
+    )
     # A batch is as long as its longest side, so that is what batches are made by.
     items = [
         Item(place, 0, max(both, key=len))

@@ -50,7 +50,8 @@ def continue_from(
         source, found = begun.search([begun.prefix], options, allowed)
         soft = None
         if alignments:
-            soft = translator.align(source, [begun.source], [found[0][0].tokens])[0]
+            written = [found[0][0].tokens]
+            soft = translator.align(source, [begun.source], written, [text])[0]
     return begun.translation(found[0], soft, options)
 
 
@@ -81,8 +82,8 @@ class _Begun:
 
     def __init__(self, translator: Searcher, text: str, prefix: str) -> None:
         self.translator, self.text = translator, text
-        self.source = translator.tokenisers.source.encode(text)
-        self.prefix = translator.tokenisers.target.encode(prefix.rstrip())
+        (self.source,) = translator.protection.encode([text])
+        self.prefix = translator.protection.encode_prefix(text, prefix.rstrip())
         if not text.strip():
             raise UserError("the text is empty; give one to translate")
         limit = translator.max_length
@@ -154,7 +155,7 @@ class _Begun:
             self.text,
             [Part("", self.text)],
             [Found(hypotheses, soft, at_limit=False)],
-            self.translator.tokenisers.target,
+            self.translator.protection,
             options.length_penalty,
             self.translator.link_threshold,
         )

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from heedful.data.tokeniser import Tokeniser
 from heedful.decoding import Hypothesis, length_penalty
+from heedful.inference.protection import Protection
 from heedful.inference.splitting import Part
 from heedful.inference.translation import Translation
 from heedful.inference.word_alignment import WordAlignment
@@ -26,17 +26,19 @@ def assemble(
     source: str,
     parts: Sequence[Part],
     found: Sequence[Found],
-    tokeniser: Tokeniser,
+    protection: Protection,
     exponent: float,
     threshold: float | None = None,
+    after: str = "",
 ) -> Translation:
     """The translation of ``source`` from those of its parts, and its alternatives.
 
     The i-th hypothesis of a text in parts is made of its parts' i-th ones (the last where a part
-    has fewer); ``exponent`` is the length penalty's, ``threshold`` that of the alignment's links.
+    has fewer); ``exponent`` is the length penalty's, ``threshold`` that of the alignment's links,
+    ``after`` the white space after the last part.
     """
     ranks = range(max(len(one.hypotheses) for one in found))
-    ranked = [_joined(source, parts, found, rank, tokeniser, exponent) for rank in ranks]
+    ranked = [_joined(source, parts, found, rank, protection, exponent, after) for rank in ranks]
     best, texts = ranked[0]
     alignment = None
     soft = [WordAlignment(one.soft) for one in found if one.soft is not None]
@@ -58,20 +60,28 @@ def _joined(
     parts: Sequence[Part],
     found: Sequence[Found],
     rank: int,
-    tokeniser: Tokeniser,
+    protection: Protection,
     exponent: float,
+    after: str,
 ) -> tuple[Translation, list[str]]:
     """The translation made of each part's hypothesis of that rank, and the parts' texts."""
     chosen = [one.hypotheses[min(rank, len(one.hypotheses) - 1)] for one in found]
-    texts = [tokeniser.decode(one.tokens) for one in chosen]
+    own = [part.text for part in parts]
+    texts = [
+        protection.decode(*each) for each in zip(own, (one.tokens for one in chosen), strict=True)
+    ]
     length = sum(len(one.token_log_probabilities) for one in chosen)
     total = sum(one.log_probability for one in chosen)
     translation = Translation(
         source=source,
-        text="".join(part.before + text for part, text in zip(parts, texts, strict=True)),
+        text="".join(part.before + text for part, text in zip(parts, texts, strict=True)) + after,
         score=total / length_penalty(float(length), exponent),
         log_probability=total,
-        tokens=tuple(piece for one in chosen for piece in tokeniser.pieces(one.tokens)),
+        tokens=tuple(
+            piece
+            for text, one in zip(own, chosen, strict=True)
+            for piece in protection.pieces(text, one.tokens)
+        ),
         token_scores=tuple(
             score for one in chosen for score in one.token_log_probabilities[: len(one.tokens)]
         ),

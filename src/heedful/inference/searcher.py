@@ -15,8 +15,10 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.basics.thread_contention import without_contention
 from heedful.data.examples import Pair
+from heedful.data.protected.pairs import Rules
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, search
+from heedful.decoding.kept_placeholders import KeptPlaceholders
 from heedful.inference.alignment import (
     AlignmentRule,
     ensemble_weights,
@@ -28,6 +30,7 @@ from heedful.inference.batches import Item, source_of, target_in_of, token_batch
 from heedful.inference.engine import SearchEngine, found_by
 from heedful.inference.fusing import searched
 from heedful.inference.inference_mode import evaluating, in_precision
+from heedful.inference.protection import PLACEHOLDER_TOKENS, Protection
 from heedful.models.pairs import PairModel, Source
 
 # An output may be twice as long as its source and this much longer, in tokens.
@@ -50,6 +53,7 @@ class Searcher:
         target_language: what is translated into, where it is known.
         rules: how each model's attention is read as an alignment; the models' own unless given.
         engine: searches in place of the models.
+        protect: what becomes placeholders, as it was in training; nothing unless given.
         say: takes notices (of texts that were split, or ended by the limit): standard error's.
 
     Raises:
@@ -72,6 +76,7 @@ class Searcher:
         target_language: str | None = None,
         rules: Sequence[AlignmentRule | None] | None = None,
         engine: SearchEngine | None = None,
+        protect: Rules | None = None,
         say: Callable[[str], None] = notice,
     ) -> None:
         self.rules = tuple(map(usual_rule, models) if rules is None else rules)
@@ -79,6 +84,7 @@ class Searcher:
         self.device = torch.device(device)
         self.models, self._products = in_precision(models, precision, self.device)
         self.tokenisers = tokenisers
+        self.protection = Protection(tokenisers, protect)
         self.precision = precision
         self.batch_tokens = batch_tokens
         self.options = options or SearchOptions()
@@ -115,8 +121,9 @@ class Searcher:
 
         Pairs longer than the model's limit are left out; that is said once, with the ``use``.
         """
-        sources = self.tokenisers.source.encode_batch([pair.source for pair in pairs])
-        targets = self.tokenisers.target.encode_batch([pair.target for pair in pairs])
+        sources, targets = self.protection.encode_pairs(
+            [pair.source for pair in pairs], [pair.target for pair in pairs]
+        )
         longest = [max(len(one), len(two)) for one, two in zip(sources, targets, strict=True)]
         fitting = [line for line, length in enumerate(longest) if length < self.max_length]
         if len(fitting) < len(pairs) and not self._said_left_out:
@@ -165,7 +172,12 @@ class Searcher:
         """
         self.require_model()
         members = [searched(model) for model in self.models]
-        return Ensemble(members) if len(members) > 1 else members[0]
+        found: Decodable[Source, Any] = Ensemble(members) if len(members) > 1 else members[0]
+        if self.protection.rules is None:
+            return found
+        return KeptPlaceholders(
+            found, PLACEHOLDER_TOKENS, lambda source: source.tokens, self.output_limits
+        )
 
     def output_limits(self, source: Source) -> Tensor:
         """The longest output of each source in tokens, END included: integers ``[B]``."""
@@ -204,10 +216,12 @@ class Searcher:
         *,
         scores: bool = True,
         alignments: bool = False,
+        texts: Sequence[str] | None = None,
     ) -> list[Found]:
         """The outputs for sequences of source tokens, by the engine if there is one.
 
-        As `search`, inside `ready`, and with weights between words where alignments are wanted.
+        As `search`, inside `ready`, and with weights between words where alignments are wanted;
+        ``texts`` are those of the sequences, which tell the words that placeholders stand for.
         """
         if self.engine is not None:
             self.engine.check(options)
@@ -224,7 +238,8 @@ class Searcher:
         source, found, at_limit = self.search(sequences, options, keys)
         soft: list[Tensor | None] = [None] * len(found)
         if alignments:
-            soft = list(self.align(source, sequences, [best[0].tokens for best in found]))
+            written = [best[0].tokens for best in found]
+            soft = list(self.align(source, sequences, written, texts))
         return [Found(*each) for each in zip(found, soft, at_limit, strict=True)]
 
     @property
@@ -247,20 +262,26 @@ class Searcher:
         source: Source,
         sources: Sequence[Sequence[int]],
         targets: Sequence[Sequence[int]],
+        texts: Sequence[str] | None = None,
+        forced: Sequence[str] | None = None,
     ) -> list[Tensor]:
         """Weights ``[target words, source words]`` of each pair of a batch, inside `ready`.
 
         An ensemble's are the mean of its members'.
+
+        Args:
+            source: the batch.
+            sources: its tokens.
+            targets: the tokens of the targets.
+            texts: the sources, which tell the words that placeholders stand for.
+            forced: the targets, where they were given and not found by search.
         """
         target_in = target_in_of(targets, self.device)
         weights = ensemble_weights(self.models, self.rules, source, target_in)
-        words_of = self.tokenisers
-        return [
-            word_weights(
-                one, words_of.source.word_indices(own), words_of.target.word_indices(written)
-            )
-            for one, own, written in zip(weights, sources, targets, strict=True)
-        ]
+        nothing: list[str | None] = [None] * len(sources)
+        given = zip(texts or nothing, forced or nothing, sources, targets, strict=True)
+        words = self.protection.words
+        return [word_weights(one, *words(*each)) for one, each in zip(weights, given, strict=True)]
 
 
 def ended_by_limit(hypotheses: Sequence[Hypothesis], limit: int, options: SearchOptions) -> bool:

@@ -10,6 +10,8 @@ from typing import NamedTuple
 _SENTENCE_ENDS = re.compile(r"[.!?…؟।]['\"”’»)\]]*\s+|[。！？｡]+[」』”’）]*\s*|(?<!\s)\s*\n\s*")
 _PUNCTUATION = re.compile(r"[,;:)\]}»”–—]\s+|[、，；：]\s*")
 _SPACES = re.compile(r"\s+")
+# A line from its first character that is no white space to its last.
+_LINES = re.compile(r"[^\s](?:[^\r\n]*[^\s])?")
 _LEVELS = (_SENTENCE_ENDS, _PUNCTUATION, _SPACES)
 _JOINERS = "\u200d\ufe0e\ufe0f"
 # No token of a vocabulary stands for more characters than this; it bounds the search for a cut.
@@ -25,6 +27,23 @@ class Part(NamedTuple):
     before: str
     """The white space between it and the part before."""
     text: str
+
+
+def split_lines(text: str) -> tuple[list[Part], str]:
+    """The lines of a text without the white space around them, and what stands after the last.
+
+    The parts joined, with what stands before each and after the last, are the text itself.
+
+    Example:
+        >>> split_lines("  One\\n\\nTwo \\n")
+        ([Part(before='  ', text='One'), Part(before='\\n\\n', text='Two')], ' \\n')
+    """
+    parts: list[Part] = []
+    end = 0
+    for found in _LINES.finditer(text):
+        parts.append(Part(text[end : found.start()], found[0]))
+        end = found.end()
+    return parts, text[end:]
 
 
 def split_text(text: str, count: Count, limit: int) -> list[Part]:

@@ -20,6 +20,8 @@ class Sequenced(NamedTuple):
     """What it is known by."""
     tokens: Sequence[int]
     """Of the source, END left out."""
+    text: str = ""
+    """The source."""
 
 
 class Supplier(Protocol):
@@ -103,7 +105,8 @@ def _all_found(
         sources = [one.own.tokens for one in written]
         targets = [one.hypotheses[0].tokens for one in written]
         source = source_of(sources, translator.device)
-        for one, soft in zip(found, translator.align(source, sources, targets), strict=True):
+        texts = [one.own.text for one in written]
+        for one, soft in zip(found, translator.align(source, sources, targets, texts), strict=True):
             one.soft = soft
     return [(one.own.key, own) for one, own in zip(written, found, strict=True)]
 
@@ -133,14 +136,15 @@ def translated_stream(
 ) -> Iterator[list[tuple[int, Translation]]]:
     """The translations of texts, by their keys: :func:`find_stream` of their tokens."""
     supplier = _Encoding(translator, texts)
-    own, exponent = translator.tokenisers.target, options.length_penalty
+    exponent = options.length_penalty
     for found in find_stream(translator, supplier, options, alignments=alignments):
         made = []
         for key, one in found:
             text = supplier.texts.pop(key)
             parts = [Part("", text)]
             threshold = translator.link_threshold
-            made.append((key, assemble(text, parts, [one], own, exponent, threshold)))
+            whole = assemble(text, parts, [one], translator.protection, exponent, threshold)
+            made.append((key, whole))
         yield made
 
 
@@ -153,7 +157,7 @@ class _Encoding:
     """
 
     def __init__(self, translator: Searcher, texts: TextSupplier) -> None:
-        self._encode = translator.tokenisers.source.encode_batch
+        self._encode = translator.protection.encode
         self._supplier = texts
         self.texts: dict[int, str] = {}
         """Those under way, or found since, by their keys."""
@@ -164,4 +168,4 @@ class _Encoding:
         given = self._supplier.next()
         self.texts.update(given)
         tokens = self._encode([text for _, text in given]) if given else []
-        return [Sequenced(key, own) for (key, _), own in zip(given, tokens, strict=True)]
+        return [Sequenced(key, own, text) for (key, text), own in zip(given, tokens, strict=True)]

@@ -12,7 +12,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference.assembly import Found, assemble
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.searcher import Searcher
-from heedful.inference.splitting import Part, split_text
+from heedful.inference.splitting import Part, split_lines, split_text
 from heedful.inference.translation import Translation
 from heedful.inference.word_alignment import WordAlignment
 from heedful.kernels.workers import workers
@@ -46,6 +46,8 @@ class Window:
         self.options, self.scores, self.alignments = options, scores, alignments
         self.advance = advance or (lambda count: None)
         self.parts: dict[int, list[Part]] = {}
+        self.after: dict[int, str] = {}
+        """The white space after the last part of a line."""
         self.found: dict[tuple[int, int], Found] = {}
 
     def translate(self) -> list[Translation]:
@@ -64,24 +66,36 @@ class Window:
         return [self._assembled(line) for line in range(len(self.texts))]
 
     def _items(self) -> list[Item]:
-        """What has to go through the model: each text with something in it, split if too long."""
-        tokeniser = self.translator.tokenisers.source
+        """What has to go through the model: each text with something in it, split if too long.
+
+        Where spans are protected, line breaks and outer white space are, too: lines go through
+        the model one by one.
+        """
+        encode = self.translator.protection.encode
         limit = self.translator.max_length - 1  # END takes one
-        lines = [line for line, text in enumerate(self.texts) if text.strip()]
-        encoded = tokeniser.encode_batch([self.texts[line] for line in lines])
+        keeps = self.translator.protection.rules is not None
+        whole: list[tuple[int, Part]] = []
+        for line, text in enumerate(self.texts):
+            if text.strip():
+                own, self.after[line] = split_lines(text) if keeps else ([Part("", text)], "")
+                whole += [(line, part) for part in own]
 
         def count(texts: Sequence[str]) -> list[int]:
-            return [len(tokens) for tokens in tokeniser.encode_batch(list(texts))]
+            return [len(tokens) for tokens in encode(texts)]
 
         items = []
-        for line, tokens in zip(lines, encoded, strict=True):
+        encoded = encode([part.text for _, part in whole])
+        for (line, part), tokens in zip(whole, encoded, strict=True):
+            parts = self.parts.setdefault(line, [])
             if len(tokens) <= limit:
-                self.parts[line] = [Part("", self.texts[line])]
-                items.append(Item(line, 0, tokens))
+                items.append(Item(line, len(parts), tokens))
+                parts.append(part)
                 continue
-            self.parts[line] = split_text(self.texts[line], count, limit)
-            again = tokeniser.encode_batch([part.text for part in self.parts[line]])
-            items += [Item(line, part, tokens) for part, tokens in enumerate(again)]
+            first, *others = split_text(part.text, count, limit)
+            small = [Part(part.before + first.before, first.text), *others]
+            again = enumerate(encode([one.text for one in small]), start=len(parts))
+            items += [Item(line, place, tokens) for place, tokens in again]
+            parts += small
         return items
 
     def _workers(self, items: Sequence[Item]) -> int:
@@ -119,8 +133,9 @@ class Window:
         sources = [item.tokens for item in batch]
         # A text's number and a part's make every part's random numbers its own.
         keys = [((self.start + item.line) << 20) + item.part for item in batch]
+        texts = [self.parts[item.line][item.part].text for item in batch]
         found = self.translator.find(
-            sources, self.options, keys, scores=self.scores, alignments=self.alignments
+            sources, self.options, keys, scores=self.scores, alignments=self.alignments, texts=texts
         )
         for item, one in zip(batch, found, strict=True):
             self.found[item.line, item.part] = one
@@ -132,9 +147,9 @@ class Window:
             return Translation(text, text, alignment=empty)
         parts = self.parts[line]
         found = [self.found[line, part] for part in range(len(parts))]
-        tokeniser, exponent = self.translator.tokenisers.target, self.options.length_penalty
+        protection, exponent = self.translator.protection, self.options.length_penalty
         threshold = self.translator.link_threshold
-        return assemble(text, parts, found, tokeniser, exponent, threshold)
+        return assemble(text, parts, found, protection, exponent, threshold, self.after[line])
 
 
 def _tokens(items: Sequence[Item]) -> int:

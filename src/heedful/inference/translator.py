@@ -138,15 +138,17 @@ class Translator(Searcher):
         for text, what in ((source_text, "source"), (target_text, "target")):
             if text is not None and not text.strip():
                 raise UserError(f"the {what} is empty; give a text to look at")
-        source = self.tokenisers.source.encode(source_text)
+        if target_text is None:
+            (source,), target = self.protection.encode([source_text]), None
+        else:
+            (source,), (target,) = self.protection.encode_pairs([source_text], [target_text])
         require_fit("source", len(source), self.max_length - 1)
         model, rule = self.model, self.rules[0]
-        if target_text is None:
+        if target is None:
             with self.ready():
                 (found,) = self.find([source], options or self.options, [0])
             target = list(found.hypotheses[0].tokens)
         else:
-            target = self.tokenisers.target.encode(target_text)
             require_fit("target", len(target), self.max_length - 1)
         return trace_pair(
             model,

@@ -1,12 +1,13 @@
 """Protected spans on both sides of a pair, which training replaces by the same placeholders."""
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heedful.data.examples import Pair
 from heedful.data.protected.numbers import localise
-from heedful.data.protected.spans import Span, find_spans, number_spans, replace_spans
+from heedful.data.protected.spans import Protected, Span, find_spans, number_spans, replace_spans
 from heedful.data.subwords import PLACEHOLDERS
 
 
@@ -28,6 +29,21 @@ class Rules:
         """What a span of the source is in the target."""
         return localise(text, self.source, self.target) if rule == "number" else text
 
+    def protect(self, text: str) -> Protected:
+        """A source with placeholders, which stand for what the spans are in the target."""
+        if not _MAY_HAVE.search(text) and not any(rule.startswith("/") for rule in self.names):
+            return Protected(text, {})
+        spans = find_spans(text, self.names)
+        found = replace_spans(text, spans)
+        rules = {number: span.rule for span, number in number_spans(spans).items()}
+        rendered = {
+            number: self.rendering(rules[number], own) for number, own in found.spans.items()
+        }
+        return replace(found, spans=rendered)
+
+
+# What a text must have for any of the rules to find something in it.
+_MAY_HAVE = re.compile(r"[%{<&\\/@`*_|⟦\d$\[~:]|[a-z][A-Z]|\(\)|--|www")
 
 Key = tuple[str, ...]
 
@@ -47,14 +63,21 @@ def protect_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair:
         >>> protect_pair(Pair("See %s (p. 12)", "Siehe S. 12: %s"), Rules(("printf", "number")))
         Pair(source='See ⟦0⟧ (p. ⟦1⟧)', target='Siehe S. ⟦1⟧: ⟦0⟧')
     """
+    source, target = protect_both(pair, rules, first)
+    return Pair(source.text, target.text)
+
+
+def protect_both(pair: Pair, rules: Rules, first: int = 0) -> tuple[Protected, Protected]:
+    """As :func:`protect_pair`: both sides, with what the placeholders stand for in each."""
     found, other = find_spans(pair.source, rules.names), find_spans(pair.target, rules.names)
     if not found or not other:
-        return pair
+        return Protected(pair.source, {}), Protected(pair.target, {})
     partners = _partners(_chains(pair.source, found), _chains(pair.target, other), rules)
     kept = [span for span in found if span in partners]
-    source = replace_spans(pair.source, kept, first).text
+    source = replace_spans(pair.source, kept, first)
     numbers = {partners[span]: number for span, number in number_spans(kept, first).items()}
-    return Pair(source, _with_numbers(pair.target, numbers))
+    texts = {number: pair.target[span.start : span.end] for span, number in numbers.items()}
+    return source, Protected(_with_numbers(pair.target, numbers), texts)
 
 
 def _chains(text: str, spans: Sequence[Span]) -> list[list[tuple[Span, str]]]:

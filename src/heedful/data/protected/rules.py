@@ -40,9 +40,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"(?<![\w*])(\*)(?=[^\s*])(?:[^*]*[^\s*])?(\*)(?![\w*])"
         r"|(?<![\w_])(_)(?=[^\s_])(?:[^_]*[^\s_])?(_)(?![\w_])",
     ),
-    "url": (
-        r"(?:https?|ftp|file)://[^\s<>\"'`⟦⟧]*[^\s<>\"'`⟦⟧.,;:!?)\]}]|\bwww\.[^\s<>\"'`]+\w",
-    ),
+    "url": (r"(?:https?|ftp|file)://[^\s<>\"'`⟦⟧]*[^\s<>\"'`⟦⟧.,;:!?)\]}]|\bwww\.[^\s<>\"'`]+\w",),
     "email": (r"[\w.+\-]+@[\w\-]+(?:\.[\w\-]+)+",),
     "entity": (r"&(?:[A-Za-z][A-Za-z0-9]*|#\d+|#x[0-9A-Fa-f]+);",),
     "printf": (
@@ -79,6 +77,9 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 }
 """Rule → its expressions, tried one after the other: what is whole before what encloses it."""
 
+LITERAL = "literal"
+"""The rule for texts that look like placeholder tokens; it always applies."""
+
 NAMES = (
     "literal", "icu", "rest", "markdown", "tags", "url", "email", "entity", "printf", "brace",
     "qt", "escape", "path", "identifier", "number",
@@ -90,7 +91,23 @@ _TAG = re.compile(
     r"(?:\s+[\w:.\-]+(?:\s*=\s*(?:\"[^\"]*\"|'[^']*'|[^\s\"'<>=]+))?)*\s*(?P<empty>/?)>|<!--.*?-->",
     re.DOTALL,
 )
-VOID = frozenset("area base br col embed hr img input link meta source track wbr".split())
+VOID = frozenset(
+    [
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "source",
+        "track",
+        "wbr",
+    ]
+)
 """Elements of HTML without an end tag."""
 
 _ICU = re.compile(r"\{\s*\w+\s*,\s*(?:plural|select|selectordinal)\s*,")
@@ -109,7 +126,9 @@ def compiled(pattern: str) -> re.Pattern[str]:
     except re.error as error:
         raise UserError(f"data.protect: {pattern!r} is not a regular expression: {error}") from None
     if found.match(""):
-        raise UserError(f"data.protect: {pattern!r} matches the empty text; make it match something")
+        raise UserError(
+            f"data.protect: {pattern!r} matches the empty text; make it match something"
+        )
     return found
 
 

@@ -1,7 +1,7 @@
 """Protected spans: parts of a text that its translation must have as they are.
 
-They become placeholder tokens (``⟦0⟧`` to ``⟦63⟧``), which every vocabulary of subwords has, and are
-put back into the translation.
+They become placeholder tokens (``⟦0⟧`` to ``⟦63⟧``), which every vocabulary of subwords has. They
+are put back into the translation.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from heedful.data.protected.rules import NAMES, matches
+from heedful.data.protected.rules import LITERAL, NAMES, matches
 from heedful.data.subwords import PLACEHOLDERS
 
 SINGLES, PAIRS = 32, 16
@@ -90,13 +90,14 @@ class Protected:
 def find_spans(text: str, rules: Sequence[str]) -> list[Span]:
     """The protected spans of a text, from left to right; none overlaps another.
 
-    Where two rules match at the same place, the earlier one of
-    :data:`heedful.data.protected.rules.NAMES` has precedence; the user's own expressions come first.
+    What looks like a placeholder token is always protected. Where two rules match at the same
+    place, the user's own expressions have precedence, then the earlier rule of
+    :data:`heedful.data.protected.rules.NAMES`.
     """
     taken = bytearray(len(text))
     spans: list[Span] = []
     chains = 0
-    for rule in sorted(rules, key=lambda rule: NAMES.index(rule) if rule in NAMES else -1):
+    for rule in sorted({LITERAL, *rules}, key=_precedence):
         for chain in matches(text, rule):
             if any(start == end or any(taken[start:end]) for start, end in chain):
                 continue
@@ -105,6 +106,11 @@ def find_spans(text: str, rules: Sequence[str]) -> list[Span]:
                 spans.append(Span(start, end, rule, chains))
             chains += 1
     return _nested(sorted(spans))
+
+
+def _precedence(rule: str) -> tuple[int, str]:
+    """The user's own expressions first, in an order that does not change; then as named."""
+    return (NAMES.index(rule), "") if rule in NAMES else (-1, rule)
 
 
 def _nested(spans: list[Span]) -> list[Span]:

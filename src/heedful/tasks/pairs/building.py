@@ -127,15 +127,21 @@ def load_translator(
         source_language=runs[0].recipe.data.source,
         target_language=runs[0].recipe.data.target,
         rules=rules,
+        protect=runs[0].recipe.data.rules,
     )
 
 
 def require_same_vocabulary(one: PairRun, other: PairRun) -> None:
-    """Raise UserError unless two runs have the very same tokenisers."""
+    """Raise UserError unless two runs have the very same tokenisers and protect the same."""
     if _fingerprint(one) != _fingerprint(other):
         raise UserError(
             f"{one.path} and {other.path} have different vocabularies; only runs with the same "
             "tokeniser go together (train the second with --start-from the first)"
+        )
+    if one.recipe.data.protect != other.recipe.data.protect:
+        raise UserError(
+            f"{one.path} and {other.path} protect different spans; only runs with the same "
+            "data.protect go together"
         )
 
 

@@ -1,6 +1,7 @@
 """From files to a run that can train: held-out pairs, tokeniser, encoded corpus, facts."""
 
 import shutil
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from heedful.data.examples import Pair
 from heedful.data.filters import filter_pairs
 from heedful.data.links import LinkedPair, check_links, read_linked
 from heedful.data.pair_store import write_pair_store
+from heedful.data.protected.pairs import protect_pair
 from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_pairs
 from heedful.data.tokeniser import Tokenisers
@@ -63,7 +65,7 @@ def prepare_run(
     for part, pairs in held_out.items():
         write_pairs(path / "data" / f"{part}.jsonl", pairs)
     overlap = count_overlaps(
-        lambda: (pair.source for pair in corpus.training()),
+        lambda: (pair.source for pair in corpus.filtered()),
         {part: [pair.source for pair in pairs] for part, pairs in held_out.items()},
         lambda part, n, all: f"{n} of {all} {part} sources also stand in the training corpus",
     )
@@ -174,14 +176,25 @@ class _Corpus:
             left_out=left_out,
         )
 
-    def training(self, left_out: Counter[str] | None = None) -> Iterator[Pair]:
+    def filtered(self, left_out: Counter[str] | None = None) -> Iterator[Pair]:
         """The training pairs, filtered, without those held out."""
         counted: Counter[str] = Counter() if left_out is None else left_out
         kept = (pair for pair in self.read("train", counted) if self._part(pair) == "train")
         return filter_pairs(kept, self.settings.filters, counted)
 
+    def training(self, left_out: Counter[str] | None = None) -> Iterator[Pair]:
+        """As `filtered`, with placeholders in place of protected spans."""
+        pairs, rules = self.filtered(left_out), self.settings.rules
+        if rules is None:
+            return pairs
+        # Numbers that start anywhere train all placeholders, and follow from the pair alone.
+        return (
+            protect_pair(pair, rules, zlib.crc32(pair.source.encode("utf-8", "replace")))
+            for pair in pairs
+        )
+
     def training_linked(self, left_out: Counter[str]) -> Iterator[LinkedPair]:
-        """As `training`, each pair with its links."""
+        """As `filtered`, each pair with its links."""
         kept = (pair for pair in self.read_linked(left_out) if self._part(pair) == "train")
         return filter_pairs(kept, self.settings.filters, left_out)
 

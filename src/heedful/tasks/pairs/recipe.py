@@ -1,7 +1,7 @@
 """The recipe of what learns from pairs of texts: translators and word aligners."""
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -10,6 +10,8 @@ from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
 from heedful.basics.settings import Settings, check
 from heedful.data import python_rows
 from heedful.data.filters import FilterSettings
+from heedful.data.protected.pairs import Rules
+from heedful.data.protected.rules import check_rules
 from heedful.data.tokeniser import TokeniserSettings
 from heedful.evaluation.statistics import check_tokeniser
 from heedful.models import ModelSettings, learns_by_reward
@@ -34,7 +36,24 @@ class DataSettings(FileSettings):
     """Word links of the training pairs (0-0 1-2), one line a pair, in the files' order."""
     max_tokens: int = Field(256, ge=2, le=MOST_POSITIONS)
     """Longer training pairs are left out (and counted)."""
+    protect: list[str] = Field([])
+    """Rules for what a translation keeps as it is: placeholders, markup, addresses, numbers.
+    docs/translating.md lists them; a regular expression stands between slashes."""
     filters: FilterSettings = FilterSettings()
+
+    @model_validator(mode="after")
+    def _protectable(self) -> Self:
+        check_rules(self.protect)
+        if self.protect and self.links is not None:
+            raise ValueError(
+                "data.links numbers words, and data.protect replaces some; leave one of them out"
+            )
+        return self
+
+    @property
+    def rules(self) -> Rules | None:
+        """What is protected; None if nothing is."""
+        return Rules(tuple(self.protect), self.source, self.target) if self.protect else None
 
     def example_of(self, row: Any) -> list[str]:
         """The two texts as they stand in the row, which ``reversed`` exchanges later.

@@ -1,0 +1,100 @@
+"""Units of bilingual files with their names, translated or not: what is checked before delivery.
+
+Readers of corpora leave out what a model should not learn from (fuzzy, untranslated); here nothing
+is left out.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from heedful.data.readers import read_pairs
+from heedful.data.readers.catalogue import Header, Obsolete, parse_catalogue, parse_header
+from heedful.data.readers.kinds import Kind, find_kind
+from heedful.data.readers.markup import read_segment
+from heedful.data.readers.opening import Input, open_input
+from heedful.data.readers.po import declared_charset
+from heedful.data.readers.text import lines_of
+from heedful.data.readers.xliff import is_header, is_translatable
+from heedful.data.readers.xml import stream_elements
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A source and its translation.
+
+    Attributes:
+        name: what a person finds it by: a line of the file, a unit's id, a number.
+        source: the text to translate.
+        target: its translation; empty where there is none.
+        formats: what the file says of the text's format, such as ``python-format``.
+    """
+
+    name: str
+    source: str
+    target: str
+    formats: tuple[str, ...] = ()
+
+
+def read_units(
+    path: str | Path,
+    *,
+    source: str | None = None,
+    target: str | None = None,
+    encoding: str | None = None,
+) -> Iterator[Unit]:
+    """The units of a PO, XLIFF, TMX or TSV file, in order.
+
+    Raises:
+        UserError: the file is missing, broken, or lacks the languages.
+    """
+    with open_input(path) as file:
+        kind = find_kind(file.head(), file.name, encoding)
+        if kind is Kind.PO:
+            yield from _of_catalogue(file, encoding)
+            return
+        if kind is Kind.XLIFF:
+            yield from _of_xliff(file, encoding)
+            return
+    pairs = read_pairs([path], source=source, target=target, encoding=encoding)
+    for number, pair in enumerate(pairs, start=1):
+        yield Unit(f"segment {number}", pair.source, pair.target)
+
+
+def _of_catalogue(file: Input, encoding: str | None) -> Iterator[Unit]:
+    header = Header()
+    lines = lines_of(file, encoding or declared_charset(file.head()))
+    for entry in parse_catalogue(lines, file.name):
+        if isinstance(entry, Obsolete):
+            continue
+        if entry.is_header:
+            header = parse_header(entry)
+            continue
+        formats = tuple(flag for flag in entry.flags if flag.endswith("-format"))
+        for form, text in entry.strings.items():
+            name = f"line {entry.line}" + (f", form {form}" if entry.plural is not None else "")
+            yield Unit(name, header.source_of(entry, form), text, formats)
+
+
+def _of_xliff(file: Input, encoding: str | None) -> Iterator[Unit]:
+    events = stream_elements(file, encoding, "XLIFF", (), ("trans-unit", "segment"))
+    for number, (_, element) in enumerate(events, start=1):
+        source = next(element.iterchildren("{*}source"), None)
+        if source is None or is_header(element) or not is_translatable(element):
+            continue
+        target = next(element.iterchildren("{*}target"), None)
+        text = "" if target is None else read_segment(target).text
+        yield Unit(_id_of(element) or f"unit {number}", read_segment(source).text, text)
+
+
+def _id_of(element: "etree._Element") -> str | None:
+    own = element.get("id")
+    parent = element.getparent()
+    unit = None if parent is None else parent.get("id")
+    if str(element.tag).endswith("segment") and unit is not None:
+        return f"id {unit}" + (f" {own}" if own else "")
+    return None if own is None else f"id {own}"

@@ -1,0 +1,171 @@
+"""Checks of translations before they are delivered: what must stay, and common slips."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from heedful.data.protected.pairs import Rules
+from heedful.data.protected.spans import Span, find_spans
+from heedful.data.units import Unit
+
+CHECKS = {
+    "untranslated": "the translation is empty",
+    "same": "the translation is the source, which has words",
+    "placeholders": "placeholders, tags, addresses or names are missing or were added",
+    "markup": "markup of the text (reStructuredText, Markdown) is missing or was added",
+    "tags": "tags do not nest",
+    "numbers": "numbers are missing or were added",
+    "white-space": "white space at the beginning or the end differs",
+    "line-breaks": "another number of line breaks",
+    "punctuation": "another kind of final punctuation",
+    "doubled-words": "a word stands twice, and not in the source",
+    "length": "longer than the limit",
+}
+"""The checks, and what each finds."""
+
+SERIOUS = frozenset({"placeholders", "tags", "numbers", "untranslated", "length"})
+"""Checks whose findings make a file unfit for delivery."""
+
+_NUMBER = re.compile(r"\d+")
+_DOUBLED = re.compile(r"\b(\w+)\s+\1\b", re.IGNORECASE)
+_ENDS = {"…": "…", "...": "…", ".": ".", "。": ".", "?": "?", "？": "?", "؟": "?", "!": "!"}
+_ENDS |= {"！": "!", ":": ":", "：": ":"}
+_TRAILING = "\"'”’»)]} \t\u00a0\u202f"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a check found in a unit.
+
+    Attributes:
+        unit: its name.
+        check: one of :data:`CHECKS`.
+        detail: what is wrong.
+        source: the unit's source.
+        target: its translation.
+    """
+
+    unit: str
+    check: str
+    detail: str
+    source: str
+    target: str
+
+    @property
+    def serious(self) -> bool:
+        """Whether the file should not be delivered so."""
+        return self.check in SERIOUS
+
+
+def check_units(
+    units: Iterable[Unit], rules: Rules, longest: int | None = None
+) -> Iterator[tuple[Unit, list[Finding]]]:
+    """Each unit, and what the checks find in it.
+
+    Args:
+        units: sources with their translations.
+        rules: which spans a translation must have.
+        longest: the most characters of a translation; any number if None.
+    """
+    for unit in units:
+        found = _slips(unit, rules, longest)
+        yield unit, [Finding(unit.name, *one, unit.source, unit.target) for one in found]
+
+
+def _slips(unit: Unit, rules: Rules, longest: int | None) -> Iterator[tuple[str, str]]:
+    source, target = unit.source, unit.target
+    if not source.strip():
+        return
+    if not target.strip():
+        yield "untranslated", CHECKS["untranslated"]
+        return
+    yield from _spans(source, target, rules)
+    yield from _layout(source, target)
+    if source == target and re.search(r"[^\W\d_]{3,}", _without_spans(source, rules)):
+        yield "same", CHECKS["same"]
+    doubled = {word.casefold() for word in _DOUBLED.findall(target)}
+    doubled -= {word.casefold() for word in _DOUBLED.findall(source)}
+    words = sorted(word for word in doubled if not word.isdigit())
+    if words:
+        yield "doubled-words", " ".join(words)
+    if longest is not None and len(target) > longest:
+        yield "length", f"{len(target)} characters, more than {longest}"
+
+
+def _spans(source: str, target: str, rules: Rules) -> Iterator[tuple[str, str]]:
+    own, other = find_spans(source, rules.names), find_spans(target, rules.names)
+    first, second = _by_check(source, own), _by_check(target, other)
+    same = first == second
+    for check, missing, added in (
+        *((check, first[check] - second[check], second[check] - first[check]) for check in first),
+        ("numbers", *_numbers(source, target, rules)),
+    ):
+        if missing or added:
+            parts = [f"missing {' '.join(missing.elements())}"] if missing else []
+            parts += [f"added {' '.join(added.elements())}"] if added else []
+            yield check, "; ".join(parts)
+    if same and not _tags_nest(source, target, rules):
+        yield "tags", CHECKS["tags"]
+
+
+def _by_check(text: str, spans: Iterable[Span]) -> dict[str, Counter[str]]:
+    """The texts of spans, by the check that compares them; numbers have one of their own."""
+    found: dict[str, Counter[str]] = {"placeholders": Counter(), "markup": Counter()}
+    for span in spans:
+        if span.rule != "number":
+            check = "markup" if span.rule in ("rest", "markdown") else "placeholders"
+            found[check][text[span.start : span.end]] += 1
+    return found
+
+
+def _numbers(source: str, target: str, rules: Rules) -> tuple[Counter[str], Counter[str]]:
+    """Runs of digits outside other spans: those missing, and those added."""
+    names = tuple(name for name in rules.names if name != "number")
+    own = Counter(_NUMBER.findall(_without(source, names)))
+    other = Counter(_NUMBER.findall(_without(target, names)))
+    if "".join(sorted(own.elements())) == "".join(sorted(other.elements())):
+        return Counter(), Counter()  # the same digits, grouped otherwise
+    return own - other, other - own
+
+
+def _without_spans(text: str, rules: Rules) -> str:
+    return _without(text, rules.names)
+
+
+def _without(text: str, names: Sequence[str]) -> str:
+    parts, place = [], 0
+    for span in find_spans(text, names):
+        parts.append(text[place : span.start])
+        place = span.end
+    return " ".join([*parts, text[place:]])
+
+
+def _tags_nest(source: str, target: str, rules: Rules) -> bool:
+    """Whether chains of spans nest in the target as much as in the source."""
+
+    def chained(text: str) -> int:
+        spans = Counter(span.chain for span in find_spans(text, rules.names))
+        return sum(count > 1 for count in spans.values())
+
+    return chained(target) >= chained(source)
+
+
+def _layout(source: str, target: str) -> Iterator[tuple[str, str]]:
+    outer = [
+        (text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :])
+        for text in (source, target)
+    ]
+    if outer[0] != outer[1]:
+        yield "white-space", CHECKS["white-space"]
+    breaks = source.strip().count("\n"), target.strip().count("\n")
+    if breaks[0] != breaks[1]:
+        yield "line-breaks", f"{breaks[1]} in place of {breaks[0]}"
+    ends = _end(source), _end(target)
+    if ends[0] != ends[1]:
+        yield "punctuation", f"ends with {ends[1] or 'none'} in place of {ends[0] or 'none'}"
+
+
+def _end(text: str) -> str:
+    inner = text.rstrip().rstrip(_TRAILING)
+    return next((kind for end, kind in _ENDS.items() if inner.endswith(end)), "")

@@ -1,0 +1,110 @@
+"""What a translator keeps: protected spans become placeholders before search, and text after it."""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from heedful.basics.symbols import END
+from heedful.data.examples import Pair
+from heedful.data.protected.pairs import Rules, protect_both, protect_pair
+from heedful.data.protected.spans import PAIRS, SINGLES, Protected
+from heedful.data.subwords import PLACEHOLDERS
+from heedful.data.tokeniser import Tokeniser, Tokenisers
+from heedful.decoding.kept_placeholders import Placeholders
+
+PLACEHOLDER_TOKENS = Placeholders(END + 1, SINGLES, PAIRS)
+"""The tokens of placeholders, which are the same in all vocabularies that heedful trains."""
+
+
+class Protection:
+    """Encodes and decodes the texts of a translator that keeps protected spans.
+
+    Args:
+        tokenisers: of both sides.
+        rules: what is protected; nothing if None.
+    """
+
+    def __init__(self, tokenisers: Tokenisers, rules: Rules | None) -> None:
+        self.tokenisers, self.rules = tokenisers, rules
+
+    def protect(self, text: str) -> Protected:
+        """A source with placeholders; they stand for what they are in the target."""
+        return Protected(text, {}) if self.rules is None else self.rules.protect(text)
+
+    def encode(self, texts: Sequence[str]) -> list[list[int]]:
+        """The tokens of sources."""
+        if self.rules is not None:
+            texts = [self.protect(text).text for text in texts]
+        return self.tokenisers.source.encode_batch(texts)
+
+    def encode_pairs(
+        self, sources: Sequence[str], targets: Sequence[str]
+    ) -> tuple[list[list[int]], list[list[int]]]:
+        """The tokens of given sources and targets; what both have becomes placeholders."""
+        if self.rules is not None:
+            pairs = [
+                protect_pair(Pair(source, target), self.rules)
+                for source, target in zip(sources, targets, strict=True)
+            ]
+            sources = [pair.source for pair in pairs]
+            targets = [pair.target for pair in pairs]
+        encode_source, encode_target = (
+            self.tokenisers.source.encode_batch,
+            self.tokenisers.target.encode_batch,
+        )
+        return encode_source(sources), encode_target(targets)
+
+    def encode_prefix(self, source: str, prefix: str) -> list[int]:
+        """The tokens of the beginning of a source's translation."""
+        spans = self.protect(source).spans
+        for number, text in sorted(spans.items(), key=lambda span: -len(span[1])):
+            prefix = prefix.replace(text, PLACEHOLDERS[number], 1)
+        return self.tokenisers.target.encode(prefix)
+
+    def decode(self, source: str, tokens: Sequence[int]) -> str:
+        """The text that was written for a source."""
+        text = self.tokenisers.target.decode(tokens)
+        return text if self.rules is None else self.protect(source).restore(text)
+
+    def pieces(self, source: str, tokens: Sequence[int]) -> list[str]:
+        """The tokens written for a source, as a person reads them."""
+        pieces = self.tokenisers.target.pieces(tokens)
+        if self.rules is None or not any(piece in PLACEHOLDERS for piece in pieces):
+            return pieces
+        spans = self.protect(source).spans
+        names = {PLACEHOLDERS[number]: text for number, text in spans.items()}
+        return [names.get(piece, piece) for piece in pieces]
+
+    def words(
+        self, source: str | None, target: str | None, own: Sequence[int], written: Sequence[int]
+    ) -> tuple[list[int], list[int]]:
+        """The index of the word that each source token, and each target token, belongs to.
+
+        Args:
+            source: the text; without it, placeholders are words themselves.
+            target: the text where it was given; without it, the source's translation.
+            own: tokens of the source.
+            written: tokens of the target.
+        """
+        both = Protected("", {}), Protected("", {})
+        if self.rules is not None and source is not None:
+            if target is None:
+                both = (self.protect(source),) * 2
+            else:
+                both = protect_both(Pair(source, target), self.rules)
+        sides = self.tokenisers.source, self.tokenisers.target
+        return word_indices(sides[0], own, both[0]), word_indices(sides[1], written, both[1])
+
+
+def word_indices(tokeniser: Tokeniser, tokens: Sequence[int], protected: Protected) -> list[int]:
+    """The index of the word that each token belongs to, in the text without placeholders.
+
+    A placeholder belongs to the first word of what it stands for. See
+    :meth:`heedful.data.tokeniser.Tokeniser.word_indices`.
+    """
+    indices = tokeniser.word_indices(tokens)
+    if not protected.spans:
+        return indices
+    masked = tokeniser.decode(tokens).split()
+    counts = [max(1, len(protected.restore(word).split())) for word in masked]
+    starts = [0, *accumulate(counts)]
+    return [starts[index] if index >= 0 else -1 for index in indices]

@@ -1,0 +1,118 @@
+"""``heedful check``: units of bilingual files, and what is found in them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from heedful.cli.main import _register, app
+from heedful.data.protected.choosing import ALWAYS
+from heedful.data.protected.pairs import Rules
+from heedful.data.units import Unit, read_units
+from heedful.evaluation.checks import check_units
+
+RULES = Rules((*ALWAYS, "rest"), "en", "de")
+
+PO = """msgid ""
+msgstr "Language: de\\nPlural-Forms: nplurals=2; plural=(n != 1);\\n"
+
+#, fuzzy, python-format
+msgid "Open %s now."
+msgstr "Jetzt öffnen."
+
+msgid "%d file"
+msgid_plural "%d files"
+msgstr[0] "%d Datei"
+msgstr[1] ""
+
+#~ msgid "old"
+#~ msgstr "alt"
+"""
+
+XLIFF = """<?xml version="1.0"?>
+<xliff version="1.2"><file source-language="en" target-language="de" original="a" datatype="x">
+<body><trans-unit id="a"><source>Press <g id="1">OK</g>.</source>
+<target><g id="1">OK</g> drücken.</target></trans-unit>
+<trans-unit id="b"><source>Press <g id="1">OK</g>.</source><target>OK drücken.</target></trans-unit>
+<trans-unit id="c" translate="no"><source>%s</source></trans-unit></body></file></xliff>
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "checks"),
+    [
+        ("Open %s now.", "Öffne jetzt %s.", []),
+        ("Open %s now.", "Öffne jetzt.", ["placeholders"]),
+        ("Open it.", "Öffne %s.", ["placeholders"]),
+        ("<b>One</b>", "<b>Eins</b>", []),
+        ("<b>One</b>", "</b>Eins<b>", ["tags"]),
+        ("1,234.5 of 12", "1.234,5 von 12", []),
+        ("in 2024", "in 2023", ["numbers"]),
+        ("Save", "", ["untranslated"]),
+        ("", "", []),
+        ("Mozilla Browser", "Mozilla Browser", ["same"]),
+        ("%s", "%s", []),
+        ("the end", "das das Ende", ["doubled-words"]),
+        ("that that is", "das das ist", []),
+        (" Save", "Sichern", ["white-space"]),
+        ("one\ntwo", "eins zwei", ["line-breaks"]),
+        ("Really?", "Wirklich", ["punctuation"]),
+        ("Loading…", "Lädt …", []),
+        ("See :func:`len`.", "Siehe len.", ["markup"]),
+        ("word " * 9, "Wort" + " Wörter" * 9, ["white-space", "length"]),
+    ],
+)
+def test_what_is_found(source: str, target: str, checks: list[str]) -> None:
+    ((_, found),) = check_units([Unit("1", source, target)], RULES, longest=60)
+    assert [
+        one.check for one in found if one.check != "doubled-words" or "doubled-words" in checks
+    ] == checks
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_units_of_a_catalogue_are_all_there(tmp_path: Path) -> None:
+    units = list(read_units(write(tmp_path, "a.po", PO)))
+    assert [(unit.name, unit.source, unit.target) for unit in units] == [
+        ("line 5", "Open %s now.", "Jetzt öffnen."),
+        ("line 8, form 0", "%d file", "%d Datei"),
+        ("line 8, form 1", "%d files", ""),
+    ]
+    assert units[0].formats == ("python-format",)
+
+
+def test_units_of_xliff_have_ids(tmp_path: Path) -> None:
+    units = list(read_units(write(tmp_path, "a.xlf", XLIFF)))
+    assert [unit.name for unit in units] == ["id a", "id b"]
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    if not app.registered_commands:
+        _register()
+    result = CliRunner().invoke(app, ["check", *arguments])
+    return result.exit_code, result.output
+
+
+def test_the_command_tells_each_finding_and_counts(tmp_path: Path) -> None:
+    path = str(write(tmp_path, "a.po", PO))
+    code, output = run(path)
+    assert code == 0
+    assert f"{path}: line 5: placeholders: missing %s\tJetzt öffnen." in output
+    assert "3 segments, 2 with findings: 1 placeholders, 1 untranslated" in output
+    assert run(path, "--strict")[0] == 1
+    assert run(path, "--strict", "--only", "doubled-words")[0] == 0
+
+
+def test_json_has_one_object_a_finding(tmp_path: Path) -> None:
+    code, output = run(str(write(tmp_path, "a.xlf", XLIFF)), "--json")
+    (found,) = map(json.loads, output.splitlines())
+    assert code == 0
+    assert found["unit"] == "id b"
+    assert found["check"] == "placeholders"
+    assert found["serious"] is True
+    assert found["target"] == "OK drücken."
