@@ -203,7 +203,7 @@ def values_of(field: FieldInfo, name: str = "") -> str:
     if get_origin(kind) is list:
         shortest, longest = limits(field, "min_length"), limits(field, "max_length")
         if longest is None:
-            files = f"{shortest or 0} or more files"
+            files = f"{shortest or 0} or more {'rules' if name == 'protect' else 'files'}"
             return "list" if get_args(kind) == (Any,) else files
         return f"{shortest or 0} to {longest} {'names' if name == 'text' else 'files'}"
     if get_origin(kind) is tuple:

@@ -13,7 +13,7 @@ from heedful.data.readers.opening import STANDARD_INPUT
 
 def is_tsv(path: str) -> bool:
     """Whether a file's name says that its lines are ``source TAB target``."""
-    return path.casefold().removesuffix(".gz").endswith(".tsv")
+    return path.casefold().removesuffix(".gz").removesuffix(".xz").endswith(".tsv")
 
 
 def source_blocks(

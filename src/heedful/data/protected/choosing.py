@@ -7,8 +7,9 @@ from itertools import islice
 from heedful.data.protected.rules import LITERAL, NAMES
 from heedful.data.protected.spans import find_spans
 
-ALWAYS = ("icu", "tags", "url", "email", "entity", "printf", "brace", "path")
-ALWAYS += ("identifier", "number")
+ALWAYS: tuple[str, ...] = (
+    "icu", "tags", "url", "email", "entity", "printf", "brace", "path", "identifier", "number",
+)  # fmt: skip
 """Rules whose spans are hardly ever anything else."""
 _SAMPLE = 20_000
 _SHARE = 0.002
