@@ -33,7 +33,7 @@ from heedful.basics.bounded_reading import read_json
 from heedful.basics.files import remove_leftovers, write_json
 from heedful.evaluation.statistics import draw_with_replacement, percentile_interval
 from heedful.kernels.allocator import keep_freed_memory
-from heedful.models import ModelSettings, build_model
+from heedful.models import PairSettings, build_model
 from heedful.models.convolutional import ConvolutionalSettings
 from heedful.models.recurrent import RecurrentSettings
 from heedful.models.transformer import TransformerSettings
@@ -62,7 +62,7 @@ def _recurrent(cell: str, attention: str) -> RecurrentSettings:
     )
 
 
-SYSTEMS: dict[str, tuple[str, ModelSettings]] = {
+SYSTEMS: dict[str, tuple[str, PairSettings]] = {
     "none-gru": ("GRU, no attention", _recurrent("gru", "none")),
     "none-lstm": ("LSTM, no attention", _recurrent("lstm", "none")),
     "bahdanau": ("GRU, Bahdanau", _recurrent("gru", "bahdanau")),
@@ -116,7 +116,7 @@ def settings_of(updates: int, rate: float) -> TrainingSettings:
 
 
 def train(
-    folder: Path, kind: Kind, settings: ModelSettings, updates: int, rate: float, seed: int
+    folder: Path, kind: Kind, settings: PairSettings, updates: int, rate: float, seed: int
 ) -> dict[str, Any]:
     """Train, or go on, or find that all is done; the validation loss, None where it diverged.
 
@@ -165,7 +165,7 @@ def interval(values: torch.Tensor) -> tuple[float, float]:
 def measure(
     folder: Path,
     kind: Kind,
-    settings: ModelSettings,
+    settings: PairSettings,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
     """Accuracy at every length."""

@@ -25,16 +25,17 @@ from heedful.basics.settings import Settings
 from heedful.models import (
     EncoderSettings,
     LanguageSettings,
+    ModelSettings,
+    PairSettings,
     build_encoder,
     build_language_model,
     build_model,
+    registered,
 )
-from heedful.models.aligner import AlignerSettings
 from heedful.models.bert import BertSettings
-from heedful.models.convolutional import ConvolutionalSettings
 from heedful.models.gpt import GptSettings
-from heedful.models.recurrent import RecurrentSettings
 from heedful.models.recurrent_language import RecurrentLanguageSettings
+from heedful.models.registry import kind_of
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.recipe import check_recipe, read_recipe
 from heedful.runs.registry import GROUP
@@ -230,9 +231,9 @@ def plain(number: float) -> str:
     return f"{int(number) if number == int(number) else number:,}"
 
 
-MODELS: dict[str, list[type[Settings]]] = {
-    "pairs": [TransformerSettings, RecurrentSettings, ConvolutionalSettings, AlignerSettings],
-    "texts": [*get_args(EncoderSettings), *get_args(LanguageSettings)],
+MODELS: dict[str, list[type[ModelSettings]]] = {
+    "pairs": registered(PairSettings),
+    "texts": [*registered(EncoderSettings), *registered(LanguageSettings)],
 }
 FILLED: dict[type[Settings], str] = {
     **dict.fromkeys((TransformerSettings, BertSettings, GptSettings), "size"),
@@ -272,7 +273,7 @@ def is_table(kind: Any) -> TypeGuard[type[Settings]]:
 
 def model_settings(part: str) -> Iterator[Setting]:
     for kind in MODELS[part]:
-        yield from settings(kind, f"{kind.model_fields['kind'].default}: model.")
+        yield from settings(kind, f"{kind_of(kind)}: model.")
 
 
 def text_settings() -> Iterator[Setting]:

@@ -1,11 +1,10 @@
 """Encoders with pooling, pairs, documents; recurrent language models: against plain PyTorch."""
 
 from collections.abc import Callable
-from typing import Annotated
 
 import pytest
 import torch
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import ValidationError
 from torch import Tensor, nn
 
 from heedful.attention import watch
@@ -393,24 +392,24 @@ def test_depths_leave_out_no_number(make: Callable[[], TextEncoder]) -> None:
 
 
 def test_settings_build_what_they_say() -> None:
-    encoders = TypeAdapter(Annotated[EncoderSettings, Field(discriminator="kind")])
-    languages = TypeAdapter(Annotated[LanguageSettings, Field(discriminator="kind")])
     kinds = {
         "recurrent-encoder": RecurrentTextEncoder,
         "decomposable": DecomposableEncoder,
         "hierarchical": HierarchicalEncoder,
     }
     for kind, model in kinds.items():
-        settings = encoders.validate_python({"kind": kind, "embedding_size": 3})
-        assert encoders.validate_python(settings.as_tables()) == settings
+        settings = EncoderSettings.model_validate({"kind": kind, "embedding_size": 3})
+        assert EncoderSettings.model_validate(settings.as_tables()) == settings
         built = build_encoder(settings, 9, sentence_ends=[4])
         assert type(built) is model
         assert built.embedding.weight.shape == (9, 3)
         assert built.max_length == settings.max_length
-    assert isinstance(encoders.validate_python({"kind": "bert"}), BertSettings)
-    gpt = languages.validate_python({"kind": "gpt", "hidden_size": 8})
+    assert isinstance(EncoderSettings.model_validate({"kind": "bert"}), BertSettings)
+    gpt = LanguageSettings.model_validate({"kind": "gpt", "hidden_size": 8})
     assert isinstance(gpt, GptSettings)
     assert type(build_language_model(gpt, 9)) is Gpt
-    recurrent = languages.validate_python({"kind": "recurrent-language-model", "hidden_size": 8})
+    recurrent = LanguageSettings.model_validate(
+        {"kind": "recurrent-language-model", "hidden_size": 8}
+    )
     assert type(build_language_model(recurrent, 9)) is RecurrentLanguageModel
-    assert languages.validate_python(recurrent.as_tables()) == recurrent
+    assert LanguageSettings.model_validate(recurrent.as_tables()) == recurrent

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.basics.symbols import BEGIN, END
-from heedful.models import ModelSettings, PairModel, Source, build_model
+from heedful.models import PairModel, PairSettings, Source, build_model
 from heedful.models.recurrent import RecurrentSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.viewing.figures import new_figure, save_figure
@@ -50,7 +50,7 @@ def _recurrent(cell: str, attention: str) -> RecurrentSettings:
     )
 
 
-MODELS: dict[str, tuple[ModelSettings, str, str]] = {
+MODELS: dict[str, tuple[PairSettings, str, str]] = {
     "no attention, tanh": (_recurrent("rnn", "none"), "#d55e00", ":"),
     "no attention, GRU": (_recurrent("gru", "none"), "#d55e00", "-"),
     "attention (Bahdanau), GRU": (_recurrent("gru", "bahdanau"), "#0072b2", "-"),
@@ -141,7 +141,7 @@ def measure(model: PairModel) -> Flow:
     return Flow(norms.mean(0).flip(0), needed, by_symbol[:, :LENGTH].mean().item())
 
 
-def flows(settings: ModelSettings, updates: int, seed: int) -> tuple[Flow, Flow]:
+def flows(settings: PairSettings, updates: int, seed: int) -> tuple[Flow, Flow]:
     """At the start, and after so many updates."""
     torch.manual_seed(seed)
     model = build_model(settings, VOCABULARY, VOCABULARY)

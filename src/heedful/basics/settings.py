@@ -1,6 +1,7 @@
 """Typed settings that refuse what they do not know, with the nearest right name."""
 
 import difflib
+from collections.abc import Sequence
 from types import NoneType
 from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
@@ -29,6 +30,11 @@ class Settings(BaseModel):
     model_config = ConfigDict(extra="forbid", validate_default=True, frozen=True)
     renamed: ClassVar[dict[str, str]] = {}
     """Old name → name, of settings that had another: refused, but in what heedful wrote."""
+
+    @classmethod
+    def variants(cls) -> "Sequence[type[Settings]]":
+        """The classes that a table of this type may have, by its ``kind``; empty for this one."""
+        return []
 
     @model_validator(mode="wrap")
     @classmethod
@@ -145,7 +151,7 @@ def _explain_tag(name: str, problem: Any) -> str:
         return f"'{key}' is missing; it says of what kind the table is"
     near = difflib.get_close_matches(context["tag"], known, n=1, cutoff=0.4)
     hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
-    return f"unknown '{key}' = '{context['tag']}'; {hint}"
+    return f"unknown '{key}' = '{context['tag']}'; {hint}{context.get('hint', '')}"
 
 
 def _resolve(kind: type[BaseModel], path: list[str]) -> tuple[str, list[str]]:
@@ -187,6 +193,9 @@ def _choices(annotation: Any) -> list[type[BaseModel]]:
     """The tables of several kinds that an annotation allows."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
+    table = _table(annotation)
+    if table is not None and issubclass(table, Settings):
+        return list(table.variants())
     tables = filter(None, map(_table, get_args(annotation)))
     return [table for table in tables if _names(table)]
 

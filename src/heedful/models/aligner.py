@@ -23,15 +23,16 @@ from torch import Tensor, nn
 from heedful.attention.hidden_markov import HiddenMarkovAttention, key_normaliser
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.models.pairs import AlignmentSource, PairModel, Source, State
+from heedful.models.registry import PairSettings, register_model
 
 
-class AlignerSettings(Settings):
+class AlignerSettings(PairSettings):
     """The recipe's table ``[model]`` with ``kind = "aligner"``."""
 
     renamed: ClassVar[dict[str, str]] = {"dim": "hidden_size", "reach": "max_jump"}
+    translates = False
     kind: Literal["aligner"] = "aligner"
     hidden_size: int = Field(64, ge=1, le=MOST_WIDTH)
     """Width of the vectors of words."""
@@ -40,7 +41,6 @@ class AlignerSettings(Settings):
     max_jump: int = Field(20, ge=1, le=MOST_POSITIONS)
     """The farthest jump, in tokens, that has a probability of its own."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
-    tied_embeddings: ClassVar[str] = "none"
 
 
 class WordAligner(PairModel):
@@ -123,3 +123,6 @@ class WordAligner(PairModel):
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         return {"attention": ("target", "source")}
+
+
+register_model(AlignerSettings, WordAligner)

@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from heedful.attention.masks import padding
 from heedful.attention.positions import Learned
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.layers.dropout import Dropout
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer, activate
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.sizes import fill_from_size
 
 SIZES: dict[str, dict[str, int]] = {
@@ -33,10 +33,11 @@ SIZES: dict[str, dict[str, int]] = {
 _STD = 0.02
 
 
-class BertSettings(Settings):
+class BertSettings(EncoderSettings):
     """Sizes and options of a BERT; ``size``, or ``hidden_size``, fills in what is not given."""
 
     renamed: ClassVar[dict[str, str]] = {"dim": "hidden_size", "inner": "ffn_size"}
+    fills_masks = True
     kind: Literal["bert"] = "bert"
     size: Literal["tiny", "mini", "base", "large"] | None = None
     layers: int = Field(ge=1, le=MOST_LAYERS)
@@ -243,3 +244,6 @@ class NextSentenceHead(nn.Module):
             raise ValueError("this encoder gives a text no vector of its own")
         result: Tensor = self.output(encoded.pooled)
         return result
+
+
+register_model(BertSettings, Bert)

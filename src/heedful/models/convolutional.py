@@ -16,7 +16,6 @@ from heedful.attention import Memory
 from heedful.attention.masks import padding
 from heedful.attention.positions import Learned
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.layers.convolutional import (
     Affine,
@@ -31,13 +30,14 @@ from heedful.layers.convolutional import (
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.models.pairs import AlignmentSource, PairModel, Source, State, require_one_vocabulary
+from heedful.models.registry import PairSettings, register_model
 
 _FIRST_STD = 0.1
 """Of all embeddings (section 3.5)."""
 _HALF = 0.5**0.5
 
 
-class ConvolutionalSettings(Settings):
+class ConvolutionalSettings(PairSettings):
     """The shape of a convolutional encoder–decoder."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -245,3 +245,6 @@ def _map(
 ) -> NormalisedLinear:
     """A map before which dropout keeps a share ``kept``."""
     return NormalisedLinear(input_dim, output_dim, variance=kept, weight_norm=settings.weight_norm)
+
+
+register_model(ConvolutionalSettings, ConvolutionalEncoderDecoder)

@@ -19,18 +19,18 @@ from heedful.attention import Attention
 from heedful.attention.masks import padding
 from heedful.attention.scores import Dot
 from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import glorot_linear
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.text_spans import Text, both_texts
 
 FAR = 10
 """Words farther apart than this share one number of the attention within a text."""
 
 
-class DecomposableSettings(Settings):
+class DecomposableSettings(EncoderSettings):
     """Sizes and options of decomposable attention."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -39,6 +39,7 @@ class DecomposableSettings(Settings):
         "hidden": "ffn_size",
         "intra": "intra_attention",
     }
+    reads_any_length = True
     kind: Literal["decomposable"] = "decomposable"
     embedding_size: int = Field(300, ge=1, le=MOST_WIDTH)
     hidden_size: int = Field(200, ge=1, le=MOST_WIDTH)
@@ -51,6 +52,10 @@ class DecomposableSettings(Settings):
     """Whether each text is first attended to by itself (section 3.4)."""
     max_length: int = Field(512, ge=4, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
+
+    @property
+    def needs_pairs(self) -> bool:
+        return True
 
 
 class TwoLayers(nn.Module):
@@ -162,3 +167,6 @@ class DecomposableEncoder(TextEncoder):
     @property
     def depths(self) -> int:
         return len(self._parts())
+
+
+register_model(DecomposableSettings, DecomposableEncoder)

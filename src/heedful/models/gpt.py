@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from heedful.attention.masks import causal
 from heedful.attention.positions import Learned
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
 from heedful.layers.caches import LayerCaches
 from heedful.layers.dropout import Dropout
 from heedful.layers.transformer import Activation, BlockOptions, EncoderLayer
 from heedful.models.language import LanguageModel, boundary
+from heedful.models.registry import LanguageSettings, register_model
 from heedful.models.sizes import fill_from_size
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -45,7 +45,7 @@ SIZES: dict[str, dict[str, Any]] = {
 _STD = 0.02
 
 
-class GptSettings(Settings):
+class GptSettings(LanguageSettings):
     """Sizes and options of a GPT; ``size``, or ``hidden_size``, fills in what is not given."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -260,3 +260,6 @@ class Gpt(LanguageModel):
         if part == "layers":
             return int(rest.partition(".")[0]) + 1
         return 0 if part == "embeddings" else len(self.layers) + 1
+
+
+register_model(GptSettings, Gpt)

@@ -19,16 +19,16 @@ from heedful.attention.normalizers import Softmax
 from heedful.attention.watching import Watchable
 from heedful.basics.constants import WithConstants
 from heedful.basics.limits import MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.basics.symbols import END, PAD
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import RecurrentEncoder, glorot_linear
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.text_spans import text_mask
 
 
-class HierarchicalSettings(Settings):
+class HierarchicalSettings(EncoderSettings):
     """Sizes and options of hierarchical attention."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -37,6 +37,8 @@ class HierarchicalSettings(Settings):
         "sentence_dim": "sentence_hidden_size",
         "hidden_dim": "attention_size",
     }
+    reads_any_length = True
+    reads_sentences = True
     kind: Literal["hierarchical"] = "hierarchical"
     cell: Literal["gru", "lstm"] = "gru"
     embedding_size: int = Field(200, ge=1, le=MOST_WIDTH)
@@ -225,3 +227,6 @@ def _one_layer(settings: HierarchicalSettings, width: int, hidden: int) -> Recur
     return RecurrentEncoder(
         settings.cell, width, hidden, 1, bidirectional=True, dropout=settings.dropout
     )
+
+
+register_model(HierarchicalSettings, HierarchicalEncoder)

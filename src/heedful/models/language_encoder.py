@@ -6,25 +6,29 @@ add the mean and the largest of each number to that state, which here stands alo
 Shapes: B batch, L tokens, D width.
 """
 
-from typing import Annotated, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-from pydantic import Field
+from pydantic import SerializeAsAny
 from torch import nn
 
-from heedful.basics.settings import Settings
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
-from heedful.models.gpt import GptSettings
 from heedful.models.language import LanguageModel
-from heedful.models.recurrent_language import RecurrentLanguageSettings
+from heedful.models.registry import (
+    EncoderSettings,
+    LanguageSettings,
+    build_language_model,
+    register_model,
+)
 
 
-class LanguageEncoderSettings(Settings):
+class LanguageEncoderSettings(EncoderSettings):
     """A language model as an encoder."""
 
     renamed: ClassVar[dict[str, str]] = {"writer": "language_model"}
+    is_pretrained = True
     kind: Literal["language"] = "language"
-    language_model: Annotated[GptSettings | RecurrentLanguageSettings, Field(discriminator="kind")]
+    language_model: SerializeAsAny[LanguageSettings]
     """The language model."""
 
     @property
@@ -44,7 +48,7 @@ class LanguageEncoder(TextEncoder):
 
     Example:
         >>> from heedful.models.encoders import sequences_of
-        >>> from heedful.models.gpt import Gpt
+        >>> from heedful.models.gpt import Gpt, GptSettings
         >>> writer = Gpt(GptSettings(layers=1, hidden_size=8, heads=2), 30)
         >>> encoded = LanguageEncoder(writer, 8)(sequences_of([[7, 9], [8]]))
         >>> encoded.states.shape, encoded.pooled.shape
@@ -85,3 +89,11 @@ class LanguageEncoder(TextEncoder):
     @property
     def depths(self) -> int:
         return 1 + max(self.writer.depth(name) for name, _ in self.writer.named_parameters())
+
+
+def _build(settings: LanguageEncoderSettings, vocabulary: int) -> LanguageEncoder:
+    writer = build_language_model(settings.language_model, vocabulary)
+    return LanguageEncoder(writer, writer.output_table.shape[1])
+
+
+register_model(LanguageEncoderSettings, _build)

@@ -22,6 +22,7 @@ from heedful.models.pairs import (
 from heedful.models.recurrent_decoders import RecurrentState, recurrent_decoder
 from heedful.models.recurrent_rows import SourceRows
 from heedful.models.recurrent_settings import RecurrentSettings
+from heedful.models.registry import register_model
 
 __all__ = ["RecurrentEncoderDecoder", "RecurrentSettings", "RecurrentState"]
 
@@ -122,3 +123,6 @@ class RecurrentEncoderDecoder(PairModel):
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         source = self.alignment
         return {source.module: ("target", "source")} if source else {}
+
+
+register_model(RecurrentSettings, RecurrentEncoderDecoder)

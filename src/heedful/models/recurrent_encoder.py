@@ -15,17 +15,17 @@ from torch import Tensor, nn
 
 from heedful.attention import StructuredSelfAttention
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import RecurrentEncoder, glorot_linear
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
+from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.text_spans import both_texts, text_mask
 
 Pooling = Literal["structured", "mean", "max", "last"]
 
 
-class RecurrentEncoderSettings(Settings):
+class RecurrentEncoderSettings(EncoderSettings):
     """Sizes and options of a recurrent encoder with pooling."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -34,6 +34,7 @@ class RecurrentEncoderSettings(Settings):
         "hidden_dim": "attention_size",
         "hidden_layer": "pooled_layer_size",
     }
+    reads_any_length = True
     kind: Literal["recurrent-encoder"] = "recurrent-encoder"
     cell: Literal["lstm", "gru"] = "lstm"
     layers: int = Field(1, ge=1, le=MOST_LAYERS)
@@ -57,6 +58,14 @@ class RecurrentEncoderSettings(Settings):
     (u, v, |u − v|, u ∘ v); then only pairs are read."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
+
+    @property
+    def needs_pairs(self) -> bool:
+        return self.pairs == "apart"
+
+    @property
+    def has_hops(self) -> bool:
+        return self.pooling == "structured"
 
 
 class RecurrentTextEncoder(TextEncoder):
@@ -183,3 +192,6 @@ def _sharing(pooling: StructuredSelfAttention) -> StructuredSelfAttention:
     other = StructuredSelfAttention(pooling.dim, hidden_dim, hops)
     other.W_s1, other.W_s2 = pooling.W_s1, pooling.W_s2
     return other
+
+
+register_model(RecurrentEncoderSettings, RecurrentTextEncoder)

@@ -13,14 +13,14 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
 from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import Hidden, RecurrentStack
 from heedful.models.language import LanguageModel, boundary
+from heedful.models.registry import LanguageSettings, register_model
 
 
-class RecurrentLanguageSettings(Settings):
+class RecurrentLanguageSettings(LanguageSettings):
     """Sizes and options of a recurrent language model."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -28,6 +28,7 @@ class RecurrentLanguageSettings(Settings):
         "embedding_dim": "embedding_size",
         "tied": "tied_embeddings",
     }
+    reads_any_length = True
     kind: Literal["recurrent-language-model"] = "recurrent-language-model"
     cell: Literal["lstm", "gru"] = "lstm"
     layers: int = Field(2, ge=1, le=MOST_LAYERS)
@@ -160,3 +161,6 @@ class RecurrentLanguageModel(LanguageModel):
         if name.startswith("recurrent"):
             return int(name.rpartition("_l")[2]) + 1
         return 0 if name.startswith("tokens") else self.settings.layers + 1
+
+
+register_model(RecurrentLanguageSettings, RecurrentLanguageModel)

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal, TypeVar
 from pydantic import Field, ValidationInfo, field_validator
 
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
-from heedful.basics.settings import Settings
+from heedful.models.registry import PairSettings
 
 AttentionName = Literal[
     "none",
@@ -19,7 +19,7 @@ AttentionName = Literal[
 ]
 
 
-class RecurrentSettings(Settings):
+class RecurrentSettings(PairSettings):
     """The shape of a recurrent encoder–decoder."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -27,6 +27,7 @@ class RecurrentSettings(Settings):
         "hidden": "hidden_size",
         "tied": "tied_embeddings",
     }
+    reads_any_length = True
     kind: Literal["recurrent"] = "recurrent"
     cell: Literal["rnn", "gru", "lstm"] = "gru"
     embedding_size: int = Field(256, ge=1, le=MOST_WIDTH)
@@ -54,6 +55,10 @@ class RecurrentSettings(Settings):
     ("output"), or none."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest sequence in tokens, END included, on either side."""
+
+    @property
+    def learns_by_reward(self) -> bool:
+        return self.attention == "hard-reinforce"
 
     @field_validator("attention")
     @classmethod

@@ -26,6 +26,7 @@ from heedful.layers.embeddings import token_embedding
 from heedful.layers.source_memories import SourceMemories
 from heedful.layers.transformer import Activation, BlockOptions, DecoderLayer, EncoderLayer
 from heedful.models.pairs import AlignmentSource, PairModel, Source, require_one_vocabulary
+from heedful.models.registry import PairSettings, register_model
 
 SIZES: dict[str, dict[str, int]] = {
     "tiny": {"layers": 4, "hidden_size": 128, "ffn_size": 256, "heads": 4},
@@ -40,7 +41,7 @@ class AttentionSettings(Settings):
     score: Annotated[str, AfterValidator(known_score)] = "scaled-dot"
 
 
-class TransformerSettings(Settings):
+class TransformerSettings(PairSettings):
     """Sizes and options of a Transformer; ``size`` fills in what is not given."""
 
     renamed: ClassVar[dict[str, str]] = {
@@ -250,3 +251,6 @@ class Transformer(PairModel):
             axes[f"decoder.{layer}.self_attention"] = ("target", "target")
             axes[f"decoder.{layer}.cross_attention"] = ("target", "source")
         return axes
+
+
+register_model(TransformerSettings, Transformer)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_BEAM, MOST_POSITIONS
@@ -14,7 +14,7 @@ from heedful.data.protected.pairs import Rules
 from heedful.data.protected.rules import check_rules
 from heedful.data.tokeniser import TokeniserSettings
 from heedful.evaluation.statistics import check_tokeniser
-from heedful.models import ModelSettings, learns_by_reward
+from heedful.models import PairSettings
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
 from heedful.tasks.pairs.reinforce import ReinforceSettings
@@ -130,9 +130,8 @@ class PairRecipe(Recipe):
     data: DataSettings
     tokeniser: TokeniserSettings = TokeniserSettings()
     vectors: PairVectorSettings | None = None
-    model: ModelSettings = Field(
-        default_factory=lambda: TransformerSettings.model_validate({"size": "tiny"}),
-        discriminator="kind",
+    model: SerializeAsAny[PairSettings] = Field(
+        default_factory=lambda: TransformerSettings.model_validate({"size": "tiny"})
     )
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
@@ -144,7 +143,7 @@ class PairRecipe(Recipe):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> "PairRecipe":
-        if self.model.tied_embeddings == "all" and not self.tokeniser.joint:
+        if self.model.needs_one_vocabulary and not self.tokeniser.joint:
             raise ValueError(
                 "model.tied_embeddings = 'all' needs tokeniser.joint = true; "
                 "or use model.tied_embeddings = 'output'"
@@ -154,7 +153,7 @@ class PairRecipe(Recipe):
                 f"data.max_tokens {self.data.max_tokens} must be less than model.max_length "
                 f"{self.model.max_length}"
             )
-        if (self.task == "alignment") != (self.model.kind == "aligner"):
+        if (self.task == "alignment") == self.model.translates:
             raise ValueError(
                 "task = 'alignment' and model.kind = 'aligner' go together: the aligner does not "
                 "translate, and translators are aligned with as they are"
@@ -167,7 +166,7 @@ class PairRecipe(Recipe):
             raise ValueError(
                 "training.guided_alignment needs data.links, the word links to learn from"
             )
-        rewarded = learns_by_reward(self.model)
+        rewarded = self.model.learns_by_reward
         if not rewarded and self.training.reinforce != ReinforceSettings():
             raise ValueError(
                 "training.reinforce is for attention that learns by reward, as with "
@@ -185,7 +184,7 @@ def without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
     recipe = check(PairRecipe, {**tables, "training": training}, where, written=True)
     used = {
         "guided_alignment": recipe.data.links is not None,
-        "reinforce": learns_by_reward(recipe.model),
+        "reinforce": recipe.model.learns_by_reward,
     }
     kept = {name: table for name, table in optional.items() if used[name]}
     return {**tables, "training": {**training, **kept}}

@@ -133,8 +133,8 @@ class PairSpec(TaskSpec):
     def compile_name(self, run: "Run") -> str:
         return "states"
 
-    def reads_any_length(self, run: "Run") -> bool:
-        return bool(run.recipe.as_tables()["model"]["kind"] == "recurrent")
+    def reads_any_length(self, run: Any) -> bool:
+        return bool(run.recipe.model.reads_any_length)
 
     def load(
         self,

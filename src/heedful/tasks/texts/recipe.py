@@ -4,14 +4,15 @@ from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializeAsAny, field_validator, model_validator
 from torch import nn
 
 from heedful.basics.limits import MOST_POSITIONS
 from heedful.basics.settings import Settings
 from heedful.data.vocabularies import VocabularySettings
-from heedful.models import EncoderSettings, LanguageSettings
+from heedful.models import EncoderSettings, LanguageSettings, registered
 from heedful.models.bert import BertSettings
+from heedful.models.registry import kind_of
 from heedful.runs.settings import FileSettings, LoopSettings, Recipe, VectorSettings
 from heedful.tasks.texts.data import DocumentData, ExampleData, LabelledData, TaggedData
 
@@ -142,7 +143,7 @@ class TextRecipe(Recipe):
 class EncoderRecipe(TextRecipe):
     """An encoder with one head, or several."""
 
-    model: Annotated[EncoderSettings, Field(discriminator="kind")] = Field(
+    model: SerializeAsAny[EncoderSettings] = Field(
         default_factory=lambda: BertSettings.model_validate({"size": "tiny"})
     )
     max_tokens: int = Field(128, ge=8, le=MOST_POSITIONS)
@@ -170,8 +171,8 @@ class EncoderRecipe(TextRecipe):
                 f"{self.model.max_length}"
             )
         masked = any(head.task == "masked" for head in self.heads().values())
-        if masked and self.model.kind != "bert":
-            raise ValueError("hidden tokens are learnt by model.kind = 'bert' only")
+        if masked and not self.model.fills_masks:
+            raise ValueError(f"hidden tokens are learnt by {_kinds_that_fill_masks()} only")
         if masked and not self.tokeniser.mask:
             raise ValueError("hidden tokens need tokeniser.mask = true")
         self._training_fits()
@@ -181,13 +182,13 @@ class EncoderRecipe(TextRecipe):
 
     def _training_fits(self) -> None:
         tasks = {head.task for head in self.heads().values()}
-        if self.training.penalty and getattr(self.model, "pooling", None) != "structured":
+        if self.training.penalty and not self.model.has_hops:
             raise ValueError(
                 "training.penalty is for structured self-attention: model.pooling = 'structured'"
             )
         if self.training.penalty and "classification" not in tasks:
             raise ValueError("training.penalty is of the hops by which texts are classified")
-        if self.vectors is not None and self.model.kind == "language":
+        if self.vectors is not None and self.model.is_pretrained:
             raise ValueError(
                 "[vectors] are for other encoders: a language model has learnt its own"
             )
@@ -196,11 +197,11 @@ class EncoderRecipe(TextRecipe):
 
     def _can_read(self, name: str, head: HeadSettings) -> None:
         """Raise ValueError for examples that the model does not read."""
-        kind: str = self.model.kind
-        apart = kind == "decomposable" or getattr(self.model, "pairs", None) == "apart"
-        if not apart:
+        if not self.model.needs_pairs:
             return
-        kind = kind if kind == "decomposable" else f"{kind}' with pairs = 'apart"
+        kind = self.model.kind
+        if "pairs" in type(self.model).model_fields:
+            kind = f"{kind}' with pairs = 'apart"
         if head.task == "tagging":
             raise ValueError(f"model.kind = '{kind}' has no vectors of words to tag")
         if head.task == "classification" and len(head.data.text) == 1:
@@ -320,6 +321,11 @@ class SeveralRecipe(EncoderRecipe):
         return self
 
 
+def _kinds_that_fill_masks() -> str:
+    kinds = [f"'{kind_of(each)}'" for each in registered(EncoderSettings) if each.fills_masks]
+    return f"model.kind = {' or '.join(kinds)}"
+
+
 def _choices(training: type[TextTrainingSettings]) -> tuple[str, ...]:
     """What checkpoints can be chosen by."""
     return tuple(map(str, get_args(training.model_fields["choose_by"].annotation)))
@@ -339,7 +345,7 @@ class LanguageRecipe(TextRecipe):
 
     task: Literal["language-model"] = "language-model"
     data: DocumentData
-    model: Annotated[LanguageSettings, Field(discriminator="kind")]
+    model: SerializeAsAny[LanguageSettings]
     context: int = Field(128, ge=2, le=MOST_POSITIONS)
     """Tokens that are trained on at a time; ``model.max_length`` is as many unless given."""
     samples: int = Field(1, ge=0)

@@ -202,10 +202,8 @@ class TextSpec(TaskSpec):
             "maps": maps_of(model),
         }
 
-    def reads_any_length(self, run: "Run") -> bool:
-        return run.recipe.as_tables()["model"]["kind"] in {
-            *("recurrent-encoder", "recurrent-language-model", "hierarchical", "decomposable")
-        }
+    def reads_any_length(self, run: Any) -> bool:
+        return bool(run.recipe.model.reads_any_length)
 
 
 class EncoderSpec(TextSpec):

@@ -1,0 +1,239 @@
+"""Models by kind, as recipes name them in ``model.kind``. A plug-in adds its own with
+:func:`register_model`.
+
+A family of models has a base class of settings, which recipes take as the type of their table
+``[model]``. Validating a table with it returns the settings of the table's kind.
+"""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar, Union, get_args
+
+from pydantic import Field, ModelWrapValidatorHandler, TypeAdapter, ValidationInfo, model_validator
+from pydantic_core import PydanticCustomError, PydanticKnownError
+from torch import nn
+
+from heedful.basics.errors import UserError
+from heedful.basics.settings import Settings
+from heedful.models.encoders import TextEncoder
+from heedful.models.language import LanguageModel
+from heedful.models.pairs import PairModel
+
+M = TypeVar("M", bound=nn.Module)
+S = TypeVar("S", bound="ModelSettings")
+_builders: "dict[type[ModelSettings], Callable[..., nn.Module]]" = {}
+
+
+class ModelSettings(Settings):
+    """Base of the settings of all models.
+
+    The settings of a model have a field ``kind``, a literal with its default, and ``max_length``,
+    the longest sequence that it reads in tokens.
+    """
+
+    reads_any_length: ClassVar[bool] = False
+    """Whether the parameters are the same for every ``max_length``."""
+    if TYPE_CHECKING:
+
+        @property
+        def kind(self) -> str: ...
+
+        @property
+        def max_length(self) -> int: ...
+
+    @classmethod
+    def variants(cls) -> "list[type[ModelSettings]]":
+        """Of a family: the settings of its models. Otherwise empty."""
+        return registered(cls) if ModelSettings in cls.__bases__ else []
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_kind(
+        cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        """A family's table as the settings of its kind."""
+        choices = cls.variants()
+        if not choices or isinstance(given, cls):
+            return handler(given)
+        if not isinstance(given, dict):
+            raise PydanticKnownError("model_attributes_type")
+        if "kind" in given:
+            _refuse_unknown(given["kind"], list(map(kind_of, choices)))
+        found: Self = _one_of(tuple(choices)).validate_python(given, context=info.context)
+        return found
+
+
+class PairSettings(ModelSettings):
+    """Base of the settings of models for pairs of texts; such a model is a :class:`PairModel`."""
+
+    translates: ClassVar[bool] = True
+    """Whether the model writes translations. One that does not is for ``task = "alignment"``."""
+
+    @property
+    def needs_one_vocabulary(self) -> bool:
+        """Whether source and target must have the same vocabulary."""
+        return bool(getattr(self, "tied_embeddings", "none") == "all")
+
+    @property
+    def learns_by_reward(self) -> bool:
+        """Whether some of the model's attention passes no gradient and learns by reward alone."""
+        return False
+
+
+class EncoderSettings(ModelSettings):
+    """Base of the settings of encoders of single texts; such a model is a :class:`TextEncoder`."""
+
+    fills_masks: ClassVar[bool] = False
+    """Whether the model can be pre-trained on masked tokens."""
+    is_pretrained: ClassVar[bool] = False
+    """Whether the embeddings come from another run, so that no word vectors are put into them."""
+    reads_sentences: ClassVar[bool] = False
+    """Whether the model is also built from the tokens that end sentences, its third argument."""
+
+    @property
+    def needs_pairs(self) -> bool:
+        """Whether the model reads pairs of texts only, and so has no states of single tokens."""
+        return False
+
+    @property
+    def has_hops(self) -> bool:
+        """Whether the text's vector consists of hops of structured self-attention."""
+        return False
+
+
+class LanguageSettings(ModelSettings):
+    """Base of the settings of language models; such a model is a :class:`LanguageModel`."""
+
+
+def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module]) -> None:
+    """Add a model that recipes can name.
+
+    Args:
+        settings: the class of the table ``[model]``, a subclass of :class:`PairSettings`,
+            :class:`EncoderSettings` or :class:`LanguageSettings`.
+        build: makes the model from the settings and the sizes of the source's and the target's
+            vocabularies; of encoders and language models, from the settings and the size of the
+            vocabulary. The class of the model, usually.
+
+    Raises:
+        TypeError: the settings belong to no family, or lack ``kind`` or ``max_length``.
+        UserError: another model of the family has the kind.
+
+    Example:
+        >>> from typing import Literal
+        >>> class TinySettings(PairSettings):
+        ...     kind: Literal["tiny"] = "tiny"
+        ...     max_length: int = 512
+        >>> class Tiny(PairModel):
+        ...     def __init__(self, settings, source_vocabulary, target_vocabulary):
+        ...         super().__init__()
+        >>> register_model(TinySettings, Tiny)
+        >>> PairSettings.model_validate({"kind": "tiny"})
+        TinySettings(kind='tiny', max_length=512)
+        >>> del _builders[TinySettings]
+    """
+    family = next((each for each in settings.__mro__ if ModelSettings in each.__bases__), settings)
+    if family is settings:
+        raise TypeError(
+            f"{settings.__name__} is a subclass of none of PairSettings, EncoderSettings and "
+            "LanguageSettings"
+        )
+    if not isinstance(_default_kind(settings), str):
+        raise TypeError(f'{settings.__name__} needs a field such as kind: Literal["mine"] = "mine"')
+    if "max_length" not in settings.model_fields and not hasattr(settings, "max_length"):
+        raise TypeError(f"{settings.__name__} needs max_length, the longest sequence in tokens")
+    kind = kind_of(settings)
+    known: type[ModelSettings]
+    for known in registered(family):
+        if kind_of(known) == kind and known is not settings:
+            raise UserError(
+                f"the model '{kind}' of {settings.__module__} is already registered by "
+                f"{known.__module__}; give it another name"
+            )
+    _builders[settings] = build
+
+
+def registered(family: type[S]) -> list[type[S]]:
+    """The settings of the models of a family, in the order in which they were registered."""
+    return [settings for settings in _builders if issubclass(settings, family)]
+
+
+def kind_of(settings: type[ModelSettings]) -> str:
+    """The kind that recipes name."""
+    return str(_default_kind(settings))
+
+
+def build_model(
+    settings: PairSettings, source_vocabulary: int, target_vocabulary: int
+) -> PairModel:
+    """The model that the settings describe, with fresh weights from PyTorch's random numbers.
+
+    Raises:
+        ValueError: the settings do not fit the vocabularies.
+    """
+    return _build(settings, PairModel, source_vocabulary, target_vocabulary)
+
+
+def build_encoder(
+    settings: EncoderSettings, vocabulary: int, sentence_ends: Sequence[int] = ()
+) -> TextEncoder:
+    """The encoder that the settings describe, with fresh weights from PyTorch's random numbers.
+
+    Args:
+        settings: its kind, sizes and options.
+        vocabulary: number of symbols.
+        sentence_ends: the tokens that end sentences, for a model that reads sentence by sentence.
+    """
+    ends = (sentence_ends,) if settings.reads_sentences else ()
+    return _build(settings, TextEncoder, vocabulary, *ends)
+
+
+def build_language_model(settings: LanguageSettings, vocabulary: int) -> LanguageModel:
+    """The language model that the settings describe, with fresh weights.
+
+    Args:
+        settings: its kind, sizes and options.
+        vocabulary: number of symbols.
+    """
+    return _build(settings, LanguageModel, vocabulary)
+
+
+def _build(settings: ModelSettings, family: type[M], *sizes: Any) -> M:
+    model = _builders[type(settings)](settings, *sizes)
+    if not isinstance(model, family):
+        raise TypeError(
+            f"model.kind = '{settings.kind}' builds a {type(model).__name__}; it must be a "
+            f"subclass of {family.__name__}"
+        )
+    return model
+
+
+def _default_kind(settings: type[ModelSettings]) -> Any:
+    field = settings.model_fields.get("kind")
+    if field is None or get_args(field.annotation) != (field.default,):
+        return None
+    return field.default
+
+
+def _refuse_unknown(kind: Any, known: list[str]) -> None:
+    if kind in known:
+        return
+    raise PydanticCustomError(
+        "union_tag_invalid",
+        "unknown kind",
+        {
+            "discriminator": "'kind'",
+            "tag": str(kind),
+            "expected_tags": ", ".join(known),
+            "hint": " (a model of your own needs --plugin FILE.py)",
+        },
+    )
+
+
+@functools.lru_cache
+def _one_of(choices: tuple[type[ModelSettings], ...]) -> TypeAdapter[Any]:
+    """Validates a table as one of several kinds."""
+    if len(choices) == 1:
+        return TypeAdapter(choices[0])
+    one_of: Any = Annotated[Union[choices], Field(discriminator="kind")]  # noqa: UP007
+    return TypeAdapter(one_of)

@@ -1,0 +1,113 @@
+"""Models by kind: heedful's own, and those of plug-ins."""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import pytest
+from torch import nn
+
+from heedful.basics.errors import UserError
+from heedful.models import (
+    EncoderSettings,
+    LanguageSettings,
+    ModelSettings,
+    PairModel,
+    PairSettings,
+    build_model,
+    register_model,
+    registered,
+)
+from heedful.models.registry import _builders, kind_of
+from heedful.runs.recipe import check_recipe
+from heedful.runs.settings import Recipe
+
+
+@pytest.fixture(autouse=True)
+def _registered_for_this_test(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    before = dict(_builders)
+    yield
+    _builders.clear()
+    _builders.update(before)
+
+
+class Mine(PairSettings):
+    """Settings of a model of a plug-in."""
+
+    kind: Literal["mine"] = "mine"
+    width: int = 8
+    max_length: int = 512
+
+
+class MyModel(PairModel):
+    """A model that was never trained."""
+
+    def __init__(self, settings: Mine, source_vocabulary: int, target_vocabulary: int) -> None:
+        super().__init__()
+        self.max_length = settings.max_length
+        self.sizes = settings.width, source_vocabulary, target_vocabulary
+
+
+def recipe_of(**model: object) -> Recipe:
+    return check_recipe({"data": {"train": ["a.tsv"]}, "model": model}, "the recipe")
+
+
+def test_a_registered_model_is_chosen_by_a_recipe() -> None:
+    with pytest.raises(UserError, match=r"'model.kind' = 'mine'; .* needs --plugin FILE.py\)"):
+        recipe_of(kind="mine")
+    register_model(Mine, MyModel)
+    recipe = recipe_of(kind="mine", width=3)
+    assert recipe.as_tables()["model"] == {"kind": "mine", "width": 3, "max_length": 512}
+    assert recipe.model_dump()["model"]["width"] == 3
+    model = build_model(PairSettings.model_validate({"kind": "mine"}), 5, 6)
+    assert isinstance(model, MyModel)
+    assert model.sizes == (8, 5, 6)
+    for wrong, message in (
+        ({"kind": "mien"}, "unknown 'model.kind' = 'mien'; did you mean 'mine'?"),
+        ({"kind": "mine", "widht": 3}, "unknown key 'model.widht'; did you mean 'width'?"),
+        ({"kind": "mine", "width": "a"}, "'model.width' = 'a': "),
+    ):
+        with pytest.raises(UserError) as refused:
+            recipe_of(**wrong)
+        assert message in str(refused.value)
+    with pytest.raises(UserError, match=r"unknown 'model.kind' = 'bert'"):
+        recipe_of(kind="bert")  # of another family
+
+
+def test_what_cannot_be_registered_says_why() -> None:
+    class Recurrent(PairSettings):
+        kind: Literal["recurrent"] = "recurrent"
+        max_length: int = 512
+
+    class Nameless(PairSettings):
+        max_length: int = 512
+
+    class Endless(PairSettings):
+        kind: Literal["endless"] = "endless"
+
+    class Alone(ModelSettings):
+        kind: Literal["alone"] = "alone"
+        max_length: int = 512
+
+    with pytest.raises(UserError, match=r"'recurrent' of .*test_plugin_models is already"):
+        register_model(Recurrent, MyModel)
+    with pytest.raises(TypeError, match="needs a field such as kind"):
+        register_model(Nameless, MyModel)
+    with pytest.raises(TypeError, match="needs max_length"):
+        register_model(Endless, MyModel)
+    with pytest.raises(TypeError, match="subclass of none of PairSettings"):
+        register_model(Alone, MyModel)
+    register_model(Mine, lambda settings, source, target: nn.Identity())
+    with pytest.raises(TypeError, match=r"'mine' builds a Identity; .* subclass of PairModel"):
+        build_model(Mine(), 5, 5)
+
+
+def test_each_family_knows_its_kinds() -> None:
+    kinds = [
+        {kind_of(each) for each in registered(family)}
+        for family in (PairSettings, EncoderSettings, LanguageSettings)
+    ]
+    assert kinds == [
+        {"transformer", "recurrent", "convolutional", "aligner"},
+        {"bert", "recurrent-encoder", "hierarchical", "decomposable", "language"},
+        {"gpt", "recurrent-language-model"},
+    ]
