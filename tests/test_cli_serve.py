@@ -223,8 +223,8 @@ def test_a_server_for_all_without_keys_says_so(
         result = CliRunner().invoke(app, ["serve", "no-run", "--port", "0", *arguments])
     told = [line for line in result.stderr.splitlines() if "without --keys" in line]
     assert told == warns * [
-        "heedful: --host 0.0.0.0 without --keys: whoever reaches port 0 may use the server; "
-        "heedful serve --new-key FILE makes a key"
+        "heedful: --host 0.0.0.0 without --keys: anyone who can reach port 0 can use the server; "
+        "heedful serve --new-key FILE creates a key"
     ]
 
 

@@ -87,10 +87,10 @@ def test_two_runs_on_one_sentence_and_a_given_translation(folder: Path, tmp_path
     ("arguments", "said"),
     [
         (["run", "--output", "x.html"], "needs a text"),
-        (["run", TEXT, "--output", "x.png"], "has to end in .html"),
-        (["run", TEXT, "--save", "x.html"], "has to end in .safetensors"),
+        (["run", TEXT, "--output", "x.png"], "must end in .html"),
+        (["run", TEXT, "--save", "x.html"], "must end in .safetensors"),
         (["run", TEXT, "--with", "run", "--save", "x.safetensors"], "one trace"),
-        (["run", TEXT, "--target", "a"], "--target is for"),
+        (["run", TEXT, "--target", "a"], "--target needs --output"),
         (["run", " ", "--output", "x.html"], "the source is empty"),
         (["nothing", TEXT, "--output", "x.html"], "no run"),
         (["nothing.safetensors"], "cannot read"),

@@ -402,7 +402,10 @@ def refused(*arguments: object) -> str:
 @pytest.mark.usefixtures("_own_cache")
 def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     seen = refused("view", folder / "export", LINES[0], "--output", tmp_path / "view.html")
-    assert "CTranslate2, which shows no attention: view the run that it was made from" in seen
+    assert (
+        "CTranslate2, which gives no attention weights: view the run that it was exported from"
+        in seen
+    )
     run, text, engine = folder / "run", folder / "in.txt", ("--engine", "ctranslate2")
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()

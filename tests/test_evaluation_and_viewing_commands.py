@@ -189,7 +189,7 @@ def test_links_alone_are_scored() -> None:
         (["--hypotheses", "x"], "needs --references"),
         (["--hypotheses", "x", "--references", "y", "--gold", "g"], "needs --links"),
         (["--links", "x"], "needs --gold"),
-        (["--hypotheses", "x", "--references", "y", "--output", "z"], "--output is for a run's"),
+        (["--hypotheses", "x", "--references", "y", "--output", "z"], "--output needs a run"),
         (["--hypotheses", "x", "--references", "y", "--metrics", "bleu,rouge"], "use some of"),
         (["--gold", "x", "--links", "y", "--indexing", "3"], "use auto, 0 or 1"),
     ],
@@ -228,14 +228,14 @@ def test_without_a_file_the_alignment_is_text(folder: Path) -> None:
     ("arguments", "says"),
     [
         (["dog", "--output", "a.gif"], "ends in .png"),
-        ([], "nothing to draw"),
+        ([], "nothing to plot"),
         ([" "], "the sentence is empty"),
         (["dog", "--layer", "7"], "this model has 1"),
         (["dog", "--map", "decoder"], "no attention module 'decoder'"),
         (["dog", "--heads"], "--heads needs --output"),
         (["--curves"], "--curves needs --output"),
         (["dog", "--curves", "--output", "a.png"], "leave one of them out"),
-        (["dog", "--target", " "], "no word to align"),
+        (["dog", "--target", " "], "nothing to align"),
     ],
 )
 def test_what_cannot_be_drawn_is_one_clear_line(

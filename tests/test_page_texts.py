@@ -573,5 +573,5 @@ def test_a_run_of_single_texts_is_viewed(tmp_path: Path, monkeypatch: pytest.Mon
         given = {"text": "the red dog", "second": "a cat sees"}
         assert client.post("/api/classify", json=given).json()["results"][0]["label"]
     assert call("the red dog", "--target", "a cat") is None
-    assert "goes with TEXT" in str(call("--target", "a cat"))
+    assert "needs TEXT" in str(call("--target", "a cat"))
     assert "needs a text" in str(call("--output", str(tmp_path / "x.html")))

@@ -12,8 +12,8 @@ from heedful.tasks.options import parameters
 T = TypeVar("T")
 
 
-def joined(groups: Iterable[list[Parameter]]) -> list[Parameter]:
-    """All parameters; those with a name that stood before are left out."""
+def merge_parameters(groups: Iterable[list[Parameter]]) -> list[Parameter]:
+    """Concatenate lists of parameters; of parameters with the same name, keep the first."""
     found: dict[str, Parameter] = {}
     for one in (one for group in groups for one in group):
         found.setdefault(one.name, one)
@@ -21,11 +21,11 @@ def joined(groups: Iterable[list[Parameter]]) -> list[Parameter]:
 
 
 def add_command(app: typer.Typer, name: str, options: type[T], run: Callable[[T], None]) -> None:
-    """Add a command whose options are the fields of a dataclass, and its docstring the help.
+    """Add a command; its options are the fields of a dataclass, whose docstring is the help.
 
     Args:
-        app: gets the command.
-        name: of the command.
+        app: the application or group that the command is added to.
+        name: the name of the command.
         options: the dataclass.
         run: called with an instance of it.
     """
@@ -45,7 +45,7 @@ def add_function(
     own: list[Parameter],
     run: Callable[[dict[str, Any]], None],
 ) -> None:
-    """As :func:`add_command`, with any parameters; ``run`` is called with their values by name."""
+    """Like :func:`add_command`, with any parameters; ``run`` gets a dict of name → value."""
 
     def command(**values: Any) -> None:
         run(values)

@@ -1,4 +1,4 @@
-"""``heedful data``: what a corpus is like, the same corpus in another form, and its parts."""
+"""``heedful data``: statistics, conversion and splitting of corpora."""
 
 import json
 from collections import Counter
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from heedful.data.statistics import CorpusStatistics
 
 PROGRESS_EVERY = 1000
-HELP = """Look at a corpus, convert it, split it.
+HELP = """Inspect, convert and split a corpus.
 
 Examples:
 
@@ -32,14 +32,14 @@ data_app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 class Breaks(StrEnum):
-    """What becomes of a text that does not fit on a line."""
+    """What happens to a text that contains line breaks."""
 
     SPACE = "space"
     LEAVE_OUT = "leave-out"
 
 
 class Format(StrEnum):
-    """How the parts of a corpus are written."""
+    """The file format of the parts of a corpus."""
 
     TSV = "tsv"
     TEXT = "text"
@@ -48,31 +48,29 @@ class Format(StrEnum):
 Paths = Annotated[
     list[str],
     typer.Argument(
-        help="One TSV, TMX, PO or XLIFF file, or two aligned text files; plain or gzip; - is "
-        "standard input.",
+        help="One TSV, TMX, PO or XLIFF file, or two aligned text files; may be gzip-compressed; "
+        "- is standard input.",
         metavar="PATH...",
     ),
 ]
-Source = Annotated[str | None, typer.Option("--from", help="Source language; en takes en-US.")]
+Source = Annotated[str | None, typer.Option("--from", help="Source language; en matches en-US.")]
 Target = Annotated[str | None, typer.Option("--to", help="Target language.")]
 Encoding = Annotated[
     str | None,
-    typer.Option("--encoding", help="The text's encoding, if not UTF-8 or what the file declares."),
+    typer.Option("--encoding", help="Text encoding, if it is neither UTF-8 nor declared in it."),
 ]
 NoEmpty = Annotated[bool, typer.Option("--no-empty", help="Leave out pairs with an empty side.")]
-NoDuplicates = Annotated[
-    bool, typer.Option("--no-duplicates", help="Leave out all but the first of equal pairs.")
-]
-MaxWords = Annotated[int | None, typer.Option("--max-words", help="Most words on either side.")]
+NoDuplicates = Annotated[bool, typer.Option("--no-duplicates", help="Leave out repeated pairs.")]
+MaxWords = Annotated[int | None, typer.Option("--max-words", help="Maximum words on either side.")]
 MaxCharacters = Annotated[
-    int | None, typer.Option("--max-characters", help="Most characters on either side.")
+    int | None, typer.Option("--max-characters", help="Maximum characters on either side.")
 ]
 MaxRatio = Annotated[
-    float | None, typer.Option("--max-ratio", help="Most words for one of the other side.")
+    float | None, typer.Option("--max-ratio", help="Maximum ratio of the numbers of words.")
 ]
 BreaksOption = Annotated[
     Breaks,
-    typer.Option("--breaks", help="What becomes of texts with line breaks (in TSV also TABs)."),
+    typer.Option("--breaks", help="What to do with line breaks in texts (in TSV also TABs)."),
 ]
 
 
@@ -89,7 +87,7 @@ def stats(
     max_ratio: MaxRatio = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Count pairs, words, lengths, duplicates, and what was left out.
+    """Count pairs, words, lengths, duplicates and pairs that were left out.
 
     Example:
 
@@ -105,7 +103,7 @@ def stats(
         print(json.dumps({**result, "left_out": dict(left_out)}, ensure_ascii=False))
     else:
         _print_table(result)
-        _say(left_out, paths)
+        _report_left_out(left_out, paths)
 
 
 @data_app.command(no_args_is_help=True)
@@ -115,7 +113,7 @@ def convert(
         list[Path],
         typer.Option(
             "--output",
-            help="Where to: once for TSV, twice for two aligned text files; .gz compresses.",
+            help="Output file: once for TSV, twice for two aligned text files; .gz compresses.",
         ),
     ],
     source: Source = None,
@@ -130,8 +128,8 @@ def convert(
 ) -> None:
     """Write a corpus as TSV or as two aligned text files.
 
-    Texts with line breaks (in TSV also TABs) do not fit on a line: they become spaces, or with
-    --breaks leave-out the pair is left out. Either way their number is said.
+    A text must fit on one line: line breaks (in TSV also TABs) are replaced by spaces. With
+    --breaks leave-out, such pairs are left out. A message gives their number.
 
     Example:
 
@@ -144,22 +142,22 @@ def convert(
     left_out: Counter[str] = Counter()
     pairs = _read(paths, source, target, encoding, filters, left_out)
     writer = write_pairs(_with_progress(pairs, "converting"), output, breaks.value)
-    _say(left_out, paths)
-    _say_changed(writer.changed)
+    _report_left_out(left_out, paths)
+    _report_changed(writer.changed)
     notice(f"{writer.written:,} pairs written to {' and '.join(map(str, output))}")
 
 
 @data_app.command(no_args_is_help=True)
 def split(
     paths: Paths,
-    output_dir: Annotated[Path, typer.Option("--output-dir", help="A new folder for the parts.")],
+    output_dir: Annotated[Path, typer.Option("--output-dir", help="New folder for the parts.")],
     validation: Annotated[
-        str, typer.Option("--validation", help="Pairs for validation: a number, or a share as 5%.")
+        str, typer.Option("--validation", help="Pairs for validation: a number or a share (5%).")
     ] = "0",
     test: Annotated[
-        str, typer.Option("--test", help="Pairs for the test: a number, or a share as 5%.")
+        str, typer.Option("--test", help="Pairs for the test set: a number or a share (5%).")
     ] = "0",
-    seed: Annotated[int, typer.Option("--seed", help="Another seed gives other parts.")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the random split.")] = 1,
     source: Source = None,
     target: Target = None,
     encoding: Encoding = None,
@@ -169,13 +167,13 @@ def split(
     max_characters: MaxCharacters = None,
     max_ratio: MaxRatio = None,
     form: Annotated[
-        Format, typer.Option("--format", help="One TSV file a part, or two text files.")
+        Format, typer.Option("--format", help="One TSV file or two text files per part.")
     ] = Format.TSV,
     breaks: BreaksOption = Breaks.SPACE,
 ) -> None:
-    """Split a corpus into training, validation and test parts, no source in two of them.
+    """Split a corpus into training, validation and test parts that share no source text.
 
-    The same pairs and seed always give the same parts, whatever the order of the lines.
+    The parts depend on the pairs and the seed, not on the order of the lines.
 
     Example:
 
@@ -198,14 +196,14 @@ def split(
     names = ["tsv"] if form is Format.TSV else sides
     parts = {"validation": validation, "test": test}
     sizes, changed = split_corpus(read, output_dir, names, **parts, seed=seed, breaks=breaks.value)
-    _say(left_out, paths)
-    _say_changed(changed)
+    _report_left_out(left_out, paths)
+    _report_changed(changed)
     counts = ", ".join(f"{part} {count:,}" for part, count in sizes.items())
     notice(f"pairs written to {output_dir}: {counts}")
 
 
 def register(app: typer.Typer) -> None:
-    """Add the group of commands."""
+    """Add the command group."""
     app.add_typer(data_app, name="data", help=HELP)
 
 
@@ -254,13 +252,13 @@ def _with_progress(pairs: "Iterable[Pair]", text: str) -> "Iterator[Pair]":
                 advance(PROGRESS_EVERY)
 
 
-def _say(left_out: Counter[str], paths: list[str]) -> None:
+def _report_left_out(left_out: Counter[str], paths: list[str]) -> None:
     from heedful.data.readers import say_left_out
 
     say_left_out(left_out, " and ".join(paths))
 
 
-def _say_changed(changed: Counter[str]) -> None:
+def _report_changed(changed: Counter[str]) -> None:
     from heedful.basics.notices import notice
 
     for what, count in changed.items():
@@ -271,7 +269,7 @@ def _say_changed(changed: Counter[str]) -> None:
 def _print_table(result: "CorpusStatistics") -> None:
     print(f"pairs        {result['pairs']:,}")
     print(f"duplicates   {result['duplicates']:,}")
-    print(f"identical    {result['identical']:,}   (source and target are the same)")
+    print(f"identical    {result['identical']:,}   (source and target are identical)")
     print(f"word ratio   {result['mean_ratio']:.3f}   (target to source)")
     print(f"\n{'':16}{'source':>14}{'target':>14}")
     source, target = result["source"], result["target"]

@@ -1,4 +1,4 @@
-"""``heedful demo``: watch a translator learn, in a few minutes, without any data of one's own."""
+"""``heedful demo``: train and inspect a small translator within minutes, on generated data."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,17 +9,17 @@ import typer
 def demo(
     source: Annotated[str, typer.Option("--from", help="Source language.")] = "en",
     target: Annotated[str, typer.Option("--to", help="Target language.")] = "de",
-    out: Annotated[Path, typer.Option("--out", help="Where corpus, run and pictures go.")] = Path(
+    out: Annotated[Path, typer.Option("--out", help="Folder for corpus, run and pictures.")] = Path(
         "demo-run"
     ),
-    seed: Annotated[int, typer.Option(help="Of the corpus and the training.")] = 1,
-    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the corpus and the training.")] = 1,
+    threads: Annotated[int | None, typer.Option("--threads", help="Number of CPU threads.")] = None,
     device: Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
-    """Make a corpus, train a small translator on it, translate unseen text, score it, draw it.
+    """Generate a corpus, train a small translator, translate the test set, score and plot.
 
-    English and German have a small grammar whose right translations are known, besides dates,
-    amounts and names from Unicode CLDR; any other pair of languages has the latter.
+    The corpus contains dates, amounts and names from Unicode CLDR in any two languages. For English
+    and German, it also contains sentences of a small grammar with known correct translations.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""The demo, step by step, through the same functions that the commands call."""
+"""The steps of the demo. It calls the same functions as the commands."""
 
 import sys
 from pathlib import Path
@@ -27,31 +27,31 @@ STEPS = 1200
 def demonstrate(
     source: str, target: str, out: Path, *, seed: int, threads: int | None, device: str
 ) -> None:
-    """Everything ``heedful demo`` does; the last line it prints is ``BLEU=…``.
+    """Run the whole demo; the last line printed is ``BLEU=…``.
 
     Raises:
-        UserError: a language is unknown, or ``out`` holds something else.
+        UserError: a language is unknown, or ``out`` contains other files.
     """
-    say = Console(highlight=False, soft_wrap=True).print
-    say(f"1. The corpus: {describe(source, target)}", markup=False)
+    echo = Console(highlight=False, soft_wrap=True).print
+    echo(f"1. The corpus: {describe(source, target)}", markup=False)
     corpus = demo_corpus(source, target, seed=seed, **SIZES)
     folder = _write_corpus(corpus, out)
-    say(f"   {len(corpus.train):,} pairs to learn from, {len(corpus.test):,} held out, such as")
+    echo(f"   {len(corpus.train):,} pairs to train on, {len(corpus.test):,} held out. Examples:")
     for pair in corpus.train[:3]:
-        say(f"   {pair.source}  →  {pair.target}", markup=False)
-    say("2. Training a small Transformer (Ctrl-C stops; the same command goes on)")
+        echo(f"   {pair.source}  →  {pair.target}", markup=False)
+    echo("2. Training a small Transformer (Ctrl-C stops; rerun the command to resume)")
     recipe = check_recipe(_recipe(source, target, seed, threads, device), "the demo's recipe")
     sys.stdout.flush()
     if not train(recipe, out / "run", data=folder):
         raise KeyboardInterrupt
-    say("3. Translating what it has never seen: new combinations of pieces that it has")
+    echo("3. Translating unseen sentences: new combinations of known parts")
     translator = load_translator([out / "run"], device=device)
     sources = [pair.source for pair in corpus.test]
     translations = translator.translate(sources, options=SearchOptions(beam=4), alignments=True)
-    _show_samples(corpus.test, translations, say)
-    say("4. What it attends to")
-    _draw(_telling(corpus.test, translations), out, say)
-    _what_next(source, target, out, say)
+    _show_samples(corpus.test, translations, echo)
+    echo("4. Attention")
+    _draw(_most_reordered(corpus.test, translations), out, echo)
+    _what_next(source, target, out, echo)
     references = [pair.target for pair in corpus.test]
     score = bleu([translation.text for translation in translations], references)
     print(f"BLEU={score:.2f}", flush=True)
@@ -99,24 +99,24 @@ def _recipe(
     }
 
 
-def _show_samples(pairs: list[Pair], translations: list[Translation], say: Any) -> None:
+def _show_samples(pairs: list[Pair], translations: list[Translation], echo: Any) -> None:
     right = [n for n, pair in enumerate(pairs) if translations[n].text == pair.target]
     wrong = [n for n, pair in enumerate(pairs) if translations[n].text != pair.target]
-    say(f"   {len(right)} of {len(pairs)} come out word for word as the reference, such as")
+    echo(f"   {len(right)} of {len(pairs)} are identical to the reference. Examples:")
     longest = sorted(right, key=lambda n: -len(pairs[n].source))[:5]
     for n in longest[:3]:
-        say(f"     source     {pairs[n].source}", markup=False)
-        say(f"     output     {translations[n].text}", markup=False)
+        echo(f"     source     {pairs[n].source}", markup=False)
+        echo(f"     output     {translations[n].text}", markup=False)
     if wrong:
-        say("   and some differ:")
+        echo("   Others differ:")
     for n in wrong[:2]:
-        say(f"     source     {pairs[n].source}", markup=False)
-        say(f"     output     {translations[n].text}", markup=False)
-        say(f"     reference  {pairs[n].target}", markup=False)
+        echo(f"     source     {pairs[n].source}", markup=False)
+        echo(f"     output     {translations[n].text}", markup=False)
+        echo(f"     reference  {pairs[n].target}", markup=False)
 
 
-def _telling(pairs: list[Pair], translations: list[Translation]) -> Translation:
-    """A right translation of some length whose words change places most: its picture says most."""
+def _most_reordered(pairs: list[Pair], translations: list[Translation]) -> Translation:
+    """The correct translation of 5 to 12 source words with the most crossing alignment links."""
 
     def crossings(translation: Translation) -> int:
         links = translation.alignment.links if translation.alignment else []
@@ -131,26 +131,26 @@ def _telling(pairs: list[Pair], translations: list[Translation]) -> Translation:
     return max(right or translations, key=crossings)
 
 
-def _draw(translation: Translation, out: Path, say: Any) -> None:
+def _draw(translation: Translation, out: Path, echo: Any) -> None:
     if translation.alignment is None:
         return
     sources, targets = translation.source.split(), translation.text.split()
     soft = translation.alignment.soft
     plain = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    say(render_alignment(soft, targets, sources, plain=plain), markup=False)
+    echo(render_alignment(soft, targets, sources, plain=plain), markup=False)
     figure = alignment_figure(soft, targets, sources, title=translation.text)
     save_figure(figure, out / "alignment.svg")
     save_figure(figure, out / "alignment.png")
-    say(f"   drawn in {out / 'alignment.svg'} and .png", markup=False)
+    echo(f"   plotted in {out / 'alignment.svg'} and .png", markup=False)
 
 
-def _what_next(source: str, target: str, out: Path, say: Any) -> None:
+def _what_next(source: str, target: str, out: Path, echo: Any) -> None:
     run = out / "run"
-    say("5. What to try next", markup=False)
-    say(f'   echo "…" | heedful translate {run}', markup=False)
-    say(f"   heedful evaluate {run} --by-length", markup=False)
-    say(f'   heedful plot {run} "…" --heads --output heads.svg', markup=False)
-    say(
+    echo("5. Next steps", markup=False)
+    echo(f'   echo "…" | heedful translate {run}', markup=False)
+    echo(f"   heedful evaluate {run} --by-length", markup=False)
+    echo(f'   heedful plot {run} "…" --heads --output heads.svg', markup=False)
+    echo(
         f"   heedful train --data memory.tmx --from {source} --to {target} --out runs/mine",
         markup=False,
     )

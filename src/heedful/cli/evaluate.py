@@ -1,4 +1,4 @@
-"""``heedful evaluate``: how good a run is, or outputs of any system in files."""
+"""``heedful evaluate``: score a run, or files with the outputs of any system."""
 
 import json
 from dataclasses import dataclass, fields
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.commands import add_function, joined
+from heedful.cli.commands import add_function, merge_parameters
 from heedful.tasks.options import (
     Checkpoint,
     Device,
@@ -23,12 +23,12 @@ from heedful.tasks.spec import Opening, TaskSpec, spec_named, specs
 if TYPE_CHECKING:
     from heedful.evaluation.outcome import Evaluation
 
-HELP = """Score a run on its test set or on files: figures, breakdowns and the worst mistakes.
+HELP = """Score a run on its test set or on files: metrics, breakdowns and the worst errors.
 
-Translations are scored by BLEU, chrF and TER with intervals, faults, worst and best sentences. Give
-a run, or files of any system's output. A second run or file is compared with paired significance
-tests. A run that classifies or tags is scored by accuracy, macro F1 and Matthews' correlation, with
-the worst mistakes; a language model by its perplexity.
+Translations are scored by BLEU, chrF and TER with confidence intervals; the report lists error
+rates and the worst and best sentences. Give a run, or files with the outputs of any system. A
+second run or file is compared with paired significance tests. Classifiers and taggers are scored by
+accuracy, macro F1 and Matthews' correlation, language models by perplexity.
 
 Examples:
 
@@ -44,29 +44,29 @@ Examples:
 
 @dataclass(frozen=True)
 class _First:
-    """What stands before the options of the tasks."""
+    """The parameters before the options of the tasks."""
 
-    run: Annotated[Path | None, typer.Argument(help="The run that is scored.")] = None
+    run: Annotated[Path | None, typer.Argument(help="The run to score.")] = None
     data: Annotated[
         list[str] | None,
         typer.Option(
             "--data",
-            help="What to score on: files like those that the run has learnt from; of translations "
-            "TSV, TMX, PO or XLIFF, or twice for two aligned text files. Default: the run's own "
-            "test set.",
+            help="Test data in the format of the run's training data. For translations: a TSV, "
+            "TMX, PO or XLIFF file, or two aligned text files (repeat the option). Default: the "
+            "run's test set.",
         ),
     ] = None
 
 
 @dataclass(frozen=True)
 class _Last:
-    """What stands after them."""
+    """The parameters after the options of the tasks."""
 
     output: Annotated[
         Path | None,
-        typer.Option("--output", help="Write the run's outputs to this file, one a line."),
+        typer.Option("--output", help="Write the run's outputs to this file, one per line."),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="All of it as one JSON object.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     checkpoint: Checkpoint = None
     device: Device = "auto"
     threads: Threads = None
@@ -76,7 +76,7 @@ class _Last:
 def register(app: typer.Typer) -> None:
     """Add the command."""
     tasks = [parameters(spec.evaluation_options()) for spec in specs()]
-    own = joined([parameters(_First), *tasks, parameters(_Last)])
+    own = merge_parameters([parameters(_First), *tasks, parameters(_Last)])
     add_function(app, "evaluate", HELP, own, _evaluate)
 
 
@@ -103,9 +103,9 @@ def _evaluate_files(values: dict[str, Any], last: _Last) -> "Evaluation":
     from heedful.runs.recipe import DEFAULT
 
     if last.output is not None:
-        raise UserError("--output is for a run's outputs; these stand in a file already")
+        raise UserError("--output needs a run; the outputs are already in a file")
     spec = spec_named(DEFAULT)
-    return spec.evaluate_files(_options_of(spec, values, f"files are scored for {spec.name}"))
+    return spec.evaluate_files(_options_of(spec, values, f"files are scored as {spec.name}"))
 
 
 def _evaluate_run(
@@ -134,7 +134,7 @@ def _options_of(spec: TaskSpec, values: dict[str, Any], why: str) -> Any:
     """The options of a task.
 
     Raises:
-        UserError: another task's option was given.
+        UserError: an option of another task was given.
     """
     kind = spec.evaluation_options()
     own = {one.name for one in fields(kind)}
@@ -159,5 +159,5 @@ def _write_outputs(path: Path, found: "Evaluation") -> None:
     from heedful.inference.files import write_lines
 
     if found.outputs is None:
-        raise UserError("--output is for the outputs of one thing that was learnt: add --head")
+        raise UserError("--output needs the outputs of one head: add --head")
     write_lines([found.outputs], path, "output")

@@ -1,11 +1,11 @@
-"""``heedful export``: runs as models of other libraries."""
+"""``heedful export``: convert runs to the formats of other libraries."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-HELP = """Write a run's model as another library reads it.
+HELP = """Export a run's model for another library.
 
 Example:
 
@@ -17,18 +17,18 @@ app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
 @app.command(no_args_is_help=True)
 def hf(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write, which is made.")],
+    run: Annotated[Path, typer.Argument(help="The run.")],
+    out: Annotated[Path, typer.Option("--out", help="The new folder to write.")],
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", help="best, last, average or a step; the run's own choice."),
+        typer.Option("--checkpoint", help="best, last, average or a step; default: the run's."),
     ] = None,
     head: Annotated[
         str | None,
-        typer.Option("--head", help="Which head goes along, of a run that learnt several things."),
+        typer.Option("--head", help="Which head to export from a multi-task run."),
     ] = None,
 ) -> None:
-    """Write a run's model and tokeniser so that transformers loads them with from_pretrained.
+    """Export a run's model and tokeniser for from_pretrained of transformers.
 
     Example:
 
@@ -42,21 +42,22 @@ def hf(
 
 @app.command(no_args_is_help=True)
 def ctranslate2(
-    run: Annotated[Path, typer.Argument(help="The folder of a Transformer's run.")],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write, which is made.")],
+    run: Annotated[Path, typer.Argument(help="The run of a Transformer.")],
+    out: Annotated[Path, typer.Option("--out", help="The new folder to write.")],
     quantization: Annotated[
         str | None,
         typer.Option(
             "--quantization",
-            help="How weights are kept: int8, int8_float32, int16, float16, bfloat16; float32.",
+            help="Data type of the weights: int8, int8_float32, int16, float16, bfloat16 or "
+            "float32; default: float32.",
         ),
     ] = None,
     checkpoint: Annotated[
         str | None,
-        typer.Option("--checkpoint", help="best, last, average or a step; the run's own choice."),
+        typer.Option("--checkpoint", help="best, last, average or a step; default: the run's."),
     ] = None,
 ) -> None:
-    """Write a Transformer as CTranslate2 reads it, with all that translates text.
+    """Export a Transformer for CTranslate2, with everything needed to translate text.
 
     Example:
 

@@ -1,11 +1,11 @@
-"""``heedful import``: models of other libraries as runs."""
+"""``heedful import``: convert models of other libraries to runs."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-HELP = """Make a run of a model of another library.
+HELP = """Import a model of another library as a run.
 
 Example:
 
@@ -17,7 +17,7 @@ app = typer.Typer(help=HELP, no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def _group() -> None:
-    """Keeps ``hf`` a name of its own, though there is no other yet."""
+    """Without a callback, typer would omit the name of the only command, ``hf``."""
 
 
 @app.command(no_args_is_help=True)
@@ -29,22 +29,22 @@ def hf(
             metavar="DIR",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The run's folder, which is made.")],
+    out: Annotated[Path, typer.Option("--out", help="The new folder of the run.")],
     pairs: Annotated[
-        bool, typer.Option("--pairs", help="A classifier decides on two texts at a time.")
+        bool, typer.Option("--pairs", help="The classifier reads pairs of texts.")
     ] = False,
     ignore_field: Annotated[
         list[str] | None,
         typer.Option(
             "--ignore-field",
             metavar="NAME",
-            help="Do not read this field of config.json, which has no effect; repeatable.",
+            help="Ignore this field of config.json; repeatable.",
         ),
     ] = None,
 ) -> None:
-    """Make a run of a BERT, a GPT-2 or a Marian model in the Hugging Face layout.
+    """Import a BERT, GPT-2 or Marian model in the Hugging Face layout as a run.
 
-    Only config.json, safetensors and the tokeniser's files are read; nothing is executed, nothing
+    Only config.json, safetensors and the tokeniser's files are read. Nothing is executed or
     downloaded.
 
     Example:

@@ -1,4 +1,4 @@
-"""``heedful info``: what a run is, was trained on and scored."""
+"""``heedful info``: the model, the training data and the scores of a run."""
 
 import json
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ from heedful.cli.commands import add_command
 
 @dataclass(frozen=True)
 class Info:
-    """Say what a run is, what it was trained on, and how it scored.
+    """Show the model, the training data and the scores of a run.
 
     Example:
 
         heedful info runs/en-de
     """
 
-    run: Annotated[Path, typer.Argument(help="A run's folder.")]
-    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False
+    run: Annotated[Path, typer.Argument(help="The run.")]
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     accept_changes: Annotated[
         bool,
         typer.Option(
             "--accept-changes",
-            help="Take the run's files as they are now: record their hashes anew.",
+            help="Accept the run's files as they are now: record new hashes.",
         ),
     ] = False
 

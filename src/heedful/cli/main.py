@@ -1,4 +1,4 @@
-"""The command ``heedful``: its commands and those of all tasks; errors in one line."""
+"""The command line ``heedful``: all commands, plug-ins, and error messages of one line."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import typer.core
 
 from heedful.basics.errors import UserError
 
-HELP = """Attention models: train one from your own data, run it, and look at what it attends to.
+HELP = """Train attention models on your own data, use them, and inspect their attention.
 
 Examples:
 
@@ -22,10 +22,10 @@ Examples:
 
 
 class _Commands(typer.core.TyperGroup):
-    """The commands; what is interrupted, or has lost its reader, ends as shells expect it."""
+    """All commands, with the exit codes that shells expect after Ctrl-C and broken pipes."""
 
     def invoke(self, ctx: Any) -> Any:
-        # Here, below Click, whose versions make other exit codes of these two.
+        # Caught below Click, whose versions return different exit codes for both.
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -33,7 +33,7 @@ class _Commands(typer.core.TyperGroup):
             print("heedful: interrupted", file=sys.stderr)
             raise typer.Exit(130) from None
         except BrokenPipeError:
-            # The reader (head, less) has gone; nothing is left to say, not even at the very end.
+            # The reader (head, less) is closed: suppress Python's message at exit as well.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(141) from None
         return result
@@ -50,8 +50,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from heedful import __version__
 
         print(f"heedful {__version__}")
@@ -61,22 +61,25 @@ def _print_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print it.")
+        bool,
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
     plugin: Annotated[
         str | None,
         typer.Option(
             "--plugin",
             metavar="FILE.py",
-            help="With any command: first run this Python file, which adds tasks or scores.",
+            help="Load a Python file that adds tasks or scores; works with every command.",
         ),
     ] = None,
 ) -> None:
-    """What stands before a command."""
+    """Options before the command."""
 
 
 def main() -> None:
-    """Run the command line; the user's mistake is one line on standard error and exit code 2."""
+    """Run the command line; a ``UserError`` is printed in one line, with exit code 2."""
     try:
         sys.argv[1:] = _with_plugins(sys.argv[1:])
         _register()
@@ -89,9 +92,9 @@ def main() -> None:
 
 
 def _with_plugins(arguments: list[str]) -> list[str]:
-    """Import the files of ``--plugin`` anywhere in the arguments; the arguments without them.
+    """Load the files of every ``--plugin`` and return the remaining arguments.
 
-    Before the commands are made, because plug-ins add to what they offer.
+    This happens before commands are registered, because plug-ins add commands and options.
     """
     if "--plugin" not in arguments and not any(one.startswith("--plugin=") for one in arguments):
         return arguments
@@ -114,7 +117,7 @@ def _with_plugins(arguments: list[str]) -> list[str]:
 
 
 def _register() -> None:
-    """Attach every command; their files import the heavy rooms only when they run."""
+    """Register all commands. Their modules import PyTorch only when a command runs."""
     from heedful.cli import (
         check,
         data,
@@ -153,7 +156,7 @@ def _register() -> None:
 
 
 def _tasks() -> str:
-    """The tasks for ``--help``, each with the command that uses its runs."""
+    """The list of tasks for ``--help``, each with the command that uses its runs."""
     from heedful.tasks.spec import specs
 
     return "Tasks: " + ", ".join(f"{spec.name} ({spec.command})" for spec in specs())

@@ -1,4 +1,4 @@
-"""``heedful plot``: what a run attends to, and how it learned, as pictures."""
+"""``heedful plot``: figures of attention weights and training curves."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +27,10 @@ _HEADS = "--heads needs --output FILE that ends in .png, .svg or .pdf"
 
 @dataclass(frozen=True)
 class Plot:
-    """Draw what a run attends to, or its training curves.
+    """Plot the attention weights of a run, or its training curves.
 
-    Of a translator the alignment of a sentence and its translation, or a layer's heads; of other
-    runs a map over the tokens of a text.
+    For a translator: the alignment of a sentence with its translation, or the heads of a layer. For
+    other runs: an attention map over the tokens of a text.
 
     Examples:
 
@@ -44,30 +44,31 @@ class Plot:
     """
 
     run: Annotated[Path, typer.Argument(help="The run.")]
-    sentence: Annotated[str | None, typer.Argument(help="The text to look at.")] = None
+    sentence: Annotated[str | None, typer.Argument(help="The input text.")] = None
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", help="A file that ends in .png, .svg or .pdf; none: as text here."
+            "--output", help="A .png, .svg or .pdf file; default: print the plot as text."
         ),
     ] = None
     target: Annotated[
-        str | None, typer.Option("--target", help="Align with this translation, not the run's own.")
+        str | None, typer.Option("--target", help="Use this translation instead of the run's own.")
     ] = None
     tokens: Annotated[
-        bool, typer.Option("--tokens", help="Over the model's own tokens instead of words.")
+        bool, typer.Option("--tokens", help="Plot over the model's tokens instead of words.")
     ] = False
-    heads: Annotated[bool, typer.Option("--heads", help="One panel a head, over tokens.")] = False
+    heads: Annotated[bool, typer.Option("--heads", help="One panel per head, over tokens.")] = False
     layer: Annotated[
-        int | None, typer.Option("--layer", help="Another layer's attention to the source, from 1.")
+        int | None, typer.Option("--layer", help="Cross-attention of this layer, counted from 1.")
     ] = None
     name: Annotated[
-        str | None, typer.Option("--map", help="Any attention module, by name; '?' names them all.")
+        str | None,
+        typer.Option("--map", help="Any attention module, by name; '?' lists all names."),
     ] = None
-    head: Annotated[
-        str | None, typer.Option("--head", help="Which head of a run that learnt several things.")
-    ] = None
-    curves: Annotated[bool, typer.Option("--curves", help="The training curves.")] = False
+    head: Annotated[str | None, typer.Option("--head", help="Which head of a multi-task run.")] = (
+        None
+    )
+    curves: Annotated[bool, typer.Option("--curves", help="Plot the training curves.")] = False
     beam: Beam = None
     checkpoint: Checkpoint = None
     device: Device = "auto"
@@ -87,9 +88,9 @@ def _run(options: Plot) -> None:
         _plot_curves(options.run, options.sentence, options.output)
         return
     if options.sentence is None:
-        raise UserError('nothing to draw: give a sentence in quotes ("…"), or --curves')
+        raise UserError('nothing to plot: give a sentence in quotes ("…"), or --curves')
     if not options.sentence.strip():
-        raise UserError("the sentence is empty; give a text to look at")
+        raise UserError("the sentence is empty; give a text")
     from heedful.tasks.spec import spec_of_run
 
     use_threads(options.threads)
@@ -117,7 +118,7 @@ def _plot_curves(run: Path, sentence: str | None, output: Path | None) -> None:
     from heedful.viewing.figures import save_figure
 
     if sentence is not None:
-        raise UserError("--curves draws the training, not a sentence; leave one of them out")
+        raise UserError("--curves cannot be combined with a sentence; leave one of them out")
     if output is None:
         raise UserError("--curves needs --output FILE that ends in .png, .svg or .pdf")
     records = read_records(open_run(run).metrics_file)
@@ -140,7 +141,7 @@ def _plot_words(
     else:
         alignment = align_translations(translator, [sentence], [target])[0]
     if alignment is None or not alignment.soft.numel():
-        raise UserError("there is no word to align: the sentence or its translation is empty")
+        raise UserError("nothing to align: the sentence or its translation has no words")
     words = Axis("tokens", sentence.split())
     _finish(alignment.soft, target.split(), words, target, output)
 
@@ -167,16 +168,17 @@ def _plot_tokens(
     if name is None and layer is None:
         if usual is None:
             raise UserError(
-                "this model has no attention to its source, so there is nothing to draw"
+                "this model has no attention to its source, so there is nothing to plot"
             )
         name = usual.module
     elif name is None:
         if layer is None or not 1 <= layer <= len(across):
             raise UserError(
-                f"--layer {layer}: this model has {len(across)} that attend to the source"
+                f"--layer {layer}: this model has {len(across)} layers with cross-attention"
             )
         name = across[layer - 1]
-    # Where alignments are read is one module's own; elsewhere rows are the steps that write.
+    # `heads` and `shift` of the alignment rule hold for its own module only. In other modules, a
+    # row is the step that produces a token.
     own = usual if usual is not None and usual.module == name else None
     shift = own.shift if own else 0
     if output is not None:
@@ -193,7 +195,7 @@ def _plot_tokens(
 def _plot_trace(
     seen: "Trace", output: Path | None, which: tuple[bool, int | None, str | None]
 ) -> None:
-    """Draw a map of a trace: that of the last layer unless another is named."""
+    """Plot one map of a trace, by default that of the last layer."""
     from heedful.viewing.figures import save_figure
     from heedful.viewing.trace_view import cross_maps, map_rows, trace_figure
 
@@ -204,7 +206,7 @@ def _plot_trace(
         return
     layers = cross_maps(seen) or names
     if not layers:
-        raise UserError("this model has no attention, so there is nothing to draw")
+        raise UserError("this model has no attention, so there is nothing to plot")
     if layer is not None and not 1 <= layer <= len(layers):
         raise UserError(f"--layer {layer}: this model has {len(layers)} maps")
     name = name or layers[-1 if layer is None else layer - 1]

@@ -1,4 +1,4 @@
-"""``heedful predict``: any run, line by line."""
+"""``heedful predict``: predictions of any run, line by line."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Predict:
-    """Use a run of any task: N lines in, N lines out, in their order.
+    """Predict with a run of any task: one output line for each input line, in the same order.
 
-    Each task has a command of its own with more options, such as translate or classify. Where an
-    input is a pair of texts, a line has both with a TAB between them.
+    Each task also has its own command with more options, such as translate or classify. If an input
+    is a pair of texts, separate them with a TAB.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""``heedful serve``: the translation server and its page."""
+"""``heedful serve``: the HTTP server and its page."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ def _new_key(path: Path | None) -> None:
     key = new_key(path)
     print(key)
     typer.echo(
-        f"heedful: the key is printed this once; its hash is in {path} "
+        f"heedful: the key is shown only once; its hash is in {path} "
         f"(heedful serve RUN --keys {path})",
         err=True,
     )
@@ -39,7 +39,7 @@ def _new_key(path: Path | None) -> None:
 
 @dataclass(frozen=True)
 class Serve:
-    """Serve runs over HTTP: LibreTranslate's contract, heedful's own, and a page.
+    """Serve runs over HTTP: LibreTranslate's API, heedful's own API, and a page.
 
     Examples:
 
@@ -56,19 +56,21 @@ class Serve:
         list[Path],
         typer.Argument(
             metavar="RUN…",
-            help="Runs of any task; of those that translate, one a language pair.",
+            help="Runs of any task; at most one translator per language pair.",
         ),
     ]
-    host: Annotated[str, typer.Option(help="Where to listen; 0.0.0.0 is every network.")] = (
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 for all networks.")] = (
         "127.0.0.1"
     )
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 is any free port.")] = 5000
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any free port.")
+    ] = 5000
     languages: Annotated[
         list[str] | None,
         typer.Option(
             "--languages",
             metavar="RUN=en:de",
-            help="A run's languages, if it does not know them, or under other codes; repeatable.",
+            help="Language codes of a run, if it has none or others are needed; repeatable.",
         ),
     ] = None
     keys: Annotated[Path | None, typer.Option(help="Require an API key from this file.")] = None
@@ -79,13 +81,14 @@ class Serve:
             metavar="FILE",
             callback=_new_key,
             is_eager=True,
-            help="Print a new API key, add its hash to FILE, and end.",
+            help="Print a new API key, add its hash to FILE, and exit.",
         ),
     ] = None
     cors: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="ORIGIN", help="A web site whose pages may send requests; * is all; repeatable."
+            metavar="ORIGIN",
+            help="Allow requests from pages of this origin; * for all; repeatable.",
         ),
     ] = None
     allow_host: Annotated[
@@ -93,64 +96,66 @@ class Serve:
         typer.Option(
             "--allow-host",
             metavar="NAME",
-            help="A name that clients know this server by, in DNS or behind a proxy that passes it "
-            "on; * is any; repeatable.",
+            help="A host name that clients use for this server, for example behind a proxy; * for "
+            "any; repeatable.",
         ),
     ] = None
     split_sentences: Annotated[
         bool,
         typer.Option(
             "--split-sentences/--whole-lines",
-            help="Whether a line's sentences are translated one by one.",
+            help="Split lines into sentences and translate each, or translate whole lines.",
         ),
     ] = True
     queue: Annotated[
-        int, typer.Option(min=1, help="Requests that may wait; further ones are answered 429.")
+        int, typer.Option(min=1, help="Maximum waiting requests; further ones get status 429.")
     ] = 256
     gather: Annotated[
         float,
-        typer.Option(min=0, max=1000, help="Milliseconds to wait for requests to go together."),
+        typer.Option(min=0, max=1000, help="Milliseconds to wait for further requests of a batch."),
     ] = 5.0
     max_connections: Annotated[
         int,
         typer.Option(
-            "--max-connections", min=1, help="Connections at a time; further ones are answered 503."
+            "--max-connections",
+            min=1,
+            help="Maximum open connections; further ones get status 503.",
         ),
     ] = 512
     head_timeout: Annotated[
         float,
         typer.Option(
-            "--head-timeout", min=0.001, help="Seconds within which a request's head has to come."
+            "--head-timeout", min=0.001, help="Seconds to wait for the headers of a request."
         ),
     ] = 10.0
     max_body: Annotated[
-        int, typer.Option("--max-body", min=1, help="Bytes of a request's body.")
+        int, typer.Option("--max-body", min=1, help="Maximum bytes in the body of a request.")
     ] = 2 << 20
     max_characters: Annotated[
-        int, typer.Option("--max-characters", min=1, help="Characters of a request.")
+        int, typer.Option("--max-characters", min=1, help="Maximum characters in a request.")
     ] = 100_000
-    max_texts: Annotated[int, typer.Option("--max-texts", min=1, help="Texts of a request.")] = (
-        1_000
-    )
+    max_texts: Annotated[
+        int, typer.Option("--max-texts", min=1, help="Maximum texts in a request.")
+    ] = 1_000
     timeout: Annotated[
-        float, typer.Option(min=0.001, help="Seconds until a request is given up.")
+        float, typer.Option(min=0.001, help="Seconds after which a request is cancelled.")
     ] = 60.0
     job_time: Annotated[
         float,
         typer.Option(
             "--job-time",
             min=0.001,
-            help="Seconds that a trace, other words, a given beginning or a text that is written "
-            "may take while other requests wait.",
+            help="Maximum seconds that a trace, a list of alternatives, a forced prefix or a "
+            "generated text may take while other requests wait.",
         ),
     ] = 10.0
     grace: Annotated[
-        float, typer.Option(min=0, help="Seconds that requests in hand have when it is stopped.")
+        float, typer.Option(min=0, help="Seconds to finish running requests at shutdown.")
     ] = 30.0
     log_requests: Annotated[
-        bool, typer.Option("--log-requests", help="A line a request on standard error, no texts.")
+        bool, typer.Option("--log-requests", help="Log one line per request to standard error.")
     ] = False
-    log_texts: Annotated[bool, typer.Option("--log-texts", help="Texts, too.")] = False
+    log_texts: Annotated[bool, typer.Option("--log-texts", help="Also log the texts.")] = False
     open_page: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False
     device: Device = "auto"
     threads: Threads = None
@@ -170,14 +175,14 @@ def _run(options: Serve) -> None:
     keys = None if options.keys is None else Keys.read(options.keys)
     if keys is None and not is_loopback(host):
         notice(
-            f"--host {host} without --keys: whoever reaches port {port} may use the server; "
-            "heedful serve --new-key FILE makes a key"
+            f"--host {host} without --keys: anyone who can reach port {port} can use the server; "
+            "heedful serve --new-key FILE creates a key"
         )
     for origin in origins:
         if origin != "*" and not origin.startswith(("http://", "https://")):
             raise UserError(f"--cors {origin}: an origin is like https://example.org, or *")
     use_threads(options.threads)
-    # Before the models are loaded, which takes longer than to say that the port is taken.
+    # Open the port before loading the models, so that a port in use fails at once.
     with open_port(host, port) as listening:
         from heedful.serving import make_application
         from heedful.serving.loading import load_all

@@ -1,4 +1,4 @@
-"""The commands that tasks declare: ``heedful translate``, ``heedful classify`` and others."""
+"""The commands that tasks declare, such as ``heedful translate`` and ``heedful classify``."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands of all tasks.
 
     Raises:
-        UserError: two tasks have a command of one name.
+        UserError: two tasks have commands with the same name.
     """
     owners: dict[str, str] = {}
     for spec in specs():
@@ -22,7 +22,7 @@ def register(app: typer.Typer) -> None:
             if other != spec.name:
                 raise UserError(
                     f"the tasks '{other}' and '{spec.name}' both have a command {command.name}; "
-                    "give one another name"
+                    "rename one of them"
                 )
             add_command(app, command.name, command.options, command.run)
 

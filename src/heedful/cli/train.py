@@ -1,4 +1,4 @@
-"""``heedful train``: from a recipe, or straight from a corpus, to a run."""
+"""``heedful train``: train a run from a recipe or directly from a corpus."""
 
 from dataclasses import dataclass, fields
 from inspect import Parameter
@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.cli.commands import add_function, joined
+from heedful.cli.commands import add_function, merge_parameters
 from heedful.tasks.options import parameters
 from heedful.tasks.spec import TaskSpec, specs
 
-HELP = """Train a model; the same command again goes on exactly where it stopped.
+HELP = """Train a model; rerun the command to resume exactly where it stopped.
 
-With a recipe it trains what the recipe says; with --data alone it chooses sizes, vocabulary,
-steps and held-out pairs from the corpus and writes the recipe it chose into the run.
+Train from a recipe, or from --data alone: then sizes, vocabulary, steps and held-out data are
+chosen from the corpus, and the chosen recipe is written to the run.
 
 Examples:
 
@@ -33,21 +33,21 @@ Examples:
 
 @dataclass(frozen=True)
 class _Options:
-    """What stands after the options of the tasks."""
+    """The parameters after the options of the tasks."""
 
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change one setting: key=value; may be repeated."),
+        typer.Option("--set", help="Change one setting: key=value; repeatable."),
     ] = None
     start_from: Annotated[
         Path | None,
         typer.Option(
             "--start-from",
-            help="Begin with this run's weights and vocabulary, to adapt it to new data.",
+            help="Start from this run's weights and vocabulary, to adapt it to new data.",
         ),
     ] = None
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None
-    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads.")] = None
+    threads: Annotated[int | None, typer.Option("--threads", help="Number of CPU threads.")] = None
     precision: Annotated[
         str | None,
         typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
@@ -55,7 +55,7 @@ class _Options:
 
 
 def _trainable() -> dict[str, TaskSpec]:
-    """The tasks that can be trained without a recipe, as --task names them; the default first."""
+    """Value of --task → task, for tasks that can be trained without a recipe; default first."""
     return {spec.train_option: spec for spec in specs() if spec.train_option}
 
 
@@ -66,7 +66,7 @@ def _task(value: str) -> str:
 
 
 def _first() -> list[Parameter]:
-    """The parameters before the options of the tasks, whose help names the tasks."""
+    """The parameters before the options of the tasks; their help lists the tasks."""
     tasks = _trainable()
     default, *others = tasks
     corpus = tasks[default].corpus
@@ -77,8 +77,8 @@ def _first() -> list[Parameter]:
     ]
     about = [f" {name} {spec.train_about}." for name, spec in tasks.items() if spec.train_about]
 
-    def parameter(name: str, kind: Any, told: Any) -> Parameter:
-        annotation = Annotated[kind, told]
+    def parameter(name: str, kind: Any, option: Any) -> Parameter:
+        annotation = Annotated[kind, option]
         return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
     return [
@@ -86,20 +86,20 @@ def _first() -> list[Parameter]:
             "recipe",
             str | None,
             typer.Argument(
-                help="A TOML recipe, or the name of one that comes with heedful.", metavar="RECIPE"
+                help="A TOML recipe, or the name of a built-in recipe.", metavar="RECIPE"
             ),
         ),
         parameter(
             "out",
             Path | None,
-            typer.Option("--out", help="The run's folder: made, or gone on with."),
+            typer.Option("--out", help="The folder of the run; an unfinished run is resumed."),
         ),
         parameter(
             "data",
             list[str] | None,
             typer.Option(
                 "--data",
-                help="With a recipe: the folder its relative data paths start from. Without: "
+                help="With a recipe: the base folder of its relative data paths. Without: "
                 f"{'; '.join([corpus, ', '.join(own)])}.",
             ),
         ),
@@ -110,7 +110,7 @@ def _first() -> list[Parameter]:
                 "--task",
                 parser=_task,
                 metavar=f"[{'|'.join(tasks)}]",
-                help=f"Without a recipe: what to train for, {default} unless said.{''.join(about)}",
+                help=f"Without a recipe: the task; default: {default}.{''.join(about)}",
             ),
         ),
     ]
@@ -123,7 +123,7 @@ def _run(values: dict[str, Any]) -> None:
     options = _Options(**{one.name: values.pop(one.name) for one in fields(_Options)})
     recipe, out, data, task = (values.pop(one.name) for one in _first())
     if out is None:
-        raise UserError("--out RUN is missing: the folder to train into")
+        raise UserError("--out RUN is missing: give the folder of the run")
     machine = {"device": options.device, "threads": options.threads, "precision": options.precision}
     settings = [f"training.{name}={value}" for name, value in machine.items() if value is not None]
     changes = [*(options.overrides or []), *settings]
@@ -153,4 +153,6 @@ def _run(values: dict[str, Any]) -> None:
 def register(app: typer.Typer) -> None:
     """Add the command."""
     tasks = [parameters(spec.data_options()) for spec in _trainable().values()]
-    add_function(app, "train", HELP, joined([_first(), *tasks, parameters(_Options)]), _run)
+    add_function(
+        app, "train", HELP, merge_parameters([_first(), *tasks, parameters(_Options)]), _run
+    )

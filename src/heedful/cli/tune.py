@@ -1,4 +1,4 @@
-"""``heedful tune``: a recipe's best settings within a budget."""
+"""``heedful tune``: search for the best settings of a recipe within a budget."""
 
 import json
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from heedful.cli.commands import add_command
 
 @dataclass(frozen=True)
 class Tune:
-    """Search a recipe's settings by validation; the same command again goes on where it stopped.
+    """Search for the best settings on the validation data; rerun the command to resume.
 
-    The recipe's [tune] table says what is searched; without one it is the learning rate and
-    dropout. The test set is never looked at. The winner is written to best.toml, a recipe.
+    The recipe's [tune] table defines the search space; default: the learning rate and dropout. The
+    test set is never used. The best recipe is written to best.toml.
 
     Example:
 
@@ -24,42 +24,44 @@ class Tune:
 
     recipe: Annotated[
         str,
-        typer.Argument(help="A TOML recipe, or the name of one that comes with heedful."),
+        typer.Argument(help="A TOML recipe, or the name of a built-in recipe."),
     ]
-    out: Annotated[Path, typer.Option("--out", help="The search's folder: made, or gone on with.")]
-    trials: Annotated[int, typer.Option("--trials", help="Runs, the recipe itself among them.")] = 4
+    out: Annotated[Path, typer.Option("--out", help="The search's folder; resumed if unfinished.")]
+    trials: Annotated[
+        int, typer.Option("--trials", help="Number of trials, including the recipe itself.")
+    ] = 4
     minutes: Annotated[
         float | None,
         typer.Option(
             "--minutes",
-            help="A trial's most minutes of computing steps; validating and saving do not count.",
+            help="Maximum training minutes per trial, without validating and saving.",
         ),
     ] = None
     seeds: Annotated[
-        int, typer.Option("--seeds", help="Train the winner with so many further seeds.")
+        int, typer.Option("--seeds", help="Train the best trial with this many more seeds.")
     ] = 0
     data: Annotated[
-        Path | None, typer.Option("--data", help="The folder its relative data paths start from.")
+        Path | None, typer.Option("--data", help="Base folder of the recipe's relative data paths.")
     ] = None
     pruning: Annotated[
         bool,
         typer.Option(
-            "--pruning/--no-pruning", help="Give up trials worse than the median at a step."
+            "--pruning/--no-pruning", help="Stop trials worse than the median at the same step."
         ),
     ] = True
     start_from: Annotated[
         Path | None,
         typer.Option(
-            "--start-from", help="Begin each trial with this run's weights and vocabulary."
+            "--start-from", help="Start each trial from this run's weights and vocabulary."
         ),
     ] = None
     overrides: Annotated[
         list[str] | None,
-        typer.Option("--set", help="Change one setting: key=value; may be repeated."),
+        typer.Option("--set", help="Change one setting: key=value; repeatable."),
     ] = None
-    as_json: Annotated[bool, typer.Option("--json", help="Write one JSON object.")] = False
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False
     device: Annotated[str | None, typer.Option("--device", help="auto, cpu, cuda or mps.")] = None
-    threads: Annotated[int | None, typer.Option("--threads", help="Processor threads.")] = None
+    threads: Annotated[int | None, typer.Option("--threads", help="Number of CPU threads.")] = None
     precision: Annotated[
         str | None,
         typer.Option("--precision", help="auto, float32, bfloat16, or float16 (CUDA)."),
@@ -73,8 +75,8 @@ def _run(options: Tune) -> None:
     from heedful.training.tuning import tune as search
     from heedful.training.tuning_record import read_tuning, tables_of
 
-    given = {"device": options.device, "threads": options.threads, "precision": options.precision}
-    settings = [f"training.{name}={value}" for name, value in given.items() if value is not None]
+    machine = {"device": options.device, "threads": options.threads, "precision": options.precision}
+    settings = [f"training.{name}={value}" for name, value in machine.items() if value is not None]
     path = find_recipe(options.recipe)
     tables = with_overrides(read_recipe(path), [*(options.overrides or []), *settings])
     if options.start_from is None:

@@ -1,4 +1,4 @@
-"""``heedful view``: what a run attends to, in the browser or as one HTML file."""
+"""``heedful view``: inspect attention in the browser or in one HTML file."""
 
 import threading
 import webbrowser
@@ -22,10 +22,10 @@ _TRACE = ".safetensors"
 
 @dataclass(frozen=True)
 class View:
-    """Look at what a model attends to.
+    """Inspect the attention of a model.
 
-    Without --output or --save a page opens in the browser, served to this machine alone; Ctrl-C
-    ends it.
+    Without --output or --save, a page opens in the browser. Its server accepts only connections
+    from this machine. Press Ctrl-C to stop it.
 
     Examples:
 
@@ -46,30 +46,30 @@ class View:
     ]
     text: Annotated[
         str | None,
-        typer.Argument(help="What to look at; in the browser it can be typed there."),
+        typer.Argument(help="The input text; in the browser, you can type it on the page."),
     ] = None
     target: Annotated[
         str | None,
         typer.Option(
             "--target",
-            help="The translation to look at, a pair's second text, or what follows a prompt; "
-            "default: the run's own.",
+            help="The translation, the second text of a pair, or the continuation of a prompt; "
+            "default: the run's own output.",
         ),
     ] = None
     beside: Annotated[
         list[Path] | None,
-        typer.Option("--with", help="A further run or trace, to compare; repeatable."),
+        typer.Option("--with", help="Another run or trace to compare with; repeatable."),
     ] = None
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Write one HTML file that needs nothing else."),
+        typer.Option("--output", "-o", help="Write one self-contained HTML file."),
     ] = None
-    save: Annotated[
-        Path | None, typer.Option("--save", help="Write the trace itself (.safetensors).")
-    ] = None
-    port: Annotated[int, typer.Option(help="Of the page; 0 is any free one.")] = 0
+    save: Annotated[Path | None, typer.Option("--save", help="Write the trace (.safetensors).")] = (
+        None
+    )
+    port: Annotated[int, typer.Option(help="Port of the page; 0 for any free port.")] = 0
     browser: Annotated[
-        bool, typer.Option("--browser/--no-browser", help="Whether to open the page.")
+        bool, typer.Option("--browser/--no-browser", help="Open the page in the browser.")
     ] = True
     checkpoint: Checkpoint = None
     device: Device = "auto"
@@ -81,15 +81,17 @@ def _run(options: View) -> None:
     use_threads(options.threads)
     save, output = options.save, options.output
     places = [options.what, *(options.beside or [])]
-    outputs = [_named(path, ending) for path, ending in ((output, ".html"), (save, _TRACE)) if path]
-    opened = _opened(places, options.checkpoint, options.device)
+    outputs = [
+        _check_name(path, ending) for path, ending in ((output, ".html"), (save, _TRACE)) if path
+    ]
+    opened = _open(places, options.checkpoint, options.device)
     if not outputs:
         _serve(opened, options)
         return
-    made = _traced(opened, options.text, options.target)
+    made = _traces(opened, options.text, options.target)
     if save is not None:
         if len(made) > 1:
-            raise UserError("--save writes one trace; leave --with out")
+            raise UserError("--save writes one trace; leave out --with")
         made[0].save(save)
     if output is not None:
         from heedful.viewing.page import export_html
@@ -102,24 +104,24 @@ def register(app: typer.Typer) -> None:
     add_command(app, "view", View, _run)
 
 
-def _named(path: Path, ending: str) -> Path:
+def _check_name(path: Path, ending: str) -> Path:
     from heedful.inference.files import check_output
 
     check_output(path)
     if path.suffix != ending:
-        raise UserError(f"{path}: its name has to end in {ending}")
+        raise UserError(f"{path}: the file name must end in {ending}")
     return path
 
 
 class _Opened(NamedTuple):
-    """What the page is to show, each by a name of its own."""
+    """The models and traces to show, each with a unique name."""
 
     models: "list[Served]"
     traces: "dict[str, Trace]"
 
 
-def _opened(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
-    """The runs, and the traces."""
+def _open(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
+    """Load the runs and the saved traces."""
     from heedful.inference import Trace
     from heedful.interop.ctranslate2_facts import is_export
     from heedful.serving.loading import load_all
@@ -130,8 +132,8 @@ def _opened(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
     for run in runs:
         if is_export(run):
             raise UserError(
-                f"{run} was exported for CTranslate2, which shows no attention: view the run that "
-                "it was made from"
+                f"{run} was exported for CTranslate2, which gives no attention weights: view the "
+                "run that it was exported from"
             )
     traces = {
         name.removesuffix(_TRACE): Trace.load(file)
@@ -141,24 +143,24 @@ def _opened(places: list[Path], checkpoint: str | None, device: str) -> _Opened:
     return _Opened(models, traces)
 
 
-def _traced(opened: _Opened, text: str | None, target: str | None) -> list["Trace"]:
-    """What the runs make of the text, and the traces that there are."""
+def _traces(opened: _Opened, text: str | None, target: str | None) -> list["Trace"]:
+    """A trace of the text for each run, then the saved traces."""
     models, traces = opened
     if models and text is None:
-        raise UserError('a run needs a text to look at: heedful view RUN "TEXT" --output FILE')
+        raise UserError('a run needs a text: heedful view RUN "TEXT" --output FILE')
     if not models and (text is not None or target is not None):
-        raise UserError("a saved trace has its texts; leave TEXT and --target out")
-    made = {one.name: _measured(one, text or "", target) for one in models}
-    if len(made) > 1:  # to tell them apart
+        raise UserError("a saved trace contains its texts; leave out TEXT and --target")
+    made = {one.name: _trace_with_faithfulness(one, text or "", target) for one in models}
+    if len(made) > 1:  # distinguish their titles
         made = {name: replace(one, title=f"{name}: {one.title}") for name, one in made.items()}
     return [*made.values(), *traces.values()]
 
 
-def _measured(model: "Served", text: str, target: str | None) -> "Trace":
-    """A trace with the sentence's faithfulness, where there is one."""
+def _trace_with_faithfulness(model: "Served", text: str, target: str | None) -> "Trace":
+    """The trace of a text, with its faithfulness if the task computes one."""
     trace = model.trace(text, target, relevance=True)
     if len(trace.decided) < 2 or len(text.split()) < 2:
-        return trace  # nothing written, or nothing to leave out
+        return trace  # no output, or no word that can be left out
     return replace(trace, faithfulness=model.spec.faithfulness(model.predictor, text, target))
 
 
@@ -169,16 +171,16 @@ def _serve(opened: _Opened, options: View) -> None:
     models, traces = opened
     text, target = options.text, options.target
     if target is not None and all(model.spec.translates for model in models):
-        raise UserError("--target is for --output and --save; on the page it is typed")
+        raise UserError("--target needs --output or --save; on the page, type the target")
     if target is not None and text is None:
-        raise UserError("--target is what goes with TEXT; give both")
+        raise UserError("--target needs TEXT; give both")
     if text is not None and not models:
-        raise UserError("a saved trace has its texts; leave TEXT out")
+        raise UserError("a saved trace contains its texts; leave out TEXT")
     with open_port(LOOPBACK[0], options.port) as listening:
         if options.browser:
-            given = {"text": text, "second": target}
-            typed = urlencode({name: value for name, value in given.items() if value})
-            page = address_of(listening) + (f"#{typed}" if typed else "")
+            inputs = {"text": text, "second": target}
+            fragment = urlencode({name: value for name, value in inputs.items() if value})
+            page = address_of(listening) + (f"#{fragment}" if fragment else "")
             threading.Timer(0.5, webbrowser.open, [page]).start()
         application = make_application(models, traces=traces, hosts=LOOPBACK)
         names = [*(one.name for one in models), *traces]
