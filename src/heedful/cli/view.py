@@ -170,7 +170,7 @@ def _serve(opened: _Opened, options: View) -> None:
 
     models, traces = opened
     text, target = options.text, options.target
-    if target is not None and all(model.spec.translates for model in models):
+    if target is not None and not any(model.spec.panel.takes_second for model in models):
         raise UserError("--target needs --output or --save; on the page, type the target")
     if target is not None and text is None:
         raise UserError("--target needs TEXT; give both")

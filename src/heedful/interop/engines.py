@@ -23,7 +23,7 @@ from heedful.interop.ctranslate2_facts import (
 )
 from heedful.interop.ctranslate2_folders import kept_export
 from heedful.tasks.pairs.building import load_translator
-from heedful.tasks.spec import load_run
+from heedful.tasks.spec import load_run, spec_of_run
 
 ENGINES = ("torch", "ctranslate2")
 
@@ -78,6 +78,18 @@ def load_with_engine(
     folder = kept_export(path, compute, checkpoint)
     own = load_translator([path], device=device, checkpoint=checkpoint) if model else None
     return _load(folder, Facts.read(folder), where, compute, threads, own)
+
+
+def heads_of(path: Path) -> dict[str, str]:
+    """What a run, or what was exported from one, decides → the task that decides it.
+
+    Raises:
+        UserError: the folder is neither.
+    """
+    if is_export(path):
+        return {Translator.task: Translator.task}
+    run, spec = spec_of_run(path)
+    return spec.heads(run.recipe)
 
 
 def load_predictor(

@@ -1,5 +1,6 @@
 """The models of a server, loaded from the folders of runs."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,10 @@ import torch
 from heedful.basics.device import one_thread
 from heedful.basics.errors import UserError
 from heedful.basics.notices import once
-from heedful.interop.ctranslate2_facts import is_export
-from heedful.interop.engines import load_with_engine
+from heedful.interop.engines import heads_of, load_with_engine
 from heedful.serving.served import Served, names_of
 from heedful.tasks.endpoints import plain_code
-from heedful.tasks.spec import spec_named, spec_of_run
+from heedful.tasks.spec import spec_named
 
 
 def load_all(
@@ -28,7 +28,7 @@ def load_all(
     Args:
         runs: folders of runs.
         languages: ``RUN=source:target`` for those that do not know them.
-        asked: of what translates: engine, quantization.
+        asked: ``engine`` and ``quantization``, for tasks that have other inference engines.
         several: whether runs may have no languages, or the same.
         chosen: device, precision, checkpoint.
 
@@ -36,24 +36,31 @@ def load_all(
         UserError: a folder is no run, its languages are not known, or two runs translate between
             the same.
     """
-    tasks = [None if is_export(run) else spec_of_run(run) for run in runs]
-    pairs = [run for run, one in zip(runs, tasks, strict=True) if not one or one[1].translates]
+    heads = [heads_of(run) for run in runs]
+    pairs = [
+        run
+        for run, own in zip(runs, heads, strict=True)
+        if any(spec_named(task).has_languages for task in own.values())
+    ]
     given = _languages(pairs, languages)
+    with_engine = partial(load_with_engine, threads=torch.get_num_threads(), **(asked or {}))
     found: list[Served] = []
-    for path, name, task in zip(runs, names_of(runs), tasks, strict=True):
-        if task is None or task[1].translates:
-            own = None if task is None else task[1].name
-            found.append(_translating(path, name, own, given, several, **(asked or {}), **chosen))
-            continue
-        run, spec = task
-        heads = spec.heads(run.recipe)
-        for head, decides in heads.items():
+    for path, name, own in zip(runs, names_of(runs), heads, strict=True):
+        for head, task in own.items():
+            spec = spec_named(task)
             # Computing is the engine's: its thread alone is to have a pool of threads.
             with one_thread():
-                predictor = spec.load(path, head=head if len(heads) > 1 else None, **chosen)
+                predictor = spec.load_to_serve(
+                    path, head if len(own) > 1 else None, with_engine, **chosen
+                )
             predictor.say = once()
-            full = f"{name}/{head}" if len(heads) > 1 else name
-            found.append(Served(full, predictor, task=spec_named(decides).name))
+            source, target = given.get(path, spec.languages(predictor))
+            if spec.has_languages and not several and (source is None or target is None):
+                raise UserError(
+                    f"{path} does not know its languages; give them: --languages {path}=en:de"
+                )
+            full = f"{name}/{head}" if len(own) > 1 else name
+            found.append(Served(full, predictor, source, target, task))
     if not several:
         _require_different(found, dict(zip(names_of(runs), runs, strict=True)))
     return found
@@ -73,30 +80,6 @@ def _require_different(models: list[Served], paths: dict[str, Path]) -> None:
                 f"out, or give it another code: --languages {run}={one.source}:{one.target}-x-2"
             )
         taken[pair] = run
-
-
-def _translating(
-    run: Path,
-    name: str,
-    task: str | None,
-    given: dict[Path, tuple[str, str]],
-    several: bool,
-    **chosen: Any,
-) -> Served:
-    """A run's translator that has translated once, so that the first client need not wait."""
-    threads = torch.get_num_threads()
-    # Computing is the engine's: its thread alone is to have a pool of threads.
-    with one_thread():
-        translator = load_with_engine([run], threads=threads, model=True, **chosen)
-        source, target = given.get(run, (translator.source_language, translator.target_language))
-        if not several and (source is None or target is None):
-            raise UserError(
-                f"{run} does not know its languages; give them: --languages {run}=en:de"
-            )
-        translator.say = lambda text: None
-        translator.translate(["."])
-    translator.say = once()
-    return Served(name, translator, source, target, task)
 
 
 def _languages(runs: list[Path], given: list[str]) -> dict[Path, tuple[str, str]]:

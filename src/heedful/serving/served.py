@@ -38,17 +38,14 @@ class Served:
 
     @property
     def title(self) -> str:
-        """Its languages where it translates, otherwise its name."""
-        return f"{self.source} to {self.target}" if self.spec.translates else self.name
+        """What is said of it when the server starts."""
+        return self.spec.title(self)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
         """What ``/api/models`` tells of it."""
-        if self.spec.translates:
-            own = {"name": self.name, "source": self.source, "target": self.target}
-        else:
-            own = {"name": self.name, "task": self.spec.name}
-        return {**own, **self.spec.facts(self.predictor)}
+        spec = self.spec
+        return {"name": self.name, **spec.identity(self), **spec.facts(self.predictor)}
 
     def has(self, endpoint: Endpoint[Any]) -> bool:
         """Whether it answers the requests of an endpoint."""
@@ -116,13 +113,17 @@ class ServedModels:
         self.codes = list(dict.fromkeys(code for pair in self.pairs for code in pair))
         """Languages served, in the order of the models."""
 
+    def listed(self, listing: str) -> list[Served]:
+        """The models that stand in a list of ``/api/models``."""
+        return [one for one in self.models if one.spec.listing == listing]
+
     def panels(self) -> list[dict[str, Any]]:
         """The page's panels for typing, in the order of tasks, with the names of their models."""
         found: dict[str, dict[str, Any]] = {}
         for spec in specs():
             own = [one.name for one in self.models if one.spec is spec]
             if own:
-                name, title = spec.panel
+                name, title = spec.panel.name, spec.panel.title
                 panel = found.setdefault(name, {"name": name, "title": title, "models": []})
                 panel["models"] += own
         return list(found.values())
@@ -222,15 +223,13 @@ class ServedModels:
         raise RefusedError(400, f"say which model: {', '.join(one.name for one in fitting)}")
 
     def choose_traced(self, name: str | None) -> Served:
-        """The model to trace: that of a name, or the only one that translates, or the only one.
+        """The model to trace: that of a name, or the only one of the list ``models``, or of all.
 
         Raises:
             RefusedError: 400 or 404, none is meant, or more than one.
         """
-        translating = [one for one in self.models if one.spec.translates]
-        if name is None and len(translating) == 1:
-            return translating[0]
-        return self.choose(name)
+        usual = self.listed("models")
+        return usual[0] if name is None and len(usual) == 1 else self.choose(name)
 
 
 def names_of(paths: Iterable[Path]) -> list[str]:

@@ -90,8 +90,8 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
         served = handler.models.models
         return JSONResponse(
             {
-                "models": [one.facts for one in served if one.spec.translates],
-                "readers": [one.facts for one in served if not one.spec.translates],
+                "models": [one.facts for one in handler.models.listed("models")],
+                "readers": [one.facts for one in handler.models.listed("readers")],
                 "traces": list(opened),
                 "panels": handler.models.panels(),
                 "inputs": {

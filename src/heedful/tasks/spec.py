@@ -4,25 +4,26 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pydantic import BaseModel, Field, StrictStr
+from pydantic import BaseModel
 
 from heedful.basics.errors import UserError
 from heedful.basics.json_models import read_object
 from heedful.runs.kind import Kind
 from heedful.runs.registry import kind_named, kind_of, kinds, register
+from heedful.tasks.server_spec import Pair, Panel, ServerSpec
 
 if TYPE_CHECKING:
     from heedful.evaluation.outcome import Evaluation
     from heedful.inference.trace import Trace
     from heedful.runs.run import Run
-    from heedful.tasks.endpoints import Contract, Endpoint, Server
 
 __all__ = [
     "Command",
     "NoOptions",
     "Opening",
+    "Pair",
     "Panel",
     "Predictor",
     "TaskSpec",
@@ -33,17 +34,6 @@ __all__ = [
     "spec_of_run",
     "specs",
 ]
-
-Pair = Annotated[list[StrictStr], Field(min_length=2, max_length=2)]
-"""A pair of texts in a request."""
-
-
-class Panel(NamedTuple):
-    """A panel of the page, where texts for a model are typed. Several tasks may share one."""
-
-    name: str
-    """Its module in ``viewing/page``: ``classify`` for ``classify.js``."""
-    title: str
 
 
 class Prediction(Protocol):
@@ -98,7 +88,7 @@ class NoOptions:
     """A task without options of its own."""
 
 
-class TaskSpec(Kind):
+class TaskSpec(Kind, ServerSpec):
     """A task: how its runs are made and trained (:class:`~heedful.runs.kind.Kind`) and used.
 
     The methods import what they need when they are called, so that the command line can list the
@@ -190,6 +180,23 @@ class TaskSpec(Kind):
             UserError: the run cannot be used so.
         """
 
+    def load_to_serve(
+        self, run: Path, head: str | None, with_engine: Callable[..., Any], **how: Any
+    ) -> Any:
+        """The predictor of a run, ready for a first request.
+
+        Args:
+            run: the run's folder.
+            head: what is decided, of a run that learnt several things.
+            with_engine: :func:`heedful.interop.engines.load_with_engine` with the engine that the
+                server is started with, for tasks that have other inference engines.
+            how: ``device``, ``precision`` and ``checkpoint``.
+
+        Raises:
+            UserError: the run cannot be used so.
+        """
+        return self.load(run, head=head, **how)
+
     def deciding(self, run: str | Path, head: str | None) -> "TaskSpec":
         """The task whose predictor :meth:`load` returns for a head."""
         return self
@@ -266,43 +273,7 @@ class TaskSpec(Kind):
         """
         raise UserError(f"{self.name} has no evaluation of files; give a run")
 
-    # The server and its page
-
-    panel: Panel = Panel("predict", "Predict")
-    """Of the page; the default one is made from :meth:`input_type`."""
-    translates: bool = False
-    """Whether its models translate: clients choose them by languages, LibreTranslate's too."""
-
-    def endpoints(self) -> "Sequence[Endpoint[Any]]":
-        """Its endpoints beside ``POST /api/predict/{model}``, the same objects at each call."""
-        return ()
-
-    def contracts(self, server: "Server") -> "Sequence[Contract]":
-        """What it adds to a server beside ``/api``, for all of its models together."""
-        return ()
-
-    def input_type(self) -> Any:
-        """The type of one of the ``inputs`` of ``/api/predict``, which pydantic checks.
-
-        A text unless another is given: ``Pair``, a union of types, or a model of its own.
-        """
-        return StrictStr
-
-    def read_request(self, value: Any) -> Any:
-        """A predictor's input from a value of :meth:`input_type`; a pair becomes a tuple."""
-        return tuple(value) if isinstance(value, list) else value
-
-    def set_evaluation_mode(self, predictor: Any) -> None:
-        """Put the models of a predictor in evaluation mode, because a server may ask any time."""
-
-    def check_traced(self, source: str) -> None:
-        """Raise UserError for a text of a request for a trace."""
-
     # Views
-
-    def facts(self, predictor: Any) -> dict[str, Any]:
-        """What ``/api/models`` tells of a predictor."""
-        return {}
 
     def trace(
         self,

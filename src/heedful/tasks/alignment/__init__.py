@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from heedful.basics.errors import UserError
 from heedful.tasks.pairs.spec import PairSpec
-from heedful.tasks.spec import Command, Pair, Panel, register
+from heedful.tasks.spec import Command, Pair, register
 
 if TYPE_CHECKING:
     import torch
@@ -26,9 +26,6 @@ class Alignment(PairSpec):
     train_about = "makes a folder of two runs, one a direction, for heedful align"
     does = "aligns words"
     takes_recipe = False
-    translates = False
-    panel = Panel("predict", "Predict")
-    exporters: Mapping[str, Mapping[str, str]] = {}
 
     def train_corpus(
         self, train: Callable[..., bool], out: Path, files: list[str], **how: Any
@@ -96,14 +93,8 @@ class Alignment(PairSpec):
 
         return [Command(self.command, Align, run)]
 
-    def endpoints(self) -> Sequence[Any]:
-        return ()
-
     def input_type(self) -> Any:
         return Pair
-
-    def faithfulness(self, predictor: Any, source: str, target: str | None) -> None:
-        return None
 
     def write_result(self, result: Any) -> str:
         return str(result.pharaoh())

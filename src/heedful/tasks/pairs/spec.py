@@ -4,20 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Opening, Panel, TaskSpec, maps_of
+from heedful.tasks.spec import Opening, TaskSpec, maps_of
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from heedful.evaluation.outcome import Evaluation
     from heedful.runs.facts import Facts
     from heedful.runs.run import Run
     from heedful.runs.start import Start
-    from heedful.tasks.endpoints import Endpoint
     from heedful.tasks.pairs.recipe import PairRecipe
     from heedful.tasks.pairs.run import PairRun
-    from heedful.training.protocol import Task
 
 _LEAST_SYMBOLS = 5
 """Of a vocabulary: before it is made, its size is not known."""
@@ -26,13 +23,6 @@ _LEAST_SYMBOLS = 5
 class PairSpec(TaskSpec):
     """A task of pairs of texts."""
 
-    does = "translates"
-    translates = True
-    panel = Panel("translate", "Translate")
-    exporters: Mapping[str, Mapping[str, str]] = {
-        "huggingface": {"transformer": "marian"},
-        "ctranslate2": {"transformer": "transformer"},
-    }
     corpus = "the corpus (TSV, TMX, PO, XLIFF), or twice for two aligned text files"
     reading_settings = ("encoding",)
     family = "pairs"
@@ -112,13 +102,6 @@ class PairSpec(TaskSpec):
 
         return outline_run_model(run)
 
-    def build_task(
-        self, run: "PairRun", model: Any, training: Any, device: "torch.device", precision: str
-    ) -> "Task":
-        from heedful.tasks.translation.building import learn
-
-        return learn(run, model, training, device, precision)
-
     def load_start(self, run: "PairRun", model: Any) -> None:
         from heedful.tasks.pairs.building import load_run_start
 
@@ -136,20 +119,6 @@ class PairSpec(TaskSpec):
     def reads_any_length(self, run: Any) -> bool:
         return bool(run.recipe.model.reads_any_length)
 
-    def load(
-        self,
-        run: str | Path,
-        *,
-        head: str | None = None,
-        device: str = "auto",
-        precision: str = "float32",
-        checkpoint: str | int | None = None,
-    ) -> Any:
-        from heedful.tasks.pairs.building import load_translator
-
-        self.refuse_head(run, head)
-        return load_translator([run], device=device, precision=precision, checkpoint=checkpoint)
-
     def evaluation_options(self) -> type[Any]:
         from heedful.tasks.pairs.evaluation_options import PairEvaluation
 
@@ -166,11 +135,6 @@ class PairSpec(TaskSpec):
         from heedful.tasks.pairs.evaluation import evaluate_files
 
         return evaluate_files(options)
-
-    def endpoints(self) -> "Sequence[Endpoint[Any]]":
-        from heedful.tasks.pairs.endpoints import ENDPOINTS
-
-        return ENDPOINTS
 
     def set_evaluation_mode(self, predictor: Any) -> None:
         for model in predictor.models:
@@ -202,22 +166,3 @@ class PairSpec(TaskSpec):
 
     def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
         return source, target
-
-    def faithfulness(
-        self, predictor: Any, source: str, target: str | None
-    ) -> "dict[str, Any] | None":
-        from heedful.basics.errors import UserError
-        from heedful.basics.notices import notice
-        from heedful.evaluation.faithfulness import faithfulness
-
-        if not predictor.aligns:
-            return None
-        try:
-            found: dict[str, Any] = faithfulness(predictor, source, target).to_json()
-        except UserError as error:
-            notice(f"no figure of faithfulness for this sentence: {error}")
-            return None
-        return found
-
-    def write_result(self, result: Any) -> str:
-        return str(result.text)

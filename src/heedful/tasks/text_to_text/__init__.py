@@ -1,10 +1,10 @@
 """Text to text: pairs of a text and its summary, a question and its answer, and the like."""
 
-from heedful.tasks.pairs.spec import PairSpec
 from heedful.tasks.spec import register
+from heedful.tasks.translation.spec import TextToTextSpec
 
 
-class TextToText(PairSpec):
+class TextToText(TextToTextSpec):
     """Texts into other texts."""
 
     name = "text-to-text"

@@ -4,14 +4,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.pairs.spec import PairSpec
 from heedful.tasks.spec import Command, register
+from heedful.tasks.translation.spec import TextToTextSpec
 
 if TYPE_CHECKING:
     from heedful.tasks.endpoints import Contract, Server
 
 
-class Translation(PairSpec):
+class Translation(TextToTextSpec):
     """Texts into another language."""
 
     name = "translation"
