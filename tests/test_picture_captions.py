@@ -162,10 +162,13 @@ def test_info_tells_what_it_was_trained_on(folder: Path) -> None:
     assert "40 validation, 40 test" in told
 
 
-def test_other_commands_refuse_its_run(folder: Path) -> None:
+def test_an_export_refuses_its_run(folder: Path) -> None:
     exported = command(folder, "export", "hf", "whole", "--out", "exported")
     assert exported.returncode == 2
     assert "is a run for picture-captions, and Hugging Face's layout has no" in exported.stderr
+
+
+def test_options_of_other_tasks_are_refused(folder: Path) -> None:
     refused = command(folder, "evaluate", "whole", "--beam", "2")
     assert refused.returncode == 2
     assert "whole is a run for picture-captions" in refused.stderr

@@ -33,9 +33,9 @@ from heedful.data.column_batch import ColumnBatch
 from heedful.data.listed_vocabularies import ListedSettings, Words
 from heedful.decoding import SearchOptions, search
 from heedful.inference import Axis, Media, Trace
-from heedful.inference.batched_predictor import BatchedPredictor, TextOutput
 from heedful.inference.tracing import BEGIN_LABEL, END_LABEL, Decision, Described
-from heedful.runs.settings import LoopSettings, Recipe
+from heedful.runs.settings import Recipe
+from heedful.tasks.column_predictor import ColumnPredictor, TextOutput
 from heedful.tasks.column_spec import ColumnSpec, ExampleFiles
 from heedful.tasks.spec import register
 from heedful.training.column_task import ColumnTask
@@ -76,7 +76,6 @@ class CaptionRecipe(Recipe):
     task: Literal["picture-captions"] = "picture-captions"
     data: Pictures
     model: CaptionModel = CaptionModel()
-    training: LoopSettings = LoopSettings()
     evaluation: SearchOptions = SearchOptions(beam=3)
 
 
@@ -141,31 +140,18 @@ class Captioning(ColumnTask):
         return Loss(total, {"loss": total.detach()})
 
 
-def pixels(picture: str) -> np.ndarray:
-    """``[12, 12, 3]``, bytes."""
-    return np.array([[COLOURS[one] for one in row] for row in picture.split()], np.uint8)
-
-
-class CaptionPredictor(BatchedPredictor[Captioner, Picture, TextOutput]):
-    def __init__(self, model: Captioner, words: Words, options: SearchOptions, **how: Any) -> None:
-        super().__init__(model, **how)
-        self.words, self.options = words, options
-
-    def pictures(self, inputs: Sequence[Picture]) -> Tensor:
-        return torch.from_numpy(np.stack([pixels(one.picture) for one in inputs])).to(self.device)
-
+class CaptionPredictor(ColumnPredictor[Captioner, Picture, TextOutput]):
     def answer(self, inputs: Sequence[Picture]) -> list[TextOutput]:
-        pictures, rows, options = self.pictures(inputs), len(inputs), self.options
-        longest = torch.full((rows,), LONGEST, device=self.device)
-        found = search(self.model, pictures, rows=rows, options=options, max_lengths=longest)
-        return [
-            TextOutput(self.words.decode(best.tokens), best.log_probability) for best, *_ in found
-        ]
+        pictures, options = self.batch(inputs)["picture"].padded(), self.recipe.evaluation
+        longest = torch.full((len(inputs),), LONGEST, device=self.device)
+        found = search(self.model, pictures, rows=len(inputs), options=options, max_lengths=longest)
+        decode = words(self.known).decode
+        return [TextOutput(decode(best.tokens), best.log_probability) for best, *_ in found]
 
     def trace(self, given: Picture, relevance: bool = True) -> Trace:
         [found] = self.predict([given])
-        tokens = self.words.encode(found.text)
-        pieces, pictures = self.words.pieces(tokens), self.pictures([given])
+        tokens = words(self.known).encode(found.text)
+        pieces, pictures = words(self.known).pieces(tokens), self.batch([given])["picture"].padded()
         target = torch.tensor([[*tokens, END]], device=self.device)
 
         def decide() -> Decision:
@@ -177,6 +163,10 @@ class CaptionPredictor(BatchedPredictor[Captioner, Picture, TextOutput]):
             "picture": Axis("image", extent=(4, 4), media=Media.picture(pictures[0])),
         }
         return self.traced(Described(found.text, axes), decide, relevance=relevance)
+
+
+def words(known: Mapping[str, Any]) -> Words:
+    return Words(known["words"], ListedSettings(split="spaces"))
 
 
 class PictureCaptions(ColumnSpec):
@@ -192,27 +182,24 @@ class PictureCaptions(ColumnSpec):
     def known(self, examples: Iterable[Captioned], recipe: Any) -> dict[str, Any]:
         return {"words": sorted({word for one in examples for word in one.caption.split()})}
 
-    def words(self, known: Mapping[str, Any]) -> Words:
-        return Words(known["words"], ListedSettings(split="spaces"))
-
     def codecs(self, known: Mapping[str, Any]) -> dict[str, columns.Codec]:
-        return {"picture": columns.image(), "words": columns.tokens(self.words(known).size)}
+        return {"picture": columns.image(), "words": columns.tokens(words(known).size)}
 
-    def encode(self, example: Captioned, known: Mapping[str, Any]) -> dict[str, Any]:
-        words = self.words(known).encode(example.caption)
-        return {"picture": pixels(example.picture), "words": [*words, END]}
+    def encode(self, example: Picture, known: Mapping[str, Any]) -> dict[str, Any]:
+        rows = example.picture.split()
+        row = {"picture": np.array([[COLOURS[one] for one in line] for line in rows], np.uint8)}
+        if isinstance(example, Captioned):
+            row["words"] = np.array([*words(known).encode(example.caption), END])
+        return row
 
     def fresh_model(self, run: Any) -> Captioner:
-        return Captioner(run.recipe.model.hidden_size, self.words(run.facts["known"]).size)
+        return Captioner(run.recipe.model.hidden_size, words(run.facts["known"]).size)
 
     def task_type(self) -> type[ColumnTask]:
         return Captioning
 
-    def predictor(
-        self, run: Any, model: Captioner, device: torch.device, precision: str
-    ) -> CaptionPredictor:
-        words, options = self.words(run.facts["known"]), run.recipe.evaluation
-        return CaptionPredictor(model, words, options, device=device, precision=precision)
+    def predictor_type(self) -> type[CaptionPredictor]:
+        return CaptionPredictor
 
     def reference(self, example: Captioned) -> str:
         return example.caption

@@ -3,15 +3,16 @@
 Shapes: B rows.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from heedful.data.batching import FEWEST, even_rows
-from heedful.data.columns import Column, Columns
+from heedful.data.columns import Codec, Column, Columns, columns_of
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ class RaggedTensor:
     @classmethod
     def of(cls, column: Column) -> "RaggedTensor":
         """Some rows of a column."""
-        whole = column.values.dtype.kind in "iu" and column.shapes is None
+        picture = column.shapes is not None and column.values.dtype == np.uint8
+        whole = column.values.dtype.kind in "iu" and not picture
         values = column.values.astype(np.int64) if whole else column.values
         shapes = None if column.shapes is None else torch.from_numpy(column.shapes)
         return cls(torch.from_numpy(values), torch.from_numpy(column.lengths), shapes)
@@ -93,6 +95,16 @@ class ColumnBatch:
         """Some rows of all columns, to be given to ``StoreBatches`` as ``collate``."""
         found = {name: RaggedTensor.of(column) for name, column in columns.items()}
         return cls(found, len(next(iter(found.values())).lengths))
+
+    @classmethod
+    def of_rows(
+        cls, rows: Sequence[Mapping[str, Any]], codecs: Mapping[str, Codec]
+    ) -> "ColumnBatch":
+        """Rows that are in no store, such as inputs to predict.
+
+        The arguments and errors are those of :func:`heedful.data.columns.columns_of`.
+        """
+        return cls.of(columns_of(rows, codecs))
 
     def __getitem__(self, name: str) -> RaggedTensor:
         return self.columns[name]

@@ -21,8 +21,8 @@ class Codec:
     """How the rows of a column are stored.
 
     Attributes:
-        kind: what they are: ``tokens``, ``label``, ``number``, ``links``, ``image``, ``sound`` or
-            ``text``.
+        kind: what they are: ``tokens``, ``texts``, ``label``, ``number``, ``links``, ``image``,
+            ``sound`` or ``text``.
         dtype: of a value, as numpy writes it.
         free: leading dimensions whose sizes differ from row to row.
         inner: sizes of the dimensions after them.
@@ -97,6 +97,11 @@ class Codec:
 def tokens(vocabulary: int) -> Codec:
     """Token ids ``[T]`` of a vocabulary of that size."""
     return Codec("tokens", "<u2" if vocabulary <= 1 << 16 else "<u4", 1, (), vocabulary)
+
+
+def texts(vocabulary: int) -> Codec:
+    """Token ids ``[N, T]`` of several texts, each with PAD behind it up to the longest."""
+    return Codec("texts", "<u2" if vocabulary <= 1 << 16 else "<u4", 2, (), vocabulary)
 
 
 def label(classes: int) -> Codec:
@@ -178,3 +183,20 @@ class Column(NamedTuple):
 
 
 Columns = Mapping[str, Column]
+
+
+def columns_of(rows: Sequence[Mapping[str, Any]], codecs: Mapping[str, Codec]) -> Columns:
+    """Rows as columns; a column that the rows do not have is left out.
+
+    Args:
+        rows: one or more, all with the same names.
+        codecs: of each name.
+
+    Raises:
+        ValueError: a value does not fit its codec.
+    """
+    return {
+        name: codec.column([row[name] for row in rows])
+        for name, codec in codecs.items()
+        if name in rows[0]
+    }

@@ -29,11 +29,11 @@ def rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
     between: dict[tuple[str, str], list[Tensor]] = {}
     for one in maps:
         if one.kind == "weights":
-            mean = one.weights.mean(0)
+            means = [weights.mean(0) for weights in one.at_steps]
             if one.query_axis == one.key_axis:
-                own.setdefault(one.key_axis, []).append(mean)
+                own.setdefault(one.key_axis, []).extend(means)
             else:
-                between.setdefault((one.query_axis, one.key_axis), []).append(mean)
+                between.setdefault((one.query_axis, one.key_axis), []).extend(means)
     found, whole = [], {}
     for axis, layers in own.items():
         followed = _products(layers)
@@ -45,6 +45,23 @@ def rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
             name = f"rollout of {queries} to {keys}"
             found.append(AttentionMap(name, queries, keys, through, "rollout"))
     return found
+
+
+def map_of_calls(
+    name: str, axes: tuple[str, ...], calls: Sequence[Tensor], kind: str = "weights"
+) -> AttentionMap:
+    """The map of a module that was called once or several times on one row.
+
+    Args:
+        name: of the map.
+        axes: of its queries and its keys; a third one if each call is a step of all queries.
+        calls: weights ``[1, H, Q, K]``.
+        kind: of the map.
+    """
+    queries, keys, *steps = axes
+    joined = torch.stack(list(calls), dim=2) if steps else torch.cat(list(calls), dim=2)
+    step_axis = steps[0] if steps else None
+    return AttentionMap(name, queries, keys, joined[0].float().cpu(), kind, step_axis)
 
 
 def _products(layers: Sequence[Tensor]) -> Tensor:
@@ -61,7 +78,7 @@ def _products(layers: Sequence[Tensor]) -> Tensor:
 
 def weights_times_gradient(
     model: nn.Module,
-    axes_of: Mapping[str, tuple[str, str]],
+    axes_of: Mapping[str, tuple[str, ...]],
     log_probability: Callable[[], Tensor],
 ) -> list[AttentionMap]:
     """Weights times how much a decision's log-probability grows with them, negative ones as 0.
@@ -96,8 +113,7 @@ def weights_times_gradient(
                 if gradient is not None
             ]
             if len(steps) == len(grown):
-                joined = torch.cat(steps, dim=2)[0].float().cpu()
-                maps.append(AttentionMap(f"{name} × gradient", *axes, joined, "gradient"))
+                maps.append(map_of_calls(f"{name} × gradient", axes, steps, "gradient"))
     return maps
 
 

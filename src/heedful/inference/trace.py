@@ -1,6 +1,6 @@
 """Traces: what a model attended to while it made one output, for views that know no model.
 
-Shapes: H heads, Q queries, K keys.
+Shapes: H heads, S steps, Q queries, K keys.
 """
 
 import json
@@ -37,10 +37,23 @@ class AttentionMap:
     query_axis: str
     key_axis: str
     weights: Tensor = field(repr=False)
-    """``[H, Q, K]``, float32 on the CPU."""
+    """``[H, Q, K]``, or with a step axis ``[H, S, Q, K]``; float32 on the CPU."""
     kind: str = "weights"
     """``weights``; or, made from them, ``rollout`` or ``gradient``
     (see :mod:`heedful.inference.relevance`)."""
+    step_axis: str | None = None
+    """The axis of the steps at each of which all queries read the keys, such as hops over a memory;
+    None if they read once."""
+
+    @property
+    def rows(self) -> Tensor:
+        """``[H, Q, K]``; with a step axis ``[H, S · Q, K]``, all queries of a step together."""
+        return self.weights if self.step_axis is None else self.weights.flatten(1, 2)
+
+    @property
+    def at_steps(self) -> tuple[Tensor, ...]:
+        """The weights ``[H, Q, K]`` of each step; of the only one without a step axis."""
+        return (self.weights,) if self.step_axis is None else self.weights.unbind(1)
 
 
 @dataclass(frozen=True)
@@ -78,7 +91,9 @@ class Trace:
     def of(
         cls,
         axes: Mapping[str, Axis | Sequence[str]],
-        maps: Mapping[str, tuple[str, str, Tensor | None]],
+        maps: Mapping[
+            str, tuple[str, str, Tensor | None] | tuple[str, str, Tensor | None, str | None]
+        ],
         *,
         title: str = "",
     ) -> "Trace":
@@ -86,7 +101,8 @@ class Trace:
 
         Args:
             axes: axis name → an :class:`~heedful.inference.axes.Axis`, or its tokens.
-            maps: name → axis of the queries, axis of the keys, weights ``[H, Q, K]``.
+            maps: name → axis of the queries, axis of the keys, weights ``[H, Q, K]``; or these,
+                with weights ``[H, S, Q, K]``, and the axis of the steps.
             title: what it is of.
 
         Without any weights a notice says how transformers returns them.
@@ -104,11 +120,11 @@ class Trace:
         """
         if not maps:
             notice(f"a trace without attention weights: {_NOT_RETURNED}")
-        if missing := [name for name, (_, _, weights) in maps.items() if weights is None]:
+        if missing := [name for name, (_, _, weights, *_) in maps.items() if weights is None]:
             raise UserError(f"map {missing[0]} has no weights: {_NOT_RETURNED}")
         made = [
-            AttentionMap(name, queries, keys, weights.detach().float().cpu())
-            for name, (queries, keys, weights) in maps.items()
+            AttentionMap(name, queries, keys, weights.detach().float().cpu(), "weights", *steps)
+            for name, (queries, keys, weights, *steps) in maps.items()
             if weights is not None
         ]
         return make_trace(axes, made, title=title)
@@ -140,7 +156,7 @@ class Trace:
                 )
         header = {
             "axes": {name: axis.to_json() for name, axis in self.axes.items()},
-            "maps": [[one.name, one.query_axis, one.key_axis, one.kind] for one in self.maps],
+            "maps": [_header_of(one) for one in self.maps],
             "decided": self.decided,
             "title": self.title,
             "words": self.words,
@@ -178,8 +194,8 @@ class Trace:
             for i, (name, axis) in enumerate(header["axes"].items())
         }
         maps = [
-            AttentionMap(str(name), query_axis, key_axis, tensors[f"map.{i}"], *map(str, kind))
-            for i, (name, query_axis, key_axis, *kind) in enumerate(header["maps"])
+            AttentionMap(str(name), query_axis, key_axis, tensors[f"map.{i}"], *map(str, more))
+            for i, (name, query_axis, key_axis, *more) in enumerate(header["maps"])
         ]
         words = {axis: list(map(int, own)) for axis, own in header.get("words", {}).items()}
         where = header.get("alignment")
@@ -217,8 +233,9 @@ def make_trace(
         alignment: where the model's word alignment is read.
 
     Raises:
-        ValueError: a map names no axis, its weights are no ``[H, Q, K]`` of the axes' lengths, a
-            number is not finite, a probability is above 1, or lists are of different lengths.
+        ValueError: a map names no axis, or as its step axis one without steps, its weights are not
+            of the axes' lengths, a number is not finite, a probability is above 1, or lists are of
+            different lengths.
     """
     return Trace(
         {name: Axis.of(axis) for name, axis in axes.items()},
@@ -238,17 +255,29 @@ def _read_axis(found: Any, data: Tensor | None) -> Axis:
     return Axis.from_json(found, b"" if data is None else data.to(torch.uint8).numpy().tobytes())
 
 
+def _header_of(one: AttentionMap) -> list[str]:
+    steps = [] if one.step_axis is None else [one.step_axis]
+    return [one.name, one.query_axis, one.key_axis, one.kind, *steps]
+
+
 def _check_maps(trace: Trace) -> None:
     for one in trace.maps:
-        for axis in (one.query_axis, one.key_axis):
+        axes = [one.query_axis, one.key_axis]
+        if one.step_axis is not None:
+            axes.insert(0, one.step_axis)
+        for axis in axes:
             if axis not in trace.axes:
                 there = ", ".join(trace.axes) or "none"
                 raise ValueError(f"map {one.name}: there is no axis {axis}; axes: {there}")
-        shape = (len(trace.axes[one.query_axis]), len(trace.axes[one.key_axis]))
-        if one.weights.ndim != 3 or one.weights.shape[1:] != shape:
+        if one.step_axis is not None and not trace.axes[one.step_axis].steps:
+            raise ValueError(f"map {one.name}: its step axis {one.step_axis} has no steps")
+        if one.step_axis in axes[1:]:
+            raise ValueError(f"map {one.name}: its step axis {one.step_axis} is another axis of it")
+        shape = tuple(len(trace.axes[axis]) for axis in axes)
+        if one.weights.ndim != 1 + len(axes) or one.weights.shape[1:] != shape:
+            sizes = ", ".join(f"{axis}: {size:,}" for axis, size in zip(axes, shape, strict=True))
             raise ValueError(
-                f"map {one.name}: weights {list(one.weights.shape)} do not fit its axes "
-                f"({one.query_axis}: {shape[0]:,}, {one.key_axis}: {shape[1]:,})"
+                f"map {one.name}: weights {list(one.weights.shape)} do not fit its axes ({sizes})"
             )
         if not bool(one.weights.isfinite().all()):
             raise ValueError(f"map {one.name}: weights are not finite")

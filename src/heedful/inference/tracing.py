@@ -3,7 +3,7 @@
 A predictor gives its model, the axes that it knows, and a function that runs the model and says
 what was decided. Nothing here knows a model or a task.
 
-Shapes: H heads, Q queries, K keys, L layers, N decisions.
+Shapes: H heads, S steps, Q queries, K keys, L layers, N decisions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from heedful.data.tokeniser import Tokenisers
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.axes import Axis
 from heedful.inference.batches import source_of, target_in_of
-from heedful.inference.relevance import rollout, weights_times_gradient
+from heedful.inference.relevance import map_of_calls, rollout, weights_times_gradient
 from heedful.inference.trace import AttentionMap, Trace, make_trace
 from heedful.models.pairs import AlignmentSource, PairModel
 
@@ -37,8 +37,12 @@ _STEPS = ("hops", "glimpses")
 class Attending(Protocol):
     """A model that names its attention modules."""
 
-    def attention_axes(self) -> dict[str, tuple[str, str]]:
-        """Attention module name → the axes of its queries and its keys."""
+    def attention_axes(self) -> Mapping[str, tuple[str, ...]]:
+        """Attention module name → the axes of its queries and its keys.
+
+        Where each call of the module is a step at which all queries read, a third axis is that of
+        the steps. Otherwise each call reads for further queries.
+        """
         ...
 
 
@@ -111,13 +115,9 @@ def trace_model(
     return replace(made, axes=axes, maps=[*maps, *followed, *gradients, *more])
 
 
-def _watched(axes_of: Mapping[str, tuple[str, str]], seen: Seen) -> list[AttentionMap]:
+def _watched(axes_of: Mapping[str, tuple[str, ...]], seen: Seen) -> list[AttentionMap]:
     """The maps of one row; a module that was called step by step has its steps joined."""
-    return [
-        AttentionMap(name, *axes, torch.cat(seen[name], dim=2)[0].float().cpu())
-        for name, axes in axes_of.items()
-        if seen[name]
-    ]
+    return [map_of_calls(name, axes_of[name], seen[name]) for name in axes_of if seen[name]]
 
 
 def _axes(maps: Sequence[AttentionMap], known: Mapping[str, Axis]) -> dict[str, Axis]:
@@ -127,11 +127,14 @@ def _axes(maps: Sequence[AttentionMap], known: Mapping[str, Axis]) -> dict[str, 
     """
     lengths: dict[str, int] = {}
     for one in maps:
-        lengths[one.query_axis], lengths[one.key_axis] = one.weights.shape[1:]
+        lengths[one.query_axis], lengths[one.key_axis] = one.weights.shape[-2:]
+        if one.step_axis is not None:
+            lengths[one.step_axis] = len(one.at_steps)
     axes = {name: axis for name, axis in known.items() if name in lengths or not maps}
+    stepped = {*_STEPS, *(one.step_axis for one in maps)}
     for name, length in lengths.items():
         numbered = [f"{name.removesuffix('s')} {place + 1}" for place in range(length)]
-        axes.setdefault(name, Axis("labels", numbered, steps=name in _STEPS))
+        axes.setdefault(name, Axis("labels", numbered, steps=name in stepped))
     return axes
 
 
@@ -163,9 +166,9 @@ def _gradient_of(
     pooled: dict[str, Tensor] = {}
     for one in gradients:
         if one.query_axis == one.key_axis:
-            own.setdefault(one.key_axis, []).append(one.weights.mean(0))
+            own.setdefault(one.key_axis, []).extend(each.mean(0) for each in one.at_steps)
         else:
-            read = one.weights.mean(0).sum(0)
+            read = one.rows.mean(0).sum(0)
             pooled[one.key_axis] = pooled.get(one.key_axis, torch.zeros_like(read)) + read
     found = []
     for axis in axes:

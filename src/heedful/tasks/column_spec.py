@@ -98,7 +98,7 @@ class ColumnSpec(TaskSpec):
 
     @abstractmethod
     def encode(self, example: Any, known: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The row of an example: a value for each column.
+        """The row of an example, a value for each column; or of an input, for those that it has.
 
         Raises:
             UserError: the example cannot be used.
@@ -109,16 +109,9 @@ class ColumnSpec(TaskSpec):
         """What computes the loss."""
 
     @abstractmethod
-    def predictor(self, run: Any, model: Any, device: "torch.device", precision: str) -> Any:
-        """What is returned by :meth:`load`, such as a
-        :class:`~heedful.inference.batched_predictor.BatchedPredictor`.
-
-        Args:
-            run: the run.
-            model: with trained weights, in evaluation mode, on ``device``.
-            device: where to compute.
-            precision: of matrix products.
-        """
+    def predictor_type(self) -> type[Any]:
+        """The class of what :meth:`load` returns, a
+        :class:`~heedful.tasks.column_predictor.ColumnPredictor`."""
 
     def reference(self, example: Any) -> str:
         """The right output for an example, as :meth:`write_result` would write it."""
@@ -168,23 +161,30 @@ class ColumnSpec(TaskSpec):
         return open_run(path)
 
     def _write(self, path: Path, part: str, corpus: "_Corpus", known: Mapping[str, Any]) -> int:
-        """Write the columns of a part; of what is held out, the examples too."""
+        """Write the columns of a part that training reads, and the examples of one held out.
+
+        Returns:
+            The number of examples.
+        """
         from heedful.basics.files import atomic_file, atomic_folder
+        from heedful.data.columns import columns_of
         from heedful.data.store import StoreWriter
 
         codecs, count = self.codecs(known), 0
-        folder, examples = path / "data" / part, corpus.examples(part)
-        with atomic_folder(folder) as place, StoreWriter(place, codecs) as writer:
-            while some := list(islice(examples, _ROWS)):
-                rows = [self.encode(one, known) for one in some]
-                values = {name: [row[name] for row in rows] for name in codecs}
-                writer.add({name: codec.column(values[name]) for name, codec in codecs.items()})
-                count += len(some)
-            writer.finish({})
+        place = path / "data" / part
+        if part != "test":
+            examples = corpus.examples(part)
+            with atomic_folder(place) as folder, StoreWriter(folder, codecs) as writer:
+                while some := list(islice(examples, _ROWS)):
+                    writer.add(columns_of([self.encode(one, known) for one in some], codecs))
+                    count += len(some)
+                writer.finish({})
         if part != "train":
-            with atomic_file(folder.with_suffix(".jsonl")) as file:
+            with atomic_file(place.with_suffix(".jsonl")) as file:
+                count = 0
                 for example in corpus.examples(part):
                     file.write(example.model_dump_json().encode() + b"\n")
+                    count += 1
         if not count and corpus.files[part]:
             raise UserError(f"data.{part}: {', '.join(corpus.files[part])} is empty")
         return count
@@ -225,7 +225,8 @@ class ColumnSpec(TaskSpec):
         products = check_precision(precision, where)
         model: nn.Module = load(opened, lambda: self.fresh_model(opened), checkpoint=checkpoint)
         products = "float32" if products == "auto" else products
-        return self.predictor(opened, model.to(where).eval(), where, products)
+        made = self.predictor_type()
+        return made(self, opened, model.to(where).eval(), device=where, precision=products)
 
     def evaluate(
         self, run: "Run", data: Sequence[str] | None, options: Any, opening: Opening
@@ -241,10 +242,15 @@ class ColumnSpec(TaskSpec):
         if not examples:
             what = "keeps no test examples (its recipe names no data.test); give files with --data"
             raise UserError(f"{run.path} {what}" if data is None else f"{', '.join(data)} is empty")
-        results = opening.load(run.path).predict(examples)
+        results = opening.load(run.path).predict([self._input_of(one) for one in examples])
         outputs = [self.write_result(one) for one in results]
         title = f"{len(examples):,} examples"
         return Evaluation(title, self.figures(examples, results), outputs)
+
+    def _input_of(self, example: BaseModel) -> BaseModel:
+        """The input of an example, without the output that it also has."""
+        kind: type[BaseModel] = self.input_type()
+        return kind.model_validate(example.model_dump(include=set(kind.model_fields)))
 
 
 class _Corpus(NamedTuple):

@@ -376,6 +376,6 @@ def _spec(kind: Kind) -> TaskSpec:
 def maps_of(model: Any) -> list[dict[str, str]]:
     """The attention maps of a model and their axes, as ``/api/models`` tells them."""
     return [
-        {"name": name, "query_axis": query, "key_axis": key}
-        for name, (query, key) in model.attention_axes().items()
+        dict(zip(("name", "query_axis", "key_axis", "step_axis"), (name, *axes), strict=False))
+        for name, axes in model.attention_axes().items()
     ]

@@ -3,7 +3,7 @@
 A page first gets the summary (under 1 MB for 144 heads), then one map at a time, when it is looked
 at: one byte a weight.
 
-Shapes: H heads, Q queries, K keys.
+Shapes: H heads, S steps, Q queries, K keys.
 """
 
 import base64
@@ -51,7 +51,7 @@ def summary(trace: Trace) -> dict[str, Any]:
 
 
 def map_bytes(trace: Trace, index: int) -> bytes:
-    """The weights of a map as uint8 ``[H, Q, K]``, rows first.
+    """The weights of a map as uint8 ``[H, Q, K]``, or with steps ``[H, S, Q, K]``, rows first.
 
     A head's weight is ``byte / 255 · scale`` with its ``scale`` in the summary, its largest weight;
     where the map is ``negative``, ``(byte − 128) / 127 · scale``.
@@ -59,7 +59,7 @@ def map_bytes(trace: Trace, index: int) -> bytes:
     Raises:
         IndexError: there is no such map.
     """
-    weights = trace.maps[index].weights
+    weights = trace.maps[index].rows
     return _bytes_of(weights, _scale(weights))
 
 
@@ -86,25 +86,29 @@ def _kind(axis: Axis) -> dict[str, Any]:
 
 
 def _facts(trace: Trace, one: AttentionMap) -> dict[str, Any]:
-    heads, queries, keys = one.weights.shape
-    scale = _scale(one.weights)
-    small = _thumbnails(_cells(one.weights, trace.axes[one.key_axis]))
+    weights, steps = one.rows, len(one.at_steps)
+    heads, rows, keys = weights.shape
+    queries = rows // steps if steps else len(trace.axes[one.query_axis])
+    scale = _scale(weights)
+    small = _thumbnails(_cells(weights, trace.axes[one.key_axis]))
     written = one.query_axis != one.key_axis and len(trace.decided) == queries
     return {
         "name": one.name,
         "kind": one.kind,
         "query_axis": one.query_axis,
         "key_axis": one.key_axis,
+        "step_axis": one.step_axis,
         "heads": heads,
+        "steps": steps,
         "queries": queries,
         "keys": keys,
         # Whether rows are the tokens that were written at each step, not those that were fed in.
         "written": written,
         "scale": scale.tolist(),
-        "negative": _negative(one.weights),
+        "negative": _negative(weights),
         "thumbnail_size": list(small.shape[1:]),
-        "thumbnails": base64.b64encode(_bytes_of(small, scale, _negative(one.weights))).decode(),
-        "entropy": _entropy(one.weights),
+        "thumbnails": base64.b64encode(_bytes_of(small, scale, _negative(weights))).decode(),
+        "entropy": _entropy(weights),
     }
 
 

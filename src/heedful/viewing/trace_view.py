@@ -55,16 +55,21 @@ def trace_figure(
 def map_rows(trace: Trace, drawn: AttentionMap, shift: int = 0) -> tuple[Tensor, list[str]]:
     """A map's weights `[H, Q, K]` and its rows' tokens.
 
-    Rows over the source, or of an output over itself, are the tokens that were read; rows of an
-    output over the source are the tokens that were written (see ``shift`` in
-    :func:`trace_figure`).
+    With a step axis there is a row for each query of each step. Rows over the source, or of an
+    output over itself, are the tokens that were read; rows of an output over the source are the
+    tokens that were written (see ``shift`` in :func:`trace_figure`).
     """
     read = trace.axes[drawn.query_axis].labels
-    if drawn.query_axis == drawn.key_axis or len(trace.decided) != len(read):
+    if drawn.query_axis != drawn.key_axis and len(trace.decided) == len(read):
+        if shift and drawn.step_axis is None:
+            return drawn.weights[:, shift:], read[shift:]
+        read = trace.decided
+    if drawn.step_axis is None:
         return drawn.weights, read
-    if shift:
-        return drawn.weights[:, shift:], read[shift:]
-    return drawn.weights, trace.decided
+    steps = trace.axes[drawn.step_axis].labels
+    several = len(read) > 1
+    labels = [f"{step} · {one}" if several else step for step in steps for one in read]
+    return drawn.rows, labels
 
 
 def cross_maps(trace: Trace) -> list[str]:

@@ -4,11 +4,13 @@ import { choice, element, fillChoice, messageOf, segments, toggle } from "./elem
 import { exportButtons } from "./exporting.js";
 import { LinesView } from "./lines.js";
 import { linesSvg } from "./lines_file.js";
+import { sliceRows } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, markChosen, overview, titles } from "./overview.js";
 import { PlacesView, drawnTitle } from "./places.js";
 import { NONE } from "./session.js";
 import { HEAD_COLOURS, HEAD_COLOURS_IN_THE_DARK, themeOf } from "./painting.js";
+import { StepChooser } from "./step_chooser.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -42,6 +44,7 @@ class Heads {
     });
     this.lines = new LinesView(page);
     this.places = new PlacesView(page);
+    this.steps = new StepChooser(() => this.drawChosen());
     this.notice = element("p", { class: "heed-notice", role: "status" });
     this.legend = element("ul", { class: "heed-legend", "aria-label": "Chosen heads" });
     this.which = choice("Attention of", [], "", (key) => this.setGroup(key));
@@ -87,7 +90,7 @@ class Heads {
         "div", { class: "heed-tools" }, this.modes, this.contrast.field,
         exportButtons(() => this.onPaper(), () => this.picture?.title ?? "heads", this.page.announce, () => this.lineDrawing()),
       ),
-      this.legend, this.matrix.body, this.lines.body, this.places.body,
+      this.legend, this.steps.body, this.matrix.body, this.lines.body, this.places.body,
     );
   }
 
@@ -237,14 +240,17 @@ class Heads {
     const { trace, group, chosen } = this;
     if (!trace || !group) return;
     try {
-      const matrices = await Promise.all(chosen.map(({ map, head }) => trace.head(map, head)));
+      const whole = await Promise.all(chosen.map(({ map, head }) => trace.head(map, head)));
       if (trace !== this.trace || chosen !== this.chosen) return;
       const [{ map }] = chosen;
       const facts = trace.summary.maps[map];
+      // A query alone has the steps as its rows.
+      const step = this.steps.of(facts.queries > 1 ? trace.stepLabels(map) : null);
+      const matrices = step === null ? whole : whole.map((one) => sliceRows(one, step * facts.queries, (step + 1) * facts.queries));
       this.picture = {
-        title: `${group.title} ${chosen.map((head) => this.nameOf(head)).join(", ")}`,
+        title: [group.title, chosen.map((head) => this.nameOf(head)).join(", "), this.steps.label].filter(Boolean).join(" "),
         layers: matrices.map((matrix, place) => ({ name: this.nameOf(chosen[place]), matrix, colour: this.colour(place) })),
-        rows: trace.rowLabels(map),
+        rows: step === null ? trace.rowLabels(map) : trace.queryLabels(map),
         columns: trace.columnLabels(map),
         ...titles(facts),
         bars: [],

@@ -17,21 +17,22 @@ export function matrixOf(rows, columns, values, peak) {
 }
 
 /**
- * One head of a map from its bytes.
- * @param {Uint8Array} bytes [heads, queries, keys]
+ * One head of a map from its bytes; with steps its rows are the queries of the first step, then of the second, …
+ * @param {Uint8Array} bytes [heads, steps, queries, keys]
  * @param {MapFacts} map
  * @param {number} head
  * @returns {Matrix}
  */
 export function headMatrix(bytes, map, head) {
-  const size = map.queries * map.keys;
+  const rows = map.steps * map.queries;
+  const size = rows * map.keys;
   const part = bytes.subarray(head * size, (head + 1) * size);
   const values = new Float32Array(size);
   const scale = map.scale[head];
   for (let i = 0; i < size; i++) {
     values[i] = map.negative ? ((part[i] - 128) / 127) * scale : (part[i] / 255) * scale;
   }
-  return matrixOf(map.queries, map.keys, values, scale);
+  return matrixOf(rows, map.keys, values, scale);
 }
 
 /**

@@ -21,7 +21,7 @@ export function groupsOf(maps) {
   /** @type {Map<string, Group>} */
   const groups = new Map();
   maps.forEach((facts, i) => {
-    const key = `${facts.kind} ${facts.query_axis} ${facts.key_axis}`;
+    const key = [facts.kind, facts.query_axis, facts.key_axis, ...(facts.step_axis ? [facts.step_axis] : [])].join(" ");
     const group = groups.get(key) ?? { key, title: titleOf(facts), maps: [] };
     group.maps.push(i);
     groups.set(key, group);
@@ -36,6 +36,7 @@ function titleOf(facts) {
   if (query === "source" && key === "source") over = "Encoder";
   if (query === "target" && key === "target") over = "Decoder";
   if (query === "target" && key === "source") over = "Cross";
+  if (facts.step_axis) over += `, ${facts.step_axis}`;
   if (facts.kind === "rollout") return `Rollout: ${over.toLowerCase()}`;
   if (facts.kind === "gradient") return `Attention × gradient: ${over.toLowerCase()}`;
   return over;

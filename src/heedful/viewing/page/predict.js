@@ -116,6 +116,30 @@ function shown(value) {
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
+/**
+ * The fields of an object in JSON; null where the text is none.
+ * @param {string} text
+ * @returns {Record<string, unknown> | null}
+ */
+function objectOf(text) {
+  try {
+    const found = JSON.parse(text);
+    return found && typeof found === "object" ? found : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * A value as it is typed into a field.
+ * @param {unknown} value
+ */
+function typed(value) {
+  if (value === undefined) return "";
+  if (Array.isArray(value) && value.every((one) => typeof one === "string")) return value.join("\n");
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 /** @param {string} name */
 function titleOf(name) {
   const words = name.replace(/_/g, " ");
@@ -125,6 +149,14 @@ function titleOf(name) {
 /** @param {Schema} schema */
 function isPair(schema) {
   return schema.type === "array" && schema.minItems === 2 && schema.maxItems === 2;
+}
+
+/**
+ * Whether a value is a list of texts, which are typed one a line.
+ * @param {Schema} schema
+ */
+function isLines(schema) {
+  return schema.type === "array" && schema.items?.type === "string" && !isPair(schema);
 }
 
 /**
@@ -150,7 +182,8 @@ function fieldsOf(schema, changed) {
  * @returns {Field}
  */
 function fieldOf(title, schema, changed) {
-  const hint = schema.description ? [element("p", { class: "heed-hint" }, schema.description)] : [];
+  const about = [schema.description, isLines(schema) ? "One per line." : ""].filter(Boolean).join(" ");
+  const hint = about ? [element("p", { class: "heed-hint" }, about)] : [];
   if (schema.enum) {
     const options = ["", ...schema.enum].map((value) => ({ value: String(value), text: String(value) }));
     const { field, input } = choice(title, options, "", changed);
@@ -158,11 +191,12 @@ function fieldOf(title, schema, changed) {
   }
   /** @type {HTMLTextAreaElement} */
   const input = element("textarea", {
-    dir: "auto", rows: schema.type === "string" ? 3 : 1, spellcheck: "false", "aria-label": title, oninput: changed,
+    dir: "auto", rows: isLines(schema) ? 6 : schema.type === "string" ? 3 : 1, spellcheck: "false", "aria-label": title, oninput: changed,
   });
   const value = () => {
     if (!input.value.trim()) return undefined;
     if (schema.type === "string") return input.value;
+    if (isLines(schema)) return input.value.split("\n").filter((line) => line.trim());
     try {
       return JSON.parse(input.value);
     } catch {
@@ -182,7 +216,8 @@ export function panel(page, models, start) {
   const predict = new Predict(page, models);
   const given = [start.text, start.second];
   if (start.text && !page.kept.of("predict")) {
-    predict.fields.forEach(([, { input }], i) => (input.value = given[i] ?? ""));
+    const named = predict.schema.type === "object" ? objectOf(start.text) : null;
+    predict.fields.forEach(([name, { input }], i) => (input.value = named ? typed(named[name]) : given[i] ?? ""));
     predict.run();
   }
   return { name: "predict", title: "Predict", body: predict.body, show: () => predict.asking.again(), types: true };

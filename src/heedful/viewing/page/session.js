@@ -53,10 +53,27 @@ export class LoadedTrace {
   }
 
   /** @param {number} map */
-  rowLabels(map) {
+  queryLabels(map) {
     const facts = this.summary.maps[map];
     if (facts.written) return this.summary.decided_labels ?? this.summary.decided;
     return this.summary.labels[facts.query_axis];
+  }
+
+  /**
+   * What each row of a map's matrix is: a query, or a query at a step.
+   * @param {number} map
+   */
+  rowLabels(map) {
+    const queries = this.queryLabels(map);
+    const steps = this.stepLabels(map);
+    if (!steps) return queries;
+    return steps.flatMap((step) => (queries.length > 1 ? queries.map((query) => `${step} · ${query}`) : [step]));
+  }
+
+  /** @param {number} map */
+  stepLabels(map) {
+    const { step_axis: axis } = this.summary.maps[map];
+    return axis ? this.summary.labels[axis] : null;
   }
 
   /** @param {number} map */

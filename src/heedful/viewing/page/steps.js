@@ -67,7 +67,7 @@ class Steps {
         title: `Steps: ${trace.summary.title}`, layers: [{ name: map.name, matrix, colour: null }], rows, columns,
         ...titles(map), bars: [],
       };
-      this.written = map.written;
+      this.written = map.written && !map.step_axis;
       this.draws(trace, map);
       this.entropies = rowEntropies(matrix);
       this.slider.max = String(matrix.rows - 1);
@@ -93,7 +93,7 @@ class Steps {
     const own = map.query_axis === map.key_axis;
     this.places = placesOf(this.page, axis, trace.summary.labels[map.key_axis], own ? { pick: (place) => this.go(place) } : {});
     this.place.replaceChildren(this.places.body);
-    this.player.hidden = map.queries < 2;
+    this.player.hidden = map.steps * map.queries < 2;
     // The places of a picture or of time are no sentence.
     this.writtenSoFar.hidden = trace.summary.kinds[map.query_axis].extent.length > 0;
     this.hint.textContent = drawnTitle(axis) ? `What each ${own ? "place looks at; choose one in the picture" : "step looks at"}.`

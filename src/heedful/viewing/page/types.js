@@ -7,7 +7,9 @@
  * @property {string} kind "weights", "rollout" or "gradient"
  * @property {string} query_axis
  * @property {string} key_axis
+ * @property {string | null} step_axis of the steps at each of which all queries read; null if they read once
  * @property {number} heads
+ * @property {number} steps 1 without a step axis
  * @property {number} queries
  * @property {number} keys
  * @property {boolean} written whether rows are the tokens written, not those fed in
@@ -78,6 +80,7 @@
  * @property {string} [title]
  * @property {string} [description]
  * @property {Record<string, Schema>} [properties]
+ * @property {Schema} [items]
  * @property {Schema[]} [anyOf]
  * @property {(string | number)[]} [enum]
  * @property {number} [minItems]

@@ -1,4 +1,4 @@
-"""Predictors that answer a batch of inputs with one call of their model."""
+"""Predictors of tasks that learn from columns: a batch of inputs, one call of the model."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -8,13 +8,17 @@ import torch
 from torch import nn
 
 from heedful.basics.cancellation import check_cancelled
+from heedful.data.column_batch import ColumnBatch
 from heedful.inference.inference_mode import ready
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import Decision, Described, trace_model
+from heedful.tasks.column_spec import ColumnSpec
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 InputT = TypeVar("InputT")
 ResultT = TypeVar("ResultT")
+
+_ROWS = 64
 
 
 class TextOutput(NamedTuple):
@@ -32,37 +36,43 @@ class TextOutput(NamedTuple):
         return self._asdict()
 
 
-class BatchedPredictor(Generic[ModelT, InputT, ResultT]):
+class ColumnPredictor(Generic[ModelT, InputT, ResultT]):
     """Base: a subclass answers a batch.
 
     Args:
-        model: on ``device``.
+        spec: the task.
+        run: its run.
+        model: with trained weights, on ``device``.
         device: where to compute.
         precision: of matrix products.
-        rows: inputs of a batch.
+
+    Attributes:
+        recipe: of the run.
+        known: of the run; see :meth:`~heedful.tasks.column_spec.ColumnSpec.known`.
     """
 
     def __init__(
-        self,
-        model: ModelT,
-        *,
-        device: torch.device,
-        precision: str = "float32",
-        rows: int = 64,
+        self, spec: ColumnSpec, run: Any, model: ModelT, *, device: torch.device, precision: str
     ) -> None:
-        self.model, self.device, self.precision, self.rows = model, device, precision, rows
+        self.spec, self.recipe, self.known = spec, run.recipe, run.facts["known"]
+        self.model, self.device, self.precision = model, device, precision
 
     def answer(self, inputs: Sequence[InputT]) -> Sequence[ResultT]:
-        """One result for each of at most ``rows`` inputs; the model is ready to be called."""
+        """One result for each of some inputs, called in :meth:`ready`."""
         raise NotImplementedError
+
+    def batch(self, inputs: Sequence[InputT]) -> ColumnBatch:
+        """The columns of inputs, on the device."""
+        rows = [self.spec.encode(one, self.known) for one in inputs]
+        return ColumnBatch.of_rows(rows, self.spec.codecs(self.known)).to(self.device)
 
     def predict(self, inputs: Sequence[InputT]) -> list[ResultT]:
         """One result for each input, in their order."""
         found: list[ResultT] = []
-        for first in range(0, len(inputs), self.rows):
+        for first in range(0, len(inputs), _ROWS):
             check_cancelled()
             with self.ready():
-                found += self.answer(inputs[first : first + self.rows])
+                found += self.answer(inputs[first : first + _ROWS])
         return found
 
     def ready(self) -> AbstractContextManager[None]:
