@@ -125,6 +125,6 @@ def test_work_has_a_limit() -> None:
                 answer = client.post(path, json=given)
                 assert answer.status_code == (200 if most is None else 400), more
                 if most is not None:
-                    assert answer.json()["error"] == f"900 characters; the most with {most}"
+                    assert answer.json()["error"] == f"900 characters; the maximum with {most}"
         given = {"q": text, "source": "en", "target": "de", "alternatives": 3}
         assert client.post("/translate", json=given).status_code == 400

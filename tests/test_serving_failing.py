@@ -87,7 +87,7 @@ def test_whose_work_is_lost_with_the_thread_is_told_at_once() -> None:
         pass
 
     engine = Engine(gather=0.2)
-    engine._turns.take_items = _dying(engine._turns.take_items, died, Dies)  # type: ignore[method-assign]
+    engine._scheduler.take_items = _dying(engine._scheduler.take_items, died, Dies)  # type: ignore[method-assign]
     try:
         lost = engine.translate(model, ["the cat."])
         later_one = engine.run(lambda: 5)
@@ -124,7 +124,7 @@ def test_a_server_answers_although_its_engines_thread_dies() -> None:
     application = make_application(
         [Served("one", translator(), "en", "de")], limits=Limits(gather_ms=100)
     )
-    turns = application.state.engine._turns
+    turns = application.state.engine._scheduler
     turns.take_items = _dying(turns.take_items, threading.Event(), SystemExit)
     given = {"q": "the cat.", "source": "en", "target": "de"}
     with running(application) as address, httpx.Client(base_url=address, timeout=20) as client:
@@ -132,7 +132,7 @@ def test_a_server_answers_although_its_engines_thread_dies() -> None:
         found = [one.result(20) for one in answers]
         assert {one.status_code for one in found} <= {200, 503}
         lost = next(one for one in found if one.status_code == 503)
-        assert lost.json() == {"error": "the engine failed and was started anew; try again"}
+        assert lost.json() == {"error": "the engine failed and was restarted; try again"}
         until(lambda: client.get("/health").status_code == 200)
         assert client.post("/translate", json=given).status_code == 200
 
@@ -194,14 +194,14 @@ def test_work_that_goes_alone_ends_when_others_wait_for_too_long() -> None:
         alone = engine.run(endless)
         assert not ended.wait(0.3)  # nobody waits
         assert engine.run(lambda: 5).result(20) == 5
-        with pytest.raises(TooLongError, match=r"ended after 0\.05 seconds because other"):
+        with pytest.raises(TooLongError, match=r"stopped after 0\.05 seconds because other"):
             alone.result(20)
     finally:
         go_on.set()
         engine.close()
 
 
-def test_two_clients_take_turns(engine: Engine) -> None:
+def test_two_clients_take_scheduler(engine: Engine) -> None:
     model, order, go_on = translator(), list[str](), threading.Event()
     engine.run(lambda: go_on.wait(20))
     jobs = [engine.run(lambda: order.append("first"), "first") for _ in range(4)]

@@ -92,7 +92,7 @@ def test_a_full_queue_is_429_and_says_when_to_come_again() -> None:
         held = [later(lambda: posted(client)) for _ in range(2)]
         until(lambda: waiting(client) == 2)
         refused = posted(client)
-        assert error_of(refused) == (429, "too many requests; come again later")
+        assert error_of(refused) == (429, "too many requests; try again later")
         assert int(refused.headers["retry-after"]) >= 1
         assert client.get("/health").status_code == 200
         Gated.gate.set()
@@ -144,7 +144,7 @@ def test_a_failure_is_500_without_anything_of_it_and_hurts_nobody_else(
     with serving(served, limits=Limits(gather_ms=100)) as client:
         good = [later(lambda text=text: posted(client, text)) for text in texts]
         bad = later(lambda: posted(client, ["a cat.", "poison"]))
-        assert error_of(bad.result()) == (500, "an error of the server")
+        assert error_of(bad.result()) == (500, "internal server error")
         right = translator().translate(texts)
         assert [one.result().json()["translatedText"] for one in good] == [
             one.text for one in right
@@ -170,7 +170,7 @@ def test_bodies_have_a_limit_of_size_and_of_time() -> None:
         long = "a" * 10_000_000
         for given in ({"json": {**GIVEN, "q": long}}, {"data": {**GIVEN, "q": long}}):
             answer = client.post("/translate", **given)
-            assert error_of(answer) == (413, "the request is too long; the most is 2,000 bytes")
+            assert error_of(answer) == (413, "the request is too long; the maximum is 2,000 bytes")
         parts = (b"a" * 1_000 for _ in range(100))
         assert client.post("/translate", content=parts).status_code == 413
         assert posted(client).status_code == 200

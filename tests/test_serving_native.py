@@ -195,7 +195,7 @@ def test_faithfulness(client: httpx.Client) -> None:
 
 def test_unknown_fields_are_refused(client: httpx.Client) -> None:
     answer = client.post("/api/translate", json={"text": "a", "model": "two", "nbset": 2})
-    assert answer.json() == {"error": "nbset is no field of this request"}
+    assert answer.json() == {"error": "nbset is not a field of this request"}
 
 
 def test_the_page_and_nothing_beside_it(client: httpx.Client) -> None:

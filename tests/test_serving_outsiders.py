@@ -299,9 +299,9 @@ def test_a_million_wrong_values_are_seen_at_once() -> None:
         assert len(fields["q"]) == 1
         with pytest.raises(RefusedError, match="q: input should be a text or a list of texts"):
             check_fields(TranslateRequest, fields)
-    with pytest.raises(RefusedError, match="900,001 texts; the most in a request is 1,000"):
+    with pytest.raises(RefusedError, match="900,001 texts; the maximum per request is 1,000"):
         checked_lists({"q": many}, 1_000)
-    with pytest.raises(RefusedError, match="200 fields; the most is 100"):
+    with pytest.raises(RefusedError, match="200 fields; the maximum is 100"):
         checked_lists({str(i): "a" for i in range(200)}, 1_000)
     assert checked_lists({"q": ["a", "b"], "n": 5}, 2) == {"q": ["a", "b"], "n": 5}
 
@@ -355,7 +355,7 @@ def test_a_new_key_after_a_line_without_an_end(keys: tuple[Path, str]) -> None:
 def test_a_file_of_keys_that_anybody_may_write_to_is_refused(keys: tuple[Path, str]) -> None:
     path, _ = keys
     path.chmod(stat.S_IMODE(path.stat().st_mode) | stat.S_IWOTH)
-    with pytest.raises(UserError, match=r"anybody may write to it.*chmod o-w"):
+    with pytest.raises(UserError, match=r"is writable for all users.*chmod o-w"):
         Keys.read(path)
     path.chmod(0o644)
     Keys.read(path)

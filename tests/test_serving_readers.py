@@ -181,7 +181,7 @@ def test_traces_of_readers_are_traces(client: httpx.Client) -> None:
         ("generate", {"model": "gpt", "beam": 2, "top_k": 3}, 400, "drawing"),
         ("generate", {"model": "gpt", "stop": [""]}, 400, "empty"),
         ("generate", {"model": "gpt", "temperature": 0}, 400, "temperature"),
-        ("generate/stream", {"model": "gpt", "nbest": 2}, 400, "no field"),
+        ("generate/stream", {"model": "gpt", "nbest": 2}, 400, "not a field"),
         ("generate/stream", {"model": "one"}, 404, "writes on"),
         ("translate", {"model": "mood", "text": "a"}, 404, "models: one"),
     ],

@@ -1,4 +1,4 @@
-"""Whether a request is meant for this server, and whether a page of another site made it."""
+"""Host and origin checks: is a request for this server, and may the page that sent it do so?"""
 
 import ipaddress
 import socket
@@ -11,24 +11,24 @@ from starlette.datastructures import Headers
 from heedful.serving.errors import RefusedError, printable
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
-"""Names of this machine for itself."""
-_READING = {"GET", "HEAD", "OPTIONS"}
+"""Loopback names of this machine."""
+_SAFE_METHODS = {"GET", "HEAD", "OPTIONS"}
 _PORTS = {"http": 80, "https": 443}
 
 
 class Admission(NamedTuple):
-    """Which requests are taken on, by their heads.
+    """Decides by its headers whether a request is accepted.
 
-    A page elsewhere cannot read answers without CORS, but what it sends as a form or as plain text
-    would be executed all the same, and by a name of its own that leads here (DNS rebinding) it
-    could read answers, too. Programs that are no browsers send neither ``Origin`` nor
-    ``Sec-Fetch-Site``, and pages cannot leave them out.
+    Without CORS, a page of another site cannot read responses, but the server would still execute
+    requests that it sends as a form or as plain text. With DNS rebinding (a host name of the site
+    that resolves to this server), it could also read responses. Browsers always send ``Origin`` or
+    ``Sec-Fetch-Site`` with such requests; other programs send neither.
 
     Args:
-        hosts: names that requests may be meant for; any if empty.
-        addresses: whether they may also be meant for an IP address, whatever it is: no other site
-            can have one as its name.
-        origins: other sites whose pages may ask; ``*`` is all.
+        hosts: accepted host names; any if empty.
+        addresses: whether any IP address is also accepted as host. This is safe, because no site
+            can use an IP address as its name.
+        origins: other sites whose pages may send requests; ``*`` allows all.
     """
 
     hosts: Collection[str] = ()
@@ -36,15 +36,15 @@ class Admission(NamedTuple):
     origins: Collection[str] = ()
 
     def check(self, method: str, headers: Headers) -> None:
-        """See that a request is taken on.
+        """Check the host and the origin of a request.
 
         Raises:
-            RefusedError: 400, it is meant for another server; 403, a page of another site made it.
+            RefusedError: 400, the host is not this server; 403, a page of another site sent it.
         """
         self._check_host(headers.get("host", ""))
-        if method not in _READING and not self._from_here(headers):
+        if method not in _SAFE_METHODS and not self._same_origin(headers):
             raise RefusedError(
-                403, "a page of another site may not ask; heedful serve --cors lets one in"
+                403, "pages of other sites may not send requests; heedful serve --cors allows one"
             )
 
     def _check_host(self, host: str) -> None:
@@ -57,7 +57,7 @@ class Admission(NamedTuple):
             raise RefusedError(400, "the request has no valid Host header")
         raise RefusedError(400, f"{printable(name)} is not a name of this server; see --allow-host")
 
-    def _from_here(self, headers: Headers) -> bool:
+    def _same_origin(self, headers: Headers) -> bool:
         site, origin = headers.get("sec-fetch-site"), headers.get("origin")
         if origin is not None and ("*" in self.origins or origin in self.origins):
             return True
@@ -67,11 +67,11 @@ class Admission(NamedTuple):
 
 
 def host_names(host: str, allowed: Collection[str]) -> tuple[set[str], bool]:
-    """The names and whether the addresses that requests may be meant for, as `Admission` has them.
+    """The arguments ``hosts`` and ``addresses`` of `Admission`.
 
     Args:
-        host: where the server listens.
-        allowed: further names; ``*`` is any.
+        host: the address that the server listens on.
+        allowed: further names; ``*`` allows any.
     """
     if "*" in allowed:
         return set(), True
@@ -81,22 +81,22 @@ def host_names(host: str, allowed: Collection[str]) -> tuple[set[str], bool]:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine for itself, so that no other machine reaches it."""
+    """Whether a host is a loopback address, which other machines cannot reach."""
     return host in LOOPBACK or (_is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-def is_browsers(headers: Headers) -> bool:
-    """Whether a page in a browser made the request."""
+def is_from_browser(headers: Headers) -> bool:
+    """Whether a page in a browser sent the request."""
     return "origin" in headers or "sec-fetch-site" in headers
 
 
 def _is_origin_of(origin: str, host: str) -> bool:
-    """Whether an origin is this host; a proxy may have taken the encryption off."""
+    """Whether an origin is this host. The scheme may differ behind a proxy that ends TLS."""
     try:
-        theirs = urlsplit(origin)
-        port = _PORTS.get(theirs.scheme)
-        ours = urlsplit(f"//{host}")
-        return (theirs.hostname, theirs.port or port) == (ours.hostname, ours.port or port)
+        sender = urlsplit(origin)
+        port = _PORTS.get(sender.scheme)
+        server = urlsplit(f"//{host}")
+        return (sender.hostname, sender.port or port) == (server.hostname, server.port or port)
     except ValueError:
         return False
 

@@ -40,20 +40,20 @@ def make_application(
     log_texts: bool = False,
     split_sentences: bool = True,
 ) -> FastAPI:
-    """The application, ready for `heedful.serving.server.run_server`, or any ASGI server.
+    """Make the ASGI application for `heedful.serving.server.run_server` or another ASGI server.
 
     Args:
-        models: what is served, whatever the task.
+        models: the models to serve, of any task.
         traces: opened traces by name.
-        limits: of a request and of the server.
+        limits: limits of requests and of the server.
         keys: API keys that are accepted; no key is required if None.
         origins: other sites whose pages may send requests (CORS); ``*`` allows all; none if empty.
-        hosts: names that requests may be meant for; any if empty.
-        addresses: whether they may also be meant for any IP address.
-        log_requests: whether to log a line a request, without its texts.
+        hosts: accepted host names; any if empty.
+        addresses: whether any IP address is also accepted as host.
+        log_requests: whether to log one line per request, without its texts.
         log_texts: whether to log texts.
-        split_sentences: whether to translate a line's sentences one by one; a request of our own
-            contract may say otherwise.
+        split_sentences: whether to split lines into sentences and translate each; requests to
+            ``/api/…`` can override it.
     """
     limits = limits or Limits()
     metrics, state = Metrics(), State()
@@ -95,7 +95,7 @@ def make_application(
 
 
 def _make_app(engine: Engine) -> FastAPI:
-    """An application without routes, which closes the engine when it ends."""
+    """An application without routes, which closes the engine at shutdown."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -107,7 +107,7 @@ def _make_app(engine: Engine) -> FastAPI:
         version=__version__,
         description="LibreTranslate's HTTP contract, and heedful's own under /api.",
         openapi_url="/spec",
-        docs_url=None,  # these pages would come from elsewhere
+        docs_url=None,  # these pages would load scripts from another site
         redoc_url=None,
         lifespan=lifespan,
     )
@@ -120,9 +120,9 @@ def _add_status(app: FastAPI, handler: RequestHandler) -> None:
 
     @app.get("/health", responses=answers(dict[str, str]))
     async def health() -> Response:
-        """Whether the server takes work."""
+        """Whether the server accepts work."""
         if not handler.engine.alive:
-            return error_answer(503, "the engine does not run")
+            return error_answer(503, "the engine is not running")
         return JSONResponse({"status": "ok"})
 
     @app.get("/metrics", include_in_schema=False)

@@ -9,37 +9,37 @@ from heedful.serving.jobs import Texts
 from heedful.serving.scheduling import Scheduler
 
 Taken = Sequence[tuple[Texts, int, int]]
-"""Works, the numbers of their items, and the items' tokens."""
-# Items of requests that are under way enter a search when this share of its room is free.
+"""For each item: its work, the item's index, and its cost in tokens."""
+# Further items of requests that are already in the search join it when 1/8 of its room is free.
 _FREE_SHARE = 8
 
 
 class Clock(Protocol):
     """Measures slices of work."""
 
-    def took(self, taken: Taken) -> None:
-        """Take note of a slice that begins."""
+    def start_slice(self, taken: Taken) -> None:
+        """Record the start of a slice."""
         ...
 
 
 class RunningSearch:
-    """One search, which items enter while it runs: a supplier of texts.
+    """One search that items join while it runs. It is the supplier of texts for the search.
 
     Args:
-        turns: the works that wait.
-        head: one of those whose items enter.
-        clock: told of those that do.
+        scheduler: the waiting works.
+        head: the first work; the items of works with the same key join.
+        clock: measures the slices.
     """
 
-    def __init__(self, turns: Scheduler, head: Texts, clock: Clock) -> None:
-        self._turns, self._head, self._clock = turns, head, clock
+    def __init__(self, scheduler: Scheduler, head: Texts, clock: Clock) -> None:
+        self._scheduler, self._head, self._clock = scheduler, head, clock
         self._room = head.translator.batch_tokens
         self._held = self._count = 0
         self._items: dict[int, tuple[Texts, int, int]] = {}  # not finished
         self._searched: set[int] = set()
 
     def run(self) -> None:
-        """Search until nothing is under way; if that fails, each item alone."""
+        """Search until all items are done; if the search fails, translate each item alone."""
         head = self._head
         translator = head.translator
         try:
@@ -51,23 +51,23 @@ class RunningSearch:
                         if key in self._items:
                             work, item, _ = self._items.pop(key)
                             _finish(work, item, translation)
-        except BaseException:  # a panic of a native library among them
+        except BaseException:  # including a panic of a native library
             if not self._items:
                 raise
-            for work, item, _ in self._items.values():  # each alone shows whose it is
+            for work, item, _ in self._items.values():  # only the item at fault fails alone
                 translate_items([(work, item)])
 
     def next(self) -> list[tuple[int, str]]:
-        """The items that enter now."""
+        """The items that join the search now."""
         held = len(self._searched)
-        first = self._turns.first()
+        first = self._scheduler.first()
         if not isinstance(first, Texts) or first.key != self._head.key:
             return []
         free = self._room - self._held
         inside = any(work is first for work, _, _ in self._items.values())
         if held and inside and free * _FREE_SHARE < self._room:
             return []
-        taken = self._turns.take_items(self._head, free, first=not held)
+        taken = self._scheduler.take_items(self._head, free, first=not held)
         if not taken:
             return []
         entering = dict(enumerate(taken, start=self._count))
@@ -75,23 +75,23 @@ class RunningSearch:
         self._items.update(entering)
         self._searched.update(entering)
         self._held += sum(cost for _, _, cost in taken)
-        self._clock.took(taken)
+        self._clock.start_slice(taken)
         return [(key, work.part(item).text) for key, (work, item, _) in entering.items()]
 
     def left(self, key: int) -> None:
-        """An item's search has ended."""
+        """Release the room of an item that has left the search."""
         self._searched.remove(key)
         self._held -= self._items[key][2]
         if not self.wanted(key):
             del self._items[key]
 
     def wanted(self, key: int) -> bool:
-        """Whether its request has not been answered, or cancelled."""
+        """Whether the item's request is neither answered nor cancelled."""
         return not self._items[key][0].future.done()
 
 
 def translate_items(taken: Sequence[tuple[Texts, int]]) -> None:
-    """Translate items together; if that fails, each alone, so that only the guilty one fails."""
+    """Translate a batch of items; if it fails, each alone, so that only the item at fault fails."""
     taken = [(work, item) for work, item in taken if not work.future.done()]
     if not taken:
         return
@@ -101,7 +101,7 @@ def translate_items(taken: Sequence[tuple[Texts, int]]) -> None:
         found = first.translator.translate(
             texts, options=first.options, alignments=first.alignments
         )
-    except BaseException as error:  # noqa: BLE001 - whatever it is, other requests go on
+    except BaseException as error:  # noqa: BLE001 - other requests must not fail
         if len(taken) == 1:
             first.fail(error)
             return
@@ -113,7 +113,7 @@ def translate_items(taken: Sequence[tuple[Texts, int]]) -> None:
 
 
 def _finish(work: Texts, item: int, translation: Translation) -> None:
-    """Hand an item's translation on; what goes wrong there is its request's alone."""
+    """Store an item's translation; an error fails only its own request."""
     try:
         work.finish(item, translation)
     except BaseException as error:  # noqa: BLE001 - as above
@@ -121,12 +121,12 @@ def _finish(work: Texts, item: int, translation: Translation) -> None:
 
 
 class SliceClock:
-    """Tells the engine's figures: what was taken, and how long it took until the next was.
+    """Measures each slice of the engine's work: its items, its tokens and its seconds.
 
     Args:
-        observe: told of each slice: items, tokens with padding left out, seconds.
-        finished: how many requests have been finished so far.
-        pace: told how many seconds a request took.
+        observe: called for each slice with items, tokens without padding, and seconds.
+        finished: returns the number of finished requests.
+        pace: called with the mean seconds per request since its last call.
     """
 
     def __init__(
@@ -141,17 +141,17 @@ class SliceClock:
         self._taken: Taken = ()
 
     def start(self) -> None:
-        """Take note that work begins, after a time without any."""
+        """Record that work begins after an idle time."""
         self._began, self._taken = time.monotonic(), ()
 
-    def took(self, taken: Taken) -> None:
-        """Take note of a slice of work that begins."""
+    def start_slice(self, taken: Taken) -> None:
+        """Record the start of a slice, and the end of the one before."""
         if self._taken:
-            self.tell()
+            self.end_slice()
         self._taken = taken
 
-    def tell(self) -> None:
-        """Take note of its end."""
+    def end_slice(self) -> None:
+        """Record the end of a slice."""
         now, count, taken = time.monotonic(), self._finished(), self._taken
         seconds, self._began, self._taken = now - self._began, now, ()
         self._spent += seconds

@@ -1,4 +1,4 @@
-"""Requests' bodies, read up to limits of size, of time, and of what all of them take together."""
+"""Request bodies, read within limits of size, time and total memory."""
 
 import asyncio
 
@@ -9,28 +9,28 @@ from heedful.serving.errors import RefusedError
 from heedful.serving.limits import Limits
 
 _FREE = 64 << 10
-"""Bytes that any body may have, whatever others take."""
-# So much of a refused body is still read, for so many seconds, so that its sender, who may read
-# nothing before all is sent, hears why. None of it is kept.
+"""Bytes of each body that do not count towards the total."""
+# After a refusal, up to this many bytes are read and discarded within this time, because many
+# clients read the response only after they have sent the whole body.
 _DRAINED = 16 << 20
 _DRAIN_SECONDS = 2.0
 
 
 class Room:
-    """What is left for long bodies of requests that have shown no key before their body."""
+    """The bytes left for long bodies of requests without a valid key in their headers."""
 
     def __init__(self, size: int) -> None:
         self.left = size
 
 
 class Body:
-    """What a request receives: its body, up to its limits.
+    """The ASGI ``receive`` of a request, with the limits of its body.
 
     Args:
-        receive: gives the parts.
-        headers: of the request.
-        limits: of the size and the time of a body.
-        room: what it may take beside the others; None for a request with a good key.
+        receive: returns the parts of the body.
+        headers: the headers of the request.
+        limits: the limits on the size and the time of a body.
+        room: the shared limit on long bodies; None for a request with a valid key.
     """
 
     def __init__(
@@ -43,17 +43,17 @@ class Body:
         length = headers.get("content-length", "")
         self._announced = int(length) if length.isascii() and length.isdigit() else 0
         self._not_sent = headers.get("expect", "").lower() == "100-continue"
-        # For the whole body: one that trickles in would otherwise never be too late.
+        # The time limit is for the whole body; a slow client could otherwise send it forever.
         self._until = asyncio.get_running_loop().time() + limits.timeout
 
     async def __call__(self) -> Message:
         """The next part.
 
         Raises:
-            RefusedError: 408, it did not come in time; 413, the body is too long; 429, there is no
-                room for it beside others.
+            RefusedError: 408, the body did not arrive in time; 413, the body is too long; 429, too
+                many long bodies at once.
         """
-        if self.done:  # all that can come now is that the client leaves
+        if self.done:  # the only remaining message is a disconnect
             return await self.receive()
         if self._announced > self.limits.body:
             raise self._too_long()
@@ -61,15 +61,16 @@ class Body:
             async with asyncio.timeout_at(self._until):
                 message = await self._next()
         except TimeoutError:
-            raise RefusedError(408, "the request's body did not come in time") from None
+            raise RefusedError(408, "the request body did not arrive in time") from None
         if self.size > self.limits.body:
             raise self._too_long()
         self._take_room()
         return message
 
     async def drain(self) -> None:
-        """Read on for a while, and keep nothing; a body that the client holds back is not asked
-        for."""
+        """Read and discard the rest of a refused body, for a limited time.
+
+        If the client waits for ``100 Continue``, its body is not requested."""
         if self._not_sent and not self.size:
             return
         most = self.size + _DRAINED
@@ -81,7 +82,7 @@ class Body:
             pass
 
     def give_back(self) -> None:
-        """Give the room back: the request has been answered."""
+        """Release the body's share of the room, once the request is answered."""
         if self.room is not None:
             self.room.left += self._taken
             self._taken = 0
@@ -94,7 +95,7 @@ class Body:
 
     def _too_long(self) -> RefusedError:
         most = f"{self.limits.body:,} bytes"
-        return RefusedError(413, f"the request is too long; the most is {most}")
+        return RefusedError(413, f"the request is too long; the maximum is {most}")
 
     def _take_room(self) -> None:
         if self.room is None:
@@ -103,8 +104,8 @@ class Body:
         if more > self.room.left:
             raise RefusedError(
                 429,
-                "too many long requests at once; come again later, or send the API key in the "
-                "head (Authorization: Bearer), where it is seen before the body",
+                "too many long requests at once; try again later, or send the API key in a header "
+                "(Authorization: Bearer)",
                 retry_after=1,
             )
         self.room.left -= more

@@ -1,4 +1,4 @@
-"""Connections: how many there may be, and how long a client may take to send a head or to read."""
+"""Connections: their maximum number, and time limits for clients that send or read slowly."""
 
 import asyncio
 from typing import Any, Literal
@@ -8,27 +8,27 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from heedful.serving.limits import Limits
 
-_FULL = (503, "Service Unavailable", "too many connections; come again later", "Retry-After: 1\r\n")
-_LATE = (408, "Request Timeout", "the request's head did not come in time", "")
+_FULL = (503, "Service Unavailable", "too many connections; try again later", "Retry-After: 1\r\n")
+_LATE = (408, "Request Timeout", "the request headers did not arrive in time", "")
 
 
 class Connection(H11Protocol):
-    """A connection of HTTP/1.1.
+    """An HTTP/1.1 connection.
 
-    uvicorn closes connections that are idle between requests. This one also refuses connections
-    beyond a number, and closes those whose request's head takes too long, counted from the
-    connection or from the answer before, and those whose client does not read the answer.
+    uvicorn closes connections that are idle between requests. This class also refuses connections
+    beyond a maximum number. It closes connections whose request headers take too long (counted from
+    the connection or the previous response) and those whose client does not read the response.
     """
 
     limits = Limits()
 
-    def __init__(self, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin, or refuse."""
+        """Accept or refuse the connection."""
         super().connection_made(transport)
         if len(self.connections) > self.limits.connections:
             self._end(*_FULL)
@@ -36,30 +36,30 @@ class Connection(H11Protocol):
             self._watch_head()
 
     def data_received(self, data: bytes) -> None:
-        """Take what came."""
+        """Process received data."""
         if self.transport.is_closing():
             return
         super().data_received(data)
         self._watch_head()
 
     def on_response_complete(self) -> None:
-        """Go on with the next request, if there is to be one."""
+        """Wait for the next request on the connection."""
         super().on_response_complete()
         self._watch_head()
 
     def pause_writing(self) -> None:
-        """The client does not read as fast as it is written to."""
+        """Start the timer for a client that reads more slowly than the server writes."""
         super().pause_writing()
         if self._unread is None:
             self._unread = self.loop.call_later(self.limits.timeout, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """The client has read."""
+        """Stop the timer: the client has read."""
         super().resume_writing()
         self._cancel("_unread")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Cancel the timers."""
         self._cancel("_head")
         self._cancel("_unread")
         super().connection_lost(exc)
@@ -84,7 +84,7 @@ class Connection(H11Protocol):
             setattr(self, name, None)
 
     def _end(self, status: int, reason: str, error: str, more: str) -> None:
-        """Answer without looking at a request, and close."""
+        """Send an error without reading a request, and close the connection."""
         body = f'{{"error":"{error}"}}'
         head = (
             f"HTTP/1.1 {status} {reason}\r\nContent-Type: application/json\r\n"
@@ -95,5 +95,5 @@ class Connection(H11Protocol):
 
 
 def connections_of(limits: Limits) -> type[Connection]:
-    """The connections of a server with these limits."""
+    """The connection class of a server with these limits."""
     return type("Connection", (Connection,), {"limits": limits})

@@ -1,4 +1,4 @@
-"""What the tasks declare: endpoints of our own contract, ``/api/…``, and contracts of others."""
+"""The endpoints that tasks declare: heedful's API (``/api/…``) and the APIs of other programs."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -29,18 +29,18 @@ class PredictRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     inputs: list[Any]
-    """Texts, pairs of texts or objects, as the model's task takes them."""
+    """Inputs of the model's task: texts, pairs of texts or objects."""
 
 
 class PredictResponse(BaseModel):
-    """One result for each input, in their order."""
+    """One result for each input, in the same order."""
 
     model: str
     results: list[dict[str, Any]]
 
 
 def routes(handler: RequestHandler) -> APIRouter:
-    """The endpoints of all tasks, and the one for every task."""
+    """The endpoints of all tasks, and ``predict``, which works for every task."""
     router = APIRouter(prefix="/api", tags=["heedful's contract"])
     known: dict[str, Endpoint[Any]] = {}
     for spec in specs():
@@ -58,8 +58,8 @@ def _add(
     router: APIRouter, handler: RequestHandler, spec: TaskSpec, endpoint: Endpoint[Any]
 ) -> None:
     async def answer(request: Request) -> Response:
-        asked = check_fields(endpoint.request, await handler.fields(request))
-        return await _answer(handler, spec, endpoint, request, asked)
+        body = check_fields(endpoint.request, await handler.fields(request))
+        return await _answer(handler, spec, endpoint, request, body)
 
     router.add_api_route(
         f"/{endpoint.path}",
@@ -73,7 +73,7 @@ def _add(
 
 
 def contracts(handler: RequestHandler) -> APIRouter:
-    """The contracts of all tasks."""
+    """The APIs of other programs that tasks declare."""
     router = APIRouter()
     for spec in specs():
         for contract in spec.contracts(handler):
@@ -84,11 +84,11 @@ def contracts(handler: RequestHandler) -> APIRouter:
 
 def _add_route(router: APIRouter, handler: RequestHandler, tag: str, route: Route) -> None:
     async def answer(request: Request) -> Response:
-        asked = None
+        body = None
         if route.request is not None:
-            asked = check_fields(route.request, await handler.fields(request))
+            body = check_fields(route.request, await handler.fields(request))
         try:
-            return JSONResponse(await route.answer(asked, partial(handler.search_all, request)))
+            return JSONResponse(await route.answer(body, partial(handler.search_all, request)))
         except UserError as error:
             raise RefusedError(400, str(error)) from None
 
@@ -111,13 +111,13 @@ def _add_predict(router: APIRouter, handler: RequestHandler) -> None:
         responses=answers(PredictResponse),
     )
     async def predict(model: str, request: Request) -> Response:
-        """A result for each input: a translation, a label, tags, and so on."""
-        asked = check_fields(PredictRequest, await handler.fields(request, strings=False))
-        handler.check_texts(texts_in(asked.inputs))
+        """Predict with a model: one result for each input, such as a translation, label or tags."""
+        body = check_fields(PredictRequest, await handler.fields(request, strings=False))
+        handler.check_texts(texts_in(body.inputs))
         served = handler.models.choose(model)
         inputs = [
             served.spec.read_request(check_input(served.spec.input_type(), one, f"inputs.{place}"))
-            for place, one in enumerate(asked.inputs)
+            for place, one in enumerate(body.inputs)
         ]
 
         def call() -> list[dict[str, Any]]:
@@ -132,10 +132,10 @@ async def _answer(
     spec: TaskSpec,
     endpoint: Endpoint[Any],
     request: Request,
-    asked: ModelRequest,
+    body: ModelRequest,
 ) -> Response:
-    source, target = endpoint.languages(asked)
-    model = handler.models.choose(asked.model, source, target, endpoint=endpoint, does=spec.does)
+    source, target = endpoint.languages(body)
+    model = handler.models.choose(body.model, source, target, endpoint=endpoint, does=spec.does)
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[Line | None] = asyncio.Queue()
 
@@ -143,8 +143,8 @@ async def _answer(
         loop.call_soon_threadsafe(lines.put_nowait, line)
 
     try:
-        handler.check_texts(endpoint.texts(asked))
-        work = endpoint.work(model, asked, handler.limits, put)
+        handler.check_texts(endpoint.texts(body))
+        work = endpoint.work(model, body, handler.limits, put)
     except UserError as error:
         raise RefusedError(400, str(error)) from None
     if not endpoint.streams:
@@ -170,7 +170,7 @@ def _stream(
     lines: "asyncio.Queue[Line | None]",
     put: Callable[[Line | None], None],
 ) -> Response:
-    """Lines as they are made; from the first one on an error is a line, too."""
+    """A response of lines, sent as they are produced; errors are also sent as a line."""
     future.add_done_callback(lambda _: put(None))
     until = asyncio.get_running_loop().time() + handler.limits.timeout
 
@@ -184,9 +184,9 @@ def _stream(
             yield json_bytes({"error": handler.timed_out().message}) + b"\n"
         except (UserError, EngineFailedError, TooLongError) as error:
             yield json_bytes({"error": refusal(error).message}) + b"\n"
-        except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
+        except Exception as error:  # noqa: BLE001 - no detail may reach the client
             log_failure("a stream", error)
-            yield json_bytes({"error": "an error of the server"}) + b"\n"
+            yield json_bytes({"error": "internal server error"}) + b"\n"
         finally:
             future.cancel()
 

@@ -1,12 +1,12 @@
-"""The engine: one thread does all model work, for all clients, in batches filled by tokens.
+"""The engine: one thread runs all models for all clients, in batches filled by tokens.
 
-A request's texts are cut into items (lines, or parts of long ones). Items of several requests that
-want the same model and the same search go through it together; requests take turns item by item.
-A request that comes while such a search runs enters it as soon as there is room, until other work
-is first in line: then the search is brought to its end.
+The texts of a request are cut into items (lines, or parts of long lines). Items of several requests
+with the same model and search options share a batch; requests take turns item by item. A request
+that arrives during such a search joins it as soon as there is room. When other work is next in the
+queue, no further items join, and the search ends.
 
-A failure, whatever its class, is that of the request at fault. If the thread itself fails, requests
-whose work it had begun are answered at once, and another thread takes over.
+An exception of any class fails only the request that caused it. If the thread itself fails, the
+requests that it had started are answered with an error at once, and a new thread replaces it.
 """
 
 import math
@@ -29,32 +29,32 @@ from heedful.tasks.endpoints import BatchedPredictor
 
 T = TypeVar("T")
 Observe = Callable[[int, int, float], None]
-"""Told of each slice: items, tokens with padding left out, seconds."""
+"""Called for each slice with items, tokens without padding, and seconds."""
 
 _LONGEST_RETRY = 60
-# Texts of more characters are cut in a thread of their own: that may take a second.
+# Texts with more characters are cut in a separate thread, because this may take a second.
 _LONG = 5_000
-# A thread that fails sooner than this after it began is replaced after a pause.
+# If a thread fails within this many seconds, it is replaced after a pause of the same length.
 _PAUSE = 1.0
 
 
 class QueueFullError(Exception):
-    """No further request is taken now."""
+    """The queue has no room for another request."""
 
     def __init__(self, retry_after: int) -> None:
         super().__init__("the queue is full")
         self.retry_after = retry_after
-        """Whole seconds after which there may be room."""
+        """Seconds after which the client should retry."""
 
 
 class Engine:
-    """Takes requests from any thread; answers with futures, which may be cancelled at any time.
+    """Accepts requests from any thread and returns futures, which can be cancelled at any time.
 
     Args:
-        queue: requests that may wait or be worked on; further ones are refused.
-        gather: seconds that the first waiting request waits for others to join it.
-        job_time: seconds after which work that goes alone ends if other work waits.
-        observe: told of each slice of work, in the engine's thread.
+        queue: maximum number of waiting and running requests; further ones are refused.
+        gather: seconds that the first waiting request waits for others to share its batch.
+        job_time: seconds after which a job ends if other work waits.
+        observe: called for each slice of work, in the engine's thread.
     """
 
     def __init__(
@@ -67,28 +67,28 @@ class Engine:
     ) -> None:
         self.queue, self.gather, self.job_time = queue, gather, job_time
         self._observe = observe or (lambda items, tokens, seconds: None)
-        self._turns = Scheduler()
+        self._scheduler = Scheduler()
         self._lock = threading.Lock()
-        self._open: dict[Future[Any], Texts | Job] = {}  # not answered
+        self._open: dict[Future[Any], Texts | Job] = {}  # not yet answered
         self._finished = self._refused = 0
-        self._pace = 0.1  # seconds a request, a running mean
+        self._pace = 0.1  # running mean of seconds per request
         self._cutter = ThreadPoolExecutor(1, "heedful-cut")
         self._threads = torch.get_num_threads()
         self._begin()
 
     @property
     def waiting(self) -> int:
-        """Requests that wait or are worked on."""
+        """The number of waiting and running requests."""
         return len(self._open)
 
     @property
     def alive(self) -> bool:
-        """Whether the thread takes work."""
-        return self._thread.is_alive() and not self._turns.closed
+        """Whether the engine accepts work."""
+        return self._thread.is_alive() and not self._scheduler.closed
 
     @property
     def busy(self) -> bool:
-        """Whether the thread has not ended, be it that it takes no more work."""
+        """Whether the thread is still running, even if the engine is closed."""
         return self._thread.is_alive()
 
     def translate(
@@ -101,15 +101,15 @@ class Engine:
         on_part: OnPart | None = None,
         language: str | None = None,
     ) -> "Future[list[Translation]]":
-        """Translate whole texts: line breaks and empty lines stay.
+        """Translate whole texts; line breaks and empty lines are kept.
 
         Args:
-            translator: what translates.
-            texts: each one for itself.
-            options: how to search; the translator's own unless given.
-            alignments: whether to find word alignments.
-            on_part: called in the engine's thread as each part of a text is finished, in order.
-            language: cut lines into sentences as they end in this language; not cut if None.
+            translator: the model.
+            texts: the texts, which are independent of one another.
+            options: search options; the translator's own if None.
+            alignments: whether to compute word alignments.
+            on_part: called in the engine's thread for each finished part of a text, in order.
+            language: split lines into sentences by the rules of this language; no split if None.
 
         Raises:
             QueueFullError: too many requests wait.
@@ -120,15 +120,14 @@ class Engine:
         return work.future
 
     def run(self, job: Callable[[], T], client: str = "") -> "Future[T]":
-        """Do other model work, alone.
+        """Run other model work, which does not share a batch.
 
-        Where it asks `heedful.basics.cancellation.check_cancelled`, it ends if its future is
-        cancelled, or (with `TooLongError`) if it has taken ``job_time`` seconds and others wait.
+        A job that calls `heedful.basics.cancellation.check_cancelled` ends there if its future is
+        cancelled. After ``job_time`` seconds, it also ends with `TooLongError` if other work waits.
 
         Args:
-            job: what to do.
-            client: whose it is; of several clients' jobs that of the one who was served longest
-                ago is done first.
+            job: the work.
+            client: the client's address; the client that was served longest ago is next.
 
         Raises:
             QueueFullError: too many requests wait.
@@ -138,8 +137,8 @@ class Engine:
         return work.future
 
     def close(self, seconds: float = 2.0) -> None:
-        """Drop what waits and end the thread; what it has in hand may take ``seconds``."""
-        self._turns.close()
+        """Cancel all requests and stop the thread; wait at most ``seconds`` for running work."""
+        self._scheduler.close()
         with self._lock:
             works = list(self._open.values())
         for work in works:
@@ -149,8 +148,8 @@ class Engine:
 
     def _take(self, work: Texts | Job) -> None:
         with self._lock:
-            if len(self._open) >= self.queue or self._turns.closed:
-                # There is room for those refused before as soon as that many have finished.
+            if len(self._open) >= self.queue or self._scheduler.closed:
+                # A refused request finds room once as many requests have finished as were refused.
                 self._refused += 1
                 seconds = math.ceil(self._refused * self._pace)
                 raise QueueFullError(max(1, min(seconds, _LONGEST_RETRY)))
@@ -159,12 +158,12 @@ class Engine:
         if isinstance(work, Texts) and sum(map(len, work.texts)) > _LONG:
             self._cutter.submit(self._cut, work)
         else:
-            self._turns.add(work)
+            self._scheduler.add(work)
 
     def _cut(self, work: Texts) -> None:
-        """Cut long texts where that holds up nobody else."""
+        """Cut long texts in a separate thread, so that other requests do not wait."""
         work.prepare_or_fail()
-        self._turns.add(work)
+        self._scheduler.add(work)
 
     def _leave(self, future: "Future[Any]") -> None:
         with self._lock:
@@ -182,7 +181,7 @@ class Engine:
         began = time.monotonic()
         try:
             self._serve()
-        except BaseException as error:  # noqa: BLE001 - nobody else would answer those who wait
+        except BaseException as error:  # noqa: BLE001 - waiting requests must be answered
             log_failure("the engine's thread", error)
             self._fail_begun()
             if time.monotonic() - began < _PAUSE:
@@ -190,45 +189,45 @@ class Engine:
             self._begin()
 
     def _fail_begun(self) -> None:
-        """Answer those whose work is lost with the thread; the others wait for the next one."""
+        """Fail the requests that the thread had started; the next thread serves the others."""
         with self._lock:
             works = [work for work in self._open.values() if work.begun]
         for work in works:
             work.fail(EngineFailedError())
 
     def _serve(self) -> None:
-        # A thread that has not set it would use all cores in libraries that PyTorch calls.
+        # Without this, libraries that PyTorch calls would use all cores in a new thread.
         torch.set_num_threads(self._threads)
         clock = SliceClock(self._observe, lambda: self._finished, self._note_pace)
-        while (head := self._turns.wait()) is not None:
+        while (head := self._scheduler.wait()) is not None:
             clock.start()
             if isinstance(head, Job):
-                self._turns.take_job(head)
+                self._scheduler.take_job(head)
                 self._do(head)
             else:
                 time.sleep(max(0.0, head.arrived + self.gather - time.monotonic()))
                 self._translate(head, clock)
-            clock.tell()
+            clock.end_slice()
 
     def _translate(self, head: Texts, clock: SliceClock) -> None:
-        """Translate the first texts' items, and those of all that may go with them."""
+        """Translate the items of the first request, and those that can share its batch."""
         try:
             if head.translator.engine is not None or head.options.sample:
-                taken = self._turns.take_items(head, head.translator.batch_tokens)
-                clock.took(taken)
+                taken = self._scheduler.take_items(head, head.translator.batch_tokens)
+                clock.start_slice(taken)
                 translate_items([(work, item) for work, item, _ in taken])
             else:
-                RunningSearch(self._turns, head, clock).run()
-        except Exception as error:  # noqa: BLE001 - the thread has to go on for the others
+                RunningSearch(self._scheduler, head, clock).run()
+        except Exception as error:  # noqa: BLE001 - the thread must continue for other requests
             log_failure("a slice of work", error)
             head.fail(error)
 
     def _do(self, job: Job) -> None:
-        """Do a job, for as long as its result is wanted."""
+        """Run a job until its request is cancelled or its time is over."""
         until = time.monotonic() + self.job_time
 
         def wanted() -> bool:
-            too_long = time.monotonic() > until and not self._turns.empty
+            too_long = time.monotonic() > until and not self._scheduler.empty
             return not job.future.done() and not too_long
 
         job.begun = True
@@ -236,7 +235,7 @@ class Engine:
             job.succeed(job.context.run(_cancellably, job.call, wanted))
         except CancelledWorkError:
             job.fail(TooLongError(self.job_time))
-        except BaseException as error:  # noqa: BLE001 - it is the caller's
+        except BaseException as error:  # noqa: BLE001 - the error belongs to the request
             job.fail(error)
 
     def _note_pace(self, seconds: float) -> None:

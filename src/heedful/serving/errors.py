@@ -1,4 +1,4 @@
-"""HTTP errors with one-line messages, and logs that contain no text of a client."""
+"""HTTP errors with one-line messages, and logs without texts of clients."""
 
 import logging
 import traceback
@@ -19,18 +19,18 @@ class RefusedError(Exception):
         self.status, self.message, self.retry_after = status, message, retry_after
 
     def answer(self) -> JSONResponse:
-        """The HTTP answer."""
+        """The HTTP response."""
         headers = {} if self.retry_after is None else {"Retry-After": str(self.retry_after)}
         return error_answer(self.status, self.message, headers)
 
 
 def error_answer(status: int, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """``{"error": …}`` with a status."""
+    """A response ``{"error": message}`` with a status."""
     return JSONResponse({"error": message}, status_code=status, headers=headers)
 
 
 def printable(value: Any) -> str:
-    """A client's value for an error or a log: short, one line, printable, valid Unicode."""
+    """A client's value for a message or a log: shortened, on one line, escaped, valid Unicode."""
     text = str(value)
     short = text[:_LONGEST] + ("…" if len(text) > _LONGEST else "")
     return "".join(
@@ -40,6 +40,6 @@ def printable(value: Any) -> str:
 
 
 def log_failure(what: str, error: BaseException) -> None:
-    """Log an error that is ours: its kind and places, not its message, which may hold a text."""
+    """Log an internal error: class and traceback, but no message, which may contain a text."""
     places = "".join(traceback.format_tb(error.__traceback__)[-_MOST_PLACES:])
     log.error("%s failed: %s\n%s", what, type(error).__name__, places.rstrip())

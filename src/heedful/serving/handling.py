@@ -1,4 +1,4 @@
-"""From a request to the engine: API keys, limits, waiting, and cancelling."""
+"""Request handling: API keys, limits, submitting to the engine, waiting and cancelling."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -24,16 +24,16 @@ T = TypeVar("T")
 
 
 class RequestHandler:
-    """What all endpoints share.
+    """The functions that all endpoints share.
 
     Args:
         models: the served models.
         engine: runs the models.
-        limits: of a request.
-        metrics: where characters are counted.
+        limits: the limits of a request.
+        metrics: counts characters.
         keys: API keys that are accepted; no key is required if None.
         log_texts: whether texts are logged.
-        split_sentences: whether lines are cut into sentences where a request does not say it.
+        split_sentences: whether lines are split into sentences, unless the request overrides it.
     """
 
     def __init__(
@@ -51,25 +51,25 @@ class RequestHandler:
         self.metrics, self.keys, self.log_texts = metrics, keys, log_texts
 
     async def fields(self, request: Request, *, strings: bool = True) -> dict[str, Any]:
-        """The fields of a request whose key is good.
+        """The fields of a request, after its key has been checked.
 
-        A key in the head is checked before the body is read.
+        A key in the headers is checked before the body is read.
 
         Args:
-            request: of the client.
-            strings: whether lists are of texts.
+            request: the client's request.
+            strings: whether lists must contain texts.
 
         Raises:
-            RefusedError: 400, they cannot be read, or a list has too many values; 403, the key is
-                missing or wrong.
+            RefusedError: 400, the fields cannot be read, or a list has too many values; 403, the
+                key is missing or wrong.
         """
         key = key_in_head(request.scope)
         if key is not None:
             self._check_key(key)
         fields = await read_fields(request)
-        given = fields.pop("api_key", None)
+        key_in_body = fields.pop("api_key", None)
         if key is None:
-            self._check_key(given)
+            self._check_key(key_in_body)
         return checked_lists(fields, self.limits.texts, strings)
 
     @property
@@ -79,21 +79,21 @@ class RequestHandler:
 
     def _check_key(self, key: object) -> None:
         if self.keys is not None and not self.keys.holds(key):
-            raise RefusedError(403, "a valid API key is needed: api_key, or a bearer token")
+            raise RefusedError(403, "a valid API key is required: api_key or a bearer token")
 
     def check_texts(self, texts: Sequence[str]) -> None:
-        """See that texts are not too many, not too long, and text.
+        """Check the number, the length and the encoding of texts, and count their characters.
 
         Raises:
-            RefusedError: 400, they are.
+            RefusedError: 400, too many texts or characters, or a text is not valid Unicode.
         """
         if len(texts) > self.limits.texts:
             most = self.limits.texts
-            raise RefusedError(400, f"{len(texts):,} texts; the most in a request is {most:,}")
+            raise RefusedError(400, f"{len(texts):,} texts; the maximum per request is {most:,}")
         size = sum(map(len, texts))
         if size > self.limits.characters:
             most = self.limits.characters
-            raise RefusedError(400, f"{size:,} characters; the most in a request is {most:,}")
+            raise RefusedError(400, f"{size:,} characters; the maximum per request is {most:,}")
         require_unicode(texts)
         self.metrics.characters(size)
         if self.log_texts:
@@ -101,10 +101,10 @@ class RequestHandler:
                 log.info("text: %r", text)
 
     def submit(self, request: Request, model: Served, work: Work) -> "Future[Any]":
-        """Hand a request's work to the engine.
+        """Submit the work of a request to the engine.
 
         Raises:
-            RefusedError: 400, it is too much work; 429, the queue is full.
+            RefusedError: 400, the request is too much work; 429, the queue is full.
         """
         if work.search is not None:
             return self.search(model, work.search)
@@ -113,10 +113,10 @@ class RequestHandler:
         return self.run(request, work.call)
 
     def search(self, model: Served, search: Search) -> "Future[list[Translation]]":
-        """Hand texts to the engine, which batches them with those of other requests.
+        """Submit texts to the engine, which batches them with those of other requests.
 
         Raises:
-            RefusedError: 400, it is too much work; 429, the queue is full.
+            RefusedError: 400, the request is too much work; 429, the queue is full.
         """
         self._check_work(model, search)
         split = self.split_sentences if search.sentences is None else search.sentences
@@ -131,10 +131,10 @@ class RequestHandler:
             )
 
     def _check_work(self, model: Served, search: Search) -> None:
-        """See that a request is no more work than the most characters are by the model's own search
-        and with alignments.
+        """Limit the work of a request to that of a request with the maximum characters, the model's
+        own search options and alignments.
 
-        Work grows with the hypotheses of search; an alignment takes as much as one of them.
+        Work is proportional to the number of hypotheses; alignments count as one hypothesis.
         """
         options, alignments = search.options, search.alignments
         usual, work = model.predictor.options.width + 1, options.width + alignments
@@ -144,7 +144,8 @@ class RequestHandler:
             links = " and alignments" if alignments else ""
             raise RefusedError(
                 400,
-                f"{size:,} characters; the most with a beam of {options.width}{links} is {most:,}",
+                f"{size:,} characters; the maximum with a beam of {options.width}{links} is "
+                f"{most:,}",
             )
 
     async def search_all(
@@ -166,7 +167,7 @@ class RequestHandler:
                 future.cancel()
 
     def run(self, request: Request, job: Callable[[], T]) -> "Future[T]":
-        """Hand the engine other model work, which is cancelled when its future is.
+        """Submit other model work; cancelling its future cancels the work.
 
         Raises:
             RefusedError: 429, the queue is full.
@@ -176,18 +177,18 @@ class RequestHandler:
             return self.engine.run(job, client)
 
     async def wait(self, request: Request, future: "Future[T]") -> T:
-        """The engine's answer; what nobody waits for any more is dropped from the queue.
+        """Wait for a result; the work is cancelled if the client disconnects.
 
         Raises:
-            RefusedError: 400, the work cannot be done as it was asked for; 503, the engine failed
-                meanwhile; 504, it took too long.
-            ClientDisconnect: the client has left.
+            RefusedError: 400, the model refuses the input; 503, the engine failed; 504, the time is
+                over.
+            ClientDisconnect: the client has disconnected.
         """
         [answer] = await self.wait_all(request, [future])
         return answer
 
     async def wait_all(self, request: Request, futures: Sequence["Future[T]"]) -> list[T]:
-        """As `wait`, for several that together are one request's work."""
+        """Like `wait`, for several futures of one request."""
         answers = [asyncio.wrap_future(future) for future in futures]
         left = asyncio.create_task(_left(request))
         waiting: set[asyncio.Future[Any]] = set(answers)
@@ -216,30 +217,30 @@ class RequestHandler:
                 answer.cancel()
 
     def timed_out(self) -> RefusedError:
-        """What a request is told that took too long."""
+        """The error of a request whose time is over."""
         return RefusedError(504, f"not finished within {self.limits.timeout:g} seconds")
 
 
 def refusal(error: UserError | EngineFailedError | TooLongError) -> RefusedError:
-    """What a request is told whose work the engine did not finish."""
+    """The error of a request whose work failed in the engine."""
     if isinstance(error, UserError):
         return RefusedError(400, str(error))
     if isinstance(error, TooLongError):
         return RefusedError(504, str(error))
-    return RefusedError(503, "the engine failed and was started anew; try again", retry_after=1)
+    return RefusedError(503, "the engine failed and was restarted; try again", retry_after=1)
 
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Scheduler a full queue into an answer."""
+    """Turn a full queue into a response with status 429."""
     try:
         yield
     except QueueFullError as error:
-        message = "too many requests; come again later"
+        message = "too many requests; try again later"
         raise RefusedError(429, message, error.retry_after) from None
 
 
 async def _left(request: Request) -> None:
-    """Wait until the client goes away; its body has been read."""
+    """Wait until the client disconnects; the body has been read before."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""Entries of the engine's queue: the texts of one request, or a call that runs alone."""
+"""Entries of the engine's queue: the texts of one request, or a job."""
 
 import contextvars
 import time
@@ -17,25 +17,25 @@ from heedful.inference.texts import Cut, cut_text, join_translations
 from heedful.tasks.endpoints import BatchedPredictor
 
 OnPart = Callable[[int, int, Cut, Translation], None]
-"""Called with a text's index, its part's index, the text as it was cut, and the translation."""
+"""Called with the index of a text, the index of the part, the cut text, and the translation."""
 
 
 class EngineFailedError(Exception):
-    """The engine's thread failed while it worked for this request, among others."""
+    """The engine's thread failed while it worked on this request."""
 
 
 class TooLongError(Exception):
-    """Work that goes alone took so long that others would have had to wait."""
+    """A job took too long while other work waited."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(f"ended after {seconds:g} seconds because other requests wait")
+        super().__init__(f"stopped after {seconds:g} seconds because other requests are waiting")
 
 
 class Job:
-    """Model work that goes alone: a trace, alternatives, a faithfulness figure.
+    """Model work that does not share a batch: a trace, alternatives, a faithfulness figure.
 
-    It runs with the context variables of the thread that asked for it.
-    Its future stays pending until it is answered, so that it can be cancelled while it is done.
+    It runs with the context variables of the thread that submitted it. Its future stays pending
+    until the result is set, so that it can be cancelled while the job runs.
     """
 
     def __init__(self, call: Callable[[], Any], client: str = "") -> None:
@@ -44,24 +44,24 @@ class Job:
         self.future: Future[Any] = Future()
         self.arrived = time.monotonic()
         self.begun = False
-        """Whether the engine has begun with it."""
+        """Whether the engine has started it."""
 
     def succeed(self, result: Any) -> None:
-        """Answer, unless nobody waits any more."""
+        """Set the result, unless the future is cancelled."""
         with suppress(InvalidStateError):
             self.future.set_result(result)
 
     def fail(self, error: BaseException) -> None:
-        """Answer with an error, unless nobody waits any more."""
+        """Set an error, unless the future is done."""
         with suppress(InvalidStateError):
             self.future.set_exception(ordinary(error))
 
 
 class Texts:
-    """The texts of one request, item by item.
+    """The texts of one request, cut into items.
 
-    An item is a part of a text; items are numbered through all texts. Only the engine's thread
-    uses anything but ``future``.
+    An item is a part of a text; items are numbered across all texts. Threads other than the
+    engine's use only ``future``.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Texts:
 
     @property
     def key(self) -> tuple[int, SearchOptions, bool]:
-        """Works of the same key may go through the model together."""
+        """Works with the same key may share a batch."""
         return id(self.translator), self.options, self.alignments
 
     @property
@@ -97,7 +97,7 @@ class Texts:
 
     @property
     def has_more(self) -> bool:
-        """Whether an item has not been taken; one that is not prepared has."""
+        """Whether items are left to take; true before the texts are cut."""
         return not self.future.done() and (self.cuts is None or self._next < len(self._places))
 
     @property
@@ -111,16 +111,16 @@ class Texts:
         return self._next > 0
 
     def prepare_or_fail(self) -> bool:
-        """Cut the texts, if that has not been done; whether there is something to translate."""
+        """Cut the texts if necessary, and return whether items are left to translate."""
         if not self.prepared and not self.future.done():
             try:
                 self.prepare()
-            except BaseException as error:  # noqa: BLE001 - it belongs to this request alone
+            except BaseException as error:  # noqa: BLE001 - only this request fails
                 self.fail(error)
         return self.has_more
 
     def prepare(self) -> None:
-        """Cut the texts; where nothing in them is to be translated, they are the result."""
+        """Cut the texts; if they contain nothing to translate, they are the result."""
         tokeniser = self.translator.tokenisers.source
         limit = self.translator.max_length - 1  # END takes one
         failures = SentenceFailures()
@@ -138,18 +138,18 @@ class Texts:
             self._deliver()
 
     def take(self) -> int:
-        """The next item's number."""
+        """Take the next item; returns its index."""
         self._next += 1
         return self._next - 1
 
     def part(self, item: int) -> Part:
-        """An item's text, and what stands before it."""
+        """The text of an item, and the white space before it."""
         assert self.cuts is not None
         text, part = self._places[item]
         return self.cuts[text].parts[part]
 
     def finish(self, item: int, translation: Translation) -> None:
-        """Keep an item's translation; with the last one, the request is answered."""
+        """Store an item's translation; after the last item, the request is answered."""
         if self.future.done():
             return
         assert self.cuts is not None
@@ -162,7 +162,7 @@ class Texts:
             self._deliver()
 
     def fail(self, error: BaseException) -> None:
-        """Answer with an error, unless nobody waits any more."""
+        """Set an error, unless the future is done."""
         with suppress(InvalidStateError):
             self.future.set_exception(ordinary(error))
 
@@ -184,5 +184,5 @@ class Texts:
 
 
 def ordinary(error: BaseException) -> Exception:
-    """An error as one that a future may carry into an event loop, which others would end."""
+    """The error as an ``Exception``; other exceptions would end the event loop that gets them."""
     return error if isinstance(error, Exception) else NativeError(type(error).__name__)

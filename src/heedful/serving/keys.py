@@ -1,4 +1,4 @@
-"""API keys: made here, kept as salted hashes in a file, compared in constant time."""
+"""API keys: generated, stored in a file as salted hashes, compared in constant time."""
 
 import hashlib
 import hmac
@@ -17,9 +17,9 @@ _LONGEST = 256
 
 
 class Keys:
-    """The keys of a file: ``name:salt:hash`` a line, in hexadecimal; ``#`` begins a comment.
+    """The keys of a file: one line ``name:salt:hash`` per key, in hexadecimal; ``#`` is a comment.
 
-    Keys are 256 random bits, so that one round of SHA-256 keyed by the salt is enough.
+    Keys are 256 random bits, so one round of SHA-256 keyed by the salt is enough.
     """
 
     def __init__(self, entries: list[tuple[bytes, bytes]]) -> None:
@@ -27,11 +27,11 @@ class Keys:
 
     @classmethod
     def read(cls, path: Path) -> "Keys":
-        """The keys of a file.
+        """Read the keys of a file.
 
         Raises:
-            UserError: it cannot be read, others may write to it, it has a line that is no key, or
-                none at all.
+            UserError: the file cannot be read, is writable for all users, contains an invalid line,
+                or contains no key.
         """
         _check_file(path)
         entries = []
@@ -43,33 +43,34 @@ class Keys:
                 entries.append((bytes.fromhex(salt), bytes.fromhex(digest)))
             except ValueError:
                 raise UserError(
-                    f"{path}, line {number}: no key; make one with heedful serve --new-key {path}"
+                    f"{path}, line {number}: not a key; create one with heedful serve --new-key "
+                    f"{path}"
                 ) from None
         if not entries:
-            raise UserError(f"{path} has no key; make one with heedful serve --new-key {path}")
+            raise UserError(f"{path} has no key; create one with heedful serve --new-key {path}")
         return cls(entries)
 
     def holds(self, key: object) -> bool:
-        """Whether a key is one of them; how long that takes does not depend on the key."""
-        given = key.encode("utf-8", "replace") if isinstance(key, str) else b""
-        given = given[:_LONGEST]
+        """Whether a key is valid. The time this takes does not depend on the key."""
+        encoded = key.encode("utf-8", "replace") if isinstance(key, str) else b""
+        encoded = encoded[:_LONGEST]
         found = False
         for salt, digest in self._entries:
-            found |= hmac.compare_digest(_digest(salt, given), digest)
+            found |= hmac.compare_digest(_digest(salt, encoded), digest)
         return found
 
 
 def new_key(path: Path, name: str = "key") -> str:
-    """Make a key, add its hash to a file (made if need be, readable by its owner only).
+    """Create a key and add its hash to a file. A new file is readable by its owner only.
 
     Returns:
-        The key, which is kept nowhere.
+        The key, which is stored nowhere.
 
     Raises:
-        UserError: the file cannot be written, or the name has a colon or a line break.
+        UserError: the file cannot be written, or the name contains a colon or a line break.
     """
     if not name.isprintable() or ":" in name or name.startswith("#"):
-        raise UserError("a key's name is one line without a colon")
+        raise UserError("the name of a key must be one line without a colon")
     key = secrets.token_urlsafe(32)
     salt = secrets.token_bytes(16)
     line = f"{name}:{salt.hex()}:{_digest(salt, key.encode()).hex()}\n"
@@ -79,7 +80,7 @@ def new_key(path: Path, name: str = "key") -> str:
             end = lines.seek(0, os.SEEK_END)
             if end:
                 lines.seek(end - 1)
-                if lines.read(1) != b"\n":  # written by an editor that leaves it out
+                if lines.read(1) != b"\n":  # some editors write no final line break
                     line = f"\n{line}"
             lines.write(line.encode())
     except OSError as error:
@@ -88,27 +89,27 @@ def new_key(path: Path, name: str = "key") -> str:
 
 
 def key_in_head(scope: Scope) -> str | None:
-    """The key that a request has in its head: a bearer token, or ``api_key`` in the query."""
+    """The key of a request outside its body: a bearer token, or ``api_key`` in the query."""
     kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
     if kind.lower() == "bearer":
         return token.strip()
     query: bytes = scope["query_string"]
-    if b"api_key=" not in query:  # most have none, and a query may have thousands of fields
+    if b"api_key=" not in query:  # most queries have none; parsing thousands of fields takes time
         return None
     fields = parse_qsl(query.decode("latin-1"))
     return next((value for name, value in fields if name == "api_key"), None)
 
 
 def _check_file(path: Path) -> None:
-    """See that a file is one, and that not everybody may add a key to it."""
+    """Check that a path is a regular file that is not writable for all users."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     if not stat.S_ISREG(mode):
-        raise UserError(f"{path} is not a file; --keys takes one that --new-key has made")
+        raise UserError(f"{path} is not a file; --keys needs a file created by --new-key")
     if os.name == "posix" and mode & stat.S_IWOTH:
-        raise UserError(f"{path}: anybody may write to it, and so add a key; run chmod o-w {path}")
+        raise UserError(f"{path} is writable for all users; run chmod o-w {path}")
 
 
 def _digest(salt: bytes, key: bytes) -> bytes:
@@ -121,4 +122,4 @@ def _text(path: Path) -> str:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UserError(f"{path} is no file of keys: it is not text") from error
+        raise UserError(f"{path} is not a key file: it is not text") from error

@@ -1,4 +1,4 @@
-"""What a server takes on."""
+"""The limits of a server."""
 
 from pydantic import Field
 
@@ -6,39 +6,39 @@ from heedful.basics.settings import Settings
 
 
 class Limits(Settings):
-    """Settings that keep a server answering under load.
+    """Settings that keep a server responsive under load.
 
     Raises:
-        ValueError: one is out of range.
+        ValueError: a value is out of range.
     """
 
     connections: int = Field(default=512, ge=1)
-    """Connections at a time; further ones are told to come again (503)."""
+    """Maximum open connections; further ones get status 503."""
     head_timeout: float = Field(default=10.0, gt=0.0)
-    """Seconds within which a request's head has to come."""
+    """Seconds to wait for the headers of a request."""
     queue: int = Field(default=256, ge=1)
-    """Requests that may wait or be worked on; further ones are told to come again (429)."""
+    """Maximum waiting and running requests; further ones get status 429."""
     gather_ms: float = Field(default=5.0, ge=0.0, le=1000.0)
-    """Milliseconds that a request waits for others to go through the model with it."""
+    """Milliseconds that a request waits for others to share its batch."""
     body: int = Field(default=2 << 20, ge=1)
-    """Bytes of a request's body."""
+    """Maximum bytes of a request body."""
     bodies: int = Field(default=64 << 20, ge=1)
-    """Bytes of all bodies at a time, beyond the first 64 KiB of each, of requests without a good
-    key in their head."""
+    """Maximum bytes of all bodies at a time. It counts the bytes beyond the first 64 KiB of each
+    body, for requests without a valid key in their headers."""
     characters: int = Field(default=100_000, ge=1)
-    """Characters of all texts of a request."""
+    """Maximum characters in all texts of a request."""
     texts: int = Field(default=1_000, ge=1)
-    """Texts of a request."""
+    """Maximum texts in a request."""
     answer: int = Field(default=16 << 20, ge=1)
-    """Bytes of an answer of ``/api/translate``, before compression."""
+    """Maximum bytes of a response of ``/api/translate``, before compression."""
     timeout: float = Field(default=60.0, gt=0.0)
-    """Seconds after which a request is given up (504)."""
+    """Seconds after which a request is cancelled (504)."""
     job_time: float = Field(default=10.0, gt=0.0)
-    """Seconds that work which goes alone (a trace, other words, a text that is written) may take
-    while other requests wait."""
+    """Maximum seconds of a job (a trace, alternatives, a generated text) while other requests
+    wait."""
     hypotheses: int = Field(default=16, ge=1)
-    """The widest beam, and the most translations of one text."""
+    """Maximum beam, and maximum translations of one text."""
     tokens: int = Field(default=1_024, ge=1)
-    """The most tokens that are written after a prompt."""
+    """Maximum tokens generated after a prompt."""
     grace: float = Field(default=30.0, ge=0.0)
-    """Seconds that requests in hand have to finish when the server stops."""
+    """Seconds to finish running requests at shutdown."""

@@ -1,4 +1,4 @@
-"""Figures for Prometheus, in a registry of their own, so that several servers do not mix."""
+"""Prometheus metrics, in a separate registry, so that several servers in a process do not mix."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ _ITEMS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Metrics:
-    """What a server counts; nothing of any text."""
+    """The metrics of a server; they contain no text."""
 
     content_type = CONTENT_TYPE_LATEST
 
@@ -29,17 +29,17 @@ class Metrics:
         )
         self._seconds = Histogram(
             "heedful_request_seconds",
-            "Seconds from a request's first byte to its answer's last",
+            "Seconds from the first byte of a request to the last byte of its response",
             ["path"],
             registry=self._registry,
             buckets=_SECONDS,
         )
         self._characters = Counter(
-            "heedful_characters", "Characters given to be translated", registry=self._registry
+            "heedful_characters", "Characters of texts in requests", registry=self._registry
         )
         self._items = Histogram(
             "heedful_slice_items",
-            "Lines, or parts of long ones, that went through a model together",
+            "Items (lines, or parts of long lines) in a batch",
             registry=self._registry,
             buckets=_ITEMS,
         )
@@ -51,21 +51,21 @@ class Metrics:
         )
 
     def show_waiting(self, waiting: Callable[[], int]) -> None:
-        """Show how many requests wait or are worked on."""
+        """Add a gauge for the number of waiting and running requests."""
         gauge = Gauge(
             "heedful_waiting_requests",
-            "Requests that wait or are worked on",
+            "Waiting and running requests",
             registry=self._registry,
         )
         gauge.set_function(waiting)
 
     def answered(self, path: str, status: int, seconds: float) -> None:
-        """Count an answer; ``path`` is a route's, never a client's."""
+        """Count a response; ``path`` is the path of a route, never that of a client's request."""
         self._requests.labels(path, str(status)).inc()
         self._seconds.labels(path).observe(seconds)
 
     def characters(self, count: int) -> None:
-        """Count characters given to be translated."""
+        """Count characters of texts in requests."""
         self._characters.inc(count)
 
     def slice(self, items: int, tokens: int, seconds: float) -> None:
@@ -76,5 +76,5 @@ class Metrics:
         self._busy.inc(seconds)
 
     def text(self) -> bytes:
-        """All figures in Prometheus' text form."""
+        """All metrics in Prometheus' text format."""
         return generate_latest(self._registry)

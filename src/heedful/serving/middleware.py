@@ -1,4 +1,4 @@
-"""Applied to every request: limits, origins and hosts, metrics, and errors without traceback."""
+"""Middleware of every request: limits, origins and hosts, metrics, errors without traceback."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from heedful.serving.limits import Limits
 from heedful.serving.metrics import Metrics
 
 CLIENT_LEFT = 499
-"""The status under which requests are counted whose client did not wait for the answer."""
+"""The status in metrics for requests whose client disconnected before the response."""
 _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
@@ -31,9 +31,9 @@ class State:
 
     def __init__(self) -> None:
         self.stopping = False
-        """Whether new requests are told to go elsewhere."""
+        """Whether new requests are refused, because the server is stopping."""
         self.active = 0
-        """Requests that have not been answered."""
+        """The number of requests that are not yet answered."""
 
 
 class Middleware:
@@ -41,12 +41,12 @@ class Middleware:
 
     Args:
         app: the application that it wraps.
-        state: whether the server is stopping; requests in hand are counted in it.
-        limits: of bodies and time.
-        metrics: where answers are counted.
+        state: whether the server is stopping, and the number of active requests.
+        limits: limits on bodies and time.
+        metrics: counts responses.
         admission: which origins and hosts are accepted.
         keys: API keys that are accepted; no key is required if None.
-        log_requests: whether to log a line a request, never with its texts.
+        log_requests: whether to log one line per request, without texts.
     """
 
     def __init__(
@@ -70,52 +70,52 @@ class Middleware:
             await self.app(scope, receive, send)
             return
         began = time.monotonic()
-        noted, headers = _RecordingSend(send), Headers(scope=scope)
+        recorded, headers = _RecordingSend(send), Headers(scope=scope)
         known = self.keys is not None and self.keys.holds(key_in_head(scope))
         body = Body(receive, headers, self.limits, None if known else self._room)
         self.state.active += 1
         try:
-            refused = await self._refused(scope, headers, body, noted)
-            if refused is not None and not noted.begun:
+            refused = await self._serve(scope, headers, body, recorded)
+            if refused is not None and not recorded.begun:
                 await body.drain()
                 if not body.done:
                     refused.headers["Connection"] = "close"
-                await refused(scope, receive, noted)
+                await refused(scope, receive, recorded)
         finally:
             body.give_back()
             self.state.active -= 1
             seconds = time.monotonic() - began
-            self.metrics.answered(_route(scope), noted.status, seconds)
+            self.metrics.answered(_route(scope), recorded.status, seconds)
             if self.log_requests:
                 path = printable(scope["path"])
-                log.info("%s %s %d %.0f ms", scope["method"], path, noted.status, 1000 * seconds)
+                log.info("%s %s %d %.0f ms", scope["method"], path, recorded.status, 1000 * seconds)
 
-    async def _refused(
-        self, scope: Scope, headers: Headers, body: Body, noted: "_RecordingSend"
+    async def _serve(
+        self, scope: Scope, headers: Headers, body: Body, recorded: "_RecordingSend"
     ) -> Response | None:
-        """Have a request served; what is to be answered in place of it if that cannot be."""
+        """Pass a request to the application; returns an error response if it fails."""
         try:
             if self.state.stopping:
                 raise _STOPPING
             self.admission.check(scope["method"], headers)
-            await self.app(scope, body, noted)
+            await self.app(scope, body, recorded)
         except RefusedError as refused:
             return refused.answer()
         except asyncio.CancelledError:
             if not self.state.stopping:
                 raise
-            # The time to finish is over, or a second signal came.
+            # The time to finish is over, or a second signal was received.
             return _STOPPING.answer()
         except ClientDisconnect:
-            noted.status = CLIENT_LEFT
-        except Exception as error:  # noqa: BLE001 - nothing of it may reach the client
+            recorded.status = CLIENT_LEFT
+        except Exception as error:  # noqa: BLE001 - no detail may reach the client
             log_failure(f"{scope['method']} {printable(scope['path'])}", error)
-            return error_answer(500, "an error of the server")
+            return error_answer(500, "internal server error")
         return None
 
 
 class _RecordingSend:
-    """Sends an answer with the headers that all have, and remembers its status."""
+    """Adds the common headers to a response and records its status."""
 
     def __init__(self, send: Send) -> None:
         self.send = send
@@ -133,6 +133,6 @@ class _RecordingSend:
 
 
 def _route(scope: Scope) -> str:
-    """The route's path, of which there are few, not the client's, of which there is no end."""
+    """The path of the route; the paths of clients would make an unlimited number of labels."""
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) else "other"

@@ -1,4 +1,4 @@
-"""Parts of the OpenAPI description that FastAPI cannot derive: bodies are parsed by us."""
+"""Parts of the OpenAPI description that FastAPI cannot derive, because heedful parses bodies."""
 
 from typing import Any
 
@@ -8,15 +8,15 @@ _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 
 
 class ErrorAnswer(BaseModel):
-    """One line that says what is wrong."""
+    """An error message of one line."""
 
     error: str
 
 
 def body_of(kind: type[BaseModel], *, forms: bool = False) -> dict[str, Any]:
-    """A request's body: JSON, and with ``forms`` the same fields as a form."""
+    """The body of a request: JSON, and with ``forms`` also a form with the same fields."""
     schema = kind.model_json_schema()
-    schema["properties"]["api_key"] = {"type": "string", "title": "Where the server has keys"}
+    schema["properties"]["api_key"] = {"type": "string", "title": "Required if the server has keys"}
     content = {"application/json": {"schema": schema}}
     if forms:
         flat = {**schema, "properties": dict(schema["properties"])}
@@ -27,23 +27,23 @@ def body_of(kind: type[BaseModel], *, forms: bool = False) -> dict[str, Any]:
 
 
 def answers(model: Any, content: dict[str, Any] | None = None) -> dict[int | str, dict[str, Any]]:
-    """What may be answered: the model with 200, else an error."""
-    first: dict[str, Any] = {"description": "The answer"}
+    """The possible responses: the model with status 200, or an error."""
+    first: dict[str, Any] = {"description": "The response"}
     if content is None:
         first["model"] = model
     else:
         first["content"] = content
     refused = {
-        400: "The request is wrong",
-        403: "The API key is missing or wrong, or a page of another site asks",
-        404: "There is no such thing",
-        408: "The body did not come in time",
+        400: "The request is invalid",
+        403: "The API key is missing or wrong, or a page of another site sent the request",
+        404: "Not found",
+        408: "The body did not arrive in time",
         413: "The body is too long",
-        429: "Too many requests wait, or too many long bodies come; Retry-After says when to come "
-        "again",
-        500: "The server has failed",
+        429: "Too many requests are waiting, or too many long bodies arrive at once; Retry-After "
+        "gives the time to wait",
+        500: "Internal server error",
         503: "The server is stopping, its engine has failed, or there are too many connections",
-        504: "It took too long",
+        504: "The request took too long",
     }
     errors: dict[int | str, dict[str, Any]] = {
         status: {"description": what, "model": ErrorAnswer} for status, what in refused.items()

@@ -1,4 +1,4 @@
-"""The page and its modules, with a policy that lets them talk to this server only."""
+"""The page and its modules; a content security policy restricts them to this server."""
 
 from pathlib import Path
 
@@ -29,7 +29,7 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Frame-Options": "DENY",
-    # Modules are small and belong together: the browser asks each time whether they are the same.
+    # The versions of all modules must match, so the browser revalidates them each time.
     "Cache-Control": "no-cache",
 }
 

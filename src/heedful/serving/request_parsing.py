@@ -1,4 +1,4 @@
-"""Reads and checks the fields of a request: JSON, a form, or the query string."""
+"""Parses and checks the fields of a request: JSON, a form, or the query string."""
 
 import gc
 import json
@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
-from heedful.serving.admission import is_browsers
+from heedful.serving.admission import is_from_browser
 from heedful.serving.errors import RefusedError, printable
 
 _MOST_FIELDS = 100
@@ -20,14 +20,14 @@ M = TypeVar("M", bound=BaseModel)
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """The fields of a request; what is in its body goes before what is in its query string.
+    """The fields of a request; the body takes precedence over the query string.
 
-    A body is read as JSON if its content type is JSON. Clients that are not browsers may leave the
-    type out: a body that starts like an object is JSON, too. From a browser such a body is refused,
-    because a page can send plain text to another site without that site's permission.
+    A body is read as JSON if its content type is JSON. Clients that are not browsers may omit the
+    type: a body that starts like an object is then read as JSON. From a browser, such a body is
+    refused, because a page can send plain text to another site without that site's permission.
 
     Raises:
-        RefusedError: 400, the body is broken, or a field is given twice.
+        RefusedError: 400, the body is invalid, or a field is given twice.
     """
     fields = _once(request.query_params.multi_items())
     body = await request.body()
@@ -37,7 +37,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
     if kind == "multipart/form-data":
         return {**fields, **await _multipart(request, len(body))}
     like_json = body.lstrip()[:1] in (b"{", b"[")
-    if kind.endswith("json") or (like_json and not is_browsers(request.headers)):
+    if kind.endswith("json") or (like_json and not is_from_browser(request.headers)):
         return {**fields, **_json(body)}
     if like_json:
         raise RefusedError(400, "send JSON with Content-Type: application/json")
@@ -45,21 +45,24 @@ async def read_fields(request: Request) -> dict[str, Any]:
 
 
 def checked_lists(fields: dict[str, Any], most: int, strings: bool = True) -> dict[str, Any]:
-    """Fields whose lists are short enough to be validated quickly.
+    """The fields, with lists that pydantic can validate quickly.
 
-    pydantic lists every wrong value of a list, which takes seconds for a million of them. With
-    ``strings``, where lists are of texts, one wrong value therefore takes the place of all.
+    pydantic reports every wrong value of a list, which takes seconds for a million values. With
+    ``strings`` (lists must contain texts), a list with a wrong value is therefore replaced by that
+    value alone.
 
     Raises:
         RefusedError: 400, there are too many fields, or a list has more than ``most`` values.
     """
     if len(fields) > _MOST_FIELDS:
-        raise RefusedError(400, f"{len(fields):,} fields; the most is {_MOST_FIELDS}")
+        raise RefusedError(400, f"{len(fields):,} fields; the maximum is {_MOST_FIELDS}")
     found = dict(fields)
     for name, value in fields.items():
         if isinstance(value, list):
             if len(value) > most:
-                raise RefusedError(400, f"{len(value):,} texts; the most in a request is {most:,}")
+                raise RefusedError(
+                    400, f"{len(value):,} texts; the maximum per request is {most:,}"
+                )
             wrong = next((one for one in value if not isinstance(one, str)), "")
             if strings and not isinstance(wrong, str):
                 found[name] = [wrong]
@@ -67,10 +70,11 @@ def checked_lists(fields: dict[str, Any], most: int, strings: bool = True) -> di
 
 
 def check_fields(kind: type[M], fields: dict[str, Any]) -> M:
-    """Fields as a request of a kind.
+    """Validate fields as a request of type ``kind``.
 
     Raises:
-        RefusedError: 400, one is missing, of the wrong type, out of range or not valid Unicode.
+        RefusedError: 400, a field is missing, unknown, of the wrong type, out of range or not valid
+            Unicode.
     """
     try:
         found = kind.model_validate(fields)
@@ -82,15 +86,15 @@ def check_fields(kind: type[M], fields: dict[str, Any]) -> M:
 
 
 def check_input(kind: Any, value: Any, place: str) -> Any:
-    """A JSON value as an input of a task.
+    """Validate a JSON value as an input of a task.
 
     Args:
-        kind: the type that pydantic checks.
-        value: of the client.
-        place: where it stands in the request, for errors.
+        kind: the type of the input, for pydantic.
+        value: the client's value.
+        place: the path of the value in the request, for errors.
 
     Raises:
-        RefusedError: 400, it is not of the type.
+        RefusedError: 400, the value does not have the type.
     """
     try:
         return TypeAdapter(kind).validate_python(value)
@@ -106,7 +110,7 @@ def check_input(kind: Any, value: Any, place: str) -> Any:
 
 
 def texts_in(value: Any) -> list[str]:
-    """All texts of a JSON value, without the names of fields."""
+    """All strings in a JSON value, without the names of fields."""
     found, left = [], [value]
     while left:
         one = left.pop()
@@ -120,10 +124,10 @@ def texts_in(value: Any) -> list[str]:
 
 
 def require_unicode(texts: Iterable[str]) -> None:
-    """See that texts can be written as UTF-8.
+    """Check that texts can be encoded as UTF-8.
 
     Raises:
-        RefusedError: 400, one has half of a surrogate pair.
+        RefusedError: 400, a text contains half of a surrogate pair.
     """
     for text in texts:
         try:
@@ -146,7 +150,7 @@ def _json(body: bytes) -> dict[str, Any]:
     except RecursionError:
         raise RefusedError(400, "the body is nested too deeply") from None
     except ValueError:  # an integer of thousands of digits
-        raise RefusedError(400, "the body has a number that is too long") from None
+        raise RefusedError(400, "the body contains a number that is too long") from None
     if not isinstance(found, dict):
         raise RefusedError(400, "the body is not a JSON object")
     return found
@@ -154,8 +158,8 @@ def _json(body: bytes) -> dict[str, Any]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without the garbage collector, which a body of a million lists would send through all objects
-    of the process again and again: seconds in place of hundredths."""
+    """Disable the garbage collector, which would scan all objects many times while a body with a
+    million lists is parsed: seconds instead of hundredths of a second."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -187,9 +191,9 @@ async def _multipart(request: Request, size: int) -> dict[str, Any]:
         ) as form:
             pairs = form.multi_items()
     except (HTTPException, MultiPartException, UnicodeError, LookupError):
-        raise RefusedError(400, "the form is broken, or has a file") from None
+        raise RefusedError(400, "the form is invalid or contains a file") from None
     if any(isinstance(value, UploadFile) for _, value in pairs):
-        raise RefusedError(400, "the form has a file; give texts")
+        raise RefusedError(400, "the form contains a file; send texts")
     return _once((name, str(value)) for name, value in pairs)
 
 
@@ -197,23 +201,23 @@ def _once(pairs: Iterable[tuple[str, str]]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     for name, value in pairs:
         if name in fields:
-            raise RefusedError(400, f"{printable(name)} is given twice; several texts go as JSON")
+            raise RefusedError(400, f"{printable(name)} is given twice; send several texts as JSON")
         fields[name] = value
     return fields
 
 
 def _explained(error: ValidationError) -> str:
-    """One line for the first problem; the client's values are not repeated."""
+    """A message of one line for the first problem, without the client's values."""
     problems = error.errors(include_url=False, include_context=False, include_input=False)
     problem = problems[0]
     place = printable(problem["loc"][0]) if problem["loc"] else "the request"
-    if len(problem["loc"]) > 1:  # what may be of two kinds is neither
+    if len(problem["loc"]) > 1:  # the value has none of the types of a union
         return f"{place}: input should be a text or a list of texts"
     if problem["type"] == "missing":
         others = [printable(one["loc"][0]) for one in problems if one["type"] == "extra_forbidden"]
-        known = f", and {others[0]} is no field of this request" if others else ""
+        known = f", and {others[0]} is not a field of this request" if others else ""
         return f"{place} is missing{known}"
     if problem["type"] == "extra_forbidden":
-        return f"{place} is no field of this request"
+        return f"{place} is not a field of this request"
     message = problem["msg"].removeprefix("Value error, ")
     return f"{place}: {message[:1].lower()}{message[1:]}"

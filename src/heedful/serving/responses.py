@@ -1,4 +1,4 @@
-"""Response bodies: compact JSON, compressed where that is worth it."""
+"""Response bodies: compact JSON, compressed if they are long."""
 
 import asyncio
 import gzip
@@ -9,17 +9,17 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 LINES = {"application/x-ndjson": {"schema": {"type": "string"}}}
-"""What a stream of lines is, in the OpenAPI description."""
+"""The OpenAPI description of a stream of lines."""
 _LITTLE = 1_000
 
 
 def json_bytes(content: Any) -> bytes:
-    """JSON in UTF-8."""
+    """Compact JSON, encoded as UTF-8."""
     return json.dumps(content, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
 
 async def compressed(request: Request, content: bytes, kind: str = "application/json") -> Response:
-    """An answer, compressed where the client takes that and it is worth it."""
+    """A response; long ones are compressed with gzip if the client accepts it."""
     headers = {"Vary": "Accept-Encoding"}
     if len(content) > _LITTLE and "gzip" in request.headers.get("accept-encoding", "").lower():
         content = await asyncio.to_thread(gzip.compress, content, 1)

@@ -1,8 +1,7 @@
-"""The queue of the engine: which work runs next.
+"""The queue of the engine, which determines the work that runs next.
 
-Texts are translated in turns, item by item; work that goes alone (a job) takes turns with them, so
-that neither holds up the other for longer than one turn. Of several jobs that of the client who was
-served longest ago is next.
+Requests with texts take turns item by item. Jobs and texts alternate, so that neither delays the
+other for more than one turn. Among jobs, that of the client who was served longest ago is next.
 """
 
 import threading
@@ -14,7 +13,7 @@ _MOST_CLIENTS = 10_000
 
 
 class Scheduler:
-    """Takes works from any thread; the engine's thread takes items and jobs."""
+    """A queue: any thread can add work; the engine's thread takes items and jobs."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -22,11 +21,11 @@ class Scheduler:
         self._texts: deque[Texts] = deque()
         self._jobs: list[Job] = []
         self._after_job = False
-        self._served: dict[str, int] = {}  # the number of each client's last turn
+        self._served: dict[str, int] = {}  # client → number of its last turn
         self._count = 0
 
     def add(self, work: Texts | Job) -> None:
-        """Let a work wait; one that comes when the engine is closed is cancelled."""
+        """Add work to the queue; if the queue is closed, the work is cancelled."""
         with self._more:
             if self.closed:
                 work.future.cancel()
@@ -37,31 +36,31 @@ class Scheduler:
             self._more.notify()
 
     def close(self) -> None:
-        """Hand out no more work."""
+        """Close the queue: no more work is taken."""
         with self._more:
             self.closed = True
             self._more.notify()
 
     def wait(self) -> Texts | Job | None:
-        """Wait for work; whose turn it is, or None if no more is handed out."""
+        """Wait for work and return the next; None if the queue is closed."""
         with self._more:
             while (found := self._first()) is None and not self.closed:
                 self._more.wait()
             return None if self.closed else found
 
     def first(self) -> Texts | Job | None:
-        """Whose turn it is; None also if no more is handed out."""
+        """The next work; None if there is none or the queue is closed."""
         with self._more:
             return None if self.closed else self._first()
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether no work waits."""
         with self._more:
             return self._first() is None
 
     def take_job(self, job: Job) -> None:
-        """Take a job."""
+        """Remove a job from the queue and record its client's turn."""
         with self._more:
             self._jobs.remove(job)
             self._after_job = True
@@ -73,15 +72,15 @@ class Scheduler:
     def take_items(
         self, head: Texts, room: int, first: bool = True
     ) -> list[tuple[Texts, int, int]]:
-        """Items of all texts that go with ``head``, in turns.
+        """Take items of all requests with the same key as ``head``, in turns.
 
         Args:
-            head: whose model and search the items have.
-            room: the most tokens of all items.
-            first: whether the first item is taken however long it is.
+            head: determines the model and the search options.
+            room: maximum tokens of all items.
+            first: whether the first item is taken even if it is longer.
 
         Returns:
-            The works, their items' numbers, and the items' tokens.
+            For each item: its work, its index, and its cost in tokens.
         """
         with self._more:
             self._after_job = False
@@ -104,7 +103,7 @@ class Scheduler:
             if work.has_more:
                 turns.append(work)
         with self._more:
-            # Those that had a turn go behind those that had none.
+            # Requests that had a turn queue behind those that had none.
             untouched = [work for work in self._texts if work not in touched]
             again = [work for work in touched if work.has_more]
             self._texts = deque([*untouched, *again])

@@ -1,4 +1,4 @@
-"""Running the application: the port, signals, a stop that finishes what is in hand."""
+"""Running the application: the port, signals, graceful shutdown."""
 
 import asyncio
 import errno
@@ -18,15 +18,15 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.serving.connections import connections_of
 
-# Where requests have everything in the query string, their head is long.
+# Headers are long if a request has all its fields in the query string.
 _LONGEST_HEAD = 256 << 10
 
 
 def open_port(host: str, port: int) -> socket.socket:
-    """A socket that listens; port 0 is any free one.
+    """A listening socket; port 0 for any free port.
 
     Raises:
-        UserError: the port is taken or not allowed, or the host is not this machine's.
+        UserError: the port is in use or not allowed, or the host is not an address of this machine.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -35,14 +35,14 @@ def open_port(host: str, port: int) -> socket.socket:
     family, kind, protocol, _, address = found[0]
     one = socket.socket(family, kind, protocol)
     try:
-        if sys.platform != "win32":  # there it would let two servers share the port
+        if sys.platform != "win32":  # on Windows, two servers could then share the port
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         one.bind(address)
         one.listen(2048)
     except OSError as error:
         one.close()
         if error.errno == errno.EADDRINUSE:
-            message = f"port {port} is taken; stop what uses it, or choose another with --port"
+            message = f"port {port} is in use; choose another with --port"
         elif error.errno == errno.EACCES:
             message = f"port {port} is not allowed; choose one above 1023 with --port"
         else:
@@ -68,24 +68,24 @@ def run_server(
     what: str = "",
     text: str | None = None,
 ) -> None:
-    """Serve until a signal: SIGTERM and SIGINT stop it when what is in hand is finished.
+    """Serve until SIGTERM or SIGINT; running requests are finished before it stops.
 
     Args:
-        application: of `heedful.serving.make_application`.
-        host: where to listen.
-        port: where to listen; 0 is any free port.
-        listening: a socket of `open_port`, in place of host and port.
+        application: from `heedful.serving.make_application`.
+        host: address to listen on.
+        port: port to listen on; 0 for any free port.
+        listening: a socket from `open_port`; replaces host and port.
         open_page: whether to open the page in a browser.
-        what: what is served, for the line that says where.
-        text: what the page shows at first.
+        what: the names of the models, for the start message.
+        text: the initial text on the page.
 
     Raises:
-        UserError: the port is taken.
+        UserError: the port is in use.
     """
     one = listening or open_port(host, port)
     _log_to_standard_error()
     address = address_of(one)
-    notice(f"serving {what + ' ' if what else ''}at {address} (Ctrl+C stops)")
+    notice(f"serving {what + ' ' if what else ''}at {address} (Ctrl-C stops)")
     if open_page:
         place = "" if text is None else "#text=" + quote(text)
         threading.Timer(0.5, webbrowser.open, [address + place]).start()
@@ -93,10 +93,9 @@ def run_server(
 
 
 def end_command(application: FastAPI) -> None:
-    """End the process at once if model work goes on that nobody waits for any more.
+    """Exit at once if the engine's thread is still running, after `run_server` in a command.
 
-    For commands, after `run_server`: the interpreter's own end would stop that thread within
-    PyTorch, which aborts the process.
+    A normal exit of the interpreter would stop the thread inside PyTorch, which aborts the process.
     """
     if application.state.engine.busy:
         sys.stdout.flush()
@@ -105,17 +104,17 @@ def end_command(application: FastAPI) -> None:
 
 
 class Server(uvicorn.Server):
-    """Goes on answering (503 to the new) until what is in hand is finished.
+    """A uvicorn server that refuses new requests (503) at shutdown and finishes running ones.
 
     Args:
-        application: of `heedful.serving.make_application`.
+        application: from `heedful.serving.make_application`.
     """
 
     def __init__(self, application: FastAPI) -> None:
         config = uvicorn.Config(
             application,
             log_config=None,
-            access_log=False,  # it would log query strings, which may hold texts
+            access_log=False,  # it would log query strings, which may contain texts
             server_header=False,
             http=connections_of(application.state.limits),
             ws="none",
@@ -130,24 +129,24 @@ class Server(uvicorn.Server):
         self._ending: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Remember the loop, which a signal's handler needs."""
+        """Store the event loop for the signal handler."""
         self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal begins the end; a second one does not wait."""
+        """Begin a graceful shutdown at the first signal; stop at once at the second."""
         if self._loop is None or self._state.stopping:
             self.config.timeout_graceful_shutdown = 0
             self.should_exit = True
             return
         self._state.stopping = True
-        self._loop.call_soon_threadsafe(self._begin_to_end)
+        self._loop.call_soon_threadsafe(self._begin_shutdown)
 
-    def _begin_to_end(self) -> None:
+    def _begin_shutdown(self) -> None:
         if self._state.active:
             count = self._state.active
             requests = f"{count} request{'s' * (count > 1)}"
-            notice(f"stopping when {requests} in hand are finished, at most {self._grace:g} s")
+            notice(f"finishing {requests} before shutdown, within {self._grace:g} s")
         self._ending = asyncio.ensure_future(self._end())
 
     async def _end(self) -> None:
@@ -162,7 +161,7 @@ def _log_to_standard_error() -> None:
     levels = {
         "heedful.serving": logging.INFO,
         "uvicorn.error": logging.ERROR,
-        "python_multipart": logging.ERROR,  # it warns of every broken form
+        "python_multipart": logging.ERROR,  # it warns about every invalid form
     }
     for name, level in levels.items():
         logger = logging.getLogger(name)
