@@ -62,6 +62,7 @@ NUMERICAL = [
     "normalizers_local",
     "normalizers_sparse",
     "operators",
+    "plugin_model_files",
     "plugin_scores",
     "positions",
     "positions_in_heads",

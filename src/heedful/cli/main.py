@@ -71,7 +71,7 @@ def _options(
         typer.Option(
             "--plugin",
             metavar="FILE.py",
-            help="Load a Python file that adds tasks or scores; works with every command.",
+            help="Load a Python file that adds tasks, models or scores; works with every command.",
         ),
     ] = None,
 ) -> None:

@@ -18,7 +18,7 @@ from heedful.models import (
 )
 from heedful.models.encoders import Encoded, Sequences, TextEncoder
 from heedful.models.language import LanguageModel
-from heedful.models.pairs import AlignmentSource, PairModel, Source
+from heedful.models.pairs import AlignmentSource, PairModel, Source, TensorState
 from heedful.models.registry import (
     EncoderSettings,
     LanguageSettings,
@@ -57,6 +57,7 @@ __all__ = [
     "PairSettings",
     "Sequences",
     "Source",
+    "TensorState",
     "TextEncoder",
     "build_encoder",
     "build_language_model",

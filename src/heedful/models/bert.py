@@ -143,10 +143,6 @@ class Bert(TextEncoder):
             hidden = layer(hidden, mask)
         return Encoded(hidden, torch.tanh(self.pooler(hidden[:, 0])))
 
-    @property
-    def embedding(self) -> nn.Embedding:
-        return self.embeddings.tokens
-
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         names = (f"layers.{layer}.self_attention" for layer in range(len(self.layers)))
         return dict.fromkeys(names, ("text", "text"))
@@ -157,10 +153,6 @@ class Bert(TextEncoder):
         if part == "layers":
             return int(rest.partition(".")[0]) + 1
         return 0 if part == "embeddings" else len(self.layers) + 1
-
-    @property
-    def depths(self) -> int:
-        return len(self.layers) + 2
 
 
 def _padding_mask(batch: Sequences) -> Tensor | None:

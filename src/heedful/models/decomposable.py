@@ -146,27 +146,11 @@ class DecomposableEncoder(TextEncoder):
         beyond = places >= text.lengths.unsqueeze(1)
         return compared.masked_fill(beyond.unsqueeze(-1), 0.0).sum(1)
 
-    @property
-    def embedding(self) -> nn.Embedding:
-        return self.tokens
-
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         axes = {"first_to_second": ("first", "second"), "second_to_first": ("second", "first")}
         if self.intra is None:
             return axes
         return {"intra.first": ("first", "first"), "intra.second": ("second", "second"), **axes}
-
-    def _parts(self) -> list[str]:
-        within = [] if self.intra is None else ["intra"]
-        return ["tokens", "project", *within, "attend", "compare", "aggregate"]
-
-    def depth(self, name: str) -> int:
-        """In the order of the equations: embeddings 0, their projection 1, … the aggregation."""
-        return self._parts().index(name.partition(".")[0])
-
-    @property
-    def depths(self) -> int:
-        return len(self._parts())
 
 
 register_model(DecomposableSettings, DecomposableEncoder)

@@ -37,7 +37,11 @@ class Encoded(NamedTuple):
 
 
 class TextEncoder(nn.Module):
-    """Base of models that read texts."""
+    """Base of models that read texts.
+
+    A subclass sets ``max_length``, ``dim`` and ``pooled_dim`` and implements :meth:`encode` and, if
+    it has attention, :meth:`attention_axes`.
+    """
 
     max_length: int
     """Longest row in tokens, BEGIN and the ENDs included."""
@@ -60,25 +64,35 @@ class TextEncoder(nn.Module):
 
     @property
     def embedding(self) -> nn.Embedding:
-        """The table of token vectors ``[V, E]``: what word vectors are put into."""
-        raise NotImplementedError
+        """The table of token vectors ``[V, E]``: what word vectors are put into.
+
+        The first embedding of the model unless overridden.
+
+        Raises:
+            TypeError: there is none.
+        """
+        return first_embedding(self)
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         """Attention module name → the axes of its queries and its keys.
 
         "text" is the row's tokens, "hops" the hops of a pooling (as many as its weights have rows),
-        "first" and "second" the two texts of a pair, without BEGIN and ENDs.
+        "first" and "second" the two texts of a pair, without BEGIN and ENDs. Empty unless
+        overridden.
         """
-        raise NotImplementedError
+        return {}
 
     def depth(self, name: str) -> int:
-        """How deep the parameter ``name`` lies: 0 for embeddings, 1 for the first layer above."""
-        raise NotImplementedError
+        """How deep the parameter ``name`` lies: 0 for embeddings, 1 for the first layer above.
+
+        In the order of the model's parts unless overridden; see :func:`depth_of_part`.
+        """
+        return depth_of_part(self, name)
 
     @property
     def depths(self) -> int:
         """The number of different depths; heads lie at this depth."""
-        raise NotImplementedError
+        return 1 + max(self.depth(name) for name, _ in self.named_parameters())
 
 
 class Classifier(nn.Module):
@@ -140,6 +154,28 @@ class HeadedEncoder(nn.Module):
         """How deep a parameter of this module lies: its encoder's depth, or the heads' own."""
         inside = name.removeprefix("encoder.")
         return self.encoder.depths if inside == name else self.encoder.depth(inside)
+
+
+def first_embedding(model: nn.Module) -> nn.Embedding:
+    """The first table of vectors of a model.
+
+    Raises:
+        TypeError: there is none.
+    """
+    for part in model.modules():
+        if isinstance(part, nn.Embedding):
+            return part
+    raise TypeError(f"{type(model).__name__} has no nn.Embedding; override its property embedding")
+
+
+def depth_of_part(model: nn.Module, name: str) -> int:
+    """The number of the part (attribute) to which a parameter belongs, in the order of creation.
+
+    Parts without parameters are not counted. A parameter of the model itself belongs to the last.
+    """
+    parts = [own for own, part in model.named_children() if any(True for _ in part.parameters())]
+    first = name.partition(".")[0]
+    return parts.index(first) if first in parts else max(0, len(parts) - 1)
 
 
 def sequences_of(first: list[list[int]], second: list[list[int]] | None = None) -> Sequences:

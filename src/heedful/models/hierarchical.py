@@ -202,25 +202,12 @@ class HierarchicalEncoder(WithConstants, TextEncoder):
         place_of = torch.arange(len(row_of), device=row.device) - firsts[row_of]
         return _Sentences(row, column, sentence, place, lengths, row_of, place_of, counts)
 
-    @property
-    def embedding(self) -> nn.Embedding:
-        return self.tokens
-
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         """Words from "sentences" to "text" (zero outside a sentence), sentences from one "hop"."""
         return {
             "word_attention": ("sentences", "text"),
             "sentence_attention": ("hops", "sentences"),
         }
-
-    def depth(self, name: str) -> int:
-        """0 for the table, then words, their attention, sentences and theirs."""
-        parts = ("tokens", "words", "word_attention", "sentences", "sentence_attention")
-        return parts.index(name.partition(".")[0])
-
-    @property
-    def depths(self) -> int:
-        return 5
 
 
 def _one_layer(settings: HierarchicalSettings, width: int, hidden: int) -> RecurrentEncoder:

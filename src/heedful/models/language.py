@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.basics.symbols import BEGIN, END
+from heedful.models.encoders import depth_of_part, first_embedding
 from heedful.models.pairs import State
 
 
@@ -30,8 +31,8 @@ class LanguageModel(nn.Module):
 
     @property
     def embedding(self) -> nn.Embedding:
-        """The table of token vectors."""
-        raise NotImplementedError
+        """The table of token vectors: the first embedding of the model unless overridden."""
+        return first_embedding(self)
 
     @property
     def output_table(self) -> Tensor:
@@ -62,12 +63,18 @@ class LanguageModel(nn.Module):
         raise NotImplementedError
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
-        """Attention module name → the axes of its queries and its keys: all are "text"."""
-        raise NotImplementedError
+        """Attention module name → the axes of its queries and its keys: all are "text".
+
+        Empty unless overridden.
+        """
+        return {}
 
     def depth(self, name: str) -> int:
-        """How deep the parameter ``name`` lies: 0 for embeddings, 1 for the first layer above."""
-        raise NotImplementedError
+        """How deep the parameter ``name`` lies: 0 for embeddings, 1 for the first layer above.
+
+        In the order of the model's parts unless overridden; see :func:`depth_of_part`.
+        """
+        return depth_of_part(self, name)
 
 
 def boundary(tokens: Tensor) -> Tensor:

@@ -86,10 +86,6 @@ class LanguageEncoder(TextEncoder):
         """As deep as in the language model."""
         return self.writer.depth(name.removeprefix("writer."))
 
-    @property
-    def depths(self) -> int:
-        return 1 + max(self.writer.depth(name) for name, _ in self.writer.named_parameters())
-
 
 def _build(settings: LanguageEncoderSettings, vocabulary: int) -> LanguageEncoder:
     writer = build_language_model(settings.language_model, vocabulary)

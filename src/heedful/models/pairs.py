@@ -3,7 +3,7 @@
 Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
 """
 
-from typing import NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -37,8 +37,27 @@ class State(Protocol):
         ...
 
 
+class TensorState(dict[str, Tensor]):
+    """A state that consists of named tensors ``[N, ..]``.
+
+    Example:
+        >>> import torch
+        >>> TensorState(hidden=torch.eye(2)).select(torch.tensor([1, 1]))["hidden"]
+        tensor([[0., 1.],
+                [0., 1.]])
+    """
+
+    def select(self, rows: Tensor) -> "TensorState":
+        """The state of ``rows [M]``, in that order."""
+        return TensorState({name: part.index_select(0, rows) for name, part in self.items()})
+
+
 class PairModel(nn.Module):
-    """Base of models that turn a source sequence into a target sequence: a decodable."""
+    """Base of models that turn a source sequence into a target sequence: a decodable.
+
+    A subclass sets ``max_length`` and implements :meth:`states`, :attr:`output_table`,
+    :meth:`start`, :meth:`step` and, if it has attention, :meth:`attention_axes`.
+    """
 
     max_length: int
     """Longest sequence in tokens, END included, on either side."""
@@ -79,14 +98,20 @@ class PairModel(nn.Module):
         """The state of decoding before the first step, one row a source."""
         raise NotImplementedError
 
-    def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
         """Logits ``[N, V]`` after the last ``tokens [N]``, and the state after them."""
         raise NotImplementedError
 
     @property
     def alignment(self) -> AlignmentSource | None:
-        """Where a word alignment is read; None for a model without cross-attention."""
-        raise NotImplementedError
+        """Where a word alignment is read; None for a model without cross-attention.
+
+        Unless overridden, the last module that attends from the target to the source, at the row in
+        which a token is predicted.
+        """
+        axes = self.attention_axes()
+        found = [module for module, own in axes.items() if own == ("target", "source")]
+        return AlignmentSource(found[-1], heads=None, shift=0) if found else None
 
     @property
     def link_threshold(self) -> float | None:
@@ -94,8 +119,11 @@ class PairModel(nn.Module):
         return None
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
-        """Attention module name → the axes ("source", "target") of its queries and its keys."""
-        raise NotImplementedError
+        """Attention module name → the axes ("source", "target") of its queries and its keys.
+
+        Empty unless overridden.
+        """
+        return {}
 
 
 def require_one_vocabulary(tied: str, source: int, target: int) -> None:

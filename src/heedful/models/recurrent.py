@@ -13,7 +13,6 @@ from heedful.layers.dropout import Dropout
 from heedful.layers.embeddings import token_embedding
 from heedful.layers.recurrent import Bridge, RecurrentEncoder
 from heedful.models.pairs import (
-    AlignmentSource,
     PairModel,
     Source,
     State,
@@ -114,15 +113,9 @@ class RecurrentEncoderDecoder(PairModel):
         readouts, after = self.decoder.step(embedded, state)
         return self.logits(self.drop(readouts)), after
 
-    @property
-    def alignment(self) -> AlignmentSource | None:
-        if self.settings.attention == "none":
-            return None
-        return AlignmentSource("decoder.attention", heads=None, shift=0)
-
     def attention_axes(self) -> dict[str, tuple[str, str]]:
-        source = self.alignment
-        return {source.module: ("target", "source")} if source else {}
+        attends = self.settings.attention != "none"
+        return {"decoder.attention": ("target", "source")} if attends else {}
 
 
 register_model(RecurrentSettings, RecurrentEncoderDecoder)

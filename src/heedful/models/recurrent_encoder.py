@@ -162,10 +162,6 @@ class RecurrentTextEncoder(TextEncoder):
     def _finish(self, pooled: Tensor) -> Tensor:
         return pooled if self.hidden is None else torch.relu(self.hidden(self.drop(pooled)))
 
-    @property
-    def embedding(self) -> nn.Embedding:
-        return self.tokens
-
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         """``pooling`` from "hops" to "text"; of pairs read apart, two, to "first" and "second"."""
         if self.pooling is None:
@@ -179,11 +175,6 @@ class RecurrentTextEncoder(TextEncoder):
         if name.startswith("recurrent."):
             return int(name.removesuffix("_reverse").rpartition("_l")[2]) + 1
         return 0 if name.startswith("tokens.") else self.settings.layers + 1
-
-    @property
-    def depths(self) -> int:
-        pools = self.pooling is not None or self.hidden is not None
-        return self.settings.layers + (2 if pools else 1)
 
 
 def _sharing(pooling: StructuredSelfAttention) -> StructuredSelfAttention:

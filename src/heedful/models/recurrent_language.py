@@ -133,10 +133,6 @@ class RecurrentLanguageModel(LanguageModel):
         return self.read(tokens, self.fresh(len(tokens)))[0]
 
     @property
-    def embedding(self) -> nn.Embedding:
-        return self.tokens
-
-    @property
     def output_table(self) -> Tensor:
         return self.tokens.weight if self.output is None else self.output.weight
 
@@ -151,10 +147,6 @@ class RecurrentLanguageModel(LanguageModel):
     ) -> tuple[Tensor, RecurrentLanguageState]:
         states, after = self.read(tokens.unsqueeze(1), state)
         return self.logits(states.squeeze(1)), after
-
-    def attention_axes(self) -> dict[str, tuple[str, str]]:
-        """None: there is no attention."""
-        return {}
 
     def depth(self, name: str) -> int:
         """0 for the table of tokens, n + 1 for layer n; the output is one deeper than the last."""

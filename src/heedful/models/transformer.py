@@ -225,7 +225,7 @@ class Transformer(PairModel):
         memories, _ = self.encode(source)
         return TransformerState(caches, SourceMemories(memories, source.lengths))
 
-    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:  # type: ignore[override]
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         place = state.caches.position
         hidden = self._embed(
             tokens.unsqueeze(1), self.target_embedding, self.target_positions, first=place
