@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from heedful.basics.errors import UserError
 from heedful.data.filters import FilterSettings, filter_pairs
+from heedful.data.protected.choosing import usual_rules
 from heedful.data.readers import read_pairs
 from heedful.runs.recipe import find_data
 from heedful.tasks.default_recipe import (
@@ -63,7 +64,8 @@ def choose_recipe(
     The rules (docs/recipes.md gives the reasons): the tiny Transformer up to a million pairs, the
     base size beyond; pre-norm, which learns to align several times sooner than post-norm; more
     dropout for less data; a vocabulary that grows with the corpus; passes over the corpus that
-    shrink with it; early stopping on BLEU decides the rest.
+    shrink with it; early stopping on BLEU decides the rest. Placeholders, tags, addresses and numbers
+    are protected, and the markup that both sides have.
     """
     refuse_pipe(
         paths,
@@ -86,6 +88,7 @@ def choose_recipe(
             **data_table(paths, source=source, target=target, encoding=encoding),
             "validation_share": share,
             "test_share": share,
+            "protect": _rules(find_data(paths, folder), source, target, encoding),
         },
         "tokeniser": {"vocabulary_size": vocabulary(size.word_types, most)},
         "model": {
@@ -105,6 +108,14 @@ def choose_recipe(
             "patience": 10,
         },
     }
+
+
+def _rules(
+    paths: list[str], source: str | None, target: str | None, encoding: str | None
+) -> list[str]:
+    """What translations of a corpus must keep."""
+    pairs = read_pairs(paths, source=source, target=target, encoding=encoding, left_out=Counter())
+    return usual_rules((pair.source, pair.target) for pair in pairs)
 
 
 def choose_aligning_recipe(
