@@ -16,7 +16,7 @@ from heedful.data.readers.markup import read_segment
 from heedful.data.readers.opening import Input, open_input
 from heedful.data.readers.po import declared_charset
 from heedful.data.readers.text import lines_of
-from heedful.data.readers.xliff import is_header, is_translatable
+from heedful.data.readers.xliff import NOT_YET, REVIEW_STATE, is_header, is_translatable
 from heedful.data.readers.xml import stream_elements
 
 if TYPE_CHECKING:
@@ -32,12 +32,16 @@ class Unit:
         source: the text to translate.
         target: its translation; empty where there is none.
         formats: what the file says of the text's format, such as ``python-format``.
+        context: what tells units with one source apart: a message's context, a unit's id.
+        is_done: whether the translation is there and need not be reviewed.
     """
 
     name: str
     source: str
     target: str
     formats: tuple[str, ...] = ()
+    context: str | None = None
+    is_done: bool = True
 
 
 def read_units(
@@ -77,7 +81,9 @@ def _of_catalogue(file: Input, encoding: str | None) -> Iterator[Unit]:
         formats = tuple(flag for flag in entry.flags if flag.endswith("-format"))
         for form, text in entry.strings.items():
             name = f"line {entry.line}" + (f", form {form}" if entry.plural is not None else "")
-            yield Unit(name, header.source_of(entry, form), text, formats)
+            is_done = bool(text) and "fuzzy" not in entry.flags
+            source = header.source_of(entry, form)
+            yield Unit(name, source, text, formats, entry.context, is_done)
 
 
 def _of_xliff(file: Input, encoding: str | None) -> Iterator[Unit]:
@@ -88,7 +94,11 @@ def _of_xliff(file: Input, encoding: str | None) -> Iterator[Unit]:
             continue
         target = next(element.iterchildren("{*}target"), None)
         text = "" if target is None else read_segment(target).text
-        yield Unit(_id_of(element) or f"unit {number}", read_segment(source).text, text)
+        own = _id_of(element)
+        state = "" if target is None else target.get("state", "")
+        is_done = bool(text) and state not in NOT_YET | {REVIEW_STATE}
+        name = f"unit {number}" if own is None else f"id {own}"
+        yield Unit(name, read_segment(source).text, text, (), own, is_done)
 
 
 def _id_of(element: "etree._Element") -> str | None:
@@ -96,5 +106,5 @@ def _id_of(element: "etree._Element") -> str | None:
     parent = element.getparent()
     unit = None if parent is None else parent.get("id")
     if str(element.tag).endswith("segment") and unit is not None:
-        return f"id {unit}" + (f" {own}" if own else "")
-    return None if own is None else f"id {own}"
+        return unit + (f" {own}" if own else "")
+    return own

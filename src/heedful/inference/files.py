@@ -8,8 +8,10 @@ import select
 import stat
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -17,11 +19,13 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
 from heedful.data.documents import Document
+from heedful.data.memory import Memory
 from heedful.data.readers import read_line_blocks
 from heedful.data.readers.opening import STANDARD_INPUT
 from heedful.decoding import SearchOptions
 from heedful.inference.line_input import source_blocks
 from heedful.inference.line_windows import WINDOW, windows
+from heedful.inference.memory_first import translate_with_memory
 from heedful.inference.translation import Translation
 from heedful.inference.translation_window import Advance
 from heedful.inference.translator import Translator
@@ -52,6 +56,7 @@ def translate_lines(
     tsv: bool = False,
     wary: bool = False,
     alignments: Path | None = None,
+    memory: Memory | None = None,
     advance: Advance | None = None,
 ) -> None:
     """Translate a text file, or standard input (``-``), line by line.
@@ -67,6 +72,7 @@ def translate_lines(
         tsv: translate the first column; the others are left out, and counted in a notice.
         wary: stop at a PO, XLIFF or TMX file.
         alignments: a file for the word alignments in Pharaoh form, one line an input.
+        memory: exact matches are taken from it; they have no scores and no alignments.
         advance: told about progress.
 
     Raises:
@@ -74,7 +80,9 @@ def translate_lines(
     """
     wanted = alignments is not None or (line_format.json and translator.aligns)
     blocks = line_windows(path, encoding=encoding, tsv=tsv, wary=wary)
-    found = translator.translate_windows(
+    found = translate_with_memory(
+        translator,
+        memory or Memory(),
         blocks,
         options=options,
         scores=line_format.json or line_format.scores,
@@ -146,6 +154,7 @@ def translate_document(
     output: Path | None,
     *,
     options: SearchOptions,
+    memory: Memory | None = None,
     advance: Advance | None = None,
 ) -> None:
     """Fill the empty targets of a PO, XLIFF or TMX file; all else stays as it is.
@@ -155,15 +164,31 @@ def translate_document(
         document: the opened file.
         output: where the filled file goes; standard output if None.
         options: how to search.
+        memory: exact matches are taken from it and marked as such.
         advance: told about progress.
 
     Raises:
         UserError: the output cannot be written; nothing is left behind.
     """
-    found = translator.translate_stream(
-        document.segments, options=options, scores=False, advance=advance
+    windows_of = windows([text] for text in document.segments)
+    made = translate_with_memory(
+        translator,
+        memory or Memory(),
+        windows_of,
+        options=options,
+        scores=False,
+        contexts=document.contexts,
+        advance=advance,
     )
-    document.fill([one.text for one in found])
+    found = list(chain.from_iterable(made))
+    kinds = [None if one.match is None else one.match.kind for one in found]
+    document.fill([one.text for one in found], kinds)
+    reused = Counter(kind for kind in kinds if kind is not None)
+    if reused:
+        several = sum(bool(one.match and one.match.others) for one in found)
+        counts = " and ".join(f"{count:,} {kind}" for kind, count in reused.most_common())
+        more = f", {several:,} of them with other translations in it" if several else ""
+        notice(f"{document.name}: {counts} matches taken from the memory{more}")
     if output is not None:
         document.write(output)
         return

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from heedful.basics.errors import UserError
+from heedful.data.memory import Match
 from heedful.inference.axes import Axis
 from heedful.inference.trace import Trace
 from heedful.inference.word_alignment import WordAlignment
@@ -33,6 +34,8 @@ class Translation:
     """In how many parts the text was translated, because it was longer than the model's limit."""
     at_limit: bool = False
     """Whether the translation was ended by the limit of its length."""
+    match: Match | None = None
+    """What the translation memory has for the source, where it was taken from there."""
 
     def trace(self) -> Trace:
         """Its word alignment as a trace: axes of words, one map from target to source.
@@ -60,6 +63,8 @@ class Translation:
         if self.alignment is not None:
             found["alignment"] = [list(link) for link in self.alignment.links]
         found["alternatives"] = [one._own() for one in self.alternatives]
+        if self.match is not None:
+            found["memory"] = self.match.to_json()
         return found
 
     def _own(self) -> dict[str, Any]:

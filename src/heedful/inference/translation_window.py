@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import wait
+from dataclasses import replace
 
 import torch
 
@@ -47,7 +48,9 @@ class Window:
         self.advance = advance or (lambda count: None)
         self.parts: dict[int, list[Part]] = {}
         self.after: dict[int, str] = {}
-        """The white space after the last part of a line."""
+        """The white space after the last part of a text."""
+        self.lines: dict[int, int] = {}
+        """In how many lines a text goes through the model, if none of them is too long."""
         self.found: dict[tuple[int, int], Found] = {}
 
     def translate(self) -> list[Translation]:
@@ -78,6 +81,7 @@ class Window:
         for line, text in enumerate(self.texts):
             if text.strip():
                 own, self.after[line] = split_lines(text) if keeps else ([Part("", text)], "")
+                self.lines[line] = len(own)
                 whole += [(line, part) for part in own]
 
         def count(texts: Sequence[str]) -> list[int]:
@@ -149,7 +153,9 @@ class Window:
         found = [self.found[line, part] for part in range(len(parts))]
         protection, exponent = self.translator.protection, self.options.length_penalty
         threshold = self.translator.link_threshold
-        return assemble(text, parts, found, protection, exponent, threshold, self.after[line])
+        after = self.after[line]
+        made = assemble(text, parts, found, protection, exponent, threshold, after)
+        return replace(made, parts=1 + len(parts) - self.lines[line])
 
 
 def _tokens(items: Sequence[Item]) -> int:

@@ -30,15 +30,27 @@ class Document(ABC):
     def __init__(self, name: str) -> None:
         self.name = name
         self.segments: list[str] = []
+        self.contexts: list[str | None] = []
+        """Of each segment, where the format has them: what tells those with one source apart."""
+        self.matches: Sequence[str | None] = ()
+        """Of each segment that was filled, its kind of match in a memory, if it came from one."""
         self._filled: bytes | None = None
 
-    def fill(self, translations: Sequence[str]) -> None:
+    def fill(
+        self, translations: Sequence[str], matches: Sequence[str | None] | None = None
+    ) -> None:
         """Put a translation into every empty target and mark it for review.
 
+        Args:
+            translations: one a segment.
+            matches: the kind of each that comes from a translation memory (``exact``, ``context``),
+                None for one that was made by a model. A match is marked as such, not for review.
+
         Raises:
-            ValueError: there are not as many translations as segments.
+            ValueError: there are not as many translations, or matches, as segments.
         """
-        if len(translations) != len(self.segments):
+        self.matches = [None] * len(self.segments) if matches is None else matches
+        if not len(translations) == len(self.matches) == len(self.segments):
             raise ValueError(f"{len(translations)} translations for {len(self.segments)} segments")
         empty = sum(not translation.strip() for translation in translations)
         if empty:

@@ -76,6 +76,7 @@ class PoDocument(Document):
             if source not in places:
                 places[source] = len(self.segments)
                 self.segments.append(source)
+                self.contexts.append(entry.context)
             self._slots.append(Slot(entry, form, places[source]))
 
     def _original(self) -> bytes:
@@ -95,7 +96,13 @@ class PoDocument(Document):
             lines[first:last] = [None] * (last - first)
             if entry.line not in flagged:
                 flagged.add(entry.line)
-                self._flag(entry, lines, ending)
+                kinds = {self.matches[one.segment] for one in self._slots if one.entry is entry}
+                if None in kinds:
+                    self._flag(entry, lines, ending)
+                else:
+                    comment = f"# {' and '.join(sorted(map(str, kinds)))} match in the memory"
+                    first = self._first_comment_line(entry)
+                    lines[first] = f"{comment}{ending}\n{lines[first]}"
         return self._encode("\n".join(line for line in lines if line is not None))
 
     def _flag(self, entry: Entry, lines: list[str | None], ending: str) -> None:
@@ -110,6 +117,13 @@ class PoDocument(Document):
         while place > 0 and self._lines[place - 1].startswith("#|"):
             place -= 1
         lines[place] = f"#, fuzzy{ending}\n{lines[place]}"
+
+    def _first_comment_line(self, entry: Entry) -> int:
+        """The index of the first line of an entry, its comments included."""
+        place = entry.line - 1
+        while place > 0 and self._lines[place - 1].startswith("#"):
+            place -= 1
+        return place
 
     def _decode(self) -> str:
         try:

@@ -19,7 +19,13 @@ from heedful.data.readers.xliff import (
 if TYPE_CHECKING:
     from lxml import etree
 
-STATE = re.compile(r"""(\sstate\s*=\s*)(?:"[^"]*"|'[^']*')""")
+STATE = re.compile(r"""\sstate(?:-qualifier)?\s*=\s*(?:"[^"]*"|'[^']*')""")
+STATES = {
+    None: f'state="{REVIEW_STATE}"',
+    "exact": 'state="translated" state-qualifier="exact-match"',
+    "context": 'state="translated" state-qualifier="id-match"',
+}
+"""The attributes of a target, by the kind of match in a memory that it comes from."""
 
 
 class XliffDocument(XmlDocument):
@@ -51,6 +57,7 @@ class XliffDocument(XmlDocument):
         if segment.text.strip() and is_empty:
             self.add_segment(segment)
             self._units.append(unit)
+            self.contexts.append(unit.get("id"))
 
     def edit(self, place: int, content: str) -> Edit:
         """See `XmlDocument.edit`."""
@@ -58,16 +65,15 @@ class XliffDocument(XmlDocument):
         source = next(unit.iterchildren("{*}source"))
         target = next(unit.iterchildren("{*}target"), None)
         prefix = f"{source.prefix}:" if source.prefix else ""
+        state = STATES[self.matches[place]]
         if target is None:
             before = next(unit.iterchildren("{*}seg-source"), source)
             start = self.span(before).end
-            tag = f'{prefix}target state="{REVIEW_STATE}"'
+            tag = f"{prefix}target {state}"
             text = f"{self.indentation(source)}<{tag}>{content}</{prefix}target>"
             return Edit(start, start, text)
         start, end = self.span(target)
         opening = self.start_tag(target).removesuffix(">").removesuffix("/").rstrip()
-        opening, found = STATE.subn(rf'\g<1>"{REVIEW_STATE}"', opening, count=1)
-        if not found:
-            opening += f' state="{REVIEW_STATE}"'
+        opening = STATE.sub("", opening) + f" {state}"
         name = re.split(r"[\s/>]", opening[1:], maxsplit=1)[0]
         return Edit(start, end, f"{opening}>{content}</{name}>")

@@ -64,8 +64,8 @@ def choose_recipe(
     The rules (docs/recipes.md gives the reasons): the tiny Transformer up to a million pairs, the
     base size beyond; pre-norm, which learns to align several times sooner than post-norm; more
     dropout for less data; a vocabulary that grows with the corpus; passes over the corpus that
-    shrink with it; early stopping on BLEU decides the rest. Placeholders, tags, addresses and numbers
-    are protected, and the markup that both sides have.
+    shrink with it; early stopping on BLEU decides the rest. Placeholders, tags, addresses and
+    numbers are protected, and the markup that both sides have.
     """
     refuse_pipe(
         paths,

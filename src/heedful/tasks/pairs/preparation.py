@@ -11,16 +11,18 @@ from heedful.basics.notices import notice
 from heedful.data.examples import Pair
 from heedful.data.filters import filter_pairs
 from heedful.data.links import LinkedPair, check_links, read_linked
+from heedful.data.memory import Entry, Memory
 from heedful.data.pair_store import write_pair_store
 from heedful.data.protected.pairs import protect_pair
 from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_pairs
 from heedful.data.tokeniser import Tokenisers
+from heedful.data.units import read_units
 from heedful.runs.held_out import part_of
 from heedful.runs.start import Start
 from heedful.runs.vectors import vector_hashes
 from heedful.tasks.pairs.recipe import DataSettings, PairRecipe
-from heedful.tasks.pairs.run import PairRun, open_pair_run, write_pairs
+from heedful.tasks.pairs.run import MEMORY, PairRun, open_pair_run, write_pairs
 from heedful.tasks.preparation import (
     HELD_OUT,
     content_hashes,
@@ -62,6 +64,8 @@ def prepare_run(
     left_out: Counter[str] = Counter()
     train_pairs = _encode(path / "data" / "train", recipe, corpus, tokenisers, left_out)
     tokenisers.save(path / "tokeniser")
+    if recipe.task == "translation" and recipe.data.keep_memory:
+        corpus.memory().save(path / MEMORY)
     for part, pairs in held_out.items():
         write_pairs(path / "data" / f"{part}.jsonl", pairs)
     overlap = count_overlaps(
@@ -192,6 +196,20 @@ class _Corpus:
             protect_pair(pair, rules, zlib.crc32(pair.source.encode("utf-8", "replace")))
             for pair in pairs
         )
+
+    def memory(self) -> Memory:
+        """The units of the training corpus, without those held out, with their contexts."""
+        contexts: dict[tuple[str, str], str | None] = {}
+        if len(self.files["train"]) == 1 and not are_rows(self.files["train"]):
+            units = read_units(self.files["train"][0], encoding=self.settings.encoding)
+            contexts = {(unit.source, unit.target): unit.context for unit in units if unit.context}
+        memory = Memory()
+        for pair in self._as_filed("train", Counter()):
+            context = contexts.get(pair)
+            one = Pair(pair.target, pair.source) if self.settings.reversed else pair
+            if self._part(one) == "train":
+                memory.add(Entry(one.source, one.target, context))
+        return memory
 
     def training_linked(self, left_out: Counter[str]) -> Iterator[LinkedPair]:
         """As `filtered`, each pair with its links."""

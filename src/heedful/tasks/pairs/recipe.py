@@ -41,6 +41,9 @@ class DataSettings(FileSettings):
     docs/translating.md lists them; a regular expression stands between slashes."""
     filters: FilterSettings = FilterSettings()
 
+    keep_memory: bool = True
+    """Translation: the run keeps the training units, and translations reuse exact matches."""
+
     @model_validator(mode="after")
     def _protectable(self) -> Self:
         check_rules(self.protect)

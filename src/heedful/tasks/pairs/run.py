@@ -10,6 +10,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.files import atomic_file
 from heedful.basics.settings import check
 from heedful.data.examples import Pair
+from heedful.data.memory import Memory
 from heedful.data.saved_vocabularies import load_tokenisers
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions
@@ -17,6 +18,9 @@ from heedful.runs.opening import open_run
 from heedful.runs.registry import kind_of
 from heedful.runs.run import Run, no_examples, other_vocabulary
 from heedful.tasks.pairs.recipe import PairRecipe
+
+MEMORY = "memory.jsonl"
+"""The file of a run's translation memory. It may grow, so that it is not sealed."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,15 @@ class PairRun(Run):
         if (found.source.size, found.target.size) != (known["source"], known["target"]):
             raise other_vocabulary(self.path)
         return found
+
+    def memory(self) -> Memory | None:
+        """The run's translation memory; None if it keeps none.
+
+        Raises:
+            UserError: the file is damaged.
+        """
+        path = self.path / MEMORY
+        return Memory.load(path) if path.exists() else None
 
     def pairs(self, part: str) -> list[Pair]:
         """The ``validation`` or ``test`` pairs that the run keeps; none if it was given none."""

@@ -23,6 +23,7 @@ from heedful.tasks.options import (
 
 if TYPE_CHECKING:
     from heedful.data.documents import Document
+    from heedful.data.memory import Memory
     from heedful.decoding import SearchOptions
     from heedful.inference.files import LineFormat
     from heedful.inference.translator import Translator
@@ -111,6 +112,14 @@ class Translate:
     target: Annotated[str | None, typer.Option("--to", help="Target language in a document.")] = (
         None
     )
+    no_memory: Annotated[
+        bool,
+        typer.Option(
+            "--no-memory",
+            help="Do not use the run's translation memory. By default exact matches are taken from "
+            "it, unless --scores, --nbest, --sample or --alignments is given.",
+        ),
+    ] = False
     checkpoint: Checkpoint = None
     device: Device = "auto"
     threads: Threads = None
@@ -152,10 +161,23 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
     if translator.engine is not None:
         translator.engine.check(search)
     document = _document(options, translator)
+    memory = _memory(options)
     if document is None:
-        _translate_lines(options, translator, search, line_format)
+        _translate_lines(options, translator, search, line_format, memory)
     else:
-        _translate_document(options, translator, search, line_format, document)
+        _translate_document(options, translator, search, line_format, document, memory)
+
+
+def _memory(options: Translate) -> "Memory | None":
+    """The run's translation memory; None where it has none, or it is not to be used."""
+    from heedful.data.memory import Memory
+    from heedful.tasks.pairs.run import MEMORY
+
+    path = options.run / MEMORY
+    of_model = options.scores or options.nbest or options.sample or options.alignments
+    if options.no_memory or of_model or not path.exists():
+        return None
+    return Memory.load(path)
 
 
 def _search_given(options: Translate) -> dict[str, Any]:
@@ -187,6 +209,7 @@ def _translate_lines(
     translator: "Translator",
     search: "SearchOptions",
     line_format: "LineFormat",
+    memory: "Memory | None",
 ) -> None:
     from heedful.inference.files import translate_lines
     from heedful.inference.line_input import is_tsv
@@ -203,6 +226,7 @@ def _translate_lines(
             tsv=options.form is Format.TSV or (looks and is_tsv(file)),
             wary=looks and _is_pipe(file),
             alignments=options.alignments,
+            memory=memory,
             advance=advance,
         )
 
@@ -213,6 +237,7 @@ def _translate_document(
     search: "SearchOptions",
     line_format: "LineFormat",
     document: "Document",
+    memory: "Memory | None",
 ) -> None:
     from heedful.inference.files import translate_document
 
@@ -226,7 +251,9 @@ def _translate_document(
         raise UserError(f"{file} says its encoding itself; leave --encoding out")
     total = len(document.segments)
     with bar("translating", file, output, "segments", total) as advance:
-        translate_document(translator, document, output, options=search, advance=advance)
+        translate_document(
+            translator, document, output, options=search, memory=memory, advance=advance
+        )
 
 
 def _document(options: Translate, translator: "Translator") -> "Document | None":

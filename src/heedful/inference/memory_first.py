@@ -1,0 +1,55 @@
+"""Translating with a memory: what it has is taken from it, the rest goes through the model."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+
+from heedful.data.memory import Match, Memory
+from heedful.decoding import SearchOptions
+from heedful.inference.translation import Translation
+from heedful.inference.translation_window import Advance
+from heedful.inference.translator import Translator
+
+
+def translate_with_memory(
+    translator: Translator,
+    memory: Memory,
+    blocks: Iterable[Sequence[str]],
+    *,
+    options: SearchOptions,
+    scores: bool = True,
+    alignments: bool = False,
+    contexts: Sequence[str | None] | None = None,
+    advance: Advance | None = None,
+) -> Iterator[list[Translation]]:
+    """As :meth:`Translator.translate_windows`; exact matches of the memory are taken from it.
+
+    Args:
+        translator: translates what the memory does not have.
+        memory: units with their translations.
+        blocks: windows of texts.
+        options: how to search.
+        scores: whether scores are wanted; those of matches are 0.
+        alignments: whether alignments are wanted; matches have none.
+        contexts: the context of each text, in the order of all windows; none unless given.
+        advance: told about progress.
+    """
+    pending: deque[tuple[Sequence[str], list[Match | None]]] = deque()
+    known = iter(contexts or ())
+
+    def rest() -> Iterator[list[str]]:
+        for block in blocks:
+            found = [memory.find(text, next(known, None)) for text in block]
+            if advance is not None:
+                advance(sum(match is not None for match in found))
+            pending.append((block, found))
+            yield [text for text, match in zip(block, found, strict=True) if match is None]
+
+    for made in translator.translate_windows(
+        rest(), options=options, scores=scores, alignments=alignments, advance=advance
+    ):
+        block, found = pending.popleft()
+        own = iter(made)
+        yield [
+            next(own) if match is None else Translation(text, match.target, match=match)
+            for text, match in zip(block, found, strict=True)
+        ]
