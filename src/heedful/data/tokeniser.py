@@ -77,7 +77,10 @@ class Tokeniser:
         mask: int = processor.piece_to_id(MASK)
         self.mask: int | None = mask if mask > END and processor.is_control(mask) else None
         self._silent = frozenset({PAD, BEGIN, END, mask if self.mask else PAD})
-        self._bytes = [self._surface(token) for token in range(self.size)]
+        try:
+            self._bytes = [self._surface(token) for token in range(self.size)]
+        except UnicodeDecodeError as error:
+            raise UserError(f"{where}: a symbol is not UTF-8; the file is damaged") from error
 
     @classmethod
     def train(

@@ -19,7 +19,8 @@ from heedful.data.readers.xliff import (
 if TYPE_CHECKING:
     from lxml import etree
 
-STATE = re.compile(r"""\sstate(?:-qualifier)?\s*=\s*(?:"[^"]*"|'[^']*')""")
+STATE = re.compile(r"""(\sstate\s*=\s*)(?:"[^"]*"|'[^']*')""")
+STATES_BEFORE = re.compile(r"""\sstate(?:-qualifier)?\s*=\s*(?:"[^"]*"|'[^']*')""")
 STATES = {
     None: f'state="{REVIEW_STATE}"',
     "exact": 'state="translated" state-qualifier="exact-match"',
@@ -74,6 +75,10 @@ class XliffDocument(XmlDocument):
             return Edit(start, start, text)
         start, end = self.span(target)
         opening = self.start_tag(target).removesuffix(">").removesuffix("/").rstrip()
-        opening = STATE.sub("", opening) + f" {state}"
+        if self.matches[place] is None:
+            opening, found = STATE.subn(rf'\g<1>"{REVIEW_STATE}"', opening, count=1)
+            opening = opening if found else f"{opening} {state}"
+        else:
+            opening = f"{STATES_BEFORE.sub('', opening)} {state}"
         name = re.split(r"[\s/>]", opening[1:], maxsplit=1)[0]
         return Edit(start, end, f"{opening}>{content}</{name}>")
