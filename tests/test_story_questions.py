@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 import torch
@@ -125,3 +126,18 @@ def test_the_page_has_a_field_for_each_part_of_the_input(folder: Path) -> None:
         assert it.page.inner_text(".heed-step-name") == "hop 1"
         rows = it.page.locator(".heed-slots tbody th >> visible=true")
         assert rows.all_inner_texts() == STORY
+
+
+@needs_browser()
+def test_an_object_in_the_address_fills_the_fields(folder: Path) -> None:
+    """``heedful view RUN '{"story": …}'`` opens the page so."""
+    application = make_application(load_all([folder / "run"], [], device="cpu"))
+    start = "#" + urlencode({"text": json.dumps(ASKED)})
+    with (
+        running(application) as address,
+        browser() as chromium,
+        opened(chromium, address + start) as it,
+    ):
+        it.page.wait_for_selector(".heed-result dd")
+        assert it.page.input_value("textarea[aria-label=Story]") == "\n".join(STORY)
+        assert it.page.input_value("textarea[aria-label=Question]") == "Where is Mary?"

@@ -1,20 +1,20 @@
 """A task of the loop that learns from stores of columns."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from heedful.basics.device import autocast
-from heedful.data.batching import FEWEST, StoreBatches
+from heedful.data.batching import StoreBatches
 from heedful.data.column_batch import ColumnBatch
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.store import Store
 from heedful.inference.inference_mode import ready
-from heedful.training.protocol import Loss, Validation
+from heedful.training.protocol import Loss, TaskDefaults, Validation
 
 
-class ColumnTask:
+class ColumnTask(TaskDefaults):
     """Base of tasks whose batches are columns; a subclass computes the loss of a batch.
 
     Args:
@@ -64,10 +64,6 @@ class ColumnTask:
         with autocast(self.device, self.precision):
             return self.batch_loss(batch)
 
-    def split(self, batch: ColumnBatch, count: int, fewest: int = FEWEST) -> Sequence[ColumnBatch]:
-        """Some rows in each."""
-        return batch.split(count, fewest)
-
     def validate(self) -> Validation:
         """The mean of each part of the loss over the held-out examples."""
         if self.held_out is None:
@@ -81,10 +77,3 @@ class ColumnTask:
                     sums[name] = sums.get(name, 0.0) + float(part)
                     weights[name] = weights.get(name, 0.0) + loss.weights.get(name, batch.weight)
         return Validation({name: sums[name] / weights[name] for name in sums}, [])
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Nothing is remembered from batch to batch."""
-        return {}
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """There is nothing to load."""

@@ -93,3 +93,19 @@ class Task(Protocol):
     def load(self, tensors: dict[str, Tensor]) -> None:
         """Go on from what :meth:`tensors` gave."""
         ...
+
+
+class TaskDefaults:
+    """Base of tasks that have no state of their own and whose batches can be split."""
+
+    def split(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
+        """What the batch's own ``split`` returns."""
+        parts: Sequence[Any] = batch.split(count, fewest)
+        return parts
+
+    def tensors(self) -> dict[str, Tensor]:
+        """No state."""
+        return {}
+
+    def load(self, tensors: dict[str, Tensor]) -> None:
+        """There is nothing to load."""

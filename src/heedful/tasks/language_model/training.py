@@ -10,17 +10,16 @@ from torch import Tensor
 
 from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
-from heedful.data.batching import FEWEST
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.data.streams import WindowBatch, WindowBatches
 from heedful.decoding import SearchOptions
 from heedful.inference.generator import Generator
 from heedful.kernels.cross_entropy import cross_entropy
 from heedful.models.language import LanguageModel
-from heedful.training.protocol import Loss, Sample, Validation
+from heedful.training.protocol import Loss, Sample, TaskDefaults, Validation
 
 
-class LanguageTask:
+class LanguageTask(TaskDefaults):
     """Learning to write a text on.
 
     Args:
@@ -72,10 +71,6 @@ class LanguageTask:
             total, exact = next_token_loss(self.model, chosen, labels, self.label_smoothing)
         return Loss(total, {"loss": exact})
 
-    def split(self, batch: WindowBatch, count: int, fewest: int = FEWEST) -> list[WindowBatch]:
-        """Some windows in each."""
-        return batch.split(count, fewest)
-
     def validate(self) -> Validation:
         """Over all validation text, window by window: ``loss`` a token (nats), perplexity, bits.
 
@@ -94,13 +89,6 @@ class LanguageTask:
         options = SearchOptions(sample=True, nbest=self.samples, seed=self.seed)
         written = self.generator.generate("", options=options, max_tokens=self.train.context)
         return Validation(figures, [Sample("", one.text, "") for one in written])
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Nothing is remembered from batch to batch."""
-        return {}
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """There is nothing to load."""
 
 
 def next_token_loss(

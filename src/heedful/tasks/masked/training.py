@@ -13,12 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.basics.device import autocast
-from heedful.data.batching import FEWEST
 from heedful.data.masking import MaskedBatch, SentencePairs
 from heedful.data.positions import SINGLE, Position, Rank
 from heedful.inference.inference_mode import ready
 from heedful.models.encoders import HeadedEncoder
-from heedful.training.protocol import Loss, Validation
+from heedful.training.protocol import Loss, TaskDefaults, Validation
 
 
 class _Counted(NamedTuple):
@@ -32,7 +31,7 @@ class _Counted(NamedTuple):
     following_right: Tensor
 
 
-class MaskedTask:
+class MaskedTask(TaskDefaults):
     """Learning to tell hidden tokens, and next sentences.
 
     Args:
@@ -77,10 +76,6 @@ class MaskedTask:
         if self._follows:
             parts["next_sentence"] = found.following.detach()
         return Loss(total, parts, {"masked": hidden})
-
-    def split(self, batch: MaskedBatch, count: int, fewest: int = FEWEST) -> list[MaskedBatch]:
-        """As the batch does."""
-        return batch.split(count, fewest)
 
     @property
     def _follows(self) -> bool:
@@ -136,13 +131,6 @@ class MaskedTask:
                 "next_majority": _majority(follows),
             }
         return Validation(figures, [])
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Nothing is remembered from batch to batch."""
-        return {}
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """There is nothing to load."""
 
 
 def _majority(labels: list[Tensor]) -> float:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from heedful.data.batching import FEWEST, mix
 from heedful.data.positions import SINGLE, Position, Rank
-from heedful.training.protocol import Loss, Task, Validation
+from heedful.training.protocol import Loss, Task, TaskDefaults, Validation
 
 _CHOICES = 4096
 """Steps whose tasks are drawn at once."""
@@ -47,7 +47,7 @@ class PartBatch:
         return [self]
 
 
-class SeveralTasks:
+class SeveralTasks(TaskDefaults):
     """Tasks that share a model, drawn with probabilities ``n_t^(1/τ) / Σ n^(1/τ)``.
 
     n_t is a task's number of examples; the temperature τ = 1 keeps their proportions, a high one
@@ -112,10 +112,6 @@ class SeveralTasks:
         named = {f"{batch.name}.{name}": value for name, value in parts.items()}
         by_name = {f"{batch.name}.{name}": weights.get(name, own) for name in parts}
         return Loss(scaled, {"loss": scaled.detach(), **named}, {"loss": 1, **by_name})
-
-    def split(self, batch: PartBatch, count: int, fewest: int = FEWEST) -> list[PartBatch]:
-        """As the batch does."""
-        return batch.split(count, fewest)
 
     def validate(self) -> Validation:
         """Each task's figures under its name; ``mean`` is that of their accuracies."""

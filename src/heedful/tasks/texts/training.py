@@ -24,7 +24,7 @@ from heedful.inference.inference_mode import ready
 from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 from heedful.tasks.texts.rows import RowBatch, RowBatches, tagged_rows
-from heedful.training.protocol import Loss, Sample, Validation
+from heedful.training.protocol import Loss, Sample, TaskDefaults, Validation
 
 ExampleT = TypeVar("ExampleT")
 ReaderT = TypeVar("ReaderT", Classifier, Tagger)
@@ -33,7 +33,7 @@ _LEAST = 1e-30
 """A probability that rounding has made zero costs as much as this."""
 
 
-class ReadingTask(Generic[ExampleT, ReaderT]):
+class ReadingTask(TaskDefaults, Generic[ExampleT, ReaderT]):
     """What learning to classify and learning to tag have in common.
 
     Args:
@@ -112,13 +112,6 @@ class ReadingTask(Generic[ExampleT, ReaderT]):
     def split(self, batch: RowBatch, count: int, fewest: int = FEWEST) -> list[RowBatch]:
         """Some rows in each; the batch itself where hops are watched."""
         return [batch] if self._hops else batch.split(count, fewest)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Nothing is remembered from batch to batch."""
-        return {}
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """There is nothing to load."""
 
 
 def decided(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
