@@ -8,7 +8,7 @@ from heedful.basics.errors import UserError
 from heedful.data.examples import Pair
 from heedful.data.protected.choosing import ALWAYS, usual_rules
 from heedful.data.protected.numbers import localise
-from heedful.data.protected.pairs import Rules, protect_both, protect_pair
+from heedful.data.protected.pairs import Rules, protect_both, protect_pair, protect_training_pair
 from heedful.data.protected.rules import NAMES, check_rules
 from heedful.data.protected.spans import find_spans, protect
 
@@ -110,6 +110,22 @@ def test_a_span_that_one_side_repeats_stays_as_text() -> None:
     rules = Rules(("printf",))
     assert protect_pair(Pair("%s and %s", "%s"), rules) == Pair("%s and %s", "%s")
     assert protect_pair(Pair("%s", "none"), rules) == Pair("%s", "none")
+
+
+@pytest.mark.parametrize(
+    ("target", "expected"),
+    [
+        ("Der *Hund* hat %s", "Der Hund hat ⟦0⟧"),
+        ("Der *Hund %s* rennt", "Der Hund ⟦0⟧ rennt"),
+        ("Der Hund hat %s und %d", None),
+        ("Der Hund hat %s, ``x``", None),
+        ("Der Hund hat %s ⟦9⟧", None),
+        ("Der Hund", "Der Hund"),
+    ],
+)
+def test_a_target_with_spans_of_its_own_is_no_example(target: str, expected: str | None) -> None:
+    found = protect_training_pair(Pair("The dog has %s", target), Rules(("printf", "rest")))
+    assert (None if found is None else found.target) == expected
 
 
 def test_numbers_of_the_source_are_those_of_the_target() -> None:

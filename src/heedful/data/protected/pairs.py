@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from heedful.data.examples import Pair
 from heedful.data.protected.numbers import localise
+from heedful.data.protected.rules import LITERAL
 from heedful.data.protected.spans import Protected, Span, find_spans, number_spans, replace_spans
 from heedful.data.subwords import PLACEHOLDERS
 
@@ -45,6 +46,8 @@ class Rules:
 # What a text must have for any of the rules to find something in it.
 _MAY_HAVE = re.compile(r"[%{<&\\/@`*_|⟦\d$\[~:]|[a-z][A-Z]|\(\)|--|www")
 
+_EMPHASIS = frozenset({"*", "**", "_", "__"})
+
 Key = tuple[str, ...]
 
 
@@ -65,6 +68,26 @@ def protect_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair:
     """
     source, target = protect_both(pair, rules, first)
     return Pair(source.text, target.text)
+
+
+def protect_training_pair(pair: Pair, rules: Rules, first: int = 0) -> Pair | None:
+    """As :func:`protect_pair`, so that a model does not learn to write spans by itself.
+
+    Markers of emphasis that the target alone has are taken out of it: translators emphasise foreign
+    words. A pair whose target has any other span of its own is no example: the result is None.
+    """
+    source, target = protect_both(pair, rules, first)
+    looks_like = [span for span in find_spans(pair.target, ()) if span.rule == LITERAL]
+    if len(looks_like) > sum(text in PLACEHOLDERS for text in target.spans.values()):
+        return None
+    text = target.text
+    for span in reversed(find_spans(text, rules.names)):
+        if span.rule == LITERAL:  # a placeholder that was put there
+            continue
+        if text[span.start : span.end] not in _EMPHASIS:
+            return None
+        text = text[: span.start] + text[span.end :]
+    return Pair(source.text, text)
 
 
 def protect_both(pair: Pair, rules: Rules, first: int = 0) -> tuple[Protected, Protected]:

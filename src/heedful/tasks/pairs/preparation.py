@@ -13,7 +13,7 @@ from heedful.data.filters import filter_pairs
 from heedful.data.links import LinkedPair, check_links, read_linked
 from heedful.data.memory import Entry, Memory
 from heedful.data.pair_store import write_pair_store
-from heedful.data.protected.pairs import protect_pair
+from heedful.data.protected.pairs import Rules, protect_training_pair
 from heedful.data.python_rows import are_rows, read_rows
 from heedful.data.readers import read_pairs
 from heedful.data.tokeniser import Tokenisers
@@ -191,11 +191,18 @@ class _Corpus:
         pairs, rules = self.filtered(left_out), self.settings.rules
         if rules is None:
             return pairs
-        # Numbers that start anywhere train all placeholders, and follow from the pair alone.
-        return (
-            protect_pair(pair, rules, zlib.crc32(pair.source.encode("utf-8", "replace")))
-            for pair in pairs
-        )
+        return self._protected(pairs, rules, Counter() if left_out is None else left_out)
+
+    @staticmethod
+    def _protected(pairs: Iterator[Pair], rules: Rules, left_out: Counter[str]) -> Iterator[Pair]:
+        for pair in pairs:
+            # Numbers that start anywhere train all placeholders, and follow from the pair alone.
+            first = zlib.crc32(pair.source.encode("utf-8", "replace"))
+            protected = protect_training_pair(pair, rules, first)
+            if protected is None:
+                left_out["with protected spans that only the target has"] += 1
+            else:
+                yield protected
 
     def memory(self) -> Memory:
         """The units of the training corpus, without those held out, with their contexts."""
