@@ -77,7 +77,7 @@ def faithfulness(
     """
     translator.require_model()
     translator.require_alignments()
-    if not all(model.translates for model in translator.models):
+    if not all(model.generates for model in translator.models):
         raise UserError("this run aligns words and writes nothing whose probability could fall")
     words = source.split()
     if len(words) < 2:

@@ -11,18 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from heedful.basics.autotuning import Measured, fastest
 from heedful.basics.device import autocast, has_fast_bfloat16, one_thread
 from heedful.basics.notices import notice
-from heedful.basics.symbols import BEGIN, END, UNKNOWN
+from heedful.basics.symbols import UNKNOWN
 from heedful.inference.fusing import searched
-from heedful.inference.inference_mode import in_precision, searches
-from heedful.models.aligner import WordAligner
-from heedful.models.encoders import HeadedEncoder, Sequences
-from heedful.models.language import LanguageModel
-from heedful.models.pairs import PairModel, Source
+from heedful.inference.inference_mode import in_precision
 
 _ROWS, _LENGTH, _STEPS = 32, 8, 4
 
@@ -63,9 +59,9 @@ def sizes_of(model: nn.Module) -> str:
 
 
 def _measured(model: nn.Module, device: torch.device) -> Measured | None:
-    if not searches(model) and not has_fast_bfloat16(device):
+    if not model.generates and not has_fast_bfloat16(device):
         return None
-    work: Callable[[Any], None] = _search if searches(model) else _read
+    work: Callable[[Any], None] = _search if model.generates else _read
     ways = {name: _way(model, name, device, work) for name in ("float32", "bfloat16")}
     with one_thread():
         return fastest(ways, f"{work.__name__} {sizes_of(model)}")
@@ -89,41 +85,17 @@ def _way(
     return way
 
 
-def _search(model: PairModel | LanguageModel) -> None:
+def _search(model: Any) -> None:
     """Some steps of a search."""
-    tokens = _rows(min(_LENGTH, max(1, model.max_length - _STEPS)))
     inner = searched(model)
-    read = isinstance(model, LanguageModel)
-    state: Any = inner.start(tokens if read else Source(tokens, _lengths(tokens)))
+    state: Any = inner.start(model.sample(_ROWS, min(_LENGTH, max(1, model.max_length - _STEPS))))
     for _ in range(min(_STEPS, model.max_length - 1)):
         _, state = inner.step(torch.full((_ROWS,), UNKNOWN), state)
 
 
-def _read(model: HeadedEncoder | WordAligner) -> None:
+def _read(model: Any) -> None:
     """One reading of rows."""
-    if isinstance(model, WordAligner):
-        tokens = _rows(min(_LENGTH, model.max_length))
-        model.log_likelihood(Source(tokens, _lengths(tokens)), tokens)
-        return
-    tokens = torch.cat([_rows(_LENGTH), _rows(_LENGTH)], dim=1)
-    tokens[:, 0] = BEGIN
-    segments = torch.zeros_like(tokens)
-    segments[:, _LENGTH:] = 1
-    longest = min(model.encoder.max_length, tokens.shape[1])
-    if not model.encoder.needs_pairs:
-        longest = min(longest, _LENGTH)
-    tokens = tokens[:, :longest]
-    model.encoder(Sequences(tokens, _lengths(tokens), segments[:, :longest]))
-
-
-def _rows(length: int) -> Tensor:
-    tokens = torch.full((_ROWS, length), UNKNOWN)
-    tokens[:, -1] = END
-    return tokens
-
-
-def _lengths(tokens: Tensor) -> Tensor:
-    return torch.full((len(tokens),), tokens.shape[1])
+    model.read_sample(_ROWS, _LENGTH)
 
 
 @functools.cache

@@ -14,8 +14,6 @@ from heedful.basics.errors import UserError
 from heedful.basics.thread_contention import without_contention
 from heedful.layers.bfloat16_linear import bfloat16_copy
 from heedful.layers.int8_linear import int8_copy
-from heedful.models.language import LanguageModel
-from heedful.models.pairs import PairModel
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -31,7 +29,7 @@ def in_precision(
     Raises:
         UserError: int8 is asked for and a model only aligns, or PyTorch has no int8 products here.
     """
-    writing = all(map(searches, models))
+    writing = all(model.generates for model in models)
     if precision == "int8":
         if not writing:
             raise UserError("a word aligner has no int8; use float32 or bfloat16")
@@ -39,11 +37,6 @@ def in_precision(
     if precision == "bfloat16" and device.type == "cpu" and writing:
         return tuple(bfloat16_copy(model) for model in models), "float32"
     return tuple(models), precision
-
-
-def searches(model: nn.Module) -> bool:
-    """Whether a model writes outputs, and not only reads or aligns texts."""
-    return isinstance(model, LanguageModel) or (isinstance(model, PairModel) and model.translates)
 
 
 @contextmanager

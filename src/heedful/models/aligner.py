@@ -52,7 +52,7 @@ class WordAligner(PairModel):
         target_vocabulary: symbols of the target.
     """
 
-    translates = False
+    generates = False
 
     def __init__(
         self, settings: AlignerSettings, source_vocabulary: int, target_vocabulary: int
@@ -102,6 +102,11 @@ class WordAligner(PairModel):
     @property
     def output_table(self) -> Tensor:
         return self.output.weight
+
+    def read_sample(self, rows: int, length: int) -> None:
+        """Read sources and targets of made-up tokens, to measure how fast it is."""
+        source = self.sample(rows, min(length, self.max_length))
+        self.log_likelihood(source, source.tokens)
 
     def start(self, source: Source) -> State:
         """Raise UserError: there is no search for what is known."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from heedful.basics.symbols import BEGIN, END, PAD
+from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 from heedful.layers.dropout import Dropout
 
 
@@ -139,6 +139,8 @@ class HeadedEncoder(nn.Module):
         heads: by the name of what is learnt; a name has no dot.
     """
 
+    generates = False
+
     def __init__(self, encoder: TextEncoder, heads: Mapping[str, nn.Module]) -> None:
         super().__init__()
         self.encoder = encoder
@@ -154,6 +156,14 @@ class HeadedEncoder(nn.Module):
         """How deep a parameter of this module lies: its encoder's depth, or the heads' own."""
         inside = name.removeprefix("encoder.")
         return self.encoder.depths if inside == name else self.encoder.depth(inside)
+
+    def read_sample(self, rows: int, length: int) -> None:
+        """Read texts of made-up tokens, or pairs if it needs them, to measure how fast it is."""
+        second = [[UNKNOWN] * (length - 1)] * rows if self.encoder.needs_pairs else None
+        tokens, lengths, segments = sequences_of([[UNKNOWN] * (length - 2)] * rows, second)
+        longest = min(self.max_length, tokens.shape[1])
+        cut = tokens[:, :longest], lengths.clamp(max=longest), segments[:, :longest]
+        self.encoder(Sequences(*cut))
 
 
 def first_embedding(model: nn.Module) -> nn.Embedding:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from heedful.basics.symbols import BEGIN, END
 from heedful.models.encoders import depth_of_part, first_embedding
-from heedful.models.pairs import State
+from heedful.models.pairs import State, sample_rows
 
 
 class LanguageModel(nn.Module):
@@ -19,6 +19,8 @@ class LanguageModel(nn.Module):
 
     max_length: int
     """Longest context in tokens, the first END included."""
+    generates: bool = True
+    """Language models write texts; encoders and word aligners only read them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,6 +63,10 @@ class LanguageModel(nn.Module):
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
         """Logits ``[N, V]`` after the last ``tokens [N]``, and the state after them."""
         raise NotImplementedError
+
+    def sample(self, rows: int, length: int) -> Tensor:
+        """Prompts of made-up tokens, to measure how fast :meth:`start` and :meth:`step` are."""
+        return sample_rows(rows, length)
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         """Attention module name → the axes of its queries and its keys: all are "text".

@@ -5,8 +5,11 @@ Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V 
 
 from typing import Any, NamedTuple, Protocol, Self
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from heedful.basics.symbols import END, UNKNOWN
 
 
 class Source(NamedTuple):
@@ -61,7 +64,7 @@ class PairModel(nn.Module):
 
     max_length: int
     """Longest sequence in tokens, END included, on either side."""
-    translates: bool = True
+    generates: bool = True
     """Whether it writes outputs, and not only aligns those that are given."""
 
     def __init__(self) -> None:
@@ -102,6 +105,10 @@ class PairModel(nn.Module):
         """Logits ``[N, V]`` after the last ``tokens [N]``, and the state after them."""
         raise NotImplementedError
 
+    def sample(self, rows: int, length: int) -> Source:
+        """Sources of made-up tokens, to measure how fast :meth:`start` and :meth:`step` are."""
+        return Source(sample_rows(rows, length), torch.full((rows,), length))
+
     @property
     def alignment(self) -> AlignmentSource | None:
         """Where a word alignment is read; None for a model without cross-attention.
@@ -124,6 +131,13 @@ class PairModel(nn.Module):
         Empty unless overridden.
         """
         return {}
+
+
+def sample_rows(rows: int, length: int) -> Tensor:
+    """Made-up tokens ``[rows, length]`` with an END in each row, to measure speed with."""
+    tokens = torch.full((rows, length), UNKNOWN)
+    tokens[:, -1] = END
+    return tokens
 
 
 def require_one_vocabulary(tied: str, source: int, target: int) -> None:

@@ -24,6 +24,18 @@ _BESIDE = {"recipe.toml": "run.json", "best.toml": "tuning.json"}
 """Recipes that heedful writes, and what it writes beside them."""
 
 
+def tables_of(recipe: str | Path | Recipe | Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+    """The tables of a recipe, and what messages call it.
+
+    Raises:
+        UserError: as :func:`find_recipe` and :func:`read_recipe`.
+    """
+    if isinstance(recipe, str | Path):
+        path = find_recipe(recipe)
+        return read_recipe(path), str(path)
+    return recipe if isinstance(recipe, Mapping) else recipe.as_tables(), "the recipe"
+
+
 def read_recipe(path: Path) -> dict[str, Any]:
     """The tables of a TOML file, put over those of its ``base``, if it names one.
 

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from pydantic import BaseModel
 
@@ -343,7 +343,7 @@ class TaskSpec(Kind, ServerSpec):
 
 def specs() -> list[TaskSpec]:
     """All tasks."""
-    return [_spec(kind) for kind in kinds()]
+    return cast(list[TaskSpec], kinds())
 
 
 def spec_named(task: str, where: str = "heedful") -> TaskSpec:
@@ -352,7 +352,7 @@ def spec_named(task: str, where: str = "heedful") -> TaskSpec:
     Raises:
         UserError: there is none; the message starts with ``where``.
     """
-    return _spec(kind_named(task, where))
+    return cast(TaskSpec, kind_named(task, where))
 
 
 def spec_of_run(path: str | Path) -> "tuple[Run, TaskSpec]":
@@ -364,13 +364,7 @@ def spec_of_run(path: str | Path) -> "tuple[Run, TaskSpec]":
     from heedful.runs.opening import open_run
 
     run = open_run(path)
-    return run, _spec(kind_of(run.recipe))
-
-
-def _spec(kind: Kind) -> TaskSpec:
-    if not isinstance(kind, TaskSpec):
-        raise TypeError(f"the task '{kind.name}' is registered without a TaskSpec")
-    return kind
+    return run, cast(TaskSpec, kind_of(run.recipe))
 
 
 def maps_of(model: Any) -> list[dict[str, str]]:

@@ -33,7 +33,7 @@ from heedful.runs.checkpoints import (
 from heedful.runs.manifest import write_recipe, write_sealed
 from heedful.runs.model_size import TRAINED_COPIES, require_room
 from heedful.runs.opening import open_run
-from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, write_toml
+from heedful.runs.recipe import check_recipe, tables_of, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import RESULT, Run
 from heedful.runs.settings import LoopSettings, Recipe
@@ -97,17 +97,12 @@ def train(
 def _checked(
     recipe: str | Path | Recipe | Mapping[str, Any], start: Path | None, rows: Rows | None
 ) -> Recipe:
-    if isinstance(recipe, Recipe):
-        if rows is None:
-            return recipe
-        recipe = recipe.as_tables()
-    where = "the recipe"
-    if isinstance(recipe, str | Path):
-        path = find_recipe(recipe)
-        recipe, where = read_recipe(path), str(path)
+    if rows is None and not isinstance(recipe, str | Path | Mapping):
+        return recipe
+    tables, where = tables_of(recipe)
     if rows is not None:
-        recipe = with_rows(recipe, rows)
-    return check_recipe(with_start(recipe, start), where)
+        tables = with_rows(tables, rows)
+    return check_recipe(with_start(tables, start), where)
 
 
 def _open_or_prepare(

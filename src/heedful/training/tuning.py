@@ -15,7 +15,7 @@ from heedful.basics.locking import locked
 from heedful.basics.notices import notice
 from heedful.basics.settings import current_name
 from heedful.runs.opening import open_run
-from heedful.runs.recipe import check_recipe, find_recipe, read_recipe, with_setting, write_toml
+from heedful.runs.recipe import check_recipe, tables_of, with_setting, write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import Run
 from heedful.runs.search_space import SearchSpace
@@ -125,7 +125,7 @@ class _Search:
     ) -> None:
         self.folder, self.data, self.pruning = folder, data, pruning
         self.start = None if start_from is None else open_run(start_from).path
-        tables, self.where = _tables(recipe)
+        tables, self.where = tables_of(recipe)
         tables = with_start(tables, self.start)
         if minutes is not None:
             tables = with_setting(tables, "training.max_minutes", minutes, "--minutes")
@@ -336,15 +336,6 @@ class _Search:
                 f"to {settings.max_steps:,}: with training.max_steps near what the time allows it "
                 "would end at low learning rates"
             )
-
-
-def _tables(recipe: str | Path | Recipe | Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    if isinstance(recipe, Recipe):
-        return recipe.as_tables(), "the recipe"
-    if isinstance(recipe, str | Path):
-        path = find_recipe(recipe)
-        return read_recipe(path), str(path)
-    return recipe, "the recipe"
 
 
 def _compared(recipe: Recipe) -> dict[str, Any]:
