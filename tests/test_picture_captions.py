@@ -257,6 +257,16 @@ def test_the_page_shows_each_word_over_the_picture(folder: Path, address: str) -
         assert caption
         it.tab("heads")
         it.page.wait_for_selector(".heed-over-picture >> visible=true")
+        run, spec = spec_of_run(folder / "whole")
+        trace = spec.trace(spec.load(run.path, device="cpu"), json.dumps({"picture": picture}))
+        for word, weights in zip(trace.decided, trace["attention"].weights[0], strict=True):
+            it.page.wait_for_selector(f".heed-whose >> text='{word}'")
+            place = int(weights.argmax())
+            best = f"row {place // 4 + 1} column {place % 4 + 1}, {weights.max():.3f}"
+            said = it.page.inner_text(".heed-places .heed-readout >> visible=true")
+            assert said[:-1] == f"Most: {best}"[:-1]
+            it.page.focus("input[aria-label='Whose attention'] >> visible=true")
+            it.page.keyboard.press("ArrowRight")
         it.page.reload()
         it.tab("predict")
         it.page.wait_for_selector(".heed-result dd")

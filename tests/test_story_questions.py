@@ -88,6 +88,10 @@ def test_inputs_of_two_fields_are_json_lines(folder: Path) -> None:
     run, spec = spec_of_run(folder / "run")
     [own] = spec.load(run.path).predict([spec.read_input(json.dumps(ASKED))])
     assert done.stdout == f"{own.text}\n"
+    predictor = heedful.load(folder / "run", device="cpu")
+    assert predictor.predict([ASKED]) == [own]
+    with pytest.raises(UserError, match=r"input 2: 'question': field required"):
+        predictor.predict([ASKED, {"story": STORY}])
     with pytest.raises(UserError, match=r"the input: 'story': list should have at least 1 item"):
         spec.read_input(json.dumps({**ASKED, "story": []}))
     with pytest.raises(UserError, match=r"the input: 'question': field required"):

@@ -1,6 +1,6 @@
 """Predictors of tasks that learn from columns: a batch of inputs, one call of the model."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from heedful.basics.cancellation import check_cancelled
+from heedful.basics.json_models import read_object
 from heedful.data.column_batch import ColumnBatch
 from heedful.inference.inference_mode import ready
 from heedful.inference.trace import Trace
@@ -66,13 +67,25 @@ class ColumnPredictor(Generic[ModelT, InputT, ResultT]):
         rows = [self.spec.encode(one, self.known) for one in inputs]
         return ColumnBatch.of_rows(rows, self.spec.codecs(self.known)).to(self.device)
 
-    def predict(self, inputs: Sequence[InputT]) -> list[ResultT]:
-        """One result for each input, in their order."""
+    def predict(self, inputs: Sequence[InputT | Mapping[str, Any]]) -> list[ResultT]:
+        """One result for each input, in their order.
+
+        Args:
+            inputs: of the task's type of inputs, or their fields as dictionaries.
+
+        Raises:
+            UserError: the fields of an input do not fit; the message has its number, from 1.
+        """
+        kind: Any = self.spec.input_type()
+        read: list[InputT] = [
+            read_object(kind, dict(one), f"input {number}") if isinstance(one, Mapping) else one
+            for number, one in enumerate(inputs, start=1)
+        ]
         found: list[ResultT] = []
-        for first in range(0, len(inputs), _ROWS):
+        for first in range(0, len(read), _ROWS):
             check_cancelled()
             with self.ready():
-                found += self.answer(inputs[first : first + _ROWS])
+                found += self.answer(read[first : first + _ROWS])
         return found
 
     def ready(self) -> AbstractContextManager[None]:

@@ -93,6 +93,10 @@ class ColumnSpec(TaskSpec):
         return {}
 
     @abstractmethod
+    def input_type(self) -> type[BaseModel]:
+        """The type of an input: some of the fields of an example."""
+
+    @abstractmethod
     def codecs(self, known: Mapping[str, Any]) -> "Mapping[str, Codec]":
         """The columns and how they are stored (:mod:`heedful.data.columns`)."""
 
@@ -249,7 +253,7 @@ class ColumnSpec(TaskSpec):
 
     def _input_of(self, example: BaseModel) -> BaseModel:
         """The input of an example, without the output that it also has."""
-        kind: type[BaseModel] = self.input_type()
+        kind = self.input_type()
         return kind.model_validate(example.model_dump(include=set(kind.model_fields)))
 
 
