@@ -63,6 +63,7 @@ NUMERICAL = [
     "normalizers_sparse",
     "operators",
     "plugin_model_files",
+    "plugin_parts",
     "plugin_scores",
     "positions",
     "positions_in_heads",

@@ -212,7 +212,10 @@ def test_classes_in_the_table_exist() -> None:
 def test_every_part_is_in_the_table() -> None:
     """A new mechanism gets a row."""
     named = set(re.findall(r"`(\w+)`", " ".join(line.place for line in TABLE.values())))
-    bases = (scores.Score, normalizers.Normalizer, positions.RelativePositions, masks.Mask)
+    bases = (
+        *(scores.Score, normalizers.Normalizer, masks.Mask),
+        *(positions.RelativePositions, positions.AddedPositions),
+    )
     for room in (scores, normalizers, positions):
         for name in room.__all__:
             part = getattr(room, name)
@@ -232,7 +235,9 @@ PUBLIC = [
 OURS = {
     "Memory", "use_kernel", "watch", "Score", "Normalizer", "Queries", "RelativePositions",
     "Dense", "Grid", "Mask", "as_mask", "dense_mask", "flex_mask", "function", "padding",
-    "split_mask", "build_score", "known_score", "register_score",
+    "split_mask", "build_score", "known_score", "register_score", "build_normalizer",
+    "known_normalizer", "register_normalizer", "AddedPositions", "known_position",
+    "register_position", "register_relative_position",
 }  # fmt: skip
 """What is no mechanism of the literature but the library's own machinery."""
 

@@ -22,7 +22,7 @@ from heedful.interop.ctranslate2_facts import (
 )
 from heedful.interop.export_layout import layout_of
 from heedful.interop.layouts.ctranslate2 import Watched, specification, symbol_names
-from heedful.interop.layouts.marian import refuse_score
+from heedful.interop.layouts.marian import refuse_parts
 from heedful.models.transformer import TransformerSettings
 from heedful.runs.checkpoints import MODEL, Checkpoint, require_shapes
 from heedful.runs.opening import open_run
@@ -200,5 +200,5 @@ def _exportable(run: Run, checkpoint: str | int | None) -> _Exportable:
     layout_of(run, "ctranslate2", "CTranslate2")
     own = cast(PairRun, run)
     settings = cast(TransformerSettings, own.recipe.model)
-    refuse_score(settings)
+    refuse_parts(settings)
     return _Exportable(own, settings, run.chosen(checkpoint))

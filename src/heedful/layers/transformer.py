@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from heedful.attention import Memory, MultiHeadAttention
 from heedful.attention.masks import Mask
-from heedful.attention.positions import Rotary
+from heedful.attention.normalizers import build_normalizer
+from heedful.attention.positions.registry import build_relative_position
 from heedful.attention.scores import build_score
 from heedful.attention.step_memory import StepMemory
 from heedful.layers.caches import Cache
@@ -51,10 +52,12 @@ class BlockOptions(NamedTuple):
     activation: Activation = "relu"
     norm_epsilon: float = 1e-5
     bias: bool = True
-    rotary: bool = False
-    """Whether self-attention turns its queries and keys by their positions."""
+    positions: str = "learned"
+    """By their name in recipes. Self-attention has those that are relative."""
     score: str = "scaled-dot"
     """Of all attentions, by its name in recipes."""
+    normalizer: str = "softmax"
+    """Likewise."""
 
 
 class FeedForward(nn.Module):
@@ -95,12 +98,13 @@ class Residual(nn.Module):
 
 
 def _heads(options: BlockOptions, *, of_self: bool = True) -> MultiHeadAttention:
-    turned = options.rotary and of_self
+    width, heads = options.dim // options.heads, options.heads
     return MultiHeadAttention(
         options.dim,
-        options.heads,
-        score=build_score(options.score, options.dim // options.heads),
-        positions=Rotary(options.dim // options.heads) if turned else None,
+        heads,
+        score=build_score(options.score, width),
+        normalize=build_normalizer(options.normalizer, heads),
+        positions=build_relative_position(options.positions, width, heads) if of_self else None,
         dropout=options.attention_dropout,
         bias=options.bias,
     )

@@ -107,7 +107,7 @@ class GptSettings(LanguageSettings):
             activation=self.activation,
             norm_epsilon=self.norm_epsilon,
             bias=self.bias,
-            rotary=self.positions == "rotary",
+            positions=self.positions,
         )
 
 

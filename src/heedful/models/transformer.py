@@ -16,7 +16,9 @@ from torch import Tensor, nn
 
 from heedful.attention import Memory
 from heedful.attention.masks import causal, padding
-from heedful.attention.positions import Learned, Sinusoidal
+from heedful.attention.normalizers import known_normalizer
+from heedful.attention.positions import AddedPositions, known_position
+from heedful.attention.positions.registry import build_position, build_relative_position
 from heedful.attention.scores import known_score
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS, MOST_WIDTH
 from heedful.basics.settings import Settings
@@ -39,6 +41,7 @@ class AttentionSettings(Settings):
     """The parts of all attentions: of the encoder, of the decoder and to the source."""
 
     score: Annotated[str, AfterValidator(known_score)] = "scaled-dot"
+    normalizer: Annotated[str, AfterValidator(known_normalizer)] = "softmax"
 
 
 class TransformerSettings(PairSettings):
@@ -62,7 +65,7 @@ class TransformerSettings(PairSettings):
     attention_dropout: float = Field(0.0, ge=0, lt=1)
     ffn_dropout: float = Field(0.0, ge=0, lt=1)
     pre_norm: bool = False
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    positions: Annotated[str, AfterValidator(known_position)] = "sinusoidal"
     tied_embeddings: Literal["all", "output", "none"] = "all"
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     activation: Activation = "relu"
@@ -90,6 +93,9 @@ class TransformerSettings(PairSettings):
         for heads in (self.heads, self.decoder_heads):
             if heads is not None and self.hidden_size % heads:
                 raise ValueError(f"hidden_size {self.hidden_size} is no multiple of heads {heads}")
+            if heads is not None:
+                with torch.device("meta"):
+                    build_relative_position(self.positions, self.hidden_size // heads, heads)
         return self
 
 
@@ -162,7 +168,9 @@ class Transformer(PairModel):
             settings.ffn_dropout,
             settings.pre_norm,
             settings.activation,
+            positions=settings.positions,
             score=settings.attention.score,
+            normalizer=settings.attention.normalizer,
         )
         of_decoder = options._replace(
             heads=settings.decoder_heads or settings.heads,
@@ -177,10 +185,9 @@ class Transformer(PairModel):
         bias = torch.zeros(target_vocabulary) if settings.output_bias else None
         self.register_buffer("bias", bias)
 
-    def _positions(self) -> Sinusoidal | Learned:
-        if self.settings.positions == "learned":
-            return Learned(self.settings.hidden_size, self.settings.max_length)
-        return Sinusoidal(self.settings.hidden_size)
+    def _positions(self) -> AddedPositions:
+        settings = self.settings
+        return build_position(settings.positions, settings.hidden_size, settings.max_length)
 
     def _embed(
         self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, first: int | Tensor = 0

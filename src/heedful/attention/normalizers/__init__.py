@@ -8,6 +8,11 @@ from heedful.attention.normalizers.hard import Hard
 from heedful.attention.normalizers.local_monotonic import LocalMonotonic
 from heedful.attention.normalizers.local_predictive import LocalPredictive
 from heedful.attention.normalizers.plain_sum import PlainSum
+from heedful.attention.normalizers.registry import (
+    build_normalizer,
+    known_normalizer,
+    register_normalizer,
+)
 from heedful.attention.normalizers.sampled_hard import SampledHard
 from heedful.attention.normalizers.softmax import Softmax
 from heedful.attention.normalizers.softmax_off_by_one import SoftmaxOffByOne
@@ -28,7 +33,10 @@ __all__ = [
     "Softmax",
     "SoftmaxOffByOne",
     "Sparsemax",
+    "build_normalizer",
     "entmax15",
     "entmax_bisect",
+    "known_normalizer",
+    "register_normalizer",
     "sparsemax",
 ]

@@ -1,12 +1,19 @@
 """Positions: what tells one place in a sequence from another. One mechanism a file.
 
-Added to the inputs: :class:`Learned`, :class:`Sinusoidal`. Within the attention, where they are a
-:class:`RelativePositions`: :class:`ALiBi`, :class:`Rotary`, :class:`Shaw`, :class:`T5Buckets`.
+Added to the inputs, where they are :class:`AddedPositions`: :class:`Learned`, :class:`Sinusoidal`.
+Within the attention, where they are :class:`RelativePositions`: :class:`ALiBi`, :class:`Rotary`,
+:class:`Shaw`, :class:`T5Buckets`.
 """
 
+from heedful.attention.positions.added import AddedPositions
 from heedful.attention.positions.alibi import ALiBi, alibi_slopes
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.positions.learned import Learned
+from heedful.attention.positions.registry import (
+    known_position,
+    register_position,
+    register_relative_position,
+)
 from heedful.attention.positions.rotary import Rotary, ntk_base, rotary_angles, rotate
 from heedful.attention.positions.shaw import Shaw
 from heedful.attention.positions.sinusoidal import Sinusoidal, sinusoids
@@ -14,6 +21,7 @@ from heedful.attention.positions.t5 import T5Buckets
 
 __all__ = [
     "ALiBi",
+    "AddedPositions",
     "Learned",
     "RelativePositions",
     "Rotary",
@@ -21,7 +29,10 @@ __all__ = [
     "Sinusoidal",
     "T5Buckets",
     "alibi_slopes",
+    "known_position",
     "ntk_base",
+    "register_position",
+    "register_relative_position",
     "rotary_angles",
     "rotate",
     "sinusoids",

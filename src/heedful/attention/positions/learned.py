@@ -6,8 +6,10 @@ Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1.
 import torch
 from torch import Tensor, nn
 
+from heedful.attention.positions.added import AddedPositions
 
-class Learned(nn.Module):
+
+class Learned(AddedPositions):
     """Adds a learned vector a position to embeddings ``[B, L, dim]``, up to ``length`` positions.
 
     Example:
@@ -20,6 +22,9 @@ class Learned(nn.Module):
         super().__init__()
         self.table = nn.Embedding(length, dim)
         nn.init.normal_(self.table.weight, std=dim**-0.5)
+
+    def vectors(self, positions: Tensor) -> Tensor:
+        return self.table.weight[positions]
 
     def forward(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``.
@@ -37,5 +42,5 @@ class Learned(nn.Module):
             )
         if isinstance(first, Tensor):
             places = first.unsqueeze(1) + torch.arange(length, device=first.device)
-            return embedded + self.table.weight[places]
+            return embedded + self.vectors(places)
         return embedded + self.table.weight[first:last]

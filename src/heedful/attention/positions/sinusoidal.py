@@ -6,6 +6,7 @@ Vaswani et al. 2017, section 3.5.
 import torch
 from torch import Tensor
 
+from heedful.attention.positions.added import AddedPositions
 from heedful.basics.constants import WithConstants
 
 
@@ -26,7 +27,7 @@ def sinusoids(positions: Tensor, dim: int) -> Tensor:
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(-2).float()
 
 
-class Sinusoidal(WithConstants):
+class Sinusoidal(WithConstants, AddedPositions):
     """Adds sinusoids to embeddings ``[B, L, dim]``; any length, the table grows as needed.
 
     Example:
@@ -43,6 +44,9 @@ class Sinusoidal(WithConstants):
 
     def constants(self) -> dict[str, Tensor]:
         return {"table": sinusoids(torch.arange(self.length), self.dim)}
+
+    def vectors(self, positions: Tensor) -> Tensor:
+        return sinusoids(positions, self.dim)
 
     def forward(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
         """Add the positions ``first, first + 1, …`` to ``embedded [B, L, dim]``.

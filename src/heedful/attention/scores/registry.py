@@ -1,6 +1,5 @@
 """Scores by name, as recipes name them. A plug-in adds its own with :func:`register_score`."""
 
-import difflib
 from collections.abc import Callable
 
 from heedful.attention.scores.additive import Additive
@@ -11,20 +10,23 @@ from heedful.attention.scores.dot import Dot
 from heedful.attention.scores.gaussian import Gaussian
 from heedful.attention.scores.general import General
 from heedful.attention.scores.scaled_dot import ScaledDot
-from heedful.basics.errors import UserError
+from heedful.basics.named import Named
 
 BuildScore = Callable[[int], Score]
 """Makes a score of queries and keys with as many numbers each."""
 
-_builders: dict[str, BuildScore] = {
-    "scaled-dot": lambda width: ScaledDot(),
-    "dot": lambda width: Dot(),
-    "general": lambda width: General(width, width),
-    "additive": lambda width: Additive(width, width, width),
-    "concat": lambda width: Concat(width, width, width),
-    "cosine": lambda width: Cosine(),
-    "gaussian": lambda width: Gaussian(),
-}
+_builders: Named[BuildScore] = Named(
+    "score",
+    {
+        "scaled-dot": lambda width: ScaledDot(),
+        "dot": lambda width: Dot(),
+        "general": lambda width: General(width, width),
+        "additive": lambda width: Additive(width, width, width),
+        "concat": lambda width: Concat(width, width, width),
+        "cosine": lambda width: Cosine(),
+        "gaussian": lambda width: Gaussian(),
+    },
+)
 
 
 def register_score(name: str, build: BuildScore) -> None:
@@ -43,12 +45,7 @@ def register_score(name: str, build: BuildScore) -> None:
         Dot()
         >>> del _builders["of-mine"]
     """
-    known = _builders.setdefault(name, build)
-    if known is not build:
-        raise UserError(
-            f"the score '{name}' of {build.__module__} is already registered by "
-            f"{known.__module__}; give it another name"
-        )
+    _builders.register(name, build)
 
 
 def build_score(name: str, width: int) -> Score:
@@ -74,8 +71,4 @@ def known_score(name: str) -> str:
         >>> known_score("cosine")
         'cosine'
     """
-    if name in _builders:
-        return name
-    near = difflib.get_close_matches(name, _builders, n=1, cutoff=0.6)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(_builders)}"
-    raise ValueError(f"there is no such score; {hint} (a score of your own needs --plugin FILE.py)")
+    return _builders.known(name)

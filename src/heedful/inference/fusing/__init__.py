@@ -10,14 +10,14 @@ from heedful.decoding import Decodable
 from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
 from heedful.inference.fusing.encoder import FusedEncoder, fused_encoder
 from heedful.inference.fusing.gpt import FusedGpt
-from heedful.inference.fusing.transformer import FusedTransformer
+from heedful.inference.fusing.transformer import searched_transformer
 from heedful.models.gpt import Gpt
 from heedful.models.transformer import Transformer
 
 __all__ = ["FusedDecoder", "FusedEncoder", "fused_decoder", "fused_encoder", "searched"]
 
 _FUSED: dict[type, Callable[[Any], Decodable[Any, Any]]] = {
-    Transformer: FusedTransformer,
+    Transformer: searched_transformer,
     Gpt: FusedGpt,
 }
 

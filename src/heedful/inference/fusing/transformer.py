@@ -6,7 +6,7 @@ from typing import Self
 
 from torch import Tensor, nn
 
-from heedful.attention.positions import Learned, Sinusoidal
+from heedful.attention.positions import AddedPositions, Learned, Sinusoidal
 from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
 from heedful.inference.fusing.encoder import fused_encoder
 from heedful.inference.fusing.program import Embedding
@@ -79,9 +79,25 @@ class FusedTransformer:
         memories, _ = model.encode(source)
         return SourceMemories(memories, source.lengths)
 
-    def _embedding(self, table: nn.Embedding, positions: Sinusoidal | Learned) -> Embedding:
+    def _embedding(self, table: nn.Embedding, positions: AddedPositions) -> Embedding:
         """What the model does to tokens, without dropout."""
-        settings, places = self.model.settings, positions.table
+        settings = self.model.settings
         scale = math.sqrt(settings.hidden_size) if settings.scale_embeddings else 1.0
-        added = places.weight if isinstance(places, nn.Embedding) else places
+        added = _table(positions)
+        assert added is not None
         return Embedding(Tables(table.weight, scale, added), (table, positions))
+
+
+def _table(positions: AddedPositions) -> Tensor | None:
+    """The vectors that are added ``[L, D]``, where they are a table."""
+    if type(positions) is Learned:
+        return positions.table.weight
+    return positions.table if type(positions) is Sinusoidal else None
+
+
+def searched_transformer(model: Transformer) -> FusedTransformer | Transformer:
+    """The fused form, if the kernel knows the model's positions."""
+    known = (
+        _table(model.source_positions) is not None and _table(model.target_positions) is not None
+    )
+    return FusedTransformer(model) if known else model

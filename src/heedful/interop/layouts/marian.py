@@ -110,13 +110,23 @@ def _tied(fields: Fields) -> Literal["all", "output", "none"]:
     return "output" if tied else "none"
 
 
-def refuse_score(settings: TransformerSettings) -> None:
-    """Raise UserError for a score that no other library's Transformer has."""
-    score = settings.attention.score
-    if score != "scaled-dot":
+def refuse_parts(settings: TransformerSettings) -> None:
+    """Raise UserError for a score, normalizer or positions that exports do not have."""
+    attention = settings.attention
+    if attention.score != "scaled-dot":
         raise UserError(
-            f"model.attention.score = '{score}': exports have scaled dot products only; train "
-            "with --set model.attention.score=scaled-dot"
+            f"model.attention.score = '{attention.score}': exports have scaled dot products only; "
+            "train with --set model.attention.score=scaled-dot"
+        )
+    if attention.normalizer != "softmax":
+        raise UserError(
+            f"model.attention.normalizer = '{attention.normalizer}': exports have the softmax "
+            "only; train with --set model.attention.normalizer=softmax"
+        )
+    if settings.positions not in ("sinusoidal", "learned"):
+        raise UserError(
+            f"model.positions = '{settings.positions}': exports have sinusoidal or learned "
+            "positions only; train with --set model.positions=sinusoidal"
         )
 
 
@@ -131,7 +141,7 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
             "model.pre_norm = true: Marian's layers are post-norm only; train with "
             "--set model.pre_norm=false, or use heedful export ctranslate2"
         )
-    refuse_score(settings)
+    refuse_parts(settings)
     if settings.positions != "sinusoidal":
         raise UserError(
             f"model.positions = '{settings.positions}': Marian's positions are sinusoidal only"

@@ -1,0 +1,93 @@
+"""Normalizers by name, as recipes name them. A plug-in adds its own with
+:func:`register_normalizer`."""
+
+from collections.abc import Callable
+
+import torch
+
+from heedful.attention.normalizers.base import Normalizer
+from heedful.attention.normalizers.entmax import Entmax
+from heedful.attention.normalizers.entmax15 import Entmax15
+from heedful.attention.normalizers.softmax import Softmax
+from heedful.attention.normalizers.softmax_off_by_one import SoftmaxOffByOne
+from heedful.attention.normalizers.sparsemax import Sparsemax
+from heedful.basics.named import Named
+
+BuildNormalizer = Callable[[int], Normalizer]
+"""Makes a normalizer of the scores of as many heads."""
+
+_builders: Named[BuildNormalizer] = Named(
+    "normalizer",
+    {
+        "softmax": lambda heads: Softmax(),
+        "softmax-off-by-one": lambda heads: SoftmaxOffByOne(),
+        "sparsemax": lambda heads: Sparsemax(),
+        "entmax15": lambda heads: Entmax15(),
+        "entmax": lambda heads: Entmax(torch.full((heads, 1, 1), 1.5), learned=True),
+    },
+)
+_UNFIT = {
+    "hard": "passes no gradient to the scores",
+    "sampled-hard": "is trained by reward, which model.kind = 'recurrent' has with attention = "
+    "'hard-reinforce'",
+    "gumbel": "draws weights at random, which model.kind = 'recurrent' has with attention = "
+    "'hard-gumbel'",
+    "local-monotonic": "needs the position of each query",
+    "local-predictive": "needs the position of each query; model.kind = 'recurrent' has it with "
+    "attention = 'luong-local-p'",
+}
+"""Normalizers of heedful that recipes of this kind cannot have, and why."""
+
+
+def register_normalizer(name: str, build: BuildNormalizer) -> None:
+    """Add a normalizer that recipes can name.
+
+    Args:
+        name: its name in a recipe.
+        build: makes it, given the number of heads.
+
+    Raises:
+        UserError: another normalizer has the name.
+
+    Example:
+        >>> register_normalizer("of-mine", lambda heads: Softmax())
+        >>> build_normalizer("of-mine", 4)
+        Softmax()
+        >>> del _builders["of-mine"]
+    """
+    _builders.register(name, build)
+
+
+def build_normalizer(name: str, heads: int) -> Normalizer:
+    """The normalizer of a name, for scores of ``heads`` heads.
+
+    Raises:
+        ValueError: there is no such normalizer.
+
+    Example:
+        >>> build_normalizer("sparsemax", 4)
+        Sparsemax()
+    """
+    return _builders[_builders.known(name)](heads)
+
+
+def known_normalizer(name: str) -> str:
+    """The name, if there is such a normalizer and a Transformer can have it.
+
+    Raises:
+        ValueError: there is none, and the message names the nearest; or its weights are drawn at
+            random or need the position of each query.
+
+    Example:
+        >>> known_normalizer("entmax15")
+        'entmax15'
+    """
+    reason = _UNFIT.get(name)
+    if reason is None:
+        with torch.device("meta"):
+            part = build_normalizer(name, 1)
+        if part.draws or part.learns_by_reward:
+            reason = "draws weights at random"
+    if reason is not None:
+        raise ValueError(f"'{name}' {reason}; take one of {', '.join(_builders)}")
+    return name
