@@ -270,7 +270,7 @@ def test_what_does_not_belong_together_is_refused(folder: Path, tmp_path: Path) 
     assert "no run at" in refused(tmp_path / "none", dev)
     assert "is a folder" in refused(forward, reverse, folder, dev)
     assert "leave out" in refused(forward, dev, "--choose-rule", folder / "gold", "--json")
-    assert "for choosing a rule" in refused(forward, dev, "--pairs", 3)
+    assert "need --choose-rule" in refused(forward, dev, "--pairs", 3)
     (tmp_path / "empty.tsv").write_text("one dog\t\ntwo cat\t\n")
     out = tmp_path / "out"
     assert "target side of the corpus is empty" in refused(

@@ -124,10 +124,13 @@ def test_a_trace_is_written_of_one_text(tmp_path: Path) -> None:
     path = tmp_path / "why.safetensors"
     assert ask(["classify", "run", "--trace", path], "the film was bad\n") == "bad\n"
     assert Trace.load(path).decided == ["bad"]
-    for given, message in (("a\nb\n", "one text; 2 are"), ("\n", "one text; 0 are")):
+    for given, message in (
+        ("a\nb\n", "one text; the input has 2"),
+        ("\n", "one text; the input has 0"),
+    ):
         with pytest.raises(UserError, match=message):
             ask(["classify", "run", "--trace", path], given)
-    with pytest.raises(UserError, match="has to end in"):
+    with pytest.raises(UserError, match="must end in"):
         ask(["classify", "run", "--trace", tmp_path / "why.html"], "a\n")
 
 

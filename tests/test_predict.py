@@ -80,7 +80,7 @@ def test_any_run_is_plotted(task: str, tmp_path: Path) -> None:
     beam = CliRunner().invoke(main.app, [*command, "--beam", "2", "--map", "?"])
     searches = task in ("translation", "text-to-text", "alignment")
     assert (beam.exit_code == 0) is searches
-    assert searches or "does not search; leave --beam out" in str(beam.exception)
+    assert searches or "does not search; leave out --beam" in str(beam.exception)
 
 
 def test_a_head_is_chosen() -> None:

@@ -151,7 +151,7 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         "masked",
         {},
         ["data.documents=whole"],
-        "the train text is one document, and whether a sentence follows needs others",
+        "the train text is one document, but next-sentence prediction needs several",
     ),
     (
         "tagging",
@@ -233,12 +233,12 @@ OPTION_MISTAKES: list[tuple[Command, str]] = [
     ([*CLASSIFY, "labelled.tsv", "--from", "en"], "--from is for --task translate or align"),
     ([*CLASSIFY, "labelled.tsv", "--label", "colour"], "no column is called 'colour'; there are"),
     ([*CLASSIFY, "labelled.tsv", "--text", "txt"], "did you mean 'text'?"),
-    ([*CLASSIFY, "."], "--data . is a folder: without a recipe, --data names"),
+    ([*CLASSIFY, "."], "--data . is a folder; without a recipe, give the files"),
     ([*CLASSIFY, "absent.csv"], "absent.csv does not exist"),
     ([*CLASSIFY, "latin.csv"], "latin.csv"),
     ([*CLASSIFY, "-"], "examples from standard input cannot be measured first"),
     (["--task", "classify"], "give a recipe, or a corpus with --data FILE"),
-    (["--task", "classify", "tagging.toml"], "is for task = 'tagging', not for --task classify"),
+    (["--task", "classify", "tagging.toml"], "has task = 'tagging', not --task classify"),
     (["tagging.toml", "--data", ".", "--label", "x"], "unknown key 'data.label'"),
     (["--task", "tag", "--data", "labelled.tsv", "--start-from", "absent"], "no run at absent"),
 ]
@@ -299,8 +299,8 @@ def test_a_run_is_refused_another_task_or_other_columns(
     train(short, path, data=folder)
     monkeypatch.chdir(folder)
     for options, message in (
-        (["--task", "tag", "--data", "tagged.tsv"], "is for task = 'classification', not for"),
-        ([*CLASSIFY, "labelled.tsv", "--text", "body"], "was begun with data.text = ['text']"),
+        (["--task", "tag", "--data", "tagged.tsv"], "has task = 'classification', not"),
+        ([*CLASSIFY, "labelled.tsv", "--text", "body"], "was started with data.text = ['text']"),
         ([*CLASSIFY, "pairs.tsv"], "data.train is not what"),
         ([*CLASSIFY, "labelled.tsv", "--set", "max_tokens=20"], "begun with max_tokens = 24"),
         (

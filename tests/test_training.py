@@ -370,7 +370,7 @@ def test_a_run_goes_on_without_its_recipe(
     given = {"given": {}, "overrides": [], "start_from": None}
     assert train_from_command(None, whole, [str(folder)], **given)
     assert "is trained" in capsys.readouterr().err
-    with pytest.raises(UserError, match=r"--data .* is a folder: without a recipe, --data names"):
+    with pytest.raises(UserError, match=r"--data .* is a folder; without a recipe, give the files"):
         train_from_command(None, folder / "new", [str(folder)], **given)
 
 

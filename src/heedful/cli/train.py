@@ -118,7 +118,7 @@ def _first() -> list[Parameter]:
 
 def _run(values: dict[str, Any]) -> None:
     """Run the command."""
-    from heedful.tasks.commands import settings_of, task_asked_for, train_from_command
+    from heedful.tasks.commands import choose_task, settings_of, train_from_command
 
     options = _Options(**{one.name: values.pop(one.name) for one in fields(_Options)})
     recipe, out, data, task = (values.pop(one.name) for one in _first())
@@ -133,7 +133,7 @@ def _run(values: dict[str, Any]) -> None:
             f"--task {task} chooses its own recipe: leave out the recipe, or set its task"
         )
     chosen = recipe is None and not (out / "run.json").exists()
-    asked = task_asked_for(task, options.start_from) if chosen else task
+    asked = choose_task(task, options.start_from) if chosen else task
     given, choose = settings_of(asked or next(iter(by_option)), values, changes, chosen=chosen)
     how: dict[str, Any] = {
         "given": given,

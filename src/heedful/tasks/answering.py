@@ -1,4 +1,4 @@
-"""What commands that answer line by line have in common."""
+"""Options and functions of the commands that predict line by line."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -19,62 +19,63 @@ File = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
-        help="Text, one a line; plain, gzip or xz; - or nothing is standard input.",
+        help="One text per line; may be gzip- or xz-compressed; default or -: standard input.",
     ),
 ]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
+    Path | None, typer.Option("--output", "-o", help="Output file; default: standard output.")
 ]
 Encoding = Annotated[
-    str | None, typer.Option(help="Of FILE, if it is not UTF-8: latin-1, cp1252, …")
+    str | None, typer.Option(help="Encoding of FILE, if not UTF-8: latin-1, cp1252, …")
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line of input.")]
+Json = Annotated[bool, typer.Option("--json", help="Write one JSON object per input line.")]
 Head = Annotated[
     str | None,
-    typer.Option("--head", help="What is decided, of a run that has learnt several such things."),
+    typer.Option("--head", help="Which head of a multi-task run."),
 ]
 TraceFile = Annotated[
     Path | None,
     typer.Option(
-        "--trace", help="A file (.safetensors) for what was attended to; heedful view shows it."
+        "--trace", help="Write a trace of the attention (.safetensors), for heedful view."
     ),
 ]
 
 
 def check_outputs(output: Path | None, trace: Path | None) -> None:
-    """Say before the work what cannot be written.
+    """Check that output files can be written, before the work begins.
 
     Raises:
-        UserError: a file cannot be written, or the trace has another ending.
+        UserError: a file cannot be written, or the name of the trace does not end in
+            ``.safetensors``.
     """
     from heedful.inference.files import check_output
 
     for path in (output, trace):
         check_output(path)
     if trace is not None and trace.suffix != TRACE_ENDING:
-        raise UserError(f"{trace}: its name has to end in {TRACE_ENDING}")
+        raise UserError(f"{trace}: the file name must end in {TRACE_ENDING}")
     if trace is not None and trace == output:
         raise UserError(f"--output and --trace are both {output}; give two files")
 
 
 def only_output(lines: Iterable[str]) -> str:
-    """The one line that is not empty.
+    """The only line that is not empty.
 
     Raises:
-        UserError: there is none, or more than one.
+        UserError: there is no such line, or more than one.
     """
     found = [line for line in lines if line.strip()]
     if len(found) != 1:
-        raise UserError(f"--trace looks at one text; {len(found):,} are given")
+        raise UserError(f"--trace needs one text; the input has {len(found):,}")
     return found[0]
 
 
 def save_trace(trace: "Trace", path: Path) -> None:
-    """Write the trace, and say how to look at it."""
+    """Write the trace, and print the command that shows it."""
     from heedful.basics.notices import notice
 
     trace.save(path)
-    notice(f"look at it with: heedful view {path}")
+    notice(f"trace written; show it with: heedful view {path}")
 
 
 def numbered(windows: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
@@ -88,14 +89,14 @@ def numbered(windows: Iterable[list[str]]) -> Iterator[tuple[int, list[str]]]:
 def bar(
     doing: str, file: str, output: Path | None, unit: str, total: int | None = None
 ) -> "AbstractContextManager[Advance | None]":
-    """A bar on standard error, unless answers or typed lines share the terminal with it.
+    """A progress bar on standard error, unless input or output use the same terminal.
 
     Args:
-        doing: what is being done.
+        doing: the label of the bar.
         file: the input.
         output: the output; standard output if None.
-        unit: what is counted.
-        total: how many there are; the input's lines if None.
+        unit: the unit that is counted.
+        total: the number of units; the number of input lines if None.
     """
     import sys
 

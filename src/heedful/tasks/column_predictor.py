@@ -1,4 +1,4 @@
-"""Predictors of tasks that learn from columns: a batch of inputs, one call of the model."""
+"""Predictors of tasks that are trained on columns: one call of the model per batch of inputs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -33,23 +33,24 @@ class TextOutput(NamedTuple):
         return self.text
 
     def to_json(self) -> dict[str, Any]:
-        """The result as what :mod:`json` can write."""
+        """The result as a value that :mod:`json` can write."""
         return self._asdict()
 
 
 class ColumnPredictor(Generic[ModelT, InputT, ResultT]):
-    """Base: a subclass answers a batch.
+    """Base class; subclasses implement the prediction of a batch.
 
     Args:
         spec: the task.
         run: its run.
         model: with trained weights, on ``device``.
         device: where to compute.
-        precision: of matrix products.
+        precision: precision of matrix products.
 
     Attributes:
-        recipe: of the run.
-        known: of the run; see :meth:`~heedful.tasks.column_spec.ColumnSpec.known`.
+        recipe: the recipe of the run.
+        known: the facts from the training data; see
+            :meth:`~heedful.tasks.column_spec.ColumnSpec.known`.
     """
 
     def __init__(

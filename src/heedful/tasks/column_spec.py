@@ -1,7 +1,7 @@
-"""Tasks whose data files have an example a line, as JSON, and that learn from columns.
+"""Tasks whose data files contain one example per line, as JSON, and that are trained on columns.
 
-Such a task says what an example is, how it is encoded, its model, its loss, its predictor and its
-figures. Files, runs, batches, loading and evaluation are the same for all of them.
+Such a task defines an example, its encoding, the model, the loss, the predictor and the metrics.
+Files, runs, batches, loading and evaluation are the same for all of them.
 """
 
 from abc import abstractmethod
@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from heedful.training.column_task import ColumnTask
 
 _ROWS = 1000
-"""Examples that are encoded at once."""
+"""Number of examples encoded at a time."""
 
 
 class ExampleFiles(FileSettings):
-    """Files of JSON lines, or rows of Python data, each an ``example``."""
+    """Files of JSON lines, or Python data, with one ``example`` per line or row."""
 
     example: ClassVar[type[BaseModel]]
-    """A line of the files."""
+    """The type of an example."""
 
     def example_of(self, row: Any) -> Any:
         from heedful.data.python_rows import RowError, values
 
         names = list(self.example.model_fields)
-        given = dict(zip(names, values(row, names), strict=True))
+        fields = dict(zip(names, values(row, names), strict=True))
         try:
-            return self.example.model_validate(given).model_dump(mode="json")
+            return self.example.model_validate(fields).model_dump(mode="json")
         except ValidationError as error:
             raise RowError(first_problem(error, self.example)) from error
 
@@ -52,7 +52,7 @@ class ExampleFiles(FileSettings):
         """The examples of files, plain, gzip or xz; UTF-8 unless ``encoding`` is given.
 
         Raises:
-            UserError: a line is no example; the message names file, line and field.
+            UserError: a line is not a valid example; the message names file, line and field.
         """
         from heedful.data.readers.labelled import json_objects
         from heedful.data.readers.opening import open_input
@@ -72,23 +72,23 @@ class _Data(BaseModel):
 
 
 class ColumnFacts(Facts):
-    """What ``run.json`` tells."""
+    """The facts in ``run.json``."""
 
     data: _Data
     known: dict[str, Any]
-    """What the training examples told: see :meth:`ColumnSpec.known`."""
+    """Facts collected from the training examples: see :meth:`ColumnSpec.known`."""
 
 
 class ColumnSpec(TaskSpec):
-    """A task that learns from columns. Its recipe has ``data``, which are :class:`ExampleFiles`."""
+    """A task that is trained on columns. The ``data`` of its recipe are :class:`ExampleFiles`."""
 
     # What a task brings
 
     def known(self, examples: Iterable[Any], recipe: Any) -> dict[str, Any]:
-        """What must be known of the training examples before they are encoded: labels, words.
+        """Collect what the encoding needs from the training examples, such as labels or words.
 
         Returns:
-            What JSON can hold; ``run.json`` keeps it, as ``run.facts["known"]``.
+            Values that JSON can represent; stored in ``run.json`` as ``run.facts["known"]``.
         """
         return {}
 
@@ -110,19 +110,19 @@ class ColumnSpec(TaskSpec):
 
     @abstractmethod
     def task_type(self) -> "type[ColumnTask]":
-        """What computes the loss."""
+        """The class that computes the loss."""
 
     @abstractmethod
     def predictor_type(self) -> type[Any]:
-        """The class of what :meth:`load` returns, a
+        """The class of the predictor, a subclass of
         :class:`~heedful.tasks.column_predictor.ColumnPredictor`."""
 
     def reference(self, example: Any) -> str:
-        """The right output for an example, as :meth:`write_result` would write it."""
+        """The reference output of an example, in the format of :meth:`write_result`."""
         raise NotImplementedError
 
     def figures(self, examples: Sequence[Any], results: Sequence[Any]) -> "Mapping[str, Figure]":
-        """How good the results of one or more examples are: the share that is the reference."""
+        """The metrics of the results of one or more examples; by default, the accuracy."""
         from heedful.evaluation.outcome import Figure
 
         right = [
@@ -131,7 +131,7 @@ class ColumnSpec(TaskSpec):
         ]
         return {"accuracy": Figure(100 * sum(right) / len(right), unit="%")}
 
-    # What is the same for all
+    # The same for all tasks
 
     def facts_type(self) -> type[Facts]:
         return ColumnFacts
@@ -165,7 +165,7 @@ class ColumnSpec(TaskSpec):
         return open_run(path)
 
     def _write(self, path: Path, part: str, corpus: "_Corpus", known: Mapping[str, Any]) -> int:
-        """Write the columns of a part that training reads, and the examples of one held out.
+        """Write the columns of a part if training reads them, and the examples if it is held out.
 
         Returns:
             The number of examples.

@@ -1,4 +1,4 @@
-"""What ``heedful train`` is asked for, as tables of a recipe."""
+"""From the options of ``heedful train`` to a recipe."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -25,19 +25,19 @@ from heedful.training.warm_start import find_start, with_start
 Choose = Callable[..., dict[str, Any]]
 
 _STARTED = ("model", "tokeniser")
-"""What a run that starts from another takes from it."""
+"""Tables of the recipe that a run takes from the run it starts from."""
 
 
 def trainable() -> dict[str, TaskSpec]:
-    """The tasks that ``heedful train --task`` takes, by the option's value, the default first."""
+    """Value of ``heedful train --task`` → task; the default first."""
     return {spec.train_option: spec for spec in specs() if spec.train_option}
 
 
-def task_asked_for(task: str | None, start_from: Path | None) -> str:
-    """What is to be trained for without a recipe: what is said, or what a run was trained for.
+def choose_task(task: str | None, start_from: Path | None) -> str:
+    """The task to train without a recipe: ``task``, else that of the run to start from.
 
     Raises:
-        UserError: the run that is started from was trained for what needs a recipe.
+        UserError: the task of the run to start from cannot be trained without a recipe.
     """
     if task is not None or start_from is None:
         return task or next(iter(trainable()))
@@ -45,23 +45,24 @@ def task_asked_for(task: str | None, start_from: Path | None) -> str:
     if spec.train_option:
         return spec.train_option
     raise UserError(
-        f"{start_from} is a run for {spec.name}: say what to train for with --task, or how"
+        f"{start_from} is a run for {spec.name}, which needs a recipe: give a recipe or --task"
     )
 
 
 def settings_of(
     task: str, options: Mapping[str, Any], overrides: Sequence[str], *, chosen: bool
 ) -> tuple[dict[str, Any], Choose]:
-    """What options say of the data, and what makes a recipe for the task.
+    """The settings of the data from the options, and the function that chooses a recipe.
 
     Args:
-        task: of the command line.
+        task: the value of ``--task``.
         options: the values of the data options of all tasks by name; None for those not given.
-        overrides: of ``--set``.
-        chosen: whether a recipe is to be chosen; with one of the user's, any option may be meant.
+        overrides: the values of ``--set``.
+        chosen: whether a recipe is chosen; with a user's recipe, the options of all tasks are
+            accepted.
 
     Raises:
-        UserError: an option is not for this task.
+        UserError: an option belongs to another task.
     """
     by_option = {
         name: {one.name: flag(one) for one in parameters(spec.data_options())}
@@ -73,7 +74,7 @@ def settings_of(
             fitting = [one for one, own in by_option.items() if name in own]
             option = by_option[fitting[0]][name]
             raise UserError(f"{option} is for --task {' or '.join(fitting)}, not for {task}")
-    # A recipe has only the settings that are given; a choice needs them all.
+    # A recipe gets only the options that were given; choosing a recipe needs all of them.
     named = {name: options.get(name) for name in known}
     if not chosen:
         named = {name: value for name, value in named.items() if value is not None}
@@ -93,43 +94,46 @@ def train_from_command(
     task: str | None = None,
     choose: Choose | None = None,
 ) -> bool:
-    """Train from a recipe or from a corpus alone; True when training has ended.
+    """Train from a recipe or from a corpus alone.
 
     Args:
-        recipe: a file or a recipe's name; ``choose`` makes one if None.
+        recipe: a file or the name of a recipe; ``choose`` makes one if None.
         out: the run's folder.
         data: a recipe's data folder, or the files of a corpus.
-        given: settings of the data by name (their languages, or columns); None for those not given.
-        overrides: of ``--set``.
+        given: settings of the data by name (languages or columns); None for those not given.
+        overrides: the values of ``--set``.
         start_from: a run to start from.
-        task: of the command line, where it was said.
-        choose: makes a recipe for files, from ``given``; that of translation if None.
+        task: the value of ``--task``, if it was given.
+        choose: makes a recipe for files and ``given``; that of translation if None.
+
+    Returns:
+        True when training has ended, False when it was interrupted.
 
     Raises:
         UserError: neither a recipe nor data are given, or they cannot be used.
     """
-    start = find_start(out, start_from)  # a wrong one is said before the corpus is read
+    start = find_start(out, start_from)  # fails before the corpus is read
     tables, where, folder = _tables(recipe, out, data, given, choose)
     known = tables.get("task", DEFAULT)
     if task is not None and trainable()[task].name != known:
-        raise UserError(f"{where} is for task = '{known}', not for --task {task}; leave that out")
+        raise UserError(f"{where} has task = '{known}', not --task {task}; leave out --task")
     if start is not None:
         if recipe is None:
             tables = {key: table for key, table in tables.items() if key not in _STARTED}
             tables = spec_named(known).adapt_chosen(tables, open_run(start))
         tables = dict(with_start(tables, start))
     if recipe is None and not (out / "run.json").exists():
-        _say_chosen(with_overrides(tables, overrides), out)
+        _report_chosen(with_overrides(tables, overrides), out)
     checked = check_recipe(with_overrides(tables, overrides), where)
     try:
         return train(checked, out, data=folder, start_from=start_from)
     except VocabularyTooLargeError as error:
-        asked = any(override.startswith("tokeniser.vocabulary_size") for override in overrides)
-        if recipe is not None or asked:
+        is_set = any(override.startswith("tokeniser.vocabulary_size") for override in overrides)
+        if recipe is not None or is_set:
             raise
-        # Nobody asked for this size: it was chosen before the corpus was looked at so closely.
+        # The size was chosen from an estimate: use the largest that the corpus supports.
         smaller = f"tokeniser.vocabulary_size={error.supported}"
-        notice(f"the corpus supports a vocabulary of {error.supported:,}: taken")
+        notice(f"using a vocabulary of {error.supported:,}, the largest that the corpus supports")
         checked = check_recipe(with_overrides(tables, [*overrides, smaller]), where)
         return train(checked, out, data=folder, start_from=start_from)
 
@@ -141,10 +145,10 @@ def _tables(
     given: Mapping[str, Any],
     choose: Choose | None,
 ) -> tuple[dict[str, Any], str, Path | None]:
-    """The recipe's tables, where they are from, and the folder of relative data paths."""
+    """The tables of the recipe, their origin for messages, and the folder of data paths."""
     if recipe is not None:
         if len(data) > 1:
-            raise UserError("with a recipe, --data names one folder, where its data paths start")
+            raise UserError("with a recipe, --data is one folder: the base of its data paths")
         path = find_recipe(recipe)
         tables = read_recipe(path)
         for name, value in given.items():
@@ -156,8 +160,8 @@ def _tables(
     for file in data:
         if Path(file).is_dir():
             raise UserError(
-                f"--data {file} is a folder: without a recipe, --data names the corpus (one file "
-                "of pairs, or twice for two aligned text files; with a --task, its examples)"
+                f"--data {file} is a folder; without a recipe, give the files of the corpus (one "
+                "file of pairs, two aligned text files, or the examples of --task)"
             )
     if not data:
         raise UserError(
@@ -171,28 +175,28 @@ def _tables(
 def _tables_of_run(
     out: Path, data: list[str], given: Mapping[str, Any]
 ) -> tuple[dict[str, Any], str, Path | None]:
-    """As :func:`_tables`, for the same command again: the recipe that was chosen then."""
+    """Like :func:`_tables`, for a run that is resumed: the recipe that was chosen before."""
     tables = open_run(out).recipe.as_tables()
     for name, value in given.items():
         known = tables.get("data", {}).get(name)
         if value is not None and value != known:
-            raise UserError(f"{out} was begun with data.{name} = {known!r}, not {value!r}")
+            raise UserError(f"{out} was started with data.{name} = {known!r}, not {value!r}")
     if len(data) == 1 and Path(data[0]).is_dir():
         return tables, str(out), Path(data[0])
     if data and "data" not in tables:
-        raise UserError(f"{out} learns from several sets: --data names the folder of its files")
+        raise UserError(f"{out} has several data sets; with --data, give the folder of its files")
     if data:
         tables = tables | {"data": tables["data"] | {"train": data}}
     return tables, str(out), None
 
 
-def _say_chosen(tables: dict[str, Any], out: Path) -> None:
+def _report_chosen(tables: dict[str, Any], out: Path) -> None:
     training, model = tables["training"], tables["model"]
     name = f"{model.get('size') or model.get('cell') or ''} {model['kind']}".strip()
     notice(
         f"recipe chosen from the corpus: {name}, vocabulary "
         f"{tables['tokeniser']['vocabulary_size']:,}, at most {training['max_steps']:,} steps of "
-        f"{training['batch_tokens']:,} tokens; {_held_out(tables['data'])}; it goes into "
+        f"{training['batch_tokens']:,} tokens; {_held_out(tables['data'])}; written to "
         f"{out / 'recipe.toml'}"
     )
 
@@ -203,4 +207,4 @@ def _held_out(data: Mapping[str, Any]) -> str:
         for part in ("validation", "test")
         if (share := data.get(f"{part}_share"))
     ]
-    return f"held out: {' and '.join(shares)}" if shares else "nothing is held out of so few"
+    return f"held out: {' and '.join(shares)}" if shares else "too few examples to hold any out"

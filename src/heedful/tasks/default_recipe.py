@@ -1,4 +1,4 @@
-"""What recipes for people without one have in common: words of any script, settings as given."""
+"""What all default recipes share: counting words of any script, vocabulary sizes, data tables."""
 
 import re
 from typing import Any
@@ -6,9 +6,9 @@ from typing import Any
 from heedful.basics.errors import UserError
 
 WORD_TYPES = 50_000
-"""Different words that are counted; no vocabulary that is chosen has more symbols."""
+"""Maximum number of distinct words that are counted, and maximum size of a chosen vocabulary."""
 TOKENS_PER_WORD = 1.5
-"""Subwords a word, END included, in a vocabulary of some thousands: a rough mean."""
+"""Subwords per word, END included, for a vocabulary of some thousands: a rough mean."""
 
 _UNPARTED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _SOUTH_EAST = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
@@ -16,8 +16,10 @@ _WORD = re.compile(f"[{_UNPARTED}]|[{_SOUTH_EAST}]{{1,4}}|[^\\s{_UNPARTED}{_SOUT
 
 
 def words_in(text: str) -> list[str]:
-    """What counts as words when a recipe is chosen: what spaces part; where a script parts none,
-    each character of Chinese or Japanese, and four at a time of Thai, Lao, Burmese or Khmer.
+    """The words of a text, for choosing a recipe.
+
+    Words are separated by white space. In scripts without spaces, a word is one character (Chinese,
+    Japanese) or up to four characters (Thai, Lao, Burmese, Khmer).
 
     Example:
         >>> words_in("heedful 是一个库")
@@ -26,10 +28,10 @@ def words_in(text: str) -> list[str]:
     return _WORD.findall(text)
 
 
-def refuse_pipe(paths: list[str], told: str) -> None:
-    """Raise UserError, which starts with ``told``, if a path is standard input."""
+def refuse_pipe(paths: list[str], message: str) -> None:
+    """Raise UserError with a message if a path is standard input."""
     if "-" in paths:
-        raise UserError(told)
+        raise UserError(message)
 
 
 def data_table(paths: list[str], **settings: Any) -> dict[str, Any]:
@@ -38,5 +40,5 @@ def data_table(paths: list[str], **settings: Any) -> dict[str, Any]:
 
 
 def vocabulary(word_types: int, most: int) -> int:
-    """The size of a vocabulary: no larger than the different words of the corpus, 400 at least."""
+    """The size of a vocabulary: at least 400, at most ``most`` and the number of word types."""
     return max(400, min(most, word_types))

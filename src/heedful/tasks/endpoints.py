@@ -1,7 +1,7 @@
-"""What a task offers over HTTP: its endpoints and contracts, their requests, responses and work.
+"""The HTTP endpoints of a task: requests, responses and the work to do.
 
-The server checks a request, finds the model, counts texts against its limits, queues the work and
-sends the result. A task declares the rest, and knows nothing of HTTP.
+The server checks a request, chooses the model, counts texts against its limits, queues the work and
+sends the result. A task declares the rest, without code for HTTP.
 """
 
 from abc import ABC, abstractmethod
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Line = Mapping[str, Any]
 OnLine = Callable[[Line], None]
-"""Takes a line of a stream, as a JSON object."""
+"""Called with each line of a stream, a JSON object."""
 
 
 class ModelRequest(BaseModel):
@@ -36,26 +36,26 @@ class ModelRequest(BaseModel):
 
 
 class Limits(Protocol):
-    """What the server takes on in one request."""
+    """The limits of the server on one request."""
 
     @property
     def hypotheses(self) -> int:
-        """The widest beam, and the most results for one text."""
+        """Maximum beam, and maximum number of results for one text."""
         ...
 
     @property
     def tokens(self) -> int:
-        """The most tokens that are generated."""
+        """Maximum number of generated tokens."""
         ...
 
     @property
     def answer(self) -> int:
-        """The most bytes of a response that grows faster than its request."""
+        """Maximum bytes of a response that may be much longer than its request."""
         ...
 
     @property
     def characters(self) -> int:
-        """The most characters of all texts."""
+        """Maximum characters in all texts."""
         ...
 
 
@@ -64,62 +64,63 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """As clients name it."""
+        """The name that clients use."""
         ...
 
     @property
     def predictor(self) -> Any:
-        """Of :meth:`heedful.tasks.spec.TaskSpec.load`."""
+        """The predictor from :meth:`heedful.tasks.spec.TaskSpec.load`."""
         ...
 
     @property
     def source(self) -> str | None:
-        """Code of its source language; None if it is not known or there is none."""
+        """Code of its source language; None if it is unknown or there is none."""
         ...
 
     @property
     def target(self) -> str | None:
-        """Code of its target language; None if it is not known or there is none."""
+        """Code of its target language; None if it is unknown or there is none."""
         ...
 
 
 class BatchedPredictor(Protocol):
-    """A predictor that searches for the texts of several requests together (:class:`Search`)."""
+    """A predictor that runs one search for the texts of several requests (:class:`Search`)."""
 
     say: "Callable[[str], None]"
-    """Takes notices."""
+    """Called with notices for the user."""
     batch_tokens: int
-    """Padded source tokens times beam that go through the model at once."""
+    """Maximum padded source tokens times beam in a batch."""
     max_length: int
-    """Tokens of a text, END included."""
+    """Maximum tokens of a text, END included."""
     options: "SearchOptions"
-    """How it searches where a request does not say it."""
+    """The default search options of requests."""
     tokenisers: "Tokenisers"
 
     @property
     def engine(self) -> object | None:
-        """What searches in place of its models: texts cannot enter a search that runs."""
+        """The inference engine that replaces its models, or None. With an engine, texts cannot join
+        a running search."""
         ...
 
     @property
     def link_threshold(self) -> float | None:
-        """The weight from which words are linked; None without alignments."""
+        """The minimum attention weight of an alignment link; None if weights have no threshold."""
         ...
 
     def ready(self) -> AbstractContextManager[None]:
-        """Its models in evaluation mode."""
+        """A context in which its models are in evaluation mode."""
         ...
 
     def translate(
         self, texts: Sequence[str], *, options: "SearchOptions", alignments: bool
     ) -> "list[Translation]":
-        """The results of texts, in their order."""
+        """The results of texts, in the same order."""
         ...
 
     def translate_running(
         self, texts: "TextSupplier", *, options: "SearchOptions", alignments: bool
     ) -> "Iterator[list[tuple[int, Translation]]]":
-        """The results of texts that enter one search as others leave it, with their numbers."""
+        """Results with the keys of their texts, which join one search while it runs."""
         ...
 
 
@@ -131,9 +132,9 @@ class Search:
     options: "SearchOptions"
     alignments: bool = False
     sentences: bool | None = None
-    """Whether lines are split into sentences; as the server is set up if None."""
+    """Whether lines are split into sentences; the server's default if None."""
     on_part: "Callable[[int, int, Cut, Translation], None] | None" = None
-    """Called with a text's index, its part's index, the text as it was cut, and the translation."""
+    """Called with the index of a text, the index of the part, the cut text, and the translation."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +142,7 @@ class Work:
     """The work of one request: a search, or a call that runs alone in the model's thread."""
 
     finish: Callable[[Any], Any]
-    """Makes the response of what ``search`` or ``call`` found, outside of the model's thread.
+    """Makes the response from the result of ``search`` or ``call``, outside the model's thread.
 
     Raises:
         UserError: the response would be too large.
@@ -149,9 +150,9 @@ class Work:
     call: Callable[[], Any] | None = None
     search: Search | None = None
     most: int | None = None
-    """The most bytes of the response; any number if None."""
+    """Maximum bytes of the response; no limit if None."""
     hint: str = "send less"
-    """What a client can do about a response of more bytes."""
+    """The end of the error message for a longer response: what the client can do."""
 
 
 R = TypeVar("R", bound=ModelRequest)
@@ -165,19 +166,19 @@ class Endpoint(ABC, Generic[R]):
     response: ClassVar[Any] = dict[str, Any]
     """Its schema, for the OpenAPI description."""
     streams: ClassVar[bool] = False
-    """Whether the response is lines of JSON, sent as they are made."""
+    """Whether the response is lines of JSON, sent as they are produced."""
 
     @property
     def about(self) -> str:
-        """What it does, for the OpenAPI description."""
+        """The description for OpenAPI."""
         return (type(self).__doc__ or "").strip()
 
-    def languages(self, asked: R) -> tuple[str | None, str | None]:
+    def languages(self, request: R) -> tuple[str | None, str | None]:
         """Source and target language by which the model is chosen if none is named."""
         return None, None
 
     @abstractmethod
-    def texts(self, asked: R) -> list[str]:
+    def texts(self, request: R) -> list[str]:
         """The texts of a request, which are counted against the server's limits.
 
         Raises:
@@ -185,17 +186,17 @@ class Endpoint(ABC, Generic[R]):
         """
 
     @abstractmethod
-    def work(self, model: Model, asked: R, limits: Limits, on_line: OnLine) -> Work:
+    def work(self, model: Model, request: R, limits: Limits, on_line: OnLine) -> Work:
         """The work of a request.
 
         Args:
-            model: that answers.
-            asked: the request.
-            limits: of the server.
-            on_line: takes the lines of a stream, but for its last one, which is the result.
+            model: the model.
+            request: the request.
+            limits: the limits of the server.
+            on_line: called with the lines of a stream, except the last one, which is the result.
 
         Raises:
-            UserError: the request is beyond a limit, or cannot be answered by this model.
+            UserError: the request exceeds a limit, or this model cannot answer it.
         """
 
 
@@ -213,24 +214,24 @@ class ModelsByLanguage(Protocol):
         ...
 
     def sources(self, target: str) -> list[str]:
-        """What is translated into a language."""
+        """The source languages that are translated into a language."""
         ...
 
     def targets(self, source: str) -> list[str]:
-        """What a language is translated into."""
+        """The target languages that a language is translated into."""
         ...
 
     def require_code(self, given: str) -> str:
-        """The served language that a client means; another is refused."""
+        """The served language that matches a client's code; others raise an error."""
         ...
 
     def of_pair(self, source: str, target: str) -> Any:
-        """The model for two served languages; others are refused."""
+        """The model for two served languages; other pairs raise an error."""
         ...
 
 
 class Server(Protocol):
-    """A server, as its contracts see it."""
+    """The part of a server that contracts use."""
 
     @property
     def models(self) -> ModelsByLanguage:
@@ -239,7 +240,7 @@ class Server(Protocol):
 
     @property
     def limits(self) -> Limits:
-        """Of a request."""
+        """The limits of a request."""
         ...
 
     @property
@@ -248,7 +249,7 @@ class Server(Protocol):
         ...
 
     def check_texts(self, texts: Sequence[str]) -> None:
-        """Refuse texts that are too many, too long, or not valid Unicode."""
+        """Check the number, the length and the encoding of texts."""
         ...
 
 
@@ -261,27 +262,28 @@ class Route(NamedTuple):
 
     path: str
     answer: Callable[[Any, SearchAll], Awaitable[Any]]
-    """Makes the response to a request (None for ``GET``), which :mod:`json` can write.
+    """Makes the response to a request (None for ``GET``), a value that :mod:`json` can write.
 
-    Its name and docstring are those of the operation in the OpenAPI description. A `UserError` that
-    it raises is an error 400.
+    Its name and docstring are used in the OpenAPI description. A `UserError` becomes a response
+    with status 400.
     """
     response: Any
     """Its schema, for the OpenAPI description."""
     request: type[BaseModel] | None = None
-    """Of ``POST``, as JSON or as a form; ``GET`` without fields and API key if None."""
+    """The type of a ``POST`` request, sent as JSON or as a form; if None, the route is a ``GET``
+    without fields and API key."""
 
 
 class Contract(NamedTuple):
-    """Paths of the server that span all models of a task, such as those of another program."""
+    """Routes that serve all models of a task, such as the API of another program."""
 
     name: str
-    """For the OpenAPI description."""
+    """The tag in the OpenAPI description."""
     routes: Sequence[Route]
 
 
 def plain_code(code: str) -> str:
-    """A language code as it is compared."""
+    """A language code in the form that is compared."""
     return code.strip().lower().replace("_", "-")
 
 
@@ -292,7 +294,7 @@ def base_code(code: str) -> str:
 
 def too_large(most: int, hint: str) -> UserError:
     """The error for a response of more than ``most`` bytes."""
-    return UserError(f"the answer would have more than {most:,} bytes; {hint}")
+    return UserError(f"the response would have more than {most:,} bytes; {hint}")
 
 
 def as_list(text: str | list[str]) -> list[str]:
@@ -307,17 +309,17 @@ def search_options(
     beam: int | None = None,
     length_penalty: float | None = None,
 ) -> "SearchOptions":
-    """A model's own search options with those of a request.
+    """The default search options of a model, changed by those of a request.
 
     Raises:
-        UserError: they are beyond the server's limits, or exclude each other.
+        UserError: an option exceeds the server's limits, or options exclude each other.
     """
     from heedful.decoding import SearchOptions
 
     most = max(limits.hypotheses, usual.beam)
     width = max(usual.beam if beam is None else beam, nbest)
     if width > most:
-        raise UserError(f"a beam of {width:,}; the most is {most}")
+        raise UserError(f"a beam of {width:,}; the maximum is {most}")
     changed: dict[str, Any] = {"beam": width, "nbest": nbest}
     if length_penalty is not None:
         changed["length_penalty"] = length_penalty

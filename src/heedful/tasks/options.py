@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they mean."""
+"""Options that several commands share."""
 
 from dataclasses import MISSING, fields
 from inspect import Parameter
@@ -12,28 +12,28 @@ from heedful.basics.limits import MOST_THREADS
 Beam = Annotated[int | None, typer.Option("--beam", help="Beam width; default: the recipe's.")]
 Checkpoint = Annotated[
     str | None,
-    typer.Option("--checkpoint", help="best, last, average or a step; default: the run's choice."),
+    typer.Option("--checkpoint", help="best, last, average or a step; default: the run's."),
 ]
 Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
-Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads.")]
+Threads = Annotated[int | None, typer.Option("--threads", help="Number of CPU threads.")]
 Precision = Annotated[str, typer.Option("--precision", help="float32, bfloat16, float16 or auto.")]
 SearchPrecision = Annotated[
     str, typer.Option("--precision", help="float32, bfloat16, float16, int8 or auto.")
 ]
-Engine = Annotated[str, typer.Option("--engine", help="Who translates: torch or ctranslate2.")]
+Engine = Annotated[str, typer.Option("--engine", help="Inference backend: torch or ctranslate2.")]
 Quantization = Annotated[
     str | None,
     typer.Option(
         "--quantization",
-        help="What CTranslate2 computes in: int8, int8_float32, int16, float16, bfloat16, float32.",
+        help="CTranslate2's data type: int8, int8_float32, int16, float16, bfloat16 or float32.",
     ),
 ]
 
-Sentences = Annotated[int, typer.Option(help="How many worst and best sentences.")]
+Sentences = Annotated[int, typer.Option(help="Number of worst and best sentences shown.")]
 
 
 def parameters(options: type[Any]) -> list[Parameter]:
-    """The parameters of a typer command that has the fields of a dataclass."""
+    """The fields of a dataclass as parameters of a typer command."""
     return [
         Parameter(
             one.name,
@@ -46,16 +46,16 @@ def parameters(options: type[Any]) -> list[Parameter]:
 
 
 def flag(one: Parameter) -> str:
-    """An option as people write it: ``--from``."""
-    for told in get_args(one.annotation)[1:]:
-        # In an annotation, the first argument of typer.Option is a flag, which it keeps as default.
-        if str(getattr(told, "default", "")).startswith("--"):
-            return str(told.default)
+    """The flag of an option, such as ``--from``."""
+    for option in get_args(one.annotation)[1:]:
+        # In an annotation, typer.Option stores its first argument, the flag, as the default.
+        if str(getattr(option, "default", "")).startswith("--"):
+            return str(option.default)
     return "--" + one.name.replace("_", "-")
 
 
 class Opens(Protocol):
-    """Options that say how a run is opened."""
+    """The options for opening a run."""
 
     @property
     def checkpoint(self) -> str | None: ...
@@ -66,7 +66,7 @@ class Opens(Protocol):
 
 
 def opening_of(options: Opens) -> dict[str, Any]:
-    """The arguments of ``TaskSpec.load`` that a command was given."""
+    """The arguments of ``TaskSpec.load`` from the options of a command."""
     return {
         "device": options.device,
         "precision": options.precision,
@@ -75,17 +75,17 @@ def opening_of(options: Opens) -> dict[str, Any]:
 
 
 def use_threads(threads: int | None) -> None:
-    """Compute on so many threads, to the end of the process; on PyTorch's choice if None.
+    """Set the number of threads of this process; None keeps PyTorch's default.
 
     Raises:
-        UserError: there are to be none.
+        UserError: the number is out of range.
     """
     if threads is None:
         return
     if threads < 1:
-        raise UserError(f"--threads {threads}: at least 1 is needed")
+        raise UserError(f"--threads {threads}: the minimum is 1")
     if threads > MOST_THREADS:
-        raise UserError(f"--threads {threads}: at most {MOST_THREADS:,} are possible")
+        raise UserError(f"--threads {threads}: the maximum is {MOST_THREADS:,}")
     from heedful.basics.thread_contention import set_threads
 
     set_threads(threads)

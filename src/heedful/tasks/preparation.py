@@ -1,4 +1,4 @@
-"""What preparing a run has in common: its files are found and hashed, its facts written."""
+"""Preparing a run: finding and hashing files, writing facts; shared by all tasks."""
 
 import shutil
 import sys
@@ -27,10 +27,10 @@ Files = dict[str, list[str]]
 def find_files(
     named: Mapping[str, Sequence[str]], data_folder: Path | None, spooled: Path
 ) -> Files:
-    """The files of each part as they can be opened.
+    """The files of each part, with paths that can be opened.
 
-    Standard input can be read once, and training reads its examples more often: it is written to
-    ``spooled``.
+    Standard input can be read only once, but training reads its data several times, so it is copied
+    to ``spooled``.
 
     Raises:
         UserError: a file is missing or cannot be read.
@@ -52,7 +52,7 @@ def held_out_shares(files: Files, data: FileSettings) -> dict[str, float]:
 
 
 def require_some(examples: Sequence[Any], files: Sequence[str], part: str) -> None:
-    """Raise UserError if the files of a part, named by its setting, have no example."""
+    """Raise UserError if the files of a part, named by its setting, contain no example."""
     if files and not examples:
         raise UserError(f"{part}: {', '.join(files)} is empty")
 
@@ -65,7 +65,7 @@ def content_hashes(files: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
 def recipe_hashes(
     named: Mapping[str, Sequence[str]], vectors: Any, data_folder: Path | None
 ) -> dict[str, list[str]]:
-    """The content hashes of a recipe's files, which must be those of the run that it resumes."""
+    """The content hashes of a recipe's files, which are compared when a run is resumed."""
     if any("-" in paths for paths in named.values()):
         return {}  # standard input cannot be read again
     found = {part: find_data(paths, data_folder) for part, paths in named.items()}
@@ -75,35 +75,38 @@ def recipe_hashes(
 def count_overlaps(
     training: Callable[[], Iterable[str]],
     held_out: Mapping[str, Sequence[str]],
-    told: Callable[[str, int, int], str],
+    message: Callable[[str, int, int], str],
 ) -> dict[str, int]:
-    """How many held-out texts of each part training has, too; a notice gives the number.
+    """Count the held-out texts of each part that are also in the training data; notices report it.
 
     Args:
-        training: the texts of training, read once for each part.
+        training: returns the training texts; called once for each part.
         held_out: the texts of each part.
-        told: the notice, from a part, the number found and the number of texts.
+        message: the notice, from a part, the number found and the number of texts.
     """
     found = {}
     for part, texts in held_out.items():
         if texts:
             found[part] = count_overlap(training(), texts)
             if found[part]:
-                about = told(part, found[part], len(texts))
-                notice(f"{about}; figures on them flatter the model")
+                about = message(part, found[part], len(texts))
+                notice(f"{about}; scores on them are too optimistic")
     return found
 
 
 def save_vectors(
     path: Path, recipe: Any, vocabularies: Callable[[str], Vocabulary], data_folder: Path | None
 ) -> dict[str, Any] | None:
-    """Keep the vectors of the vocabularies' words in a run; the share of words that have one.
+    """Store pre-trained vectors of the vocabularies' words in a run.
 
     Args:
         path: the run's folder.
-        recipe: names the files of vectors, if there are any.
-        vocabularies: that of a table of token vectors, by its name.
-        data_folder: where relative paths start.
+        recipe: names the files of vectors, if any.
+        vocabularies: name of an embedding table → its vocabulary.
+        data_folder: the base of relative paths.
+
+    Returns:
+        The share of words that have a vector, for ``run.json``; None without vectors.
     """
     if recipe.vectors is None:
         return None
@@ -119,15 +122,15 @@ def write_run(
     start: Start | None,
     kept: Mapping[str, Any],
 ) -> None:
-    """Write the recipe, the weights that training starts from, and last ``run.json``.
+    """Write the recipe, the weights that training starts from, and finally ``run.json``.
 
     Args:
         path: the run's folder.
         recipe: all settings.
         about: the facts of the task: data, vocabulary and the like.
-        vectors: of :func:`save_vectors`.
+        vectors: the result of :func:`save_vectors`.
         start: the run that this one starts from.
-        kept: its weights that are taken.
+        kept: the weights that are taken from it.
     """
     write_recipe(path, write_toml(recipe))
     facts = {

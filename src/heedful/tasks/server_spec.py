@@ -1,4 +1,4 @@
-"""What the server and its page ask of a task."""
+"""The part of a task's contract that the server and its page use."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -13,64 +13,65 @@ Pair = Annotated[list[StrictStr], Field(min_length=2, max_length=2)]
 
 
 class Panel(NamedTuple):
-    """A panel of the page, where texts for a model are typed. Several tasks may share one."""
+    """A panel of the page, in which you enter inputs of a model. Tasks may share a panel."""
 
     name: str
     """Its module in ``viewing/page``: ``classify`` for ``classify.js``."""
     title: str
     takes_second: bool = True
-    """Whether the page's address may have a second text for it."""
+    """Whether the address of the page may contain a second text for the panel."""
 
 
 class ServerSpec:
-    """The part of a task's contract that is for the server."""
+    """The part of a task's contract that the server uses."""
 
     name: str
     panel: Panel = Panel("predict", "Predict")
-    """Of the page; the default one is made from :meth:`input_type`."""
+    """The task's panel of the page; the default panel is a form made from :meth:`input_type`."""
     listing: str = "readers"
-    """The list of ``/api/models`` with its models: ``models`` or ``readers``. A request for a trace
-    that names no model is for the only one of ``models``."""
+    """The list of ``/api/models`` that contains its models: ``models`` or ``readers``. If a trace
+    request names no model and ``models`` has one entry, that model is used."""
     has_languages: bool = False
-    """Whether its models have a source and a target language, by which clients choose them."""
+    """Whether its models have a source and a target language, so that clients can choose them by
+    languages."""
 
     def endpoints(self) -> "Sequence[Endpoint[Any]]":
-        """Its endpoints beside ``POST /api/predict/{model}``, the same objects at each call."""
+        """Endpoints in addition to ``POST /api/predict/{model}``; the same objects at each call."""
         return ()
 
     def contracts(self, server: "Server") -> "Sequence[Contract]":
-        """What it adds to a server beside ``/api``, for all of its models together."""
+        """Routes outside ``/api``, for all models of the task together."""
         return ()
 
     def input_type(self) -> Any:
-        """The type of one of the ``inputs`` of ``/api/predict``, which pydantic checks.
+        """The type of an input of ``/api/predict``, for pydantic.
 
-        A text unless another is given: ``Pair``, a union of types, or a model of its own.
+        The default is a text; others are ``Pair``, a union of types, or a pydantic model.
         """
         return StrictStr
 
     def read_request(self, value: Any) -> Any:
-        """A predictor's input from a value of :meth:`input_type`; a pair becomes a tuple."""
+        """Convert a value of :meth:`input_type` to a predictor's input; lists become tuples."""
         return tuple(value) if isinstance(value, list) else value
 
     def set_evaluation_mode(self, predictor: Any) -> None:
-        """Put the models of a predictor in evaluation mode, because a server may ask any time."""
+        """Put the models of a predictor in evaluation mode, once for the lifetime of a server."""
 
     def check_traced(self, source: str) -> None:
-        """Raise UserError for a text of a request for a trace."""
+        """Raise UserError if a text cannot be traced; by default, all texts are accepted."""
 
     def languages(self, predictor: Any) -> tuple[str | None, str | None]:
-        """Source and target language of a predictor, where they are known."""
+        """Source and target language of a predictor; None if unknown."""
         return None, None
 
     def title(self, model: "Model") -> str:
-        """A model in the list of what is served."""
+        """The name of a model in the server's start message."""
         return model.name
 
     def identity(self, model: "Model") -> dict[str, Any]:
-        """What ``/api/models`` tells of a model after its name, before its :meth:`facts`."""
+        """The fields of a model in ``/api/models`` between its name and its :meth:`facts`."""
         return {"task": self.name}
 
     def facts(self, predictor: Any) -> dict[str, Any]:
-        """What ``/api/models`` tells of a predictor."""
+        """The facts about a predictor in ``/api/models``."""
         return {}

@@ -1,4 +1,4 @@
-"""The contract of a task: what the command line, the server and the Python API ask of it."""
+"""The contract of a task: what the command line, the server and the Python API use."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -40,15 +40,15 @@ class Prediction(Protocol):
     """One result of a predictor."""
 
     def to_json(self) -> dict[str, Any]:
-        """The result as what :mod:`json` can write."""
+        """The result as a value that :mod:`json` can write."""
         ...
 
 
 class Predictor(Protocol):
-    """A run that was opened for use."""
+    """A loaded run."""
 
     def predict(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """One result for each input, in their order."""
+        """One result for each input, in the same order."""
         ...
 
 
@@ -58,16 +58,16 @@ def load_run(path: str | Path, **how: Any) -> Any:
 
 
 class Opening(NamedTuple):
-    """How runs are opened."""
+    """Arguments for loading runs."""
 
     device: str = "auto"
     precision: str = "float32"
     checkpoint: str | int | None = None
     loads: Callable[..., Any] = load_run
-    """Returns a run's predictor. That of the command line also has other engines."""
+    """Returns the predictor of a run. The command line uses one that supports other engines."""
 
     def load(self, path: str | Path, *more: str | Path, **how: Any) -> Any:
-        """The predictor of a run; ``how`` are arguments beside those kept here."""
+        """The predictor of a run; ``how`` are further arguments."""
         own = {"device": self.device, "precision": self.precision, "checkpoint": self.checkpoint}
         return self.loads(path, *more, **own, **how)
 
@@ -85,14 +85,13 @@ class Command(NamedTuple):
 
 @dataclass(frozen=True)
 class NoOptions:
-    """A task without options of its own."""
+    """No options."""
 
 
 class TaskSpec(Kind, ServerSpec):
-    """A task: how its runs are made and trained (:class:`~heedful.runs.kind.Kind`) and used.
+    """A task: how its runs are prepared and trained (:class:`~heedful.runs.kind.Kind`) and used.
 
-    The methods import what they need when they are called, so that the command line can list the
-    tasks without PyTorch.
+    Methods import PyTorch only when they are called, so that the command line starts quickly.
     """
 
     command: str = "predict"
@@ -100,35 +99,36 @@ class TaskSpec(Kind, ServerSpec):
     train_option: str = ""
     """Its value of ``heedful train --task``; empty if it always needs a recipe."""
     takes_recipe: bool = True
-    """Whether ``heedful train RECIPE --task`` is possible: it chooses no recipe of its own."""
+    """Whether ``--task`` can be combined with a recipe in ``heedful train``."""
     train_about: str = ""
-    """What ``heedful train --help`` tells of ``--task`` beside the value."""
+    """Further text about the task in the help of ``heedful train --task``."""
     corpus: str = ""
-    """What ``heedful train --data`` is without a recipe, for ``--help``."""
+    """The kind of files for ``heedful train --data`` without a recipe, for ``--help``."""
     reading_settings: tuple[str, ...] = ()
-    """Settings of ``[data]`` that a recipe's choice needs to read the data: ``encoding``."""
+    """Settings of ``[data]`` that are needed to read the data when a recipe is chosen, such as
+    ``encoding``."""
 
     does: str = ""
-    """What its runs do: "classifies"."""
+    """What its runs do, for messages: "classifies"."""
     trace_options: frozenset[str] = frozenset()
-    """Options that :meth:`trace` has beside ``relevance``."""
+    """Options of :meth:`trace` in addition to ``relevance``."""
 
-    # A recipe for people without one
+    # Default recipes
 
     def data_options(self) -> type[Any]:
-        """The options of ``heedful train`` that say what the data are.
+        """The options of ``heedful train`` that describe the data.
 
-        A dataclass whose fields are annotated as the parameters of a typer command are, and named
-        as settings of ``[data]``.
+        A dataclass. Its fields have the names of settings of ``[data]``, and are annotated like the
+        parameters of a typer command.
         """
         return NoOptions
 
     def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
-        """The tables of a recipe for a corpus.
+        """Choose a recipe for a corpus; returns its tables.
 
         Args:
             files: the corpus.
-            settings: of ``[data]``, by :meth:`data_options` and :attr:`reading_settings`.
+            settings: settings of ``[data]`` from :meth:`data_options` and :attr:`reading_settings`.
 
         Raises:
             UserError: the task needs a recipe, or the corpus cannot be used.
@@ -151,10 +151,10 @@ class TaskSpec(Kind, ServerSpec):
         """
         return train(None, out, files, **how)
 
-    # Use
+    # Prediction
 
     def heads(self, recipe: Any) -> dict[str, str]:
-        """What a run decides → the task that decides it; most runs decide one thing."""
+        """Head → the name of its task; a run of a single task has one head, named like the task."""
         return {self.name: self.name}
 
     @abstractmethod
@@ -171,13 +171,13 @@ class TaskSpec(Kind, ServerSpec):
 
         Args:
             run: the run's folder.
-            head: what is decided, of a run that learnt several things.
+            head: the head of a multi-task run.
             device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-            precision: ``float32`` unless another is asked for; ``auto`` takes the fastest.
+            precision: the precision of matrix products; ``auto`` chooses the fastest.
             checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
 
         Raises:
-            UserError: the run cannot be used so.
+            UserError: the run cannot be loaded with these arguments.
         """
 
     def load_to_serve(
@@ -202,17 +202,18 @@ class TaskSpec(Kind, ServerSpec):
         return self
 
     def refuse_head(self, run: str | Path, head: str | None) -> None:
-        """Raise UserError for a head of a run that decides one thing."""
+        """Raise UserError for a head, because runs of this task have none."""
         if head is not None:
-            raise UserError(f"{run} is a run for {self.name} and has no heads; leave --head out")
+            raise UserError(f"{run} is a run for {self.name} and has no heads; leave out --head")
 
     def read_input(self, line: str) -> Any:
-        """A predictor's input from a line of text.
+        """Read a predictor's input from a line of text.
 
-        The line itself, or a JSON object where :meth:`input_type` is a model of pydantic.
+        By default, the input is the line, or a JSON object if :meth:`input_type` is a pydantic
+        model.
 
         Raises:
-            UserError: the line is no such object.
+            UserError: the line is not a valid input.
         """
         kind = self.input_type()
         is_model = isinstance(kind, type) and issubclass(kind, BaseModel)
@@ -223,7 +224,7 @@ class TaskSpec(Kind, ServerSpec):
         return str(result)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
-        """The commands of its own beside ``heedful predict``.
+        """The task's own commands, in addition to ``heedful predict``.
 
         Args:
             loads: :func:`heedful.interop.engines.load_with_engine`, for commands that offer other
@@ -234,8 +235,8 @@ class TaskSpec(Kind, ServerSpec):
     # Other libraries
 
     exporters: Mapping[str, Mapping[str, str]] = {}
-    """``huggingface`` or ``ctranslate2`` → kinds of models (``model.kind``) that can be exported
-    so → their layouts in :mod:`heedful.interop`."""
+    """Format (``huggingface`` or ``ctranslate2``) → ``model.kind`` → layout in
+    :mod:`heedful.interop`."""
 
     # Evaluation
 
@@ -245,28 +246,28 @@ class TaskSpec(Kind, ServerSpec):
     def evaluation_options(self) -> type[Any]:
         """The options of ``heedful evaluate`` for this task.
 
-        A dataclass whose fields are annotated as the parameters of a typer command are.
+        A dataclass whose fields are annotated like the parameters of a typer command.
         """
         return NoOptions
 
     def evaluate(
         self, run: Any, data: Sequence[str] | None, options: Any, opening: Opening
     ) -> "Evaluation":
-        """How good a run is.
+        """Evaluate a run.
 
         Args:
             run: the run.
-            data: files; the test examples that the run keeps if None.
-            options: of :meth:`evaluation_options`.
-            opening: how the run, and others that it is compared with, are opened.
+            data: files; the test set stored in the run if None.
+            options: an instance of :meth:`evaluation_options`.
+            opening: loads the run, and others that it is compared with.
 
         Raises:
-            UserError: there is nothing to evaluate on, or it cannot be used.
+            UserError: there are no test data, or they cannot be used.
         """
         raise UserError(f"{run.path} is a run for {self.name}, which has no evaluation")
 
     def evaluate_files(self, options: Any) -> "Evaluation":
-        """How good outputs are that stand in files which ``options`` name.
+        """Evaluate outputs in files that ``options`` names.
 
         Raises:
             UserError: no files are named, or they cannot be used.
@@ -284,14 +285,14 @@ class TaskSpec(Kind, ServerSpec):
         relevance: bool = True,
         **options: bool,
     ) -> "Trace":
-        """What a predictor attends to.
+        """Trace the attention of a predictor.
 
         Args:
-            predictor: of :meth:`load`.
+            predictor: the predictor from :meth:`load`.
             source: the text.
-            target: the second text, where there is one.
-            relevance: whether to add what is computed from the weights.
-            options: those of :attr:`trace_options`.
+            target: the second text, if any.
+            relevance: whether to add relevance maps, such as attention rollout.
+            options: options in :attr:`trace_options`.
 
         Raises:
             UserError: the texts cannot be traced.
@@ -300,7 +301,7 @@ class TaskSpec(Kind, ServerSpec):
         return found
 
     def search_options(self, run: Path, beam: int | None, where: str) -> Any:
-        """How a run searches for its outputs, with another beam where one is given.
+        """The search options of a run, with another beam if one is given.
 
         Returns:
             :class:`heedful.decoding.SearchOptions`; None if its runs do not search.
@@ -310,33 +311,33 @@ class TaskSpec(Kind, ServerSpec):
                 the message names ``where``.
         """
         if beam is not None:
-            raise UserError(f"{where}: a run for {self.name} does not search; leave --beam out")
+            raise UserError(f"{where}: a run for {self.name} does not search; leave out --beam")
         return None
 
     def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
-        """What the predictor's ``trace`` takes of a text and a second one.
+        """The arguments of the predictor's ``trace`` for a text and a second text.
 
-        ``source`` may also be what :meth:`read_request` returned.
+        ``source`` may also be a result of :meth:`read_request`.
 
         Raises:
-            UserError: the task reads one text, and two are given; or the text is no input.
+            UserError: two texts are given but the task reads one, or the text is not a valid input.
         """
         if target is not None:
-            raise UserError(f"a run for {self.name} reads one text; leave the second one out")
+            raise UserError(f"a run for {self.name} reads one text; leave out the second")
         return (self.read_input(source) if isinstance(source, str) else source,)
 
     def faithfulness(
         self, predictor: Any, source: str, target: str | None
     ) -> "dict[str, Any] | None":
-        """How much less probable an output is without the words that it attends to most, as JSON.
+        """How much the probability of an output falls without the words with most attention.
 
         Args:
-            predictor: of :meth:`load`.
+            predictor: the predictor from :meth:`load`.
             source: the text.
             target: the output; the predictor's own if None.
 
         Returns:
-            None if the task has no such figure, or none for this text.
+            The figures as JSON; None if there are none for this task or text.
         """
         return None
 
@@ -347,10 +348,10 @@ def specs() -> list[TaskSpec]:
 
 
 def spec_named(task: str, where: str = "heedful") -> TaskSpec:
-    """The task of a name.
+    """The task with a name.
 
     Raises:
-        UserError: there is none; the message starts with ``where``.
+        UserError: there is no such task; the message starts with ``where``.
     """
     return cast(TaskSpec, kind_named(task, where))
 
@@ -359,7 +360,7 @@ def spec_of_run(path: str | Path) -> "tuple[Run, TaskSpec]":
     """A run and its task.
 
     Raises:
-        UserError: the folder is no run.
+        UserError: the folder is not a run.
     """
     from heedful.runs.opening import open_run
 
@@ -368,7 +369,7 @@ def spec_of_run(path: str | Path) -> "tuple[Run, TaskSpec]":
 
 
 def maps_of(model: Any) -> list[dict[str, str]]:
-    """The attention maps of a model and their axes, as ``/api/models`` tells them."""
+    """The attention maps of a model and their axes, as in ``/api/models``."""
     return [
         dict(zip(("name", "query_axis", "key_axis", "step_axis"), (name, *axes), strict=False))
         for name, axes in model.attention_axes().items()

@@ -1,4 +1,4 @@
-"""Alignment: which words of a text and its translation belong together."""
+"""Alignment: links between the words of a text and its translation."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class Alignment(PairSpec):
-    """Links between the words of pairs."""
+    """Aligns the words of pairs."""
 
     name = "alignment"
     place = 3
     command = "align"
     train_option = "align"
-    train_about = "makes a folder of two runs, one a direction, for heedful align"
+    train_about = "trains two runs in one folder, one per direction, for heedful align"
     does = "aligns words"
     takes_recipe = False
 
@@ -41,12 +41,10 @@ class Alignment(PairSpec):
 
         if (out / "run.json").exists():
             raise UserError(
-                f"{out} is a run; --task align makes a folder of two: use another --out"
+                f"{out} is a run; --task align writes a folder with two runs: use another --out"
             )
         if how.pop("start_from", None) is not None:
-            raise UserError(
-                "--task align chooses its own recipe and begins anew: leave out --start-from"
-            )
+            raise UserError("--task align cannot start from another run: leave out --start-from")
         given: Mapping[str, Any] = how.pop("given")
         languages = (given.get("source"), given.get("target"))
         how = {name: value for name, value in how.items() if name not in ("choose", "task")}
@@ -63,7 +61,7 @@ class Alignment(PairSpec):
             )
             if not finished:
                 return False
-        notice(f"trained: heedful align {out} FILE links words by both directions")
+        notice(f"trained; heedful align {out} FILE aligns with both directions")
         return True
 
     def read_input(self, line: str) -> Any:
@@ -71,7 +69,7 @@ class Alignment(PairSpec):
 
         source, tab, target = line.partition("\t")
         if not tab and line.strip():
-            raise UserError("a line of an alignment has two texts, with a tab between them")
+            raise UserError("a line must contain two texts, separated by a TAB")
         return examples.Pair(source, target)
 
     def build_task(

@@ -1,4 +1,4 @@
-"""What the training loop is given for word alignment."""
+"""Builds the training task of word alignment."""
 
 import torch
 
@@ -20,9 +20,9 @@ def learn(
     device: torch.device,
     precision: str,
 ) -> AlignmentTask:
-    """The run's task, ready for the loop; the arguments are those of a translation's.
+    """The task for the training loop; the arguments are those of a translation's.
 
-    Of another model than an aligner the recipe has been refused.
+    Recipes with models other than an aligner have been refused before.
     """
     return AlignmentTask(
         model,

@@ -1,4 +1,4 @@
-"""``heedful align``: the words of a parallel corpus linked by one run, or by two joined."""
+"""``heedful align``: align the words of a parallel corpus with one run, or with two."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Align:
-    """Link the words of pairs: N pairs in, N lines of Pharaoh links (0-0 2-1) out, in order.
+    """Align the words of pairs: one line of Pharaoh links (0-0 2-1) for each pair, in order.
 
-    Words are what white space separates, counted from 0. A pair with an empty side has an empty
-    line.
+    Words are separated by white space and counted from 0. The line of a pair with an empty side is
+    empty.
 
     Examples:
 
@@ -45,50 +45,52 @@ class Align:
         list[Path],
         typer.Argument(
             metavar="RUN [RUN_REVERSE] FILE...",
-            help="A run, or two of opposite directions, whose links are joined (or the folder of "
-            "two that heedful train --task align made); then the corpus: TSV, TMX, PO or XLIFF, "
-            "or two aligned text files; - is standard input.",
+            help="A run, or two runs of opposite directions whose links are joined (or the folder "
+            "of both from heedful train --task align); then the corpus: TSV, TMX, PO or XLIFF, or "
+            "two aligned text files; - is standard input.",
         ),
     ]
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
+        Path | None, typer.Option("--output", "-o", help="Output file; default: standard output.")
     ] = None
     join: Annotated[
         str | None,
         typer.Option(
             "--join",
             help="intersection, union, grow-diag, grow-diag-final or grow-diag-final-and. "
-            "Default: what --choose-rule chose, else the last.",
+            "Default: the rule from --choose-rule, or grow-diag-final-and.",
         ),
     ] = None
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON object a pair: its texts, links and weights.")
+        bool, typer.Option("--json", help="Write one JSON object per pair: texts, links, weights.")
     ] = False
     source: Annotated[
-        str | None, typer.Option("--from", help="Language of the corpus's first side.")
+        str | None, typer.Option("--from", help="Language of the first side of the corpus.")
     ] = None
     target: Annotated[
         str | None,
         typer.Option(
             "--to",
-            help="Of its second side. Where the run translates the other way, links are turned.",
+            help="Language of the second side. Links of a run in the other direction are reversed.",
         ),
     ] = None
-    encoding: Annotated[str | None, typer.Option(help="Of text files, if not UTF-8.")] = None
+    encoding: Annotated[str | None, typer.Option(help="Encoding of text files, if not UTF-8.")] = (
+        None
+    )
     choose_rule: Annotated[
         str | None,
         typer.Option(
             "--choose-rule",
             metavar="GOLD",
-            help="Align nothing: choose where the runs' attention is read, by these gold links "
-            "(i-j sure, ipj possible) of the corpus, and keep the rule in the runs.",
+            help="Instead of aligning, choose the best alignment rule of the runs by gold links "
+            "(i-j sure, ipj possible) of the corpus, and store it in the runs.",
         ),
     ] = None
     pairs: Annotated[
-        int | None, typer.Option("--pairs", help="Choose on the first so many pairs only.")
+        int | None, typer.Option("--pairs", help="Choose on this many pairs only.")
     ] = None
     indexing: Annotated[
-        str, typer.Option(help="Whether the gold's first word is 0 or 1; auto looks.")
+        str, typer.Option(help="Index of the first word in the gold links: 0, 1 or auto.")
     ] = "auto"
     checkpoint: Checkpoint = None
     device: Device = "auto"
@@ -102,12 +104,12 @@ def run(options: Align) -> None:
     from heedful.inference.files import check_output
     from heedful.tasks.pairs.aligners import build_aligner, load_directions, runs_of
 
-    runs, files = _parted(options.places)
+    runs, files = _split_places(options.places)
     if len(runs) == 1:
         runs = runs_of(runs[0])
     how = None if options.join is None else check_join(options.join)
     if options.join is not None and len(runs) == 1:
-        raise UserError("--join needs two runs; give the run of the other direction behind the one")
+        raise UserError("--join needs two runs; also give the run of the other direction")
     _check_choice(options)
     check_output(options.output)
     use_threads(options.threads)
@@ -127,17 +129,17 @@ def run(options: Align) -> None:
     _write(aligner, corpus, options.output, options.as_json)
 
 
-def _parted(places: list[Path]) -> tuple[list[Path], list[str]]:
-    """Runs, which are folders, and the corpus's files behind them."""
+def _split_places(places: list[Path]) -> tuple[list[Path], list[str]]:
+    """The runs (folders) and the files of the corpus."""
     runs = [place for place in places[:2] if place.is_dir()] if places[0].is_dir() else places[:1]
     files = [str(place) for place in places[len(runs) :]]
     folders = [file for file in files if Path(file).is_dir()]
     if folders:
-        raise UserError(f"{folders[0]} is a folder; one or two runs come first, then files")
+        raise UserError(f"{folders[0]} is a folder; give one or two runs, then files")
     if not files:
-        raise UserError("no corpus to align: give a TSV, TMX, PO or XLIFF file, two texts, or -")
+        raise UserError("no corpus: give a TSV, TMX, PO or XLIFF file, two text files, or -")
     if len(files) > 2:
-        raise UserError(f"{len(files)} files given; give one of pairs, or two aligned texts")
+        raise UserError(f"{len(files)} files; give one file of pairs, or two aligned text files")
     return runs, files
 
 
@@ -146,19 +148,19 @@ def _check_choice(options: Align) -> None:
         raise UserError(f"--indexing {options.indexing}: use auto, 0 or 1")
     if options.choose_rule is None:
         if options.pairs is not None or options.indexing != "auto":
-            raise UserError("--pairs and --indexing are for choosing a rule: --choose-rule GOLD")
+            raise UserError("--pairs and --indexing need --choose-rule GOLD")
         return
     if options.pairs is not None and options.pairs < 1:
-        raise UserError(f"--pairs {options.pairs}: at least 1 is needed")
+        raise UserError(f"--pairs {options.pairs}: the minimum is 1")
     if options.output is not None or options.as_json or options.join is not None:
         raise UserError(
-            "--choose-rule aligns nothing, and chooses how to join: leave out --output, --json and "
-            "--join"
+            "--choose-rule writes no alignments and chooses the join: leave out --output, --json "
+            "and --join"
         )
 
 
 class _Corpus:
-    """The pairs to align, as the command names them."""
+    """The pairs to align."""
 
     def __init__(
         self,
@@ -179,7 +181,7 @@ class _Corpus:
         return read_pairs(self.files, source=source, target=target, encoding=self.encoding)
 
     def count(self) -> int | None:
-        """How many pairs there are, for progress; None where they can be read only once."""
+        """The number of pairs, for the progress bar; None if they can be read only once."""
         import sys
 
         from heedful.data.readers import read_pairs
@@ -211,7 +213,7 @@ def _write(aligner: Any, corpus: _Corpus, output: Path | None, as_json: bool) ->
         )
     for reason, count in left_out.items():
         if count:
-            notice(f"{count:,} of {total:,} pairs are {reason}: left without links")
+            notice(f"{count:,} of {total:,} pairs are {reason}: they get no links")
 
 
 def _choose(

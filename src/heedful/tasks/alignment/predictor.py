@@ -1,4 +1,4 @@
-"""An aligner, opened for use."""
+"""The predictor of alignment runs."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -10,17 +10,17 @@ from heedful.inference.translator import Translator
 
 
 class AlignmentPredictor(Translator):
-    """The model of a run for alignment, which links the words of pairs."""
+    """Aligns the words of pairs with the model of an alignment run."""
 
     task = "alignment"
 
     def predict(self, inputs: Iterable[Any]) -> list[AlignedPair]:
-        """The links of each pair ``(source, target)``, in their order.
+        """The links of each pair ``(source, target)``, in the same order.
 
         Raises:
-            UserError: a text is given where a pair is needed.
+            UserError: an input is a text instead of a pair.
         """
-        given = list(inputs)
-        if any(isinstance(one, str) for one in given):
-            raise UserError("predict takes pairs of texts; give a list, [(source, target)]")
-        return Aligner([Direction(self, turned=False)]).align([Pair(*one) for one in given])
+        pairs = list(inputs)
+        if any(isinstance(one, str) for one in pairs):
+            raise UserError("predict needs pairs of texts; give a list, [(source, target)]")
+        return Aligner([Direction(self, turned=False)]).align([Pair(*one) for one in pairs])

@@ -1,4 +1,4 @@
-"""Alignment: pairs of texts, learnt by the likelihood of the target summed over all alignments.
+"""Training on pairs of texts by the likelihood of the target, summed over all alignments.
 
 Shapes: B batch, T target tokens.
 """
@@ -23,16 +23,16 @@ from heedful.training.protocol import Loss, Validation
 
 
 class AlignmentTask:
-    """Learning to align.
+    """The training task of word aligners.
 
     Args:
         model: a word aligner.
         train: batches of the training corpus.
         validation: pairs to validate on; may be empty.
-        translator: aligns with ``model``, as every command does.
+        translator: encodes and batches the validation pairs.
         device: where the model is.
-        terms: losses on what the model attends to, beside the likelihood.
-        precision: of matrix products in training; validation is in float32.
+        terms: additional losses on attention weights.
+        precision: precision of matrix products in training; validation is in float32.
     """
 
     def __init__(
@@ -55,26 +55,26 @@ class AlignmentTask:
         self.precision = precision
 
     def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Batch]]:
-        """Batches without end from ``position``, each with the position after it."""
+        """Endless batches from ``position``, each with the position after it."""
         return self.train.batches(position, rank)
 
     def loss(self, batch: Batch) -> Loss:
-        """``−log p`` of the batch's targets, their ends not counted; the terms stand beside."""
+        """``−log p`` of the batch's targets without their END, plus the terms."""
         watching = watch(self.model, modules_of(self.terms), keep_gradients=True)
         with autocast(self.device, self.precision), watching as seen:
             source = Source(batch.source, batch.source_lengths)
             total = -self.model.log_likelihood(source, batch.target_in).sum()
-            # What a single token costs is not known: the alignments are summed over.
+            # The sum over alignments gives no loss of single tokens.
             surprise = total.new_zeros(batch.target_out.shape)
             loss = Loss(total, {"loss": total.detach()})
             return with_terms(loss, self.terms, Forced(batch, seen, surprise))
 
     def split(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
-        """Some rows in each; the batch itself where there are terms, which watch the model."""
+        """Split the rows; with terms, return the whole batch, because terms watch the model."""
         return [batch] if self.terms else batch.split(count, fewest)
 
     def validate(self) -> Validation:
-        """``loss`` a token (nats) and ``perplexity``."""
+        """``loss`` per token (nats) and ``perplexity``."""
         if not self.validation:
             return Validation({}, [])
         total, weight = 0.0, 0
@@ -83,15 +83,15 @@ class AlignmentTask:
                 source = source_of(sources, self.device)
                 target_in = target_in_of(targets, self.device)
                 total -= self.model.log_likelihood(source, target_in).sum().item()
-                # As in training, where a batch's weight counts the ends.
+                # END counts, as in the weight of a training batch.
                 weight += sum(len(target) + 1 for target in targets)
         figures = {"loss": total / max(weight, 1), "perplexity": perplexity(total, weight)}
         return Validation(figures, [])
 
     def tensors(self) -> dict[str, Tensor]:
-        """What the terms remember from batch to batch."""
+        """The state of the terms."""
         return tensors_of(self.terms)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`tensors` gave."""
+        """Restore the state from :meth:`tensors`."""
         load_terms(self.terms, tensors)

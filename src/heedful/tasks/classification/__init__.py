@@ -1,4 +1,4 @@
-"""Classification: a text, or a pair of texts, and its label."""
+"""Classification: a label for a text or a pair of texts."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -53,7 +53,7 @@ class Classification(EncoderSpec):
     def encode(
         self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
     ) -> dict[str, Any]:
-        """Write the encoded training examples; facts about them."""
+        """Write the encoded training examples; returns facts about them."""
         from heedful.tasks.classification.head import encode
 
         return encode(folder, examples, vocabulary, recipe.max_tokens)
@@ -61,13 +61,13 @@ class Classification(EncoderSpec):
     def layers(
         self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
     ) -> "dict[str, nn.Module]":
-        """The modules that decide."""
+        """The modules of the head."""
         from heedful.tasks.classification.head import layers
 
         return layers(name, encoder, labels, recipe)
 
     def learn(self, name: str, settings: Any, training: "Training") -> "Task":
-        """What the loop is given."""
+        """The task for the training loop."""
         from heedful.tasks.classification.head import learn
 
         return learn(name, training)

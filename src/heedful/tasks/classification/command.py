@@ -1,4 +1,4 @@
-"""``heedful classify``: the class of each text, and which words it rests on."""
+"""``heedful classify``: the label of each text, and the words that it depends on."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,9 +40,9 @@ _TABLE_WINDOW = 10_000
 
 @dataclass(frozen=True)
 class Classify:
-    """Classify: N texts in, N labels out, in their order; of an empty one the answer is empty.
+    """Classify texts: one label for each text, in the same order; empty for an empty text.
 
-    A model of pairs takes both texts of a line with a TAB between them.
+    For a model of pairs, separate the two texts of a line with a TAB.
 
     Examples:
 
@@ -53,27 +53,27 @@ class Classify:
         echo "a film that one remembers" | heedful classify runs/mood --trace film.safetensors
     """
 
-    run: Annotated[Path, typer.Argument(help="The run that classifies.")]
+    run: Annotated[Path, typer.Argument(help="The run of a classifier.")]
     file: File = "-"
     text: Annotated[
         list[str] | None,
         typer.Option(
             "--text",
             metavar="COLUMN",
-            help="FILE is a table (CSV, TSV, JSON lines) and this is the text's column, by name "
-            "or number from 1; twice for pairs.",
+            help="Read FILE as a table (CSV, TSV, JSON lines) with the text in this column (name "
+            "or number from 1); give it twice for pairs.",
         ),
     ] = None
     encoding: Encoding = None
     output: Output = None
     scores: Annotated[
-        bool, typer.Option("--scores", help="Add a TAB and the label's probability.")
+        bool, typer.Option("--scores", help="Append a TAB and the probability of the label.")
     ] = False
     explain: Annotated[
         bool,
         typer.Option(
             "--explain",
-            help="Add a TAB and the words that the label's probability depends on most.",
+            help="Append a TAB and the words that the probability of the label depends on most.",
         ),
     ] = False
     json: Json = False
@@ -89,7 +89,7 @@ def run(options: Classify) -> None:
     """Run the command."""
     check_outputs(options.output, options.trace)
     if options.json and options.scores:
-        raise UserError("--scores is for lines of text; JSON lines have it: leave it out")
+        raise UserError("--json includes the scores; leave out --scores")
     use_threads(options.threads)
     from heedful.inference.files import write_lines
     from heedful.tasks.texts.loading import load_classifier
@@ -108,7 +108,7 @@ def run(options: Classify) -> None:
 def _windows(
     classifier: "Classifier", file: str, columns: list[str] | None, encoding: str | None
 ) -> "Iterator[list[Text]]":
-    """The texts, as many at a time as are batched together."""
+    """The texts, in windows that are batched together."""
     from heedful.data.readers import read_texts
     from heedful.inference.files import line_windows
 
@@ -126,7 +126,7 @@ def _windows(
 
 
 def _text(line: str, classifier: "Classifier", number: int) -> "Text":
-    """A line as a text, or as two for a model of pairs."""
+    """The text of a line, or its two texts for a model of pairs."""
     if not classifier.pairs:
         return line
     if not line.strip():
@@ -134,8 +134,7 @@ def _text(line: str, classifier: "Classifier", number: int) -> "Text":
     first, *others = line.split("\t")
     if len(others) != 1:
         raise UserError(
-            f"line {number}: {len(others)} TABs in a line where this model wants one, between "
-            "its two texts"
+            f"line {number}: {len(others)} TABs; this model needs one TAB between two texts"
         )
     return first, others[0]
 
@@ -143,16 +142,16 @@ def _text(line: str, classifier: "Classifier", number: int) -> "Text":
 def _traced(
     classifier: "Classifier", windows: "Iterator[list[Text]]", path: Path
 ) -> "Iterator[list[Text]]":
-    """The one text that there is, its trace having been written."""
+    """Write the trace of the only text, then yield the text."""
     texts = [text for window in windows for text in window if "".join(text).strip()]
     if len(texts) != 1:
-        raise UserError(f"--trace looks at one text; {len(texts):,} are given")
+        raise UserError(f"--trace needs one text; the input has {len(texts):,}")
     save_trace(classifier.trace(texts[0]), path)
     yield texts
 
 
 class _Answer:
-    """How a text's class is written."""
+    """Writes the results."""
 
     def __init__(
         self, classifier: "Classifier", *, scores: bool, explained: bool, json: bool
@@ -163,18 +162,18 @@ class _Answer:
     def lines(
         self, windows: "Iterator[list[Text]]", advance: "Advance | None"
     ) -> Iterator[Iterator[str]]:
-        """A line a text, window by window."""
-        told: Advance = advance or (lambda count: None)
+        """One line per text, window by window."""
+        report: Advance = advance or (lambda count: None)
         if self.explained:
             number = 0
             for window in windows:
                 yield (
-                    self._explained(text, number + place, told)
+                    self._explained(text, number + place, report)
                     for place, text in enumerate(window, start=1)
                 )
                 number += len(window)
             return
-        for found in self.classifier.classify_blocks(windows, advance=told):
+        for found in self.classifier.classify_blocks(windows, advance=report):
             yield map(self._line, found)
 
     def _line(self, one: "Classification") -> str:
@@ -204,9 +203,9 @@ class _Answer:
 
 
 def _words(found: "Explanation") -> str:
-    """The words that matter most, each with what the label's probability loses without it.
+    """The most important words, each with the fall in the label's probability without it.
 
-    Where the probability hardly changes, as that of a label that is certain, log-odds are given.
+    If the probability hardly changes (the label is almost certain), the change in log-odds is used.
     """
     most = sorted(found.words, key=lambda one: -abs(one.fall))[:_WORDS_SHOWN]
     shown = [f"{one.word}:{one.fall:.2f}" for one in most if abs(one.fall) >= _LEAST]

@@ -28,27 +28,27 @@ class ClassifyResponse(BaseModel):
 
 
 class Classify(Endpoint[ClassifyRequest]):
-    """The class of each text, and which words it rests on."""
+    """The label of each text, and the words that it depends on."""
 
     path = "classify"
     request = ClassifyRequest
     response = ClassifyResponse
 
-    def texts(self, asked: ClassifyRequest) -> list[str]:
-        if asked.label is not None and not asked.explain:
-            raise UserError("label says which one to explain; set explain, or leave it out")
-        return [part for text in _inputs(asked) for part in _parts(text)]
+    def texts(self, request: ClassifyRequest) -> list[str]:
+        if request.label is not None and not request.explain:
+            raise UserError("label is the label to explain; set explain, or leave out label")
+        return [part for text in _inputs(request) for part in _parts(text)]
 
-    def work(self, model: Model, asked: ClassifyRequest, limits: Limits, on_line: OnLine) -> Work:
-        classifier, inputs = model.predictor, _inputs(asked)
+    def work(self, model: Model, request: ClassifyRequest, limits: Limits, on_line: OnLine) -> Work:
+        classifier, inputs = model.predictor, _inputs(request)
 
         def call() -> list[dict[str, Any]]:
-            if not asked.explain:
+            if not request.explain:
                 return [one.to_json() for one in classifier.classify(inputs)]
             explained = []
             for text in inputs:
                 check_cancelled()
-                explained.append(_explained(classifier, text, asked.label))
+                explained.append(_explained(classifier, text, request.label))
             return explained
 
         return Work(lambda found: {"model": model.name, "results": found}, call=call)
@@ -57,14 +57,14 @@ class Classify(Endpoint[ClassifyRequest]):
 ENDPOINTS = (Classify(),)
 
 
-def _inputs(asked: ClassifyRequest) -> list[Text]:
+def _inputs(request: ClassifyRequest) -> list[Text]:
     """The texts, or pairs of them."""
-    first = as_list(asked.text)
-    if asked.second is None:
+    first = as_list(request.text)
+    if request.second is None:
         return list(first)
-    second = as_list(asked.second)
+    second = as_list(request.second)
     if len(first) != len(second):
-        raise UserError(f"{len(first):,} texts and {len(second):,} second ones")
+        raise UserError(f"{len(first):,} values of text but {len(second):,} of second")
     return list(zip(first, second, strict=True))
 
 
@@ -73,7 +73,7 @@ def _parts(text: Text) -> tuple[str, ...]:
 
 
 def _explained(classifier: Classifier, text: Text, label: str | None) -> dict[str, Any]:
-    """The class and its words, of which the first ``first_words`` are the first text's."""
+    """The label and the words; the first ``first_words`` belong to the first text."""
     rows = classifier.rows(text)
     if not rows:
         return {**classifier.classify([text])[0].to_json(), "words": [], "first_words": 0}

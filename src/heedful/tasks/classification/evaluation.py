@@ -1,4 +1,4 @@
-"""How good the labels of texts are."""
+"""Evaluation of classifiers."""
 
 from collections.abc import Sequence
 
@@ -14,13 +14,13 @@ def score_labels(
     name: str, classifier: Classifier, examples: Sequence[Labelled], worst: int
 ) -> TextScore:
     """Accuracy, macro F1 and Matthews' correlation of a classifier's labels."""
-    given = classifier.classify([read(example) for example in examples])
-    labels = [one.label or classifier.labels[0] for one in given]
+    found = classifier.classify([read(example) for example in examples])
+    labels = [one.label or classifier.labels[0] for one in found]
     report = score_classification(
         [example.label for example in examples],
         labels,
         labels=classifier.labels,
-        probabilities=[one.probability for one in given],
+        probabilities=[one.probability for one in found],
         texts=[example.texts for example in examples],
         worst=worst,
         unseen="count",

@@ -1,4 +1,4 @@
-"""From labelled texts to a head that classifies: rows, layers, and what the loop is given."""
+"""The head of a classifier: encoding labelled texts, layers, and the training task."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ from heedful.tasks.texts.training import ClassificationTask
 def encode(
     folder: Path, examples: Examples, vocabulary: SavedVocabulary, max_tokens: int
 ) -> dict[str, Any]:
-    """Write the rows of labelled texts; facts about them."""
+    """Write the encoded rows of labelled texts; returns facts about them."""
     numbers = {label: number for number, label in enumerate(examples.labels)}
     codecs = {
         "tokens": columns.tokens(vocabulary.size),
@@ -48,13 +48,13 @@ def _rows(
 
 
 def layers(name: str, encoder: Any, labels: int, recipe: Any) -> dict[str, nn.Module]:
-    """The layer that decides on a text."""
+    """The classification layer."""
     width = encoder.pooled_dim
     return {name: deciding_layer(ClassificationLayer, width, labels, recipe, "texts")}
 
 
 def learn(name: str, training: Training) -> ClassificationTask:
-    """What the loop is given."""
+    """The task for the training loop."""
     run, settings, model = training.run, training.settings, cast(HeadedEncoder, training.model)
     classifier = Classifier(
         model,

@@ -1,4 +1,4 @@
-"""Language model: each next token of plain text."""
+"""Language model: predicts the next token of plain text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from heedful.training.protocol import Task
 
 _LEAST_SYMBOLS = 5
-"""Of a vocabulary: before it is made, its size is not known."""
+"""A vocabulary size for checking the model before the vocabulary is built."""
 
 
 class LanguageModel(TextSpec):
-    """Texts written on."""
+    """Continues texts."""
 
     name = "language-model"
     place = 8
@@ -33,7 +33,7 @@ class LanguageModel(TextSpec):
     exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"gpt": "gpt"}}
     command = "generate"
     falling = frozenset({"loss", "perplexity", "bits_per_byte"})
-    does = "writes on"
+    does = "generates text"
     panel = Panel("write", "Write")
     trace_options = frozenset({"begins", "latest"})
     train_option = "language-model"
@@ -67,19 +67,19 @@ class LanguageModel(TextSpec):
     def encode(
         self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
     ) -> dict[str, Any]:
-        """Write the encoded training examples; facts about them."""
+        """Write the encoded training examples; returns facts about them."""
         from heedful.tasks.language_model.building import encode
 
         return encode(folder, examples, vocabulary)
 
     def learn(self, name: str, settings: Any, training: "Training") -> "Task":
-        """What the loop is given."""
+        """The task for the training loop."""
         from heedful.tasks.language_model.building import learn
 
         return learn(name, settings, training)
 
     def fresh_model(self, run: "TextRun") -> "nn.Module":
-        """The model of a run, with weights as they are drawn."""
+        """The model of a run with random initial weights."""
         from heedful.models import build_language_model
 
         recipe: Any = run.recipe
@@ -97,7 +97,7 @@ class LanguageModel(TextSpec):
         return ENDPOINTS
 
     def facts(self, predictor: Any) -> dict[str, Any]:
-        # An int8 copy has other parameters.
+        # The model itself may be an int8 copy, which has other parameters.
         return {**super().facts(predictor), "parameters": predictor.parameters}
 
     def traced(self, source: str, target: str | None) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""From documents to a language model: the stream of tokens, and what the loop is given."""
+"""Encodes documents as a stream of tokens, and builds the training task of a language model."""
 
 from pathlib import Path
 from typing import Any, cast
@@ -16,14 +16,14 @@ from heedful.tasks.texts.recipe import LanguageRecipe
 
 
 def encode(folder: Path, examples: Examples, vocabulary: SavedVocabulary) -> dict[str, Any]:
-    """Write the documents as one stream of tokens; facts about it."""
+    """Write the documents as one stream of tokens; returns facts about it."""
     texts = (example.text for example in examples.of("train"))
     encoded = (vocabulary.encode(text) for text in seen(texts, "documents"))
     return {"train": write_stream(encoded, folder, vocabulary.size), "unit": "tokens"}
 
 
 def learn(name: str, recipe: LanguageRecipe, training: Training) -> LanguageTask:
-    """What the loop is given."""
+    """The task for the training loop."""
     run, settings, model = training.run, training.settings, cast(LanguageModel, training.model)
     windows = WindowBatches(
         Stream(run.set_folder(name) / "train"),

@@ -1,4 +1,4 @@
-"""``heedful generate``: a language model writes on from prompts."""
+"""``heedful generate``: a language model continues prompts."""
 
 import sys
 from collections.abc import Iterator
@@ -33,15 +33,16 @@ if TYPE_CHECKING:
     from heedful.decoding import SearchOptions
     from heedful.inference.generator import Generated, Generator
 
-_WINDOW = 256  # prompts that are answered together: each writes for a while
+_WINDOW = 256  # prompts per window; generation takes a while for each
 
 
 @dataclass(frozen=True)
 class Generate:
-    """Write on from a prompt; it is shown as it is written.
+    """Continue a prompt; the text is printed while it is generated.
 
-    Without --prompt, prompts are read a line each: N lines in, N lines out, each the prompt and
-    what follows it, line breaks as spaces (--json keeps them, and prompt and text apart).
+    Without --prompt, prompts are read from FILE, one per line. Each output line contains a prompt
+    and its continuation, with line breaks replaced by spaces. --json keeps line breaks, and writes
+    prompt and continuation separately.
 
     Examples:
 
@@ -57,41 +58,46 @@ class Generate:
         str,
         typer.Argument(
             metavar="FILE",
-            help="Prompts, one a line; plain, gzip or xz; - or nothing is standard input.",
+            help="One prompt per line; may be gzip- or xz-compressed; default or -: standard "
+            "input.",
         ),
     ] = "-"
     encoding: Encoding = None
     prompt: Annotated[
         str | None,
-        typer.Option("--prompt", help="What stands before; empty begins a document."),
+        typer.Option("--prompt", help="The text to continue; empty to begin a document."),
     ] = None
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", help="At most so many tokens are written.")
+        int, typer.Option("--max-tokens", help="Maximum number of generated tokens.")
     ] = 256
     stop: Annotated[
         list[str] | None,
-        typer.Option(
-            "--stop", help="End before this string (\\n is a line break); may be repeated."
-        ),
+        typer.Option("--stop", help="Stop before this string (\\n is a line break); repeatable."),
     ] = None
     begins: Annotated[
-        bool, typer.Option("--begins", help="A prompt is the beginning of a document.")
+        bool, typer.Option("--begins", help="Treat each prompt as the beginning of a document.")
     ] = False
     nbest: Annotated[
-        int, typer.Option("--nbest", help="So many texts for each prompt, as JSON lines.")
+        int, typer.Option("--nbest", help="Number of texts per prompt, written as JSON lines.")
     ] = 1
     beam: Annotated[
-        int | None, typer.Option("--beam", help="Search, do not draw; 1 is greedy.")
+        int | None, typer.Option("--beam", help="Beam search instead of sampling; 1 is greedy.")
     ] = None
     length_penalty: Annotated[
-        float | None, typer.Option(help="Its exponent; higher favours longer output.")
+        float | None,
+        typer.Option(help="Exponent of the length penalty; higher values favour longer output."),
     ] = None
-    temperature: Annotated[float | None, typer.Option(help="Below 1, sharper.")] = None
-    top_k: Annotated[int | None, typer.Option(help="Draw from the K likeliest.")] = None
+    temperature: Annotated[
+        float | None, typer.Option(help="Sampling temperature; below 1 is less random.")
+    ] = None
+    top_k: Annotated[int | None, typer.Option(help="Sample from the K most probable tokens.")] = (
+        None
+    )
     top_p: Annotated[
-        float | None, typer.Option(help="Draw from the likeliest that reach this share.")
+        float | None,
+        typer.Option(help="Sample from the most probable tokens with this total probability."),
     ] = None
-    seed: Annotated[int | None, typer.Option(help="Another seed, other texts.")] = None
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling.")] = None
     output: Output = None
     json: Json = False
     trace: TraceFile = None
@@ -109,7 +115,7 @@ def run(options: Generate) -> None:
     if options.prompt is None and options.file == "-" and sys.stdin.isatty():
         raise UserError('give a prompt: heedful generate RUN --prompt "TEXT"')
     if options.trace is not None and (options.prompt is None or options.nbest > 1):
-        raise UserError("--trace looks at one text; give --prompt, and leave --nbest out")
+        raise UserError("--trace needs one text; give --prompt, and leave out --nbest")
     search = _search_of(options)
     use_threads(options.threads)
     from heedful.tasks.texts.loading import load_generator
@@ -135,7 +141,7 @@ def run(options: Generate) -> None:
 
 
 def _search_of(options: Generate) -> "SearchOptions":
-    """How to write: by drawing, unless a beam is given.
+    """Search options: sampling, or beam search if a beam is given.
 
     Raises:
         UserError: a setting is out of range, or two exclude each other.
@@ -144,20 +150,20 @@ def _search_of(options: Generate) -> "SearchOptions":
     from heedful.decoding import SearchOptions
 
     beam, nbest, penalty = options.beam, options.nbest, options.length_penalty
-    drawing = {
+    sampling = {
         "temperature": options.temperature,
         "top_k": options.top_k,
         "top_p": options.top_p,
         "seed": options.seed,
     }
-    given: dict[str, Any] = {name: one for name, one in drawing.items() if one is not None}
+    given: dict[str, Any] = {name: one for name, one in sampling.items() if one is not None}
     if beam is not None and given:
         name = next(iter(given)).replace("_", "-")
-        raise UserError(f"--beam searches and --{name} is for drawing; leave one of them out")
+        raise UserError(f"--{name} is for sampling, not for beam search; leave out one of them")
     if beam is None and penalty is not None:
-        raise UserError("--length-penalty is for searching; add --beam, or leave it out")
+        raise UserError("--length-penalty is for beam search; add --beam, or leave it out")
     if beam is not None and beam < 1:
-        raise UserError(f"--beam {beam}: at least 1 is needed")
+        raise UserError(f"--beam {beam}: the minimum is 1")
     given |= {"sample": True} if beam is None else {"beam": max(beam, nbest)}
     given |= {} if penalty is None else {"length_penalty": penalty}
     return check(SearchOptions, {**given, "nbest": nbest}, "search options")
@@ -166,7 +172,7 @@ def _search_of(options: Generate) -> "SearchOptions":
 def _answer(
     generator: "Generator", prompt: str, output: Path | None, how: dict[str, Any], *, json: bool
 ) -> "list[Generated]":
-    """Write on from one prompt; to standard output piece by piece."""
+    """Continue one prompt; the text is written piece by piece."""
     from heedful.inference.files import opened_output
 
     with opened_output(output) as lines:
@@ -179,7 +185,7 @@ def _answer(
             found = generator.generate(prompt, **how)
             show(_object(found) + "\n")
             return found
-        before = [prompt]  # not shown at once: what is asked for may be refused
+        before = [prompt]  # printed with the first piece, because the request may be refused
 
         def show_on(piece: str) -> None:
             show((before.pop() if before else "") + piece)
@@ -197,7 +203,7 @@ def _answer_lines(
     *,
     json: bool,
 ) -> None:
-    """Write on from each line of a file, of which name and encoding are given."""
+    """Continue each line of a file; ``file`` is its name and its encoding."""
     from heedful.inference.files import line_windows, write_lines
 
     windows = line_windows(file[0], encoding=file[1], size=_WINDOW)

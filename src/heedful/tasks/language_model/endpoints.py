@@ -42,34 +42,34 @@ class GenerateResponse(BaseModel):
 
 
 class Generate(Endpoint[GenerateRequest]):
-    """What follows a prompt: one text, or several."""
+    """Continue a prompt with one or several texts."""
 
     path = "generate"
     request = GenerateRequest
     response = GenerateResponse
 
-    def texts(self, asked: GenerateRequest) -> list[str]:
-        return [asked.prompt, *asked.stop]
+    def texts(self, request: GenerateRequest) -> list[str]:
+        return [request.prompt, *request.stop]
 
-    def work(self, model: Model, asked: GenerateRequest, limits: Limits, on_line: OnLine) -> Work:
+    def work(self, model: Model, request: GenerateRequest, limits: Limits, on_line: OnLine) -> Work:
         def finish(found: list[Generated]) -> dict[str, Any]:
             return {"model": model.name, "texts": [one.to_json() for one in found]}
 
-        return Work(finish, call=_generating(model, asked, limits, asked.nbest))
+        return Work(finish, call=_generating(model, request, limits, request.nbest))
 
 
 class GenerateStream(Endpoint[GenerateStreamRequest]):
-    """A text in pieces, a line of JSON as each is generated."""
+    """Continue a prompt; one line of JSON for each piece of the text as it is generated."""
 
     path = "generate/stream"
     request = GenerateStreamRequest
     streams = True
 
-    def texts(self, asked: GenerateStreamRequest) -> list[str]:
-        return [asked.prompt, *asked.stop]
+    def texts(self, request: GenerateStreamRequest) -> list[str]:
+        return [request.prompt, *request.stop]
 
     def work(
-        self, model: Model, asked: GenerateStreamRequest, limits: Limits, on_line: OnLine
+        self, model: Model, request: GenerateStreamRequest, limits: Limits, on_line: OnLine
     ) -> Work:
         def finish(found: list[Generated]) -> dict[str, Any]:
             return {"done": True, **found[0].to_json()}
@@ -77,7 +77,7 @@ class GenerateStream(Endpoint[GenerateStreamRequest]):
         def on_piece(text: str) -> None:
             on_line({"text": text})
 
-        return Work(finish, call=_generating(model, asked, limits, 1, on_piece))
+        return Work(finish, call=_generating(model, request, limits, 1, on_piece))
 
 
 ENDPOINTS = (Generate(), GenerateStream())
@@ -85,29 +85,29 @@ ENDPOINTS = (Generate(), GenerateStream())
 
 def _generating(
     model: Model,
-    asked: GenerateStreamRequest,
+    request: GenerateStreamRequest,
     limits: Limits,
     nbest: int,
     on_piece: Callable[[str], None] | None = None,
 ) -> Callable[[], list[Generated]]:
-    """What generates the texts of a request.
+    """A function that generates the texts of a request.
 
     Raises:
-        UserError: it is beyond the limits, or settings exclude each other.
+        UserError: the request exceeds the limits, or settings exclude each other.
     """
-    if asked.max_tokens > limits.tokens:
-        raise UserError(f"{asked.max_tokens:,} tokens; the most is {limits.tokens:,}")
-    if max(asked.beam or 1, nbest) > limits.hypotheses:
-        raise UserError(f"too wide a beam, or texts; the most is {limits.hypotheses}")
-    options = _options(asked, nbest)
+    if request.max_tokens > limits.tokens:
+        raise UserError(f"{request.max_tokens:,} tokens; the maximum is {limits.tokens:,}")
+    if max(request.beam or 1, nbest) > limits.hypotheses:
+        raise UserError(f"beam or nbest is too large; the maximum is {limits.hypotheses}")
+    options = _options(request, nbest)
 
     def call() -> list[Generated]:
         found: list[Generated] = model.predictor.generate(
-            asked.prompt,
+            request.prompt,
             options=options,
-            max_tokens=asked.max_tokens,
-            stop=asked.stop,
-            begins=asked.begins,
+            max_tokens=request.max_tokens,
+            stop=request.stop,
+            begins=request.begins,
             stream=on_piece,
         )
         return found
@@ -115,18 +115,18 @@ def _generating(
     return call
 
 
-def _options(asked: GenerateStreamRequest, nbest: int) -> SearchOptions:
+def _options(request: GenerateStreamRequest, nbest: int) -> SearchOptions:
     """Sampling, unless a beam is given."""
     sampling = {
         name: value
         for name in ("temperature", "top_k", "top_p", "seed")
-        if (value := getattr(asked, name)) is not None
+        if (value := getattr(request, name)) is not None
     }
-    if asked.beam is not None and sampling:
-        raise UserError(f"beam is for searching and {next(iter(sampling))} for drawing")
+    if request.beam is not None and sampling:
+        raise UserError(f"{next(iter(sampling))} is for sampling, not for beam search")
     chosen: dict[str, Any] = {"sample": True}
-    if asked.beam is not None:
-        chosen = {"beam": max(asked.beam, nbest)}
+    if request.beam is not None:
+        chosen = {"beam": max(request.beam, nbest)}
     try:
         return SearchOptions(**chosen, **sampling, nbest=nbest)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""How well plain text is predicted."""
+"""Evaluation of language models."""
 
 from collections.abc import Sequence
 

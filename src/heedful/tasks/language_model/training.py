@@ -1,6 +1,6 @@
-"""Language modelling: a stream of text, learnt by cross-entropy of each next token.
+"""Training of language models on a stream of text, by cross-entropy of the next token.
 
-Shapes: B windows, T tokens, N real places, D width.
+Shapes: B windows, T tokens, N positions that are not padding, D width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,19 +20,18 @@ from heedful.training.protocol import Loss, Sample, TaskDefaults, Validation
 
 
 class LanguageTask(TaskDefaults):
-    """Learning to write a text on.
+    """The training task of language models.
 
     Args:
         model: a language model.
         train: windows of the training text.
         validation: documents to validate on; may be empty.
-        generator: predicts and writes with ``model``, as every command does.
+        generator: computes perplexity and generates samples with ``model``.
         device: where the model is.
-        context: tokens of a window at validation.
         label_smoothing: ε in [0, 1) of the training loss.
-        precision: of matrix products in training; validation is in float32.
-        samples: how many texts are written at validation.
-        seed: of the texts written.
+        precision: precision of matrix products in training; validation is in float32.
+        samples: number of texts generated at validation.
+        seed: seed of these texts.
     """
 
     def __init__(
@@ -56,15 +55,15 @@ class LanguageTask(TaskDefaults):
     def batches(
         self, position: Position, rank: Rank = SINGLE
     ) -> Iterator[tuple[Position, WindowBatch]]:
-        """Batches without end from ``position``, each with the position after it."""
+        """Endless batches from ``position``, each with the position after it."""
         return self.train.batches(position, rank)
 
     def loss(self, batch: WindowBatch) -> Loss:
-        """Summed cross-entropy of each next token; its part ``loss`` is unsmoothed."""
+        """Summed cross-entropy of the next tokens; the part ``loss`` is without smoothing."""
         with autocast(self.device, self.precision):
             states = self.model.states(batch.tokens)
             real = batch.targets != PAD
-            # Most batches are windows of equal length: nothing has to be picked out of them.
+            # Most batches are windows of equal length, without padding: nothing to select.
             whole = batch.weight == batch.targets.numel()
             chosen = states.flatten(0, 1) if whole else states[real]
             labels = batch.targets.flatten() if whole else batch.targets[real]
@@ -72,9 +71,10 @@ class LanguageTask(TaskDefaults):
         return Loss(total, {"loss": exact})
 
     def validate(self) -> Validation:
-        """Over all validation text, window by window: ``loss`` a token (nats), perplexity, bits.
+        """Figures over all validation text, window by window.
 
-        ``perplexity`` is a token's, ``bits_per_byte`` comparable between vocabularies.
+        ``loss`` (nats) and ``perplexity`` are per token; ``bits_per_byte`` is comparable between
+        vocabularies.
         """
         if not self.validation:
             return Validation({}, [])
@@ -94,7 +94,7 @@ class LanguageTask(TaskDefaults):
 def next_token_loss(
     model: LanguageModel, states: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
-    """Summed cross-entropy, smoothed, of ``states [N, D]``; and unsmoothed, detached."""
+    """Summed cross-entropy of ``states [N, D]``: with smoothing; without smoothing, detached."""
     if model.output_bias is None:
         total, exact = cross_entropy(states, model.output_table, labels, smoothing)
         return total, exact.sum()

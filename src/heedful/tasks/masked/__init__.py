@@ -1,4 +1,4 @@
-"""Masked language model: hidden tokens of a text, and whether a sentence follows another."""
+"""Masked language model: predicts masked tokens, and whether a sentence follows another."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Masked(EncoderSpec):
-    """What may stand at the hidden places of a text."""
+    """Predicts the masked tokens of a text."""
 
     name = "masked"
     place = 6
     has_outputs = False
     command = "fill"
     falling = frozenset({"loss", "masked_loss", "next_loss"})
-    does = "fills hidden words in"
+    does = "fills in masked words"
     panel = Panel("fill", "Fill in")
 
     def recipe_type(self) -> "type[MaskedRecipe]":
@@ -39,7 +39,7 @@ class Masked(EncoderSpec):
     def encode(
         self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
     ) -> dict[str, Any]:
-        """Write the encoded training examples; facts about them."""
+        """Write the encoded training examples; returns facts about them."""
         from heedful.tasks.masked.head import encode
 
         return encode(folder, settings, examples, vocabulary, recipe.max_tokens)
@@ -47,13 +47,13 @@ class Masked(EncoderSpec):
     def layers(
         self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
     ) -> "dict[str, nn.Module]":
-        """The modules that decide."""
+        """The modules of the head."""
         from heedful.tasks.masked.head import layers
 
         return layers(name, settings, encoder)
 
     def learn(self, name: str, settings: Any, training: "Training") -> "Task":
-        """What the loop is given."""
+        """The task for the training loop."""
         from heedful.tasks.masked.head import learn
 
         return learn(name, settings, training)

@@ -1,4 +1,4 @@
-"""``heedful fill``: what may stand where words are hidden."""
+"""``heedful fill``: predict masked words."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Fill:
-    """Fill in hidden words.
+    """Fill in masked words.
 
-    For one TEXT its likeliest words with their probabilities; for lines, each line filled in with
-    the likeliest: N lines in, N lines out, and an empty line stays empty.
+    For one TEXT, print the most probable words with their probabilities. For lines of a file, write
+    one line each, filled in with the most probable words; empty lines stay empty.
 
     Examples:
 
@@ -47,15 +47,15 @@ class Fill:
         heedful fill runs/bert --file hidden.txt --json --output filled.jsonl
     """
 
-    run: Annotated[Path, typer.Argument(help="The run of masked pre-training.")]
+    run: Annotated[Path, typer.Argument(help="The run of a masked language model.")]
     text: Annotated[
         str | None,
-        typer.Argument(help="With [MASK] where a word is hidden; without it, lines are read."),
+        typer.Argument(help="A text with [MASK] for each masked word; default: read lines."),
     ] = None
     file: Annotated[
-        str, typer.Option("--file", help="Texts, one a line; default: standard input.")
+        str, typer.Option("--file", help="One text per line; default: standard input.")
     ] = "-"
-    count: Annotated[int, typer.Option("--count", help="So many words for each hidden one.")] = 5
+    count: Annotated[int, typer.Option("--count", help="Number of candidates per mask.")] = 5
     encoding: Encoding = None
     output: Output = None
     json: Json = False
@@ -73,7 +73,7 @@ def run(options: Fill) -> None:
     if options.text is not None and options.file != "-":
         raise UserError(f"both a text and --file {options.file} are given; leave one of them out")
     if options.trace is not None and options.text is None:
-        raise UserError("--trace looks at one text; give it as TEXT")
+        raise UserError("--trace needs one text; give it as TEXT")
     use_threads(options.threads)
     from heedful.inference.files import write_lines
     from heedful.tasks.texts.loading import load_filler
@@ -105,7 +105,7 @@ def _object(one: "Filling") -> str:
 
 
 def _shown(found: "Filling") -> Iterator[str]:
-    """Probability, word and text a line; an empty line between two hidden places."""
+    """Lines with probability, word and text; an empty line separates two masks."""
     for place, candidates in enumerate(found.masks):
         if place:
             yield ""

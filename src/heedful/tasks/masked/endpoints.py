@@ -17,26 +17,26 @@ class FillRequest(ModelRequest):
 
 
 class FillResponse(BaseModel):
-    """The text, filled in, and the candidates of each masked place."""
+    """The filled-in text, and the candidates for each mask."""
 
     model: str
     result: dict[str, Any]
 
 
 class Fill(Endpoint[FillRequest]):
-    """What may stand at each hidden place of a text."""
+    """Predict the masked words of a text."""
 
     path = "fill"
     request = FillRequest
     response = FillResponse
 
-    def texts(self, asked: FillRequest) -> list[str]:
-        return [asked.text]
+    def texts(self, request: FillRequest) -> list[str]:
+        return [request.text]
 
-    def work(self, model: Model, asked: FillRequest, limits: Limits, on_line: OnLine) -> Work:
+    def work(self, model: Model, request: FillRequest, limits: Limits, on_line: OnLine) -> Work:
         return Work(
             lambda found: {"model": model.name, "result": found},
-            call=lambda: model.predictor.fill(asked.text, asked.count).to_json(),
+            call=lambda: model.predictor.fill(request.text, request.count).to_json(),
         )
 
 

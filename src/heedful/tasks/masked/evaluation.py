@@ -1,4 +1,4 @@
-"""How well hidden tokens are predicted."""
+"""Evaluation of masked language models."""
 
 import tempfile
 from collections.abc import Sequence
@@ -20,20 +20,20 @@ def score_hidden(
     recipe: EncoderRecipe,
     falling: frozenset[str],
 ) -> TextScore:
-    """The figures of a validation on other texts; what is hidden is drawn as there.
+    """The figures of a validation on other texts, with masks drawn as in a validation.
 
     Args:
-        name: of the head.
-        filler: the run, opened.
+        name: the head.
+        filler: the loaded run.
         texts: documents.
-        recipe: of the run.
-        falling: figures of which less is better.
+        recipe: the recipe of the run.
+        falling: figures for which lower is better.
     """
     head = cast(MaskedHead, recipe.heads()[name])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "test"
         write_sentences(iter(texts), filler.vocabulary, path, recipe.max_tokens, head)
-        # What is hidden depends on the batches: as at validation, so that figures compare.
+        # Masks depend on the batches: use those of a validation, so that figures are comparable.
         limits = (recipe.max_tokens, recipe.training.batch_tokens)
         rows_of_text = sentence_pairs(path, filler.vocabulary, head, *limits)
         task = MaskedTask(filler.model, rows_of_text, rows_of_text, name=name, device=filler.device)

@@ -1,4 +1,4 @@
-"""From documents to a head that predicts hidden tokens: sentences, layers, and its training."""
+"""The head that predicts masked tokens: encoding of documents, layers, and the training task."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,7 +29,7 @@ def encode(
     vocabulary: SavedVocabulary,
     max_tokens: int,
 ) -> dict[str, Any]:
-    """Write the sentences of documents, those of the validation too; facts about them."""
+    """Write encoded sentences of training and validation documents; returns facts about them."""
     for part in ("train", "validation"):
         if part == "train" or examples.data.is_validated:
             texts = (example.text for example in examples.of(part))
@@ -45,10 +45,10 @@ def write_sentences(
     max_tokens: int,
     head: text_recipe.MaskedHead,
 ) -> None:
-    """Encode documents sentence by sentence, each short enough for a pair of them.
+    """Encode documents sentence by sentence, so short that two sentences fit in a row.
 
     Raises:
-        UserError: there is but one document, where pairs need others.
+        UserError: there is only one document, but sentence pairs need several.
     """
     pairs, language = head.masking.next_sentence, head.data.sentences
     longest = (max_tokens - 3) // 2 if pairs else max_tokens - 2
@@ -63,9 +63,8 @@ def write_sentences(
     failures.tell()
     if pairs and len(EncodedDocuments.open(folder)) < 2:
         raise UserError(
-            f"the {folder.name} text is one document, and whether a sentence follows needs others "
-            "to draw from: data.documents says what parts them, masking.next_sentence = false does "
-            "without"
+            f"the {folder.name} text is one document, but next-sentence prediction needs several: "
+            "set data.documents to what separates documents, or masking.next_sentence = false"
         )
 
 
@@ -79,7 +78,7 @@ def sentence_pairs(
     """Pre-training batches of encoded documents.
 
     Raises:
-        UserError: they are not of this vocabulary, or too long.
+        UserError: the documents were encoded with another vocabulary, or are too long.
     """
     return SentencePairs(
         EncodedDocuments.open(folder),
@@ -93,8 +92,8 @@ def sentence_pairs(
 
 
 def layers(name: str, head: text_recipe.MaskedHead, encoder: Any) -> dict[str, nn.Module]:
-    """The layers that predict hidden tokens, and whether segments follow each other."""
-    bert = cast(Bert, encoder)  # the recipe has seen to it
+    """The layers that predict masked tokens, and whether segments follow each other."""
+    bert = cast(Bert, encoder)  # the recipe allows no other encoder
     found: dict[str, nn.Module] = {name: MaskedHead(bert)}
     if head.masking.next_sentence:
         found[f"{name}_next"] = NextSentenceHead(bert.pooled_dim)
@@ -102,7 +101,7 @@ def layers(name: str, head: text_recipe.MaskedHead, encoder: Any) -> dict[str, n
 
 
 def learn(name: str, head: text_recipe.MaskedHead, training: Training) -> MaskedTask:
-    """What the loop is given."""
+    """The task for the training loop."""
     run = training.run
     recipe = cast(text_recipe.EncoderRecipe, run.recipe)
 

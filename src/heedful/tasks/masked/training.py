@@ -1,8 +1,8 @@
-"""Pre-training of an encoder: hidden tokens, and whether two segments follow each other.
+"""Pre-training of an encoder: masked tokens, and whether two segments follow each other.
 
 Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language
 Understanding", section 3.1.
-Shapes: B rows, L tokens, M hidden tokens, D width, V vocabulary.
+Shapes: B rows, L tokens, M masked tokens, D width, V vocabulary.
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ class _Counted(NamedTuple):
     """Sums over one batch."""
 
     masked: Tensor
-    """−log p of the hidden tokens."""
+    """−log p of the masked tokens."""
     following: Tensor
     """−log p of whether segments follow; 0 without that task."""
     masked_right: Tensor
@@ -32,15 +32,15 @@ class _Counted(NamedTuple):
 
 
 class MaskedTask(TaskDefaults):
-    """Learning to tell hidden tokens, and next sentences.
+    """The training task of masked language models, with or without next-sentence prediction.
 
     Args:
         model: an encoder with the heads ``name`` and, for next sentences, ``name_next``.
         train: pairs of segments of the training text.
-        validation: pairs of segments to validate on, those of one epoch; None for none.
-        name: of the head.
+        validation: pairs of segments to validate on, one epoch of them; None without validation.
+        name: the name of the head.
         device: where the model is.
-        precision: of matrix products in training; validation is in float32.
+        precision: precision of matrix products in training; validation is in float32.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class MaskedTask(TaskDefaults):
     def batches(
         self, position: Position, rank: Rank = SINGLE
     ) -> Iterator[tuple[Position, MaskedBatch]]:
-        """Batches without end from ``position``, each with the position after it."""
+        """Endless batches from ``position``, each with the position after it."""
         return self.train.batches(position, rank)
 
     def loss(self, batch: MaskedBatch) -> Loss:
-        """The mean over hidden tokens plus the mean over pairs, times the pairs.
+        """The mean over masked tokens plus the mean over pairs, times the number of pairs.
 
-        The parts ``masked`` and ``next_sentence`` are sums over their own numbers.
+        The parts ``masked`` and ``next_sentence`` are sums over masked tokens and over pairs.
         """
         with autocast(self.device, self.precision):
             found = self._count(batch)
@@ -99,7 +99,10 @@ class MaskedTask(TaskDefaults):
         return _Counted(masked, following, right, follows_right)
 
     def validate(self) -> Validation:
-        """``loss`` is that of both; accuracies, and what the most frequent answer would reach."""
+        """Losses, accuracies, and the accuracies of always predicting the most frequent label.
+
+        ``loss`` is the sum of both losses.
+        """
         if self.validation is None:
             return Validation({}, [])
         sums = torch.zeros(4, dtype=torch.float64)

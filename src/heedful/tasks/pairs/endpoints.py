@@ -82,17 +82,19 @@ class Translate(Endpoint[TranslateRequest]):
     request = TranslateRequest
     response = TranslateResponse
 
-    def languages(self, asked: TranslateRequest) -> tuple[str | None, str | None]:
-        return asked.source, asked.target
+    def languages(self, request: TranslateRequest) -> tuple[str | None, str | None]:
+        return request.source, request.target
 
-    def texts(self, asked: TranslateRequest) -> list[str]:
-        texts = as_list(asked.text)
-        return [*texts, asked.prefix] if asked.prefix else texts
+    def texts(self, request: TranslateRequest) -> list[str]:
+        texts = as_list(request.text)
+        return [*texts, request.prefix] if request.prefix else texts
 
-    def work(self, model: Model, asked: TranslateRequest, limits: Limits, on_line: OnLine) -> Work:
-        translator, texts = model.predictor, as_list(asked.text)
-        options = _options(model, asked, limits)
-        alignments = asked.alignments and translator.aligns
+    def work(
+        self, model: Model, request: TranslateRequest, limits: Limits, on_line: OnLine
+    ) -> Work:
+        translator, texts = model.predictor, as_list(request.text)
+        options = _options(model, request, limits)
+        alignments = request.alignments and translator.aligns
 
         def finish(found: list[Translation]) -> dict[str, Any]:
             weights = sum(one.alignment.size for one in found if one.alignment is not None)
@@ -100,13 +102,13 @@ class Translate(Endpoint[TranslateRequest]):
                 raise too_large(limits.answer, _HINT)
             return {"model": model.name, "translations": [to_json(one) for one in found]}
 
-        if asked.prefix is None:
-            search = Search(texts, options, alignments, asked.sentences)
+        if request.prefix is None:
+            search = Search(texts, options, alignments, request.sentences)
             return Work(finish, search=search, most=limits.answer, hint=_HINT)
         if len(texts) != 1:
             raise UserError("prefix is the beginning of one translation; send one text")
         require_one_line(texts[0], "a prefix is the beginning of the translation")
-        prefix = asked.prefix
+        prefix = request.prefix
 
         def call() -> list[Translation]:
             return [
@@ -123,16 +125,16 @@ class TranslateStream(Endpoint[StreamRequest]):
     request = StreamRequest
     streams = True
 
-    def languages(self, asked: StreamRequest) -> tuple[str | None, str | None]:
-        return asked.source, asked.target
+    def languages(self, request: StreamRequest) -> tuple[str | None, str | None]:
+        return request.source, request.target
 
-    def texts(self, asked: StreamRequest) -> list[str]:
-        if asked.prefix is not None:
+    def texts(self, request: StreamRequest) -> list[str]:
+        if request.prefix is not None:
             raise UserError("prefix is for /api/translate: a text with one is not split")
-        return as_list(asked.text)
+        return as_list(request.text)
 
-    def work(self, model: Model, asked: StreamRequest, limits: Limits, on_line: OnLine) -> Work:
-        rest = asked.text  # all of it, if there is nothing to translate
+    def work(self, model: Model, request: StreamRequest, limits: Limits, on_line: OnLine) -> Work:
+        rest = request.text  # all of it, if there is nothing to translate
 
         def on_part(text: int, part: int, cut: Cut, translation: Translation) -> None:
             nonlocal rest
@@ -144,9 +146,9 @@ class TranslateStream(Endpoint[StreamRequest]):
         def finish(found: list[Translation]) -> dict[str, Any]:
             return {"done": True, "after": rest, "score": found[0].score}
 
-        options = _options(model, asked, limits)
-        alignments = asked.alignments and model.predictor.aligns
-        search = Search([asked.text], options, alignments, asked.sentences, on_part)
+        options = _options(model, request, limits)
+        alignments = request.alignments and model.predictor.aligns
+        search = Search([request.text], options, alignments, request.sentences, on_part)
         return Work(finish, search=search)
 
 
@@ -157,21 +159,21 @@ class Alternatives(Endpoint[AlternativesRequest]):
     request = AlternativesRequest
     response = AlternativesResponse
 
-    def languages(self, asked: AlternativesRequest) -> tuple[str | None, str | None]:
-        return asked.source, asked.target
+    def languages(self, request: AlternativesRequest) -> tuple[str | None, str | None]:
+        return request.source, request.target
 
-    def texts(self, asked: AlternativesRequest) -> list[str]:
-        return [asked.text, asked.prefix]
+    def texts(self, request: AlternativesRequest) -> list[str]:
+        return [request.text, request.prefix]
 
     def work(
-        self, model: Model, asked: AlternativesRequest, limits: Limits, on_line: OnLine
+        self, model: Model, request: AlternativesRequest, limits: Limits, on_line: OnLine
     ) -> Work:
-        require_one_line(asked.text, "alternatives are")
-        if asked.count > limits.hypotheses:
-            raise UserError(f"{asked.count:,} words; the most is {limits.hypotheses}")
+        require_one_line(request.text, "alternatives are")
+        if request.count > limits.hypotheses:
+            raise UserError(f"{request.count:,} words; the most is {limits.hypotheses}")
         return Work(
             lambda found: {"alternatives": [dict(vars(one)) for one in found]},
-            call=lambda: model.predictor.alternatives(asked.text, asked.prefix, asked.count),
+            call=lambda: model.predictor.alternatives(request.text, request.prefix, request.count),
         )
 
 
@@ -181,17 +183,17 @@ class Faithfulness(Endpoint[FaithfulnessRequest]):
     path = "faithfulness"
     request = FaithfulnessRequest
 
-    def texts(self, asked: FaithfulnessRequest) -> list[str]:
-        return [asked.source, asked.target or ""]
+    def texts(self, request: FaithfulnessRequest) -> list[str]:
+        return [request.source, request.target or ""]
 
     def work(
-        self, model: Model, asked: FaithfulnessRequest, limits: Limits, on_line: OnLine
+        self, model: Model, request: FaithfulnessRequest, limits: Limits, on_line: OnLine
     ) -> Work:
         from heedful.evaluation.faithfulness import faithfulness
 
         return Work(
             lambda found: found.to_json(),
-            call=lambda: faithfulness(model.predictor, asked.source, asked.target),
+            call=lambda: faithfulness(model.predictor, request.source, request.target),
         )
 
 
@@ -217,6 +219,6 @@ def to_json(one: Translation) -> dict[str, Any]:
     return shown
 
 
-def _options(model: Model, asked: TranslateRequest, limits: Limits) -> Any:
+def _options(model: Model, request: TranslateRequest, limits: Limits) -> Any:
     usual = model.predictor.options
-    return search_options(usual, limits, asked.nbest, asked.beam, asked.length_penalty)
+    return search_options(usual, limits, request.nbest, request.beam, request.length_penalty)

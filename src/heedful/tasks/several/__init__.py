@@ -1,4 +1,4 @@
-"""Several tasks at once: one encoder with a head for each of them."""
+"""Multi-task models: one encoder with a head for each task."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from heedful.training.protocol import Task
 
 
-_OF_A_HEAD = "the task of a head does this: TaskSpec.deciding"
+_OF_A_HEAD = "call this method of the task of a head: TaskSpec.deciding"
 
 
 class Several(EncoderSpec):
-    """What the tasks of its heads decide."""
+    """A multi-task model; the tasks of its heads make the predictions."""
 
     name = "several"
     place = 7
@@ -51,7 +51,7 @@ class Several(EncoderSpec):
         return self.deciding(run, head).load(run, head=head, **how)
 
     def deciding(self, run: str | Path, head: str | None) -> TaskSpec:
-        """The task that a head of a run decides.
+        """The task of a head of a run.
 
         Raises:
             UserError: no head is named, or the run has no such head.

@@ -1,4 +1,4 @@
-"""From a run with several heads to the task that learns all of them."""
+"""Builds the training task of a run with several heads."""
 
 from typing import cast
 
@@ -9,7 +9,7 @@ from heedful.tasks.texts.recipe import SeveralRecipe
 
 
 def learn(training: Training) -> SeveralTasks:
-    """What the loop is given."""
+    """The task for the training loop."""
     recipe = cast(SeveralRecipe, training.run.recipe)
     parts = {
         name: Part(

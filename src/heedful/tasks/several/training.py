@@ -1,4 +1,4 @@
-"""Several tasks over one model: ``Σ λ_t L_t``, one task's batch at a time."""
+"""Multi-task training of one model: ``Σ λ_t L_t``; each batch belongs to one task."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from heedful.data.positions import SINGLE, Position, Rank
 from heedful.training.protocol import Loss, Task, TaskDefaults, Validation
 
 _CHOICES = 4096
-"""Steps whose tasks are drawn at once."""
+"""Number of steps whose tasks are drawn at a time."""
 
 
 class Part(NamedTuple):
@@ -23,19 +23,19 @@ class Part(NamedTuple):
     weight: float
     """λ of its loss, which is a mean over its batch."""
     examples: int
-    """How many it learns from."""
+    """The number of its training examples."""
     falling: frozenset[str] = frozenset({"loss"})
-    """Figures of its validation that fall as the model gets better."""
+    """Validation figures for which lower is better."""
 
 
 @dataclass(frozen=True)
 class PartBatch:
-    """A batch of one of the tasks; its loss counts once, however large it is."""
+    """A batch of one task. Its weight is 1, whatever its size."""
 
     name: str
     batch: Any
     after: Position
-    """Where its task goes on."""
+    """The position of its task after the batch."""
     weight: int = 1
 
     def to(self, device: torch.device) -> "PartBatch":
@@ -43,18 +43,18 @@ class PartBatch:
         return replace(self, batch=self.batch.to(device))
 
     def split(self, count: int, fewest: int = FEWEST) -> list["PartBatch"]:
-        """The batch itself: its loss moves the place in its own task."""
+        """The whole batch, because computing its loss advances the position of its task."""
         return [self]
 
 
 class SeveralTasks(TaskDefaults):
     """Tasks that share a model, drawn with probabilities ``n_t^(1/τ) / Σ n^(1/τ)``.
 
-    n_t is a task's number of examples; the temperature τ = 1 keeps their proportions, a high one
-    draws all equally often.
+    n_t is a task's number of examples. A temperature of τ = 1 keeps their proportions; with a high
+    temperature, all tasks are drawn equally often.
 
     Args:
-        model: what all of them learn with.
+        model: the shared model.
         parts: the tasks by name.
         temperature: τ, at least 1.
 
@@ -74,19 +74,19 @@ class SeveralTasks(TaskDefaults):
 
     @property
     def model(self) -> nn.Module:
-        """What is trained."""
+        """The shared model."""
         return self._model
 
     def batches(
         self, position: Position, rank: Rank = SINGLE
     ) -> Iterator[tuple[Position, PartBatch]]:
-        """Batches without end; which task's the next is, is a function of the position.
+        """Endless batches. The task of a batch is a function of the position.
 
-        In one step all ranks get batches of the same task.
+        In each step, all ranks get batches of the same task.
         """
         seed, epoch, index = position
-        begin = {name: self._positions.get(name, Position(seed)) for name in self.parts}
-        streams = {name: part.task.batches(begin[name], rank) for name, part in self.parts.items()}
+        starts = {name: self._positions.get(name, Position(seed)) for name in self.parts}
+        streams = {name: part.task.batches(starts[name], rank) for name, part in self.parts.items()}
         names = list(self.parts)
         while True:
             for number in self._choices(seed, index):
@@ -96,14 +96,14 @@ class SeveralTasks(TaskDefaults):
                 yield Position(seed, epoch, index), PartBatch(name, batch, after)
 
     def _choices(self, seed: int, index: int) -> list[int]:
-        """The tasks of step ``index`` and some after it."""
+        """The tasks of step ``index`` and of the following steps."""
         steps = np.arange(index, index + _CHOICES, dtype=np.uint64)
         places = mix(steps, f"task {seed}") / 2.0**64
         found: list[int] = np.searchsorted(np.cumsum(self.shares)[:-1], places, "right").tolist()
         return found
 
     def loss(self, batch: PartBatch) -> Loss:
-        """``λ_t`` times the mean of the task's loss; its parts stand under the task's name."""
+        """``λ_t`` times the mean of the task's loss; its parts are prefixed by the task's name."""
         part = self.parts[batch.name]
         total, parts, weights = part.task.loss(batch.batch)
         self._positions[batch.name] = batch.after
@@ -114,7 +114,10 @@ class SeveralTasks(TaskDefaults):
         return Loss(scaled, {"loss": scaled.detach(), **named}, {"loss": 1, **by_name})
 
     def validate(self) -> Validation:
-        """Each task's figures under its name; ``mean`` is that of their accuracies."""
+        """The figures of each task, prefixed by its name.
+
+        ``mean`` is the mean over tasks of their first figure for which higher is better.
+        """
         figures: dict[str, float] = {}
         samples = []
         firsts = []
@@ -127,7 +130,7 @@ class SeveralTasks(TaskDefaults):
         return Validation({"mean": sum(firsts) / len(firsts), **figures} if firsts else {}, samples)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Where each task goes on, and what it remembers."""
+        """The position and the state of each task."""
         kept = {
             f"position.{name}": torch.tensor(position) for name, position in self._positions.items()
         }
@@ -136,7 +139,7 @@ class SeveralTasks(TaskDefaults):
         return kept
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`tensors` gave."""
+        """Restore the state from :meth:`tensors`."""
         self._positions = {
             name: Position(*tensors[f"position.{name}"].tolist())
             for name in self.parts

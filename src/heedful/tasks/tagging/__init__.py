@@ -55,7 +55,7 @@ class Tagging(EncoderSpec):
     def encode(
         self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
     ) -> dict[str, Any]:
-        """Write the encoded training examples; facts about them."""
+        """Write the encoded training examples; returns facts about them."""
         from heedful.tasks.tagging.head import encode
 
         return encode(folder, examples, vocabulary, recipe.max_tokens)
@@ -63,13 +63,13 @@ class Tagging(EncoderSpec):
     def layers(
         self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
     ) -> "dict[str, nn.Module]":
-        """The modules that decide."""
+        """The modules of the head."""
         from heedful.tasks.tagging.head import layers
 
         return layers(name, encoder, labels, recipe)
 
     def learn(self, name: str, settings: Any, training: "Training") -> "Task":
-        """What the loop is given."""
+        """The task for the training loop."""
         from heedful.tasks.tagging.head import learn
 
         return learn(name, training)

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Tag:
-    """Tag: a sentence a line in, words parted by spaces; as many tags a line out.
+    """Tag words: one sentence per input line, one tag per word in the output line.
 
-    An empty line stays empty. Marks of punctuation are words if spaces part them, as in the data
-    that the run has learnt from.
+    Words are separated by spaces; separate punctuation marks as in the training data. Empty lines
+    stay empty.
 
     Examples:
 
@@ -47,13 +47,13 @@ class Tag:
         heedful tag runs/tags sentences.txt --json --output tags.jsonl
     """
 
-    run: Annotated[Path, typer.Argument(help="The run that tags.")]
+    run: Annotated[Path, typer.Argument(help="The run of a tagger.")]
     file: File = "-"
     encoding: Encoding = None
     output: Output = None
-    words: Annotated[
-        bool, typer.Option("--words", help="Write each word and its tag, word/TAG, not tags only.")
-    ] = False
+    words: Annotated[bool, typer.Option("--words", help="Write word/TAG instead of tags only.")] = (
+        False
+    )
     json: Json = False
     trace: TraceFile = None
     head: Head = None
@@ -101,7 +101,7 @@ def _lines(
 
 
 def _traced(tagger: "Tagger", windows: Iterator[list[str]], path: Path) -> Iterator[list[str]]:
-    """The one sentence that there is, its trace having been written."""
+    """Write the trace of the only sentence, then yield the sentence."""
     line = only_output(line for window in windows for line in window)
     save_trace(tagger.trace(line.split()), path)
     yield [line]

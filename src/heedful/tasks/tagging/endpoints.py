@@ -27,12 +27,12 @@ class Tag(Endpoint[TagRequest]):
     request = TagRequest
     response = TagResponse
 
-    def texts(self, asked: TagRequest) -> list[str]:
-        return as_list(asked.text)
+    def texts(self, request: TagRequest) -> list[str]:
+        return as_list(request.text)
 
-    def work(self, model: Model, asked: TagRequest, limits: Limits, on_line: OnLine) -> Work:
+    def work(self, model: Model, request: TagRequest, limits: Limits, on_line: OnLine) -> Work:
         def call() -> list[dict[str, Any]]:
-            return [one.to_json() for one in model.predictor.predict(as_list(asked.text))]
+            return [one.to_json() for one in model.predictor.predict(as_list(request.text))]
 
         return Work(lambda found: {"model": model.name, "results": found}, call=call)
 

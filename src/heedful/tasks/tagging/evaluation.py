@@ -1,4 +1,4 @@
-"""How good the tags of words are."""
+"""Evaluation of taggers."""
 
 from collections.abc import Sequence
 
@@ -11,17 +11,17 @@ from heedful.tasks.texts.score import TextScore
 
 def score_tags(name: str, tagger: Tagger, examples: Sequence[Tagged], worst: int) -> TextScore:
     """Accuracy, macro F1 and Matthews' correlation of a tagger's tags."""
-    given = tagger.taggings([example.words for example in examples])
+    found = tagger.taggings([example.words for example in examples])
     report = score_tagging(
         [example.tags for example in examples],
-        [one.tags for one in given],
+        [one.tags for one in found],
         labels=tagger.tags,
         words=[example.words for example in examples],
-        probabilities=[one.probabilities for one in given],
+        probabilities=[one.probabilities for one in found],
         worst=worst,
         unseen="count",
     )
-    outputs = [" ".join(one.tags) for one in given]
+    outputs = [" ".join(one.tags) for one in found]
     words = sum(len(example.words) for example in examples)
     figures = {key: Figure(value) for key, value in report.figures().items()}
     tables = report.tables()

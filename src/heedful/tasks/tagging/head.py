@@ -1,4 +1,4 @@
-"""From tagged sentences to a head that tags: rows, layers, and what the loop is given."""
+"""The head of a tagger: encoding of tagged sentences, layers, and the training task."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,7 +23,7 @@ from heedful.tasks.texts.training import TaggingTask
 def encode(
     folder: Path, examples: Examples, vocabulary: SavedVocabulary, max_tokens: int
 ) -> dict[str, Any]:
-    """Write the rows of tagged sentences; facts about them."""
+    """Write the encoded rows of tagged sentences; returns facts about them."""
     numbers = {tag: number for number, tag in enumerate(examples.labels)}
     codecs = {
         "tokens": columns.tokens(vocabulary.size),
@@ -37,12 +37,12 @@ def encode(
 
 
 def layers(name: str, encoder: Any, labels: int, recipe: Any) -> dict[str, nn.Module]:
-    """The layer that decides on each token."""
+    """The tagging layer."""
     return {name: deciding_layer(TaggingLayer, encoder.dim, labels, recipe, "tokens")}
 
 
 def learn(name: str, training: Training) -> TaggingTask:
-    """What the loop is given."""
+    """The task for the training loop."""
     run, settings, model = training.run, training.settings, cast(HeadedEncoder, training.model)
     tagger = Tagger(
         model,

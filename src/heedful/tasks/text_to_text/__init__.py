@@ -5,7 +5,7 @@ from heedful.tasks.translation.spec import TextToTextSpec
 
 
 class TextToText(TextToTextSpec):
-    """Texts into other texts."""
+    """Generates a text from another text."""
 
     name = "text-to-text"
     place = 2

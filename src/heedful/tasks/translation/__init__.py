@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Translation(TextToTextSpec):
-    """Texts into another language."""
+    """Translates texts."""
 
     name = "translation"
     place = 1

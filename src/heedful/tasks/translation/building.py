@@ -1,4 +1,4 @@
-"""What the training loop is given for translation, and for text to text."""
+"""Builds the training task of translation, and of text to text."""
 
 import torch
 
@@ -16,14 +16,15 @@ from heedful.tasks.translation.training import TranslationTask
 def learn(
     run: PairRun, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
 ) -> TranslationTask:
-    """The run's task, ready for the loop.
+    """The task for the training loop.
 
     Args:
         run: the run.
         model: its model, on ``device``.
-        training: as this session has them (a run's ``max_steps``, say, may have changed).
+        training: the training settings; some of them, such as ``max_steps``, may have changed since
+            the run was started.
         device: where to compute.
-        precision: of matrix products in training.
+        precision: precision of matrix products in training.
     """
     evaluation = run.recipe.evaluation
     return TranslationTask(

@@ -1,4 +1,4 @@
-"""``heedful translate``: text, or a document with empty targets, through one or several runs."""
+"""``heedful translate``: translate text or documents with one run or an ensemble of runs."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Format(StrEnum):
-    """What the input is."""
+    """The format of the input."""
 
     AUTO = "auto"
     LINES = "lines"
@@ -42,7 +42,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class Translate:
-    """Translate: N lines in, N lines out, in their order; empty lines stay empty.
+    """Translate texts: one output line per input line, in order; empty lines stay empty.
 
     Examples:
 
@@ -55,56 +55,64 @@ class Translate:
         heedful translate runs/en-de --format po < messages.po > messages.de.po
     """
 
-    run: Annotated[Path, typer.Argument(help="The run that translates, or an export of it.")]
+    run: Annotated[Path, typer.Argument(help="The run of a translator, or its CTranslate2 export.")]
     file: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
-            help="Text, one sentence a line; TSV, whose first column is translated; or a PO, XLIFF "
-            "or TMX file, whose empty targets are filled. Plain or gzip; - or nothing is standard "
-            "input.",
+            help="Text with one sentence per line; TSV (the first column is translated); or a PO, "
+            "XLIFF or TMX file (empty targets are filled in). May be gzip-compressed; default or "
+            "-: standard input.",
         ),
     ] = "-"
     form: Annotated[
         Format,
         typer.Option(
             "--format",
-            help="What the input is; auto looks, but takes standard input for lines of text.",
+            help="Format of the input; auto detects it, and reads standard input as lines.",
         ),
     ] = Format.AUTO
     encoding: Annotated[
         str | None,
-        typer.Option(help="Of lines and TSV that are not UTF-8: latin-1, cp1252, …"),
+        typer.Option(help="Encoding of lines and TSV, if not UTF-8: latin-1, cp1252, …"),
     ] = None
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file; default: standard output.")
+        Path | None, typer.Option("--output", "-o", help="Output file; default: standard output.")
     ] = None
     ensemble: Annotated[
         list[Path] | None,
-        typer.Option("--ensemble", help="A further run with the same vocabulary; repeatable."),
+        typer.Option("--ensemble", help="Another run with the same vocabulary; repeatable."),
     ] = None
     beam: Annotated[
         int | None, typer.Option(help="Beam width; 1 is greedy. Default: the recipe's.")
     ] = None
     nbest: Annotated[
-        int | None, typer.Option(help="So many translations of each line, as JSON lines.")
+        int | None, typer.Option(help="Number of translations per line, written as JSON lines.")
     ] = None
     length_penalty: Annotated[
-        float | None, typer.Option(help="Its exponent; higher favours longer output.")
+        float | None,
+        typer.Option(help="Exponent of the length penalty; higher values favour longer output."),
     ] = None
-    sample: Annotated[bool, typer.Option("--sample", help="Draw, do not search.")] = False
-    temperature: Annotated[float | None, typer.Option(help="Sampling: below 1, sharper.")] = None
-    top_k: Annotated[int | None, typer.Option(help="Sampling: from the K likeliest.")] = None
+    sample: Annotated[bool, typer.Option("--sample", help="Sample instead of beam search.")] = False
+    temperature: Annotated[
+        float | None, typer.Option(help="Sampling temperature; below 1 is less random.")
+    ] = None
+    top_k: Annotated[int | None, typer.Option(help="Sample from the K most probable tokens.")] = (
+        None
+    )
     top_p: Annotated[
-        float | None, typer.Option(help="Sampling: from the likeliest that reach this share.")
+        float | None,
+        typer.Option(help="Sample from the most probable tokens with this total probability."),
     ] = None
-    seed: Annotated[int | None, typer.Option(help="Sampling: another seed, other samples.")] = None
+    seed: Annotated[int | None, typer.Option(help="Seed of sampling.")] = None
     scores: Annotated[
-        bool, typer.Option("--scores", help="Add a TAB and the score to each line.")
+        bool, typer.Option("--scores", help="Append a TAB and the score to each line.")
     ] = False
-    json: Annotated[bool, typer.Option("--json", help="One JSON object a line of input.")] = False
+    json: Annotated[bool, typer.Option("--json", help="Write one JSON object per input line.")] = (
+        False
+    )
     alignments: Annotated[
-        Path | None, typer.Option(help="A file for the word alignments, in Pharaoh form.")
+        Path | None, typer.Option(help="Write word alignments to this file, in Pharaoh format.")
     ] = None
     source: Annotated[str | None, typer.Option("--from", help="Source language in a document.")] = (
         None
@@ -132,8 +140,8 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
     """Run the command.
 
     Args:
-        options: of the command.
-        loads: opens runs with any inference engine: ``heedful.interop.engines.load_with_engine``.
+        options: the options of the command.
+        loads: loads runs with any inference engine: ``heedful.interop.engines.load_with_engine``.
     """
     from heedful.basics.settings import check
     from heedful.decoding import SearchOptions
@@ -143,7 +151,7 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
     check(SearchOptions, {"beam": max(options.nbest or 1, 1), **given}, "search options")
     line_format = LineFormat(json=options.json or (options.nbest or 1) > 1, scores=options.scores)
     if line_format.json and options.scores:
-        raise UserError("--scores is for lines of text; JSON lines have the score: leave it out")
+        raise UserError("JSON output includes the score; leave out --scores")
     for path in (options.output, options.alignments):
         check_output(path)
     if options.output is not None and options.output == options.alignments:
@@ -181,11 +189,11 @@ def _memory(options: Translate) -> "Memory | None":
 
 
 def _search_given(options: Translate) -> dict[str, Any]:
-    """The settings of the search that were given."""
+    """The search options that were given."""
     if not options.sample and options.seed is not None:
         raise UserError("--seed is for sampling; add --sample, or leave it out")
     if options.sample and options.beam is not None:
-        raise UserError("--sample draws and --beam searches; leave one of them out")
+        raise UserError("--sample and --beam exclude each other; leave out one of them")
     given: dict[str, Any] = {
         "beam": options.beam,
         "nbest": options.nbest,
@@ -200,7 +208,7 @@ def _search_given(options: Translate) -> dict[str, Any]:
 
 
 def _is_pipe(file: str) -> bool:
-    """Whether what is read to look at it cannot be read again."""
+    """Whether a file can be read only once."""
     return file == "-" or Path(file).is_fifo()
 
 
@@ -244,11 +252,11 @@ def _translate_document(
     file, output = options.file, options.output
     if line_format.json or line_format.scores or options.alignments is not None:
         raise UserError(
-            f"{file} comes back as the same kind of file: --json, --nbest, --scores and "
-            "--alignments are for text"
+            f"{file} is translated to a file of the same format; --json, --nbest, --scores and "
+            "--alignments are for text only"
         )
     if options.encoding is not None:
-        raise UserError(f"{file} says its encoding itself; leave --encoding out")
+        raise UserError(f"{file} declares its encoding; leave out --encoding")
     total = len(document.segments)
     with bar("translating", file, output, "segments", total) as advance:
         translate_document(

@@ -1,4 +1,4 @@
-"""Which of the served languages a text is in: py3langid, restricted to them."""
+"""Language detection: py3langid, restricted to the served languages."""
 
 import threading
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 from heedful.tasks.endpoints import base_code
 
-# More of a text would not change the answer, only the time.
+# Characters of a text that are used; more would take time and rarely change the result.
 _CHARACTERS = 2_000
 
 
@@ -17,10 +17,10 @@ class _Identifier(Protocol):
 
 
 class Detector:
-    """Ranks languages for texts, from any thread; its tables are read when it is first asked.
+    """Ranks languages for texts. It is thread-safe, and loads its tables at the first call.
 
     Args:
-        codes: the languages; of several with the same base language the first is named.
+        codes: the languages; of several codes with the same base language, the first is used.
     """
 
     def __init__(self, codes: Sequence[str]) -> None:
@@ -35,14 +35,14 @@ class Detector:
         names: dict[str, str] = {}
         for code in self.codes:
             base = base_code(code)
-            # Norwegian's two forms have one label or two, as the tables have it.
+            # Depending on the tables, the two forms of Norwegian have one label or two.
             label = base if base in known else {"nb": "no", "nn": "no"}.get(base, "")
             if label in known:
                 names.setdefault(label, code)
         if not names:
             return None, names
         whole.set_languages(list(names))
-        # Made anew, so that the tables of all other languages can be given back.
+        # A new object, so that the tables of all other languages are freed.
         small = langid.LanguageIdentifier(
             whole.nb_ptc,
             whole.nb_pc,
@@ -55,7 +55,7 @@ class Detector:
         return cast(_Identifier, small), names
 
     def rank(self, text: str) -> list[tuple[str, float]]:
-        """Served languages and their probabilities, the likeliest first; none if none is known."""
+        """Served languages with probabilities, most probable first; empty if none is supported."""
         with self._lock:
             identifier, names = self._parts
         if identifier is None:

@@ -1,4 +1,4 @@
-"""The HTTP contract of LibreTranslate, so that its clients work unchanged."""
+"""The HTTP API of LibreTranslate, so that its clients work unchanged."""
 
 import asyncio
 from collections.abc import Sequence
@@ -46,14 +46,14 @@ class DetectRequest(BaseModel):
 
 
 class Detected(BaseModel):
-    """A language, and how sure that is, in percent."""
+    """A language, and its probability in percent."""
 
     confidence: float
     language: str
 
 
 class TranslateAnswer(BaseModel):
-    """In the shape of ``q``: strings, or lists of them."""
+    """Strings, or lists of strings if ``q`` is a list."""
 
     translatedText: str | list[str]  # noqa: N815 - the contract's name
     detectedLanguage: Detected | list[Detected] = Field(default=None)  # type: ignore[assignment]  # noqa: N815 - absent, not null
@@ -61,7 +61,7 @@ class TranslateAnswer(BaseModel):
 
 
 class LanguageAnswer(BaseModel):
-    """A language and what it is translated into."""
+    """A language and its target languages."""
 
     code: str
     name: str
@@ -72,7 +72,7 @@ class LibreTranslate:
     """``/translate``, ``/detect``, ``/languages`` and ``/frontend/settings``.
 
     Args:
-        server: that answers.
+        server: the server.
     """
 
     def __init__(self, server: Server) -> None:
@@ -81,7 +81,7 @@ class LibreTranslate:
 
     @property
     def contract(self) -> Contract:
-        """Its paths."""
+        """The routes."""
         return Contract(
             "LibreTranslate's contract",
             [
@@ -92,47 +92,47 @@ class LibreTranslate:
             ],
         )
 
-    async def translate(self, asked: TranslateRequest, search: SearchAll) -> dict[str, Any]:
+    async def translate(self, request: TranslateRequest, search: SearchAll) -> dict[str, Any]:
         """Translate a text or a list of texts."""
-        texts = as_list(asked.q)
-        if asked.format == "html":
+        texts = as_list(request.q)
+        if request.format == "html":
             raise UserError("format html is not supported yet: tags would be lost; send text")
         most = self._server.limits.hypotheses - 1
-        if asked.alternatives > most:
-            raise UserError(f"{asked.alternatives:,} alternatives; the most is {most}")
+        if request.alternatives > most:
+            raise UserError(f"{request.alternatives:,} alternatives; the maximum is {most}")
         self._server.check_texts(texts)
-        target = self._models.require_code(asked.target)
+        target = self._models.require_code(request.target)
         answer: dict[str, Any] = {}
-        if asked.source.strip().lower() == AUTO:
+        if request.source.strip().lower() == AUTO:
             detected = [self._likeliest(ranked, target) for ranked in await self._detect(texts)]
             sources = [language for language, _ in detected]
             shown = [_detected(*one) for one in detected]
-            answer["detectedLanguage"] = shown[0] if isinstance(asked.q, str) else shown
+            answer["detectedLanguage"] = shown[0] if isinstance(request.q, str) else shown
         else:
-            sources = [self._models.require_code(asked.source)] * len(texts)
-        found = await self._from_each(texts, sources, target, asked.alternatives, search)
+            sources = [self._models.require_code(request.source)] * len(texts)
+        found = await self._from_each(texts, sources, target, request.alternatives, search)
         results = [one.text for one in found]
-        answer["translatedText"] = results[0] if isinstance(asked.q, str) else results
-        if asked.alternatives:
-            others = [_others(one, asked.alternatives) for one in found]
-            answer["alternatives"] = others[0] if isinstance(asked.q, str) else others
+        answer["translatedText"] = results[0] if isinstance(request.q, str) else results
+        if request.alternatives:
+            others = [_others(one, request.alternatives) for one in found]
+            answer["alternatives"] = others[0] if isinstance(request.q, str) else others
         return answer
 
-    async def detect(self, asked: DetectRequest, search: SearchAll) -> list[dict[str, Any]]:
-        """Which of the served languages a text is in, the likeliest first."""
-        self._server.check_texts([asked.q])
-        [ranked] = await self._detect([asked.q])
+    async def detect(self, request: DetectRequest, search: SearchAll) -> list[dict[str, Any]]:
+        """Detect the language of a text among the served languages; most probable first."""
+        self._server.check_texts([request.q])
+        [ranked] = await self._detect([request.q])
         return [_detected(*one) for one in ranked]
 
-    async def languages(self, asked: None, search: SearchAll) -> list[dict[str, Any]]:
-        """The languages served, and what each is translated into."""
+    async def languages(self, request: None, search: SearchAll) -> list[dict[str, Any]]:
+        """The served languages and their target languages."""
         return [
             {"code": code, "name": language_name(code), "targets": self._models.targets(code)}
             for code in self._models.codes
         ]
 
-    async def settings(self, asked: None, search: SearchAll) -> dict[str, Any]:
-        """What a page in front of this server may want to know."""
+    async def settings(self, request: None, search: SearchAll) -> dict[str, Any]:
+        """Settings for web front ends of this server."""
         first = next(iter(self._models.pairs.values()), None)
         return {
             "apiKeys": self._server.needs_key,
@@ -145,15 +145,15 @@ class LibreTranslate:
         }
 
     async def _detect(self, texts: Sequence[str]) -> list[list[tuple[str, float]]]:
-        """For each text the served languages and their probabilities, the likeliest first.
+        """For each text, the served languages with probabilities, most probable first.
 
         Raises:
-            UserError: none of the languages can be told from others.
+            UserError: the detector supports none of the served languages.
         """
         found = await asyncio.to_thread(lambda: [self._detector.rank(text) for text in texts])
         if not all(found):
             served = ", ".join(self._models.codes) or "none"
-            raise UserError(f"no language can be detected among those served ({served})")
+            raise UserError(f"none of the served languages can be detected ({served})")
         return found
 
     async def _from_each(
@@ -164,7 +164,7 @@ class LibreTranslate:
         alternatives: int,
         search: SearchAll,
     ) -> list[Translation]:
-        """Each text from its own language; one that is in the target language stays as it is."""
+        """Translate each text from its own language; texts in the target language are unchanged."""
         places: dict[str, list[int]] = {}
         for i, source in enumerate(sources):
             places.setdefault(source, []).append(i)
@@ -183,17 +183,17 @@ class LibreTranslate:
         return [found[i] for i in range(len(texts))]
 
     def _likeliest(self, ranked: Sequence[tuple[str, float]], target: str) -> tuple[str, float]:
-        """The likeliest language that can be translated, or is the target already."""
+        """The most probable language that can be translated or is the target language."""
         sources = self._models.sources(target)
         possible = [one for one in ranked if one[0] in sources or one[0] == target]
         if not possible:
-            raise UserError(f"no language that can be detected is translated to {target}")
-        # Where nothing speaks for any language, it is one that can be translated.
+            raise UserError(f"no detectable language can be translated to {target}")
+        # At equal probability, prefer a language that can be translated.
         return max(possible, key=lambda one: (one[1], one[0] in sources))
 
 
 def language_name(code: str) -> str:
-    """A language's name in English; its code where it has none."""
+    """The English name of a language; its code if it has no name."""
     try:
         return Locale.parse(plain_code(code), sep="-").get_display_name("en") or code
     except (UnknownLocaleError, ValueError):
@@ -201,7 +201,7 @@ def language_name(code: str) -> str:
 
 
 def _others(one: Translation, count: int) -> list[str]:
-    """At most ``count`` alternatives that read differently."""
+    """At most ``count`` alternatives with different texts."""
     texts = dict.fromkeys(other.text for other in one.alternatives)
     texts.pop(one.text, None)
     return list(texts)[:count]

@@ -1,4 +1,4 @@
-"""Translation: pairs of texts, learnt by cross-entropy of each next target token.
+"""Training on pairs of texts by cross-entropy of the next target token.
 
 Shapes: B batch, T target tokens, D width.
 """
@@ -26,20 +26,21 @@ from heedful.training.protocol import Loss, Sample, Validation
 
 
 class TranslationTask:
-    """Learning to translate.
+    """The training task of translation.
 
     Args:
         model: any model for pairs.
         train: batches of the training corpus.
         validation: pairs to validate on; may be empty.
-        translator: translates with ``model``, as every command does.
-        options: the search at validation.
+        translator: translates the validation pairs with ``model``.
+        options: search options at validation.
+        device: where the model is.
         label_smoothing: ε in [0, 1) of the training loss.
-        terms: losses on what the model attends to, beside the cross-entropy.
-        precision: of matrix products in training; validation is in float32.
+        terms: additional losses on attention weights.
+        precision: precision of matrix products in training; validation is in float32.
         tokenise: sacreBLEU's tokeniser at validation.
-        validation_pairs: how many of the pairs are translated.
-        samples: how many translations are shown.
+        validation_pairs: number of validation pairs that are translated.
+        samples: number of translations that are shown.
     """
 
     def __init__(
@@ -72,16 +73,16 @@ class TranslationTask:
         self.samples = samples
 
     def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Batch]]:
-        """Batches without end from ``position``, each with the position after it."""
+        """Endless batches from ``position``, each with the position after it."""
         return self.train.batches(position, rank)
 
     def loss(self, batch: Batch) -> Loss:
-        """Summed cross-entropy over the batch's target tokens; its part ``loss`` is unsmoothed.
+        """Summed cross-entropy of the batch's target tokens plus the terms.
 
-        The terms are added to it, and their parts stand beside.
+        The part ``loss`` is the cross-entropy without smoothing; each term adds its own parts.
         """
         source = Source(batch.source, batch.source_lengths)
-        # To watch nothing is to compute as ever, by the fast path.
+        # Without terms, no module is watched, so the fast path is used.
         watching = watch(self.model, modules_of(self.terms), keep_gradients=True)
         with autocast(self.device, self.precision), watching as seen:
             total, exact = self._cross_entropy(
@@ -95,28 +96,28 @@ class TranslationTask:
             return with_terms(loss, self.terms, Forced(batch, seen, surprise))
 
     def split(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
-        """Some rows in each; the batch itself where there are terms, which watch the model."""
+        """Split the rows; with terms, return the whole batch, because terms watch the model."""
         return [batch] if self.terms else batch.split(count, fewest)
 
     def _cross_entropy(
         self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
         states = self.model.states(source, target_in)
-        # Only real tokens go on to the vocabulary, which is the larger part of the work.
+        # Logits are computed for real tokens only, because they are most of the work.
         real = target_out != PAD
         table, bias = self.model.output_table, self.model.output_bias
         return cross_entropy(states[real], table, target_out[real], smoothing, bias)
 
     def tensors(self) -> dict[str, Tensor]:
-        """What the terms remember from batch to batch."""
+        """The state of the terms."""
         return tensors_of(self.terms)
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`tensors` gave."""
+        """Restore the state from :meth:`tensors`."""
         load_terms(self.terms, tensors)
 
     def validate(self) -> Validation:
-        """``loss`` a token (nats) and ``perplexity`` over all, BLEU and chrF of translations."""
+        """``loss`` per token (nats) and ``perplexity`` of all pairs; BLEU and chrF of some."""
         if not self.validation:
             return Validation({}, [])
         figures = self._validation_loss()
@@ -140,7 +141,7 @@ class TranslationTask:
         return Validation(figures, shown)
 
     def _validation_loss(self) -> dict[str, float]:
-        """Mean over all target tokens, in float32 and without smoothing."""
+        """The mean loss over all target tokens, in float32 and without smoothing."""
         total, weight = 0.0, 0
         with self.translator.ready():
             for sources, targets in self.translator.encoded_batches(self.validation):
