@@ -26,6 +26,7 @@ from heedful.decoding import SearchOptions
 from heedful.inference.line_input import source_blocks
 from heedful.inference.line_windows import WINDOW, windows
 from heedful.inference.memory_first import translate_with_memory
+from heedful.inference.span_placement import PlacingTranslator
 from heedful.inference.translation import Translation
 from heedful.inference.translation_window import Advance
 from heedful.inference.translator import Translator
@@ -171,8 +172,9 @@ def translate_document(
         UserError: the output cannot be written; nothing is left behind.
     """
     windows_of = windows([text] for text in document.segments)
+    places = translator.protection.rules is None and translator.aligns
     made = translate_with_memory(
-        translator,
+        PlacingTranslator(translator) if places else translator,
         memory or Memory(),
         windows_of,
         options=options,

@@ -5,13 +5,14 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from heedful.data.memory import Match, Memory
 from heedful.decoding import SearchOptions
+from heedful.inference.span_placement import PlacingTranslator
 from heedful.inference.translation import Translation
 from heedful.inference.translation_window import Advance
 from heedful.inference.translator import Translator
 
 
 def translate_with_memory(
-    translator: Translator,
+    translator: Translator | PlacingTranslator,
     memory: Memory,
     blocks: Iterable[Sequence[str]],
     *,

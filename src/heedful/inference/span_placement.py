@@ -1,0 +1,284 @@
+"""Spans put into a translation that was made without them, by word alignment.
+
+For models that know no placeholders. A pair of tags goes around the words that the enclosed words
+became. A single span goes to the gap that parts the words as it does in the source.
+"""
+
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from heedful.data.protected.spans import Span, find_spans
+from heedful.decoding import SearchOptions
+from heedful.inference.translation import Translation
+from heedful.inference.translation_window import Advance
+from heedful.inference.translator import Translator
+
+_WORD = re.compile(r"\S+")
+_ENDS = ".,;:!?…)]}»”\"'"
+_BEGINS = "([{«„“\"'¿¡"
+
+
+@dataclass(frozen=True)
+class Bare:
+    """A text without its spans.
+
+    Attributes:
+        text: the text; where a span stood between two spaces, one is left.
+        spans: what was taken out, in order.
+    """
+
+    text: str
+    spans: tuple["Taken", ...]
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A span that was taken out of a text.
+
+    Attributes:
+        text: the span.
+        place: where it stood, in characters of the bare text.
+        chain: spans with the same number belong together, like brackets.
+        before: whether white space stood before it.
+        after: whether white space stood after it.
+    """
+
+    text: str
+    place: int
+    chain: int
+    before: bool
+    after: bool
+
+
+def take_out(text: str, spans: Sequence[Span]) -> Bare:
+    """A text without spans.
+
+    Example:
+        >>> from heedful.data.protected.spans import find_spans
+        >>> take_out("Press <b>OK</b> now", find_spans("Press <b>OK</b> now", ["tags"])).text
+        'Press OK now'
+    """
+    parts: list[str] = []
+    taken: list[Taken] = []
+    length = place = 0
+
+    def put(piece: str) -> int:
+        """Append a piece; a space that would double one is left out."""
+        if piece[:1].isspace() and (not parts or parts[-1][-1:].isspace()) and taken:
+            piece = piece[1:]
+        if piece:
+            parts.append(piece)
+        return len(piece)
+
+    for span in spans:
+        length += put(text[place : span.start])
+        before = span.start == 0 or text[span.start - 1].isspace()
+        after = span.end == len(text) or text[span.end].isspace()
+        taken.append(Taken(text[span.start : span.end], length, span.chain, before, after))
+        place = span.end
+    put(text[place:])
+    bare = "".join(parts)
+    return Bare(bare.rstrip() if taken and place == len(text) else bare, tuple(taken))
+
+
+def place_spans(bare: Bare, translation: str, links: Iterable[tuple[int, int]]) -> str:
+    """A translation of a bare text, with the text's spans in it.
+
+    All spans are there, each once, and pairs nest as in the source.
+
+    Args:
+        bare: of :func:`take_out`.
+        translation: of ``bare.text``.
+        links: ``(source word, target word)``; words are what ``str.split`` gives.
+    """
+    if not bare.spans:
+        return translation
+    placing = _Placing(bare, translation, links)
+    return placing.written(_tree(bare.spans), 0, len(translation))
+
+
+@dataclass
+class _Node:
+    """A span, or a pair of spans and what is inside it."""
+
+    opening: Taken
+    closing: Taken | None
+    inside: "list[_Node]"
+
+
+def _tree(spans: Sequence[Taken]) -> list[_Node]:
+    """The nodes that are in no other, in the source's order."""
+    last = {span.chain: index for index, span in enumerate(spans)}
+    roots: list[_Node] = []
+    opened: list[_Node] = []
+    for index, span in enumerate(spans):
+        level = opened[-1].inside if opened else roots
+        if opened and opened[-1].opening.chain == span.chain and last[span.chain] == index:
+            opened.pop().closing = span
+            continue
+        node = _Node(span, None, [])
+        level.append(node)
+        is_first = not any(one.opening.chain == span.chain for one in opened)
+        if is_first and last[span.chain] > index:
+            opened.append(node)
+    return roots
+
+
+class _Placing:
+    """Finds the place of each node in a translation, in characters."""
+
+    def __init__(self, bare: Bare, translation: str, links: Iterable[tuple[int, int]]) -> None:
+        self.text, self.translation = bare.text, translation
+        self.source = [found.span() for found in _WORD.finditer(bare.text)]
+        self.target = [found.span() for found in _WORD.finditer(translation)]
+        self.links = [
+            (own, other)
+            for own, other in links
+            if own < len(self.source) and other < len(self.target)
+        ]
+
+    def written(self, nodes: Sequence[_Node], start: int, end: int) -> str:
+        """The translation from ``start`` to ``end`` with these nodes in it."""
+        ranges = [(*self._range(node), number) for number, node in enumerate(nodes)]
+        parts: list[str] = []
+        place = start
+        for low, high, number in sorted(ranges):
+            node = nodes[number]
+            low = min(max(low, place), end)
+            high = min(max(high, low), end)
+            parts.append(self.translation[place:low])
+            if node.closing is None:
+                parts.append(self._spaced(node.opening, low))
+            else:
+                inside = self.written(node.inside, low, high)
+                parts += [node.opening.text, inside, node.closing.text]
+            place = high
+        return "".join([*parts, self.translation[place:end]])
+
+    def _range(self, node: _Node) -> tuple[int, int]:
+        if node.closing is not None:
+            covered = self._covered(node.opening.place, node.closing.place)
+            if covered and (words := self._interval(covered)) is not None:
+                return self._characters(words, node)
+        gap = self._gap(node.opening.place)
+        glued_to_next = not node.opening.after and node.opening.before
+        if gap == len(self.target) or (not node.opening.before and not glued_to_next and gap):
+            at = self.target[gap - 1][1] if gap else 0
+            at = at if gap < len(self.target) or not node.opening.before else len(self.translation)
+        else:
+            at = self.target[gap][0]
+        return at, at
+
+    def _covered(self, start: int, end: int) -> range:
+        """The source's words between two places."""
+        inside = [n for n, (low, high) in enumerate(self.source) if low < end and high > start]
+        return range(inside[0], inside[-1] + 1) if inside else range(0)
+
+    def _interval(self, covered: range) -> tuple[int, int] | None:
+        """The target's words that the covered ones became: most links from them, fewest others."""
+        gain = [0] * len(self.target)
+        for own, other in self.links:
+            gain[other] += 1 if own in covered else -1
+        linked = [other for own, other in self.links if own in covered]
+        if not linked:
+            return None
+        best, found = 0, (min(linked), max(linked))
+        for low in sorted(set(linked)):
+            total = 0
+            for high in range(low, max(linked) + 1):
+                total += gain[high]
+                if total > best:
+                    best, found = total, (low, high)
+        return found
+
+    def _characters(self, words: tuple[int, int], node: _Node) -> tuple[int, int]:
+        """The places around words; punctuation outside of the source's pair stays outside."""
+        assert node.closing is not None
+        low, high = self.target[words[0]][0], self.target[words[1]][1]
+        first, last = node.opening.place, node.closing.place
+        after = self.text[last : last + 1]
+        if after in _ENDS and after and self.text[last - 1 : last] not in _ENDS:
+            while high > low + 1 and self.translation[high - 1] in _ENDS:
+                high -= 1
+        if first and self.text[first - 1] in _BEGINS:
+            while low < high - 1 and self.translation[low] in _BEGINS:
+                low += 1
+        return low, high
+
+    def _gap(self, place: int) -> int:
+        """The gap between the target's words that parts the links as the place does."""
+        word = sum(low < place for low, _ in self.source)
+        if word == len(self.source):
+            return len(self.target)
+        if word == 0:
+            return 0
+        best, found = -1.0, 0
+        for gap in range(len(self.target) + 1):
+            agreed = sum(
+                1 / (1 + abs(own - word + (own < word)))
+                for own, other in self.links
+                if (own < word) == (other < gap)
+            )
+            if agreed > best:
+                best, found = agreed, gap
+        return found
+
+    def _spaced(self, span: Taken, at: int) -> str:
+        """A single span with the white space that it needs at its place."""
+        before = self.translation[:at]
+        after = self.translation[at:]
+        left = span.before and bool(before) and not before[-1].isspace()
+        right = span.after and bool(after) and not after[0].isspace()
+        return " " * left + span.text + " " * right
+
+
+PLACED = ("tags", "entity", "url", "email", "printf", "brace")
+"""Rules for spans that a model without placeholders should not see. Names and numbers stay text."""
+
+
+class PlacingTranslator:
+    """A translator of texts without their spans, which puts them back by word alignment.
+
+    Args:
+        translator: one that aligns.
+        rules: what is taken out.
+    """
+
+    def __init__(self, translator: Translator, rules: Sequence[str] = PLACED) -> None:
+        translator.require_alignments()
+        self.translator, self.rules = translator, rules
+
+    def translate_windows(
+        self,
+        blocks: Iterable[Sequence[str]],
+        *,
+        options: SearchOptions | None = None,
+        scores: bool = True,
+        alignments: bool = False,
+        advance: Advance | None = None,
+    ) -> Iterator[list[Translation]]:
+        """As :meth:`Translator.translate_windows`. A text with spans gets no alignment."""
+        pending: deque[list[tuple[str, Bare]]] = deque()
+
+        def bare_blocks() -> Iterator[list[str]]:
+            for block in blocks:
+                own = [(text, take_out(text, find_spans(text, self.rules))) for text in block]
+                pending.append(own)
+                yield [bare.text for _, bare in own]
+
+        for made in self.translator.translate_windows(
+            bare_blocks(), options=options, scores=scores, alignments=True, advance=advance
+        ):
+            pairs = zip(pending.popleft(), made, strict=True)
+            yield [_with_spans(text, bare, one, alignments) for (text, bare), one in pairs]
+
+
+def _with_spans(text: str, bare: Bare, one: Translation, alignments: bool) -> Translation:
+    if not bare.spans:
+        return one if alignments else replace(one, alignment=None)
+    if not bare.text.strip():
+        return Translation(text, text)
+    links = [] if one.alignment is None else one.alignment.links
+    return replace(one, source=text, text=place_spans(bare, one.text, links), alignment=None)

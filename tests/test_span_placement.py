@@ -1,0 +1,122 @@
+"""Spans put back by word alignment."""
+
+import random
+import re
+
+import pytest
+
+from heedful.data.protected.spans import find_spans
+from heedful.inference.span_placement import PLACED, PlacingTranslator, place_spans, take_out
+from serving_help import translator
+
+RULES = ["tags", "printf"]
+
+
+def placed(source: str, translation: str, links: str) -> str:
+    bare = take_out(source, find_spans(source, RULES))
+    pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
+    return place_spans(bare, translation, pairs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "links", "expected"),
+    [
+        ("Press <b>OK</b> now", "Jetzt OK drücken", "0-2 1-1 2-0", "Jetzt <b>OK</b> drücken"),
+        (
+            "Click the <b>red button</b>.",
+            "Klicken Sie auf den roten Knopf.",
+            "0-0 1-3 2-4 3-5",
+            "Klicken Sie auf den <b>roten Knopf</b>.",
+        ),
+        (
+            "<a>One</a> and <b>two</b>",
+            "Zwei und eins",
+            "0-2 1-1 2-0",
+            "<b>Zwei</b> und <a>eins</a>",
+        ),
+        (
+            "the <a>big <b>red</b> dog</a> barks",
+            "es bellt der große rote Hund",
+            "0-2 1-3 2-4 3-5 4-1",
+            "es bellt der <a>große <b>rote</b> Hund</a>",
+        ),
+        ("Open %s now", "Öffne jetzt", "0-0 1-1", "Öffne %s jetzt"),
+        ("%s files", "Dateien", "0-0", "%s Dateien"),
+        ("Files: %s", "Dateien:", "0-0", "Dateien: %s"),
+        ("<br/>", "", "", "<br/>"),
+        ("a <b></b> c", "x z", "0-0 1-1", None),
+        ("(<b>one</b>)", "(eins)", "0-0", "(<b>eins</b>)"),
+        ("<b>One.</b>", "Eins.", "0-0", "<b>Eins.</b>"),
+    ],
+)
+def test_where_spans_go(source: str, translation: str, links: str, expected: str | None) -> None:
+    found = placed(source, translation, links)
+    if expected is None:
+        assert re.sub("<[^>]*>", "", found).split() == translation.split()
+    else:
+        assert found == expected
+
+
+def test_everything_is_there_and_nests_for_any_links() -> None:
+    chance = random.Random(1)
+    for _ in range(300):
+        words = [f"w{number}" for number in range(chance.randint(1, 8))]
+        source = ""
+        opened: list[str] = []
+        for word in words:
+            if chance.random() < 0.4:
+                opened.append(chance.choice("abc"))
+                source += f"<{opened[-1]}>"
+            source += word
+            while opened and chance.random() < 0.5:
+                source += f"</{opened.pop()}>"
+            source += chance.choice([" ", " %s ", " <br/> "])
+        source += "".join(f"</{name}>" for name in reversed(opened))
+        target = [f"t{number}" for number in range(chance.randint(0, 8))]
+        links = [
+            (chance.randrange(len(words)), chance.randrange(len(target)))
+            for _ in range(chance.randint(0, 9) if target else 0)
+        ]
+        spans = find_spans(source, RULES)
+        bare = take_out(source, spans)
+        found = place_spans(bare, " ".join(target), links)
+        texts = [source[span.start : span.end] for span in spans]
+        again = [found[span.start : span.end] for span in find_spans(found, RULES)]
+        assert sorted(again) == sorted(texts)
+        left = re.sub(r"<[^>]*>|%s", " ", found).split()
+        assert left == target
+        names: list[str] = []
+        for tag in re.findall(r"</?[abc]>", found):
+            if tag[1] == "/":
+                assert names.pop() == tag[2]
+            else:
+                names.append(tag[1])
+        assert not names
+
+
+def test_what_is_taken_out_leaves_one_space() -> None:
+    text = "<b>Open</b> %s now %s"
+    bare = take_out(text, find_spans(text, RULES))
+    assert bare.text == "Open now"
+    assert [text[span.start : span.end] for span in find_spans(text, RULES)] == [
+        span.text for span in bare.spans
+    ]
+
+
+def test_a_model_without_placeholders_keeps_all_spans() -> None:
+    texts = [
+        "the <b>cat</b> sat on %s",
+        "%s <br/> %d",
+        "",
+        "the dog",
+        "see https://a.org/x or <g id='1'>the <x id='2'/> mat</g>.",
+    ]
+    own = translator()
+    (found,) = PlacingTranslator(own).translate_windows([texts])
+    assert [one.source for one in found] == texts
+    for text, one in zip(texts, found, strict=True):
+        spans = [text[span.start : span.end] for span in find_spans(text, PLACED)]
+        again = [one.text[span.start : span.end] for span in find_spans(one.text, PLACED)]
+        assert sorted(again) == sorted(spans)
+    assert found[1].text == texts[1]
+    assert found[3].text == own.translate([texts[3]])[0].text
