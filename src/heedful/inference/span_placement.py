@@ -18,6 +18,7 @@ from heedful.inference.translator import Translator
 _WORD = re.compile(r"\S+")
 _ENDS = ".,;:!?…)]}»”\"'"
 _BEGINS = "([{«„“\"'¿¡"
+_STOPS = tuple(".!?:;,")
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,10 @@ def take_out(text: str, spans: Sequence[Span]) -> Bare:
     length = place = 0
 
     def put(piece: str) -> int:
-        """Append a piece; a space that would double one is left out."""
+        """Append a piece; one space is left where a span stood between two, or between words."""
+        last = parts[-1][-1:] if parts else ""
+        if taken and _joins(last, piece[:1]):
+            piece = " " + piece
         if piece[:1].isspace() and (not parts or parts[-1][-1:].isspace()) and taken:
             piece = piece[1:]
         if piece:
@@ -81,6 +85,13 @@ def take_out(text: str, spans: Sequence[Span]) -> Bare:
     put(text[place:])
     bare = "".join(parts)
     return Bare(bare.rstrip() if taken and place == len(text) else bare, tuple(taken))
+
+
+def _joins(last: str, first: str) -> bool:
+    """Whether two words would become one without the span that parts them."""
+    return bool(last and first) and (
+        (first.isalnum() and (last.isalnum() or last in _STOPS)) or first in "—–"
+    )
 
 
 def place_spans(bare: Bare, translation: str, links: Iterable[tuple[int, int]]) -> str:
@@ -159,6 +170,9 @@ class _Placing:
 
     def _range(self, node: _Node) -> tuple[int, int]:
         if node.closing is not None:
+            verbatim = self._verbatim(node.opening.place, node.closing.place)
+            if verbatim is not None:
+                return verbatim
             covered = self._covered(node.opening.place, node.closing.place)
             if covered and (words := self._interval(covered)) is not None:
                 return self._characters(words, node)
@@ -170,6 +184,19 @@ class _Placing:
         else:
             at = self.target[gap][0]
         return at, at
+
+    def _verbatim(self, start: int, end: int) -> tuple[int, int] | None:
+        """Where the enclosed text stands in the translation as it is, if that is plain."""
+        inner = self.text[start:end].strip()
+        if not inner:
+            return None
+        pattern = re.compile(rf"(?<!\w){re.escape(inner)}(?!\w)")
+        there = [found.span() for found in pattern.finditer(self.translation)]
+        own = [found.start() for found in pattern.finditer(self.text)]
+        if len(there) != len(own):
+            return None
+        begin = start + len(self.text[start:end]) - len(self.text[start:end].lstrip())
+        return there[own.index(begin)] if begin in own else None
 
     def _covered(self, start: int, end: int) -> range:
         """The source's words between two places."""
@@ -198,13 +225,19 @@ class _Placing:
         assert node.closing is not None
         low, high = self.target[words[0]][0], self.target[words[1]][1]
         first, last = node.opening.place, node.closing.place
-        after = self.text[last : last + 1]
-        if after in _ENDS and after and self.text[last - 1 : last] not in _ENDS:
-            while high > low + 1 and self.translation[high - 1] in _ENDS:
-                high -= 1
-        if first and self.text[first - 1] in _BEGINS:
-            while low < high - 1 and self.translation[low] in _BEGINS:
-                low += 1
+        inner = self.text[first:last].strip()
+        while (
+            high > low + 1
+            and self.translation[high - 1] in _ENDS
+            and inner[-1:] != self.translation[high - 1]
+        ):
+            high -= 1
+        while (
+            low < high - 1
+            and self.translation[low] in _BEGINS
+            and inner[:1] != self.translation[low]
+        ):
+            low += 1
         return low, high
 
     def _gap(self, place: int) -> int:
