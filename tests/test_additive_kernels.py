@@ -372,7 +372,7 @@ def test_without_a_compiler_it_still_runs(
     (tmp_path / "heedful").mkdir(exist_ok=True)
     (tmp_path / "heedful").chmod(0o777)
     assert find() is None
-    assert "can be written to by others" in capsys.readouterr().err
+    assert "other users can write to" in capsys.readouterr().err
     monkeypatch.setattr(compiled, "library", lambda: None)
     x = torch.randn(100, 64)
     assert attend(x, x, x, score=Additive(64, 64, 64)).shape == (100, 64)

@@ -265,7 +265,7 @@ def test_what_does_not_belong_together_is_refused(folder: Path, tmp_path: Path) 
     assert "given twice" in refused(forward, forward, dev)
     assert "de to fr" in refused(forward, dev, "--from", "de", "--to", "fr")
     assert "needs two runs" in refused(forward, dev, "--join", "union")
-    assert "no way to join" in refused(forward, reverse, dev, "--join", "gdfa")
+    assert "not a way to join" in refused(forward, reverse, dev, "--join", "gdfa")
     assert "no corpus" in refused(forward)
     assert "no run at" in refused(tmp_path / "none", dev)
     assert "is a folder" in refused(forward, reverse, folder, dev)
@@ -273,7 +273,7 @@ def test_what_does_not_belong_together_is_refused(folder: Path, tmp_path: Path) 
     assert "need --choose-rule" in refused(forward, dev, "--pairs", 3)
     (tmp_path / "empty.tsv").write_text("one dog\t\ntwo cat\t\n")
     out = tmp_path / "out"
-    assert "target side of the corpus is empty" in refused(
+    assert "target side is empty in all" in refused(
         forward, tmp_path / "empty.tsv", "--output", out
     )
     assert not out.exists()
@@ -298,7 +298,7 @@ def test_gold_the_wrong_way_round_or_counted_otherwise_is_said(
     for links, more, says in (
         ("1-1 2-3\n1-1 3-1\n", [], "all links are in range the other way round"),
         ("0-0 1-2\n0-0 2-0\n", [], "all links are in range the other way round"),
-        ("1-1 3-2\n1-3\n", ["--indexing", "0"], "counted from 1: say --indexing 1"),
+        ("1-1 3-2\n1-3\n", ["--indexing", "0"], "counted from 1: give --indexing 1"),
         ("1-1 2-3\n1-1 3-1\n", ["--indexing", "0"], "the other way round and counted from 1"),
         ("0-0 1-9\n0-0\n", [], "lines of links and texts belong together"),
         ("0-0\n", [], "1 sentences but there are 2"),

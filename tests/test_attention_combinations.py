@@ -291,7 +291,7 @@ def test_the_log_probability_of_a_drawn_key_reaches_a_loss() -> None:
     drawn.sum().backward()
     assert attention.score.v.grad is not None
     assert attention.score.v.grad.abs().max() > 0
-    with watch(attention, top_k=1), pytest.raises(ValueError, match="only be watched whole"):
+    with watch(attention, top_k=1), pytest.raises(ValueError, match="only be watched without"):
         attention(query, key)
 
 
@@ -316,7 +316,10 @@ def test_wrong_parts_and_wishes_say_so() -> None:
     attention = Attention()
     with watch(attention, rows=[3]), pytest.raises(ValueError, match="there is no row 3 among 3"):
         attention(x, x)
-    with watch(attention, top_k=4), pytest.raises(ValueError, match="more than the 3 keys"):
+    with (
+        watch(attention, top_k=4),
+        pytest.raises(ValueError, match="more than the number of keys, 3"),
+    ):
         attention(x, x)
 
 

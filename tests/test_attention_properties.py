@@ -281,9 +281,9 @@ def test_a_normalizer_of_ones_own_is_used_on_both_paths() -> None:
 
 def test_a_part_that_says_nothing_is_refused() -> None:
     query, key, value = inputs(2, 3)
-    with pytest.raises(NotImplementedError, match="Score does not say how to compare"):
+    with pytest.raises(NotImplementedError, match="Score does not implement `compare`"):
         attend(query, key, value, score=scores.Score())
-    with pytest.raises(NotImplementedError, match="Normalizer does not say how"):
+    with pytest.raises(NotImplementedError, match="Normalizer does not implement"):
         attend(query, key, value, normalize=normalizers.Normalizer())
 
 

@@ -48,18 +48,21 @@ PNG, WAV = Media.picture(torch.rand(4, 4)), Media.sound(torch.zeros(800), 8000)
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Axis("cube", ["a"]), "no kind of axis 'cube'; there are tokens"),
-        (lambda: Axis("image", ["a"], (1, 1)), "an extent and no labels"),
-        (lambda: Axis("image", extent=(2,)), r"is \(rows, columns\)"),
+        (lambda: Axis("cube", ["a"]), "unknown kind of axis 'cube'; known kinds are tokens"),
+        (lambda: Axis("image", ["a"], (1, 1)), "an extent instead of labels"),
+        (lambda: Axis("image", extent=(2,)), r"must be \(rows, columns\)"),
         (lambda: Axis("image", extent=(2, 0)), "above 0"),
         (lambda: Axis("image", extent=(2, 1.5)), "the extent"),
         (lambda: Axis("image", extent=(1 << 12, 1 << 12)), "the extent"),
         (lambda: Axis("time", extent=(2, float("nan"))), "above 0"),
-        (lambda: Axis("tokens", ["a"], (1, 1)), "has labels and no extent"),
+        (lambda: Axis("tokens", ["a"], (1, 1)), "has labels instead of an extent"),
         (lambda: Axis("tokens", ["a"], media=PNG), "takes no media"),
         (lambda: Axis("image", extent=(2, 2), media=WAV), "takes image/png, not audio/wav"),
-        (lambda: Axis("time", extent=(5, 1.0), media=WAV), "1.00 s lies over a sound of 0.10 s"),
-        (lambda: Media("text/html", b"<p>"), "media of type 'text/html'"),
+        (
+            lambda: Axis("time", extent=(5, 1.0), media=WAV),
+            "1.00 s does not match its sound of 0.10 s",
+        ),
+        (lambda: Media("text/html", b"<p>"), "unknown type of media 'text/html'"),
         (lambda: Media("image/png", b"<svg>"), "not a PNG"),
         (lambda: Media("image/png", PNG.data[:20]), "not a PNG"),
         (lambda: Media("image/png", _wide(PNG.data)), "damaged PNG"),
@@ -83,7 +86,7 @@ def _wide(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"decided": ["a"]}, "as many decided"),
+        ({"decided": ["a"]}, "numbers of decided"),
         ({"decided": ["a"], "log_probabilities": [0.5]}, "above 0"),
         ({"decided": ["a"], "log_probabilities": [float("nan")]}, "above 0 or not a number"),
         ({"words": {"text": [0]}}, "words of the axis text: 1 indices"),

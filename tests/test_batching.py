@@ -207,7 +207,7 @@ def test_permute_reaches_into_a_huge_corpus() -> None:
 def test_a_position_of_another_corpus_is_refused(tmp_path: Path) -> None:
     batches = TokenBatches(random_corpus(tmp_path / "it", 30, 5), 40, pool=10)
     for index in (9, 30, 10**9, -1):
-        with pytest.raises(UserError, match="no batch stands at"):
+        with pytest.raises(UserError, match="there is no batch at"):
             next(batches.batches(Position(1, 0, index)))
 
 

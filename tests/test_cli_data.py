@@ -129,7 +129,7 @@ def test_splits_keep_sources_apart_whatever_the_order(
 ) -> None:
     sources = [str(number) for number in numbers]
     if validation + test >= len(sources):
-        with pytest.raises(UserError, match="leave nothing"):
+        with pytest.raises(UserError, match="leave no pairs"):
             Split(sources, str(validation), str(test), 1)
         return
     split = Split(sources, str(validation), str(test), 1)
@@ -181,7 +181,7 @@ def test_split_into_text_files(memory: Path, tmp_path: Path) -> None:
 
 
 def test_a_folder_in_use_is_left_alone(memory: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         run("split", memory, "--output-dir", tmp_path, "--test", 1)
     assert memory.exists()
 
@@ -209,8 +209,8 @@ def test_wrong_wishes(memory: Path, tmp_path: Path) -> None:
     for arguments, message in (
         (("split", "-", "--output-dir", out), "reads its input twice"),
         (("split", memory, "--output-dir", out, "--test", "many"), "'many' is not a size"),
-        (("split", memory, "--output-dir", out, "--test", 3), "leave nothing of 3 pairs"),
-        (("convert", memory, "--output", out, "--output", out), "two different ones"),
+        (("split", memory, "--output-dir", out, "--test", 3), "leave no pairs of 3"),
+        (("convert", memory, "--output", out, "--output", out), "two different outputs"),
         (("stats", memory, "--max-words", 0), "max_words"),
         (("stats", memory, "--from", "fr"), "'fr' is not in .*: de, en-US"),
     ):

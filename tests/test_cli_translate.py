@@ -211,7 +211,7 @@ def test_documents_come_back_filled(run: Path, tmp_path: Path) -> None:
     packed = gzip.compress(MEMORY.encode())
     assert call(run, "-", "--format", "tmx", given=packed)[0].decode() == memory
     for kind, text in (("PO", CATALOGUE), ("TMX", MEMORY)):
-        with pytest.raises(UserError, match=f"standard input looks like {kind}: --format"):
+        with pytest.raises(UserError, match=f"standard input looks like {kind}: give --format"):
             call(run, given=text.encode())
         lines = call(run, "--format", "lines", given=text.encode())[0]
         assert lines.count(b"\n") == text.count("\n")
@@ -228,7 +228,7 @@ def test_the_first_column_of_tsv_is_translated(run: Path, text: Path, tmp_path: 
         options = ["--format", "tsv"] if name == "pairs.txt" else []
         out, said = call(run, tmp_path / name, *options)
         assert out == expected
-        assert "the first column is translated; 4 lines have more, left out" in said
+        assert "only the first column is translated; 4 lines have more columns" in said
     out, said = call(run, tmp_path / "pairs.tsv", "--format", "lines", "--json")
     assert json.loads(out.splitlines()[0])["source"] == "one red dog\tx\ty"
     assert said == ""
@@ -240,9 +240,9 @@ def test_the_first_column_of_tsv_is_translated(run: Path, text: Path, tmp_path: 
     [
         (["--seed", 3], "--seed is for sampling"),
         (["--sample", "--beam", 3], "exclude each other"),
-        (["--beam", 3, "--nbest", 4], "beam of at least 4"),
+        (["--beam", 3, "--nbest", 4], "set beam to at least 4"),
         (["--beam", 0], "'beam' = 0"),
-        (["--temperature", 0.5], "for sampling"),
+        (["--temperature", 0.5], "need sampling"),
         (["--sample", "--top-p", 2], "'top_p' = 2"),
         (["--json", "--scores"], "leave out --scores"),
         (["--output", "."], "is a folder"),

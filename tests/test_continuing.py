@@ -130,7 +130,7 @@ def test_what_cannot_be_gone_on_from_is_said() -> None:
         ours.continue_from("dog " * 30, "a")
     with pytest.raises(UserError, match="the beginning has"):
         ours.continue_from("dog", "a " * 30)
-    with pytest.raises(UserError, match="not sampled"):
+    with pytest.raises(UserError, match="sampling is not available"):
         ours.continue_from("dog", "a", options=SearchOptions(sample=True))
     with pytest.raises(UserError, match="at least 1"):
         ours.alternatives("dog", "a", 0)

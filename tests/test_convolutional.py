@@ -263,7 +263,7 @@ def test_selected_rows_go_on_as_they_would_alone() -> None:
     found, _ = model.step(target[rows, 3], chosen)
     assert_rounded([found], forced_logits(model, source, target, (rows, 3)))
     assert state.select(torch.arange(3)).source is state.source
-    with pytest.raises(TypeError, match="what start or step gave"):
+    with pytest.raises(TypeError, match="must come from start or step"):
         model.step(target[:, 0], object())
 
 

@@ -272,7 +272,7 @@ def test_probabilities_that_are_not_finite_are_an_error() -> None:
 
 
 def test_options_that_exclude_each_other_are_refused() -> None:
-    with pytest.raises(ValueError, match="beam of at least 9"):
+    with pytest.raises(ValueError, match="set beam to at least 9"):
         SearchOptions(nbest=9)
-    with pytest.raises(ValueError, match="for sampling"):
+    with pytest.raises(ValueError, match="need sampling"):
         SearchOptions(temperature=0.5)

@@ -338,16 +338,16 @@ def test_plain_text_and_standard_input_are_no_documents(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "source", "target", "message"),
     [
-        ("a.xlf", XLIFF, "fr", "de", "'fr' is not in .*a.xlf; the languages there are: de, en-US"),
+        ("a.xlf", XLIFF, "fr", "de", "'fr' is not in .*a.xlf; its languages are: de, en-US"),
         (
             "a.tmx",
             TMX,
             "it",
             "de",
-            "'it' is not in .*a.tmx; the languages there are: EN, de-DE, en",
+            "'it' is not in .*a.tmx; its languages are: EN, de-DE, en",
         ),
         ("a.tmx", TMX, None, "de", "give the languages"),
-        ("a.po", PO, "en", "fr", "'fr' is not in .*a.po; the languages there are: de"),
+        ("a.po", PO, "en", "fr", "'fr' is not in .*a.po; its languages are: de"),
         ("a.po", PO, "de", "en", "'en' is not in .*a.po"),
         ("a.xlf", XLIFF.replace("</body>", ""), "en", "de", r"a.xlf:\d+: broken XLIFF"),
         ("a.po", PO.replace('msgid "Open"', 'msgid "Open'), "en", "de", r"a.po:16: broken PO"),

@@ -70,7 +70,7 @@ def test_a_file_has_a_largest_size(tmp_path: Path) -> None:
     [
         (b"[" * 2_000_000, "nested too deeply"),
         (b'{"a":' * 2_000_000, "nested too deeply"),
-        (b"[" + b"0," * 9_000_000 + b"0]", "more than 8,000,000 values"),
+        (b"[" + b"0," * 9_000_000 + b"0]", "more values than the limit of 8,000,000"),
         (b"\xff\xfe{", "not valid JSON"),
         (b"1" * 5000, "not valid JSON"),
         (b"[1]", "expected a JSON object"),

@@ -298,7 +298,7 @@ def refused(tmp_path: Path, links: str, **more: Any) -> str:
 @pytest.mark.parametrize(
     ("links", "says"),
     [
-        ("1-1 3-2\n1-3\n" * 3, "all links are in range counted from 1: take 1 off"),
+        ("1-1 3-2\n1-3\n" * 3, "all links are in range counted from 1: subtract 1"),
         ("0-0 1-2\n0-0 2-0\n" * 3, "all links are in range the other way round"),
         ("1-1 2-3\n1-1 3-1\n" * 3, "the other way round and counted from 1"),
         ("0-0 1-1\n0-0 9-0\n" * 3, "line 2: link '9-0' is out of range for 1 source and 3 target"),

@@ -149,16 +149,19 @@ BOMBS: list[tuple[dict[str, Any], str]] = [
     ({"normalizer": {"type": "Sequence", "normalizers": [DOUBLE] * 40}}, "at most 16 steps"),
     ({"normalizer": {"type": "Sequence", "normalizers": [DOUBLE] * 9}}, "is not supported"),
     ({"normalizer": PRECOMPILED}, "normalizer .* is not supported"),
-    ({"normalizer": {"type": "Sequence", "normalizers": 3}}, "no list of at most 16"),
+    ({"normalizer": {"type": "Sequence", "normalizers": 3}}, "not a list of at most 16"),
     ({"normalizer": {"type": ["NFC"]}}, "is not supported"),
     ({"pre_tokenizer": SPLIT}, "pre_tokenizer .* is not supported"),
-    ({"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTES] * 9}}, "9 times, not once"),
+    (
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTES] * 9}},
+        "9 times instead of once",
+    ),
     ({"model": {"max_input_chars_per_word": 10**9}}, "at most 1,000 are supported"),
     ({"model": {"dropout": 0.5}}, "tokens would be random"),
     ({"model": {"vocab": {"a": 10**40}}}, "damaged|no .*_token"),
-    ({"model": {"merges": [["a", "b"]] * 4_000_000}}, "more than 8,000,000 values"),
+    ({"model": {"merges": [["a", "b"]] * 4_000_000}}, "more values than the limit of 8,000,000"),
     ({"added_tokens": [{"id": 5, "content": ""}]}, "no text of 1 to 1,000"),
-    ({"added_tokens": [{"id": 1, "content": "x"}] * 10_001}, "no list of at most 10,000"),
+    ({"added_tokens": [{"id": 1, "content": "x"}] * 10_001}, "not a list of at most 10,000"),
 ]
 
 
@@ -177,7 +180,7 @@ def test_a_panic_of_the_library_is_one_line() -> None:
 
 def test_a_vocabulary_of_millions_of_pieces_is_refused() -> None:
     rows = b'{"x": 1' + b"".join(b',"%x":%d' % (n, n) for n in range(2_000_001)) + b"}"
-    refused(changed("marian", {"vocab.json": rows}), "more than 2,000,000 values")
+    refused(changed("marian", {"vocab.json": rows}), "more values than the limit of 2,000,000")
 
 
 def test_a_vocabulary_has_a_ceiling() -> None:

@@ -184,7 +184,7 @@ def test_batches_are_a_function_of_their_position(
             assert torch.equal(batch.sequences.tokens, expected.sequences.tokens)
             assert torch.equal(batch.places, expected.places)
             assert torch.equal(batch.labels, expected.labels)
-    with pytest.raises(UserError, match=r"no batch stands at \(5, 0, 1000\)"):
+    with pytest.raises(UserError, match=r"there is no batch at \(5, 0, 1000\)"):
         next(source.batches(Position(5, 0, 1000)))
     with pytest.raises(UserError, match="no batch stands"):
         next(source.batches(Position(5, 0, 1 << 40)))

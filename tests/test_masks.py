@@ -107,5 +107,5 @@ def test_wrong_masks_are_refused() -> None:
         padding(torch.tensor([True]))
     with pytest.raises(ValueError, match="leading dimensions only"):
         padding(torch.ones(2, 3, 4, dtype=torch.int64)).dense((2, 3, 4), CPU)
-    with pytest.raises(NotImplementedError, match="Mask does not say what it allows"):
+    with pytest.raises(NotImplementedError, match="Mask does not implement `allows`"):
         Mask().dense((3, 4), CPU)

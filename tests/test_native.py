@@ -151,7 +151,7 @@ def test_what_the_library_fails_at_stays_whole_and_is_told_once(
     assert len(list(read_documents(tmp_path / "text", sentences="en"))) == 3
     told = [line for line in capfd.readouterr().err.splitlines() if line.startswith("heedful:")]
     assert told == [
-        "heedful: the sentences of 2 lines could not be found (sentencex failed): not cut there"
+        "heedful: 2 lines could not be split into sentences (sentencex failed) and were left whole"
     ]
 
 

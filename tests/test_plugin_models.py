@@ -94,7 +94,7 @@ def test_what_cannot_be_registered_says_why() -> None:
         register_model(Nameless, MyModel)
     with pytest.raises(TypeError, match="needs max_length"):
         register_model(Endless, MyModel)
-    with pytest.raises(TypeError, match="subclass of none of PairSettings"):
+    with pytest.raises(TypeError, match="must be a subclass of PairSettings"):
         register_model(Alone, MyModel)
     register_model(Mine, lambda settings, source, target: nn.Identity())
     with pytest.raises(TypeError, match=r"'mine' builds a Identity; .* subclass of PairModel"):

@@ -293,17 +293,17 @@ def test_what_is_refused() -> None:
     cuda = torch.device("cuda")
     for name, device, int8, part in (
         ("int8", CPU, False, "int8 is available for translation and text generation only"),
-        ("int8", cuda, True, "int8 is for processors; on cuda use bfloat16"),
+        ("int8", cuda, True, "int8 needs a CPU; on cuda use bfloat16"),
         ("int4", CPU, True, "use float32, bfloat16, float16, int8 or auto"),
         ("int4", CPU, False, "use float32, bfloat16, float16 or auto"),
-        ("float16", CPU, True, "float16 is for CUDA cards"),
+        ("float16", CPU, True, "float16 needs a CUDA GPU"),
     ):
         with pytest.raises(UserError, match=part) as raised:
             check_precision(name, device, int8=int8)
         assert "\n" not in str(raised.value)
     assert check_precision("int8", CPU, int8=True) == "int8"
     aligner = WordAligner(AlignerSettings(hidden_size=8), 60, 60)
-    with pytest.raises(UserError, match="a word aligner has no int8"):
+    with pytest.raises(UserError, match="int8 is not available for word aligners"):
         Translator([aligner], None, precision="int8")  # type: ignore[arg-type]
     translator = Translator([aligner], None, precision="bfloat16")  # type: ignore[arg-type]
     assert translator.models == (aligner,)

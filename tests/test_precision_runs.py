@@ -212,7 +212,7 @@ def test_python_and_the_server_tell_the_precision(folder: Path) -> None:
     ("arguments", "part"),
     [
         (("translate", "--precision", "int4"), "unknown precision 'int4'; use float32, bfloat16"),
-        (("translate", "--precision", "float16", "--device", "cpu"), "float16 is for CUDA cards"),
+        (("translate", "--precision", "float16", "--device", "cpu"), "float16 needs a CUDA GPU"),
         (("evaluate", "--precision", "half"), "int8 or auto"),
         (("evaluate", "--engine", "marian"), "unknown engine 'marian'"),
         (("evaluate", "--quantization", "int8"), "--quantization is for --engine ctranslate2"),

@@ -174,9 +174,9 @@ def refused(tmp_path: Path, recipe: dict[str, Any], data: Any) -> str:
     [
         ([*PAIRS, ("one",)], "data['train'], row 61: 1 values instead of 2 (source, target)"),
         ([*PAIRS, ("one", None)], "data['train'], row 61: 'target' is a NoneType, not a text"),
-        ([("a", "b"), {"source": "x", "goal": "y"}], "row 2: no column is called 'target'"),
-        ([*PAIRS, "a text"], "row 61: a str is no row"),
-        ([*PAIRS, ("\ud800", "x")], "row 61: 'source' is no valid Unicode"),
+        ([("a", "b"), {"source": "x", "goal": "y"}], "row 2: there is no column 'target'"),
+        ([*PAIRS, "a text"], "row 61: a str is not a row"),
+        ([*PAIRS, ("\ud800", "x")], "row 61: 'source' is not valid Unicode"),
         ([], "data['train'] has no rows"),
         ("train.tsv", "data['train'] is a str; give rows"),
         (3, "data['train'] is a int; give rows"),
@@ -193,8 +193,8 @@ def test_wrong_rows_of_pairs_are_one_line(tmp_path: Path, rows: Any, message: st
         ("classification", {"text": " ", "label": 1}, "'text' is empty"),
         ("classification", {"text": "a", "label": ""}, "'label' is empty"),
         ("tagging", (["a", "b"], ["X"]), "2 words with 1 tags"),
-        ("tagging", {"words": ["a"], "xpos": ["X"]}, "no column is called 'upos'; did you mean"),
-        ("gpt", {"content": "a"}, "no column is called 'text'"),
+        ("tagging", {"words": ["a"], "xpos": ["X"]}, "there is no column 'upos'; did you mean"),
+        ("gpt", {"content": "a"}, "there is no column 'text'"),
     ],
 )
 def test_wrong_rows_of_texts_are_one_line(

@@ -120,7 +120,7 @@ GOOD = b"".join(b"source %d\ttarget %d\n" % (n, n) for n in range(20_000))
         ({"a": b"1\n2\n3\n", "b": b"1\n2\n"}, r"a has 3 lines but .*b has 2"),
         ({"a": b"1\n", "b": b"1\n2\n3"}, r"a:2: .*a has 1 lines but .*b has 3"),
         ({"a": b"1\n\xff", "b": b"1\n2\n3"}, r"a:2: byte 0xFF"),
-        ({"a.gz": gzip.compress(GOOD)[:-5000]}, r"a.gz:\d+: the gzip data break off"),
+        ({"a.gz": gzip.compress(GOOD)[:-5000]}, r"a.gz:\d+: the gzip data end unexpectedly"),
         ({"a.gz": gzip.compress(GOOD)[:-8] + b"\0" * 8}, r"a.gz:20001: the gzip data are damaged"),
         ({"a.gz": gzip.compress(GOOD)[:9]}, r"a.gz:1: the gzip data"),
         ({"a": b"", "b": b"", "c": b""}, "3 files given"),

@@ -109,32 +109,32 @@ WRONG: list[tuple[str, str | bytes, dict[str, Any], str]] = [
         "a.csv",
         "Body,team\nx,y\n",
         {"text": ["bdy"]},
-        r"a.csv:1: no column is called 'bdy'; did you mean 'Body'",
+        r"a.csv:1: there is no column 'bdy'; did you mean 'Body'",
     ),
     ("a.csv", "x1,x2\nx,y\n", {"text": ["qqq"]}, r"a.csv:1: .*'qqq'; there are 'x1', 'x2' \("),
-    ("a.csv", "text,text,label\nx,y,z\n", {}, r"a.csv:1: two columns are called 'text'"),
-    ("a.csv", "text,label\nx,y\na, b,z\n", {}, r"a.csv:3: 3 columns where the first line has 2"),
+    ("a.csv", "text,text,label\nx,y,z\n", {}, r"a.csv:1: two columns have the name 'text'"),
+    ("a.csv", "text,label\nx,y\na, b,z\n", {}, r"a.csv:3: 3 columns, but the first line has 2"),
     ("a.csv", 'text,label\nx,y\n"a,z\nb,c\n', {}, r"a.csv:3: not valid CSV"),
     ("a.csv", 'text,label\n"x"y,z\n', {}, r"a.csv:2: not valid CSV"),
     ("a.csv", 'text,label\n"x\ny",z\n"",z\n', {}, r"a.csv:4: 'text' is empty; fill it in"),
     ("a.csv", "text,label\nx, \n", {}, r"a.csv:2: 'label' is empty"),
     ("a.csv", "", {}, r"a.csv: the file is empty"),
-    ("a.tsv", "text\tlabel\nx\n", {}, r"a.tsv:2: 1 columns where the first line has 2"),
+    ("a.tsv", "text\tlabel\nx\n", {}, r"a.tsv:2: 1 columns, but the first line has 2"),
     ("a.tsv", "1\tx\n", {"text": ["3"], "label": "1"}, r"a.tsv:1: no column 3; the line has 2"),
     (
         "a.jsonl",
         '{"text": "x", "lable": "y"}',
         {},
-        r"a.jsonl:1: no field is called 'label'; did you mean 'lable'",
+        r"a.jsonl:1: there is no field 'label'; did you mean 'lable'",
     ),
     ("a.jsonl", '{"text": "x", "label": "y"}\n[1]\n', {}, r"a.jsonl:2: not a JSON object"),
     ("a.jsonl", '{"text": "x",\n', {}, r"a.jsonl:1: not a JSON object"),
-    ("a.jsonl", '{"text": 1.5, "label": "y"}', {}, r"a.jsonl:1: 'text' is neither a text nor"),
+    ("a.jsonl", '{"text": 1.5, "label": "y"}', {}, r"a.jsonl:1: 'text' must be a text or"),
     ("a.jsonl", '{"text": "x", "label": null}', {}, r"a.jsonl:1: 'label' is empty"),
     ("a.jsonl", '{"text": "\\ud800", "label": "y"}', {}, r"a.jsonl:1: character 1 is a lone"),
     ("a.all", "x y\nz\n", {"format": "label-text"}, r"a.all:2: no space in this line"),
     ("a.all", "x \n", {"format": "label-text"}, r"a.all:1: 'text' is empty"),
-    ("a.all", "x y\n", {}, r"a.all: neither its name .* \(tsv, csv, jsonl, label-text\)"),
+    ("a.all", "x y\n", {}, r"a.all: its format follows neither .* \(tsv, csv, jsonl, label-text\)"),
     ("a.csv", "text,label\n", {"format": "cvs"}, r"unknown format 'cvs'; known are tsv"),
     ("a.csv", "text,label\n", {"text": ["a", "b", "c"]}, r"3 columns of text"),
     ("a.csv", "text,label\n", {"label": "0"}, r"'0' names no column"),
@@ -143,7 +143,7 @@ WRONG: list[tuple[str, str | bytes, dict[str, Any], str]] = [
         "a.csv.xz",
         lzma.compress(GOOD_CSV.encode())[:-60],
         NAMED,
-        r"a.csv.xz:\d+: the xz data break off",
+        r"a.csv.xz:\d+: the xz data end unexpectedly",
     ),
     (
         "a.csv.xz",
@@ -151,7 +151,7 @@ WRONG: list[tuple[str, str | bytes, dict[str, Any], str]] = [
         {},
         r"a.csv.xz:1: the xz data are damaged",
     ),
-    ("a.csv.gz", gzip.compress(b"x" * 99)[:-9], {}, r"a.csv.gz:1: the gzip data break off"),
+    ("a.csv.gz", gzip.compress(b"x" * 99)[:-9], {}, r"a.csv.gz:1: the gzip data end unexpectedly"),
 ]
 
 
@@ -241,18 +241,23 @@ def test_conll_2003_is_read(tmp_path: Path, separator: str) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "column", "message"),
     [
-        ("a.conllu", CONLLU.replace("2\tn't", "4\tn't"), "upos", r":5: word number '4' where 2"),
+        (
+            "a.conllu",
+            CONLLU.replace("2\tn't", "4\tn't"),
+            "upos",
+            r":5: word number '4' instead of 2",
+        ),
         ("a.conllu", CONLLU.replace("\tPART", "\t_"), "upos", r":5: the word 'n't' has no upos"),
         ("a.conllu", CONLLU, "pos", r"no column of tags 'pos'; did you mean '[ux]pos'"),
         ("a.conllu", CONLLU, "form", r"no column of tags 'form'; "),
-        ("a.conllu", CONLLU.replace("\tVB\t_\t3\taux", "\taux"), "upos", r":4: 7 columns where"),
-        ("a.tsv", "Do\tAUX\ngo\n", "upos", r"a.tsv:2: 1 columns where there were 2"),
+        ("a.conllu", CONLLU.replace("\tVB\t_\t3\taux", "\taux"), "upos", r":4: 7 columns, but"),
+        ("a.tsv", "Do\tAUX\ngo\n", "upos", r"a.tsv:2: 1 columns, but 2 before"),
         ("a.tsv", "Do\tAUX\ngo\t \n", "upos", r"a.tsv:2: the word 'go' has no tag"),
         ("a.tsv", "Do\tAUX\n \tX\n", "upos", r"a.tsv:2: the word is empty"),
         ("a.conllu", CONLLU.replace("_\t_\n", "_\tNER=O\n"), "misc", r"--column misc\.NER"),
         ("a.conllu", CONLLU, "lemma.x", r"the column lemma of CoNLL-U has no attributes"),
         ("a.txt", "EU NNP B-NP B-ORG\n", "neer", r"no column of tags 'neer'; did you mean 'ner'"),
-        ("a.txt", "EU NNP B-NP B-ORG\nrejects VBZ O\n", "ner", r"a.txt:2: 1 columns where"),
+        ("a.txt", "EU NNP B-NP B-ORG\nrejects VBZ O\n", "ner", r"a.txt:2: 1 columns, but"),
         ("a.tsv", "Do AUX\n", "upos", r"a.tsv:1: 1 TAB-separated columns; tagged sentences are"),
         ("a.tsv", "\n# x\n", "upos", r"a.tsv: no sentence in the file"),
         ("a.jsonl", '{"words": ["a", "b"], "tags": ["X"]}', "upos", r":1: 2 words but 1 tags"),
@@ -264,7 +269,12 @@ def test_conll_2003_is_read(tmp_path: Path, separator: str) -> None:
         ),
         ("a.jsonl", '{"words": "a", "tags": ["X"]}', "upos", r":1: 'words' is not a list"),
         ("a.jsonl", '{"words": [], "tags": []}', "upos", r":1: the sentence has no words"),
-        ("a.jsonl", '{"words": [[]], "tags": [1]}', "upos", r":1: 'words' holds what is neither"),
+        (
+            "a.jsonl",
+            '{"words": [[]], "tags": [1]}',
+            "upos",
+            r":1: 'words' has an entry that is not",
+        ),
         ("a.tsv", b"Gr\xfc\xdfe\tX\n", "upos", r"a.tsv:1: byte 0xFC is not UTF-8"),
     ],
 )
@@ -309,7 +319,7 @@ def test_lines_are_cut_into_sentences(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "\n \n\n"])
 def test_a_file_without_text_is_refused(tmp_path: Path, content: str) -> None:
     path = write(tmp_path / "a.txt", content)
-    with pytest.raises(UserError, match=r"a\.txt: no text in the file"):
+    with pytest.raises(UserError, match=r"a\.txt: the file has no text"):
         list(read_documents(path))
     with pytest.raises(UserError, match="unknown rule for documents 'line'; known are blank-lines"):
         list(read_documents(path, document="line"))  # type: ignore[arg-type]  # what a user may type

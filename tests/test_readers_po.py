@@ -101,7 +101,7 @@ def test_languages_are_checked_and_turned(tmp_path: Path) -> None:
     text = GERMAN + 'msgid "a"\nmsgstr "b"\n'
     assert read(tmp_path, text, source="en", target="de-AT")[0] == [("a", "b")]
     assert read(tmp_path, text, source="de", target="en")[0] == [("b", "a")]
-    with pytest.raises(UserError, match=r"'fr' is not in .*; the languages there are: de"):
+    with pytest.raises(UserError, match=r"'fr' is not in .*; its languages are: de"):
         read(tmp_path, text, source="en", target="fr")
 
 
@@ -119,9 +119,9 @@ def test_unusual_characters_do_not_end_lines(tmp_path: Path) -> None:
         ('msgid "a"\nmsgstr "\\q"\n', 2, "escape"),
         ('msgid "a"\nmsgstr "\\377"\n', 2, "escape"),
         ('msgid "a"\n\nmsgid "b"\nmsgstr "c"\n', 1, "no msgstr"),
-        ('msgid "a"\nmsgstr "b"\nmsgstr "c"\n', 3, "there already"),
-        ('msgid "a"\nmsgstr[0] "b"\n', 2, "goes with"),
-        ('msgid "a"\nmsgid_plural "b"\nmsgstr "c"\n', 3, "goes with"),
+        ('msgid "a"\nmsgstr "b"\nmsgstr "c"\n', 3, "duplicate msgstr"),
+        ('msgid "a"\nmsgstr[0] "b"\n', 2, "requires"),
+        ('msgid "a"\nmsgid_plural "b"\nmsgstr "c"\n', 3, "requires"),
         ('msgid "a"\nmsgstr "b"\nmsgid_plural "c"\n', 3, "does not belong"),
         ('msgid "a"\nmsgctxt "b"\nmsgstr "c"\n', 1, "no msgstr"),
         ('msgctxt "b"\nmsgstr "c"\n', 2, "without a msgid"),

@@ -177,7 +177,7 @@ def test_many_come_back_in_order_as_each_alone() -> None:
         assert list(one.probabilities.values()) == pytest.approx(expected.tolist(), abs=1e-5)
         assert one.label == LABELS[int(expected.argmax())]
         assert one.probability == max(one.probabilities.values())
-    assert said == ["3 texts were empty: without a label"]
+    assert said == ["3 texts were empty and got no label"]
 
 
 def test_a_long_text_is_the_mean_of_its_windows_and_that_is_said() -> None:
@@ -211,7 +211,7 @@ def test_pairs_and_texts_are_not_mixed_up() -> None:
         classifier(pairs=False).classify([("one", "two")])
     with pytest.raises(UserError, match="pairs"):
         classifier(other("compared", hidden_size=8, ffn_size=8)).classify(["one"])
-    with pytest.raises(ValueError, match="no head 'other'"):
+    with pytest.raises(ValueError, match="unknown head 'other'"):
         classifier(head="other")
 
 
@@ -389,7 +389,7 @@ def test_what_cannot_be_traced_is_said() -> None:
     for text, message in ((" ", "empty"), (" ".join(WORDS), "more tokens than the model's 4")):
         with pytest.raises(UserError, match=message):
             reader.trace(text)
-    with pytest.raises(UserError, match="no label 'x'"):
+    with pytest.raises(UserError, match="unknown label 'x'"):
         reader.trace("film", label="x")
 
 
@@ -565,9 +565,9 @@ def test_in_a_long_text_each_place_is_read_in_the_middle_of_what_fits() -> None:
 
 def test_filling_needs_a_mask() -> None:
     filler = FillMask(headed(), vocabulary())
-    with pytest.raises(UserError, match=r"nothing is hidden; write \[MASK\] or <mask>"):
+    with pytest.raises(UserError, match=r"the text has no mask; write \[MASK\] or <mask>"):
         filler.fill("the film")
-    with pytest.raises(UserError, match="line 2: nothing is hidden"):
+    with pytest.raises(UserError, match="line 2: the text has no mask"):
         filler.fill_all(["the [MASK]", "film"], first=1)
     assert filler.fill_all(["", "[MASK]"], 1, first=1)[0].text == ""
     with pytest.raises(UserError, match="at least 1"):

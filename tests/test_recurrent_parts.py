@@ -296,11 +296,11 @@ def test_the_number_of_parameters_is_the_formulas() -> None:
     ("given", "said"),
     [
         ({"attention": "luong-dot"}, r"model: 'attention' = 'luong-dot': a dot product needs"),
-        ({"input_feeding": False}, r"model: 'input_feeding' = False: input feeding is a part"),
-        ({"input_feeding": True}, r"model: 'input_feeding' = True: input feeding is a part"),
-        ({"window": 5}, r"model: 'window' = 5: a window is a part of 'luong-local-p' alone"),
-        ({"temperature": 0.5}, r"model: 'temperature' = 0.5: a temperature is a part of"),
-        ({"expected": 0.5}, r"model: 'expected' = 0.5: a share of expectations is a part of"),
+        ({"input_feeding": False}, r"model: 'input_feeding' = False: input feeding belongs"),
+        ({"input_feeding": True}, r"model: 'input_feeding' = True: input feeding belongs"),
+        ({"window": 5}, r"model: 'window' = 5: a window belongs to 'luong-local-p'"),
+        ({"temperature": 0.5}, r"model: 'temperature' = 0.5: a temperature belongs to"),
+        ({"expected": 0.5}, r"model: 'expected' = 0.5: a share of expectations belongs to"),
         ({"attention": "luong-local-p", "window": 0}, r"model: 'window' = 0"),
         (
             {"embedding_size": 8, "tied_embeddings": "output"},

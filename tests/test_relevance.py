@@ -163,7 +163,7 @@ def test_a_trace_of_another_librarys_model() -> None:
 def test_weights_that_fit_no_axes_are_refused() -> None:
     with pytest.raises(ValueError, match=r"map a: weights \[1, 2, 2\] do not fit"):
         Trace.of({"tokens": ["x"]}, {"a": ("tokens", "tokens", torch.ones(1, 2, 2))})
-    with pytest.raises(ValueError, match="map a: there is no axis token; axes: tokens"):
+    with pytest.raises(ValueError, match="map a: unknown axis token; known axes are tokens"):
         Trace.of({"tokens": ["x"]}, {"a": ("token", "tokens", torch.ones(1, 1, 1))})
     with pytest.raises(ValueError, match="not finite"):
         Trace.of({"tokens": ["x"]}, {"a": ("tokens", "tokens", torch.full((1, 1, 1), torch.nan))})

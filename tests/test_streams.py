@@ -68,10 +68,10 @@ def test_going_on_from_a_position_gives_what_would_have_followed(tmp_path: Path)
 
 def test_wrong_streams_are_one_line(tmp_path: Path) -> None:
     write_stream([], tmp_path / "empty", 10)
-    with pytest.raises(UserError, match="no text to learn from"):
+    with pytest.raises(UserError, match="no text to train on"):
         WindowBatches(Stream(tmp_path / "empty"), 4, 2)
     write_stream([[5, 6, 7]], tmp_path / "s", 10)
-    with pytest.raises(UserError, match="no batch stands at"):
+    with pytest.raises(UserError, match="there is no batch at"):
         next(WindowBatches(Stream(tmp_path / "s"), 4, 2).batches(Position(1, 0, 9)))
     (tmp_path / "s" / "00000.tokens.values").write_bytes(b"xx")
     with pytest.raises(UserError, match="damaged"):

@@ -113,5 +113,5 @@ def test_real_links_are_joined_as_published() -> None:
 
 def test_an_unknown_way_is_one_clear_line() -> None:
     assert check_join("union") == "union"
-    with pytest.raises(UserError, match=r"'gdfa' is no way .* grow-diag-final-and"):
+    with pytest.raises(UserError, match=r"'gdfa' is not a way .* grow-diag-final-and"):
         check_join("gdfa")

@@ -105,7 +105,7 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         "classification",
         {},
         ["data.label=lable"],
-        "no column is called 'lable'; did you mean 'label'?",
+        "there is no column 'lable'; did you mean 'label'?",
     ),
     ("pairs", {}, ['data.text=["first", "secnd"]'], "did you mean 'second'?"),
     ("pairs", {}, ['data.text=["first"]', "data.format=label-text"], "no space in this line"),
@@ -194,7 +194,7 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         "gpt",
         {"blank.txt": "\n\n \n"},
         ["data.train=blank.txt"],
-        "blank.txt: no text in the file",
+        "blank.txt: the file has no text",
     ),
 ]
 
@@ -231,7 +231,7 @@ OPTION_MISTAKES: list[tuple[Command, str]] = [
         "--label is for --task classify, not for tag",
     ),
     ([*CLASSIFY, "labelled.tsv", "--from", "en"], "--from is for --task translate or align"),
-    ([*CLASSIFY, "labelled.tsv", "--label", "colour"], "no column is called 'colour'; there are"),
+    ([*CLASSIFY, "labelled.tsv", "--label", "colour"], "there is no column 'colour'; there are"),
     ([*CLASSIFY, "labelled.tsv", "--text", "txt"], "did you mean 'text'?"),
     ([*CLASSIFY, "."], "--data . is a folder; without a recipe, give the files"),
     ([*CLASSIFY, "absent.csv"], "absent.csv does not exist"),

@@ -194,7 +194,7 @@ def test_what_is_unknown_is_counted_and_said(capfd: pytest.CaptureFixture[str]) 
     assert words.entries == ("a", "b")
     said = capfd.readouterr().err
     assert said.splitlines() == [
-        "heedful: the test: 3 of 8 words (37.50%) are unknown; 2 of 4 kinds are listed"
+        "heedful: the test: 3 of 8 words (37.50%) are unknown; the vocabulary lists 2 of 4"
     ]
     assert unknown_share(words, texts) == 3 / 8
     assert train("words", texts, vocabulary_size=6).size == 6
@@ -277,7 +277,7 @@ def test_an_unknown_kind_is_refused(tmp_path: Path) -> None:
     made.save(tmp_path)
     path = tmp_path / "vocabulary.json"
     path.write_text(path.read_text(encoding="utf-8").replace('"characters"', '"of the test"'))
-    with pytest.raises(UserError, match="the kind 'of the test' is not known; known are bpe"):
+    with pytest.raises(UserError, match="unknown kind 'of the test'; known kinds are bpe"):
         load_vocabulary(tmp_path)
 
 

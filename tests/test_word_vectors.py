@@ -88,15 +88,15 @@ def test_words_cut_within_a_character_are_passed_over(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (GLOVE + "dogs 1 2\n", r"v\.txt:7: fewer numbers than the 3"),
-        (GLOVE + "dogs 1 x 2\n", r"v\.txt:7: what follows the word are not numbers"),
+        (GLOVE + "dogs 1 x 2\n", r"v\.txt:7: no numbers after the word"),
         (GLOVE + "dogs 1 nan 2\n", r"v\.txt:7: a number is not finite"),
         (WORD2VEC.replace("6 3", "7 3", 1), r"its first line says 7 words but 6 follow"),
         ("", r"no word of the vocabulary"),
-        ("zebra 1 2\n", r"no word of the vocabulary has a vector here"),
-        ("a text\n", r"v\.txt:1: neither a word and its numbers"),
-        ("word\n", r"v\.txt:1: neither a word and its numbers"),
+        ("zebra 1 2\n", r"no word of the vocabulary has a vector"),
+        ("a text\n", r"v\.txt:1: neither a word and its vector"),
+        ("word\n", r"v\.txt:1: neither a word and its vector"),
         (b"2 3\nthe \x00\x00\x80\x3f\x00\x20\x20\x20\n", r"v\.txt:2: "),
-        (gzip.compress(GLOVE.encode(), mtime=0)[:-9], r"v\.txt:\d: the gzip data break off"),
+        (gzip.compress(GLOVE.encode(), mtime=0)[:-9], r"v\.txt:\d: the gzip data end unexpectedly"),
     ],
 )
 def test_wrong_files_are_refused(tmp_path: Path, content: str | bytes, message: str) -> None:
@@ -106,5 +106,5 @@ def test_wrong_files_are_refused(tmp_path: Path, content: str | bytes, message: 
 
 
 def test_characters_have_no_word_vectors(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="vectors are of whole words"):
+    with pytest.raises(UserError, match="no word of the vocabulary has a vector"):
         read_word_vectors(write(tmp_path / "v.txt", GLOVE), train("characters"))

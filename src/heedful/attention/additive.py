@@ -1,6 +1,6 @@
-"""Which of its keys each row of additive attention may attend to, for the kernel that computes it.
+"""Additive attention with masks, for the tiled kernel.
 
-The kernel asks for some rows at a time, so that a mask is never whole.
+The mask is evaluated for some rows at a time and never as a whole.
 """
 
 import copy
@@ -26,16 +26,16 @@ def additive_context(
     scale: float = 1.0,
     dropout: float = 0.0,
 ) -> Tensor | None:
-    """The context ``[.., Q, E]``, without ever holding all scores; None if plain is as good.
+    """The context ``[.., Q, E]``, tile by tile; None if the plain path is as good.
 
     Args:
         query: projected queries ``[.., Q, D]``.
         key: projected keys ``[.., K, D]``.
         value: ``[.., K, E]``.
         v: ``[D]``.
-        mask: which query may attend to which key; no numbers to add.
-        grid: what the mask is asked about.
-        scale: of the scores, before the softmax.
+        mask: which query may attend to which key; boolean only.
+        grid: the queries and keys that the mask is evaluated on.
+        scale: factor on the scores, before the softmax.
         dropout: share of the weights set to zero.
     """
     if plainly(query, key, v, value):
@@ -44,7 +44,7 @@ def additive_context(
     given = query, key, value, v
     eager = not (torch.compiler.is_compiling() or any(map(is_transformed, given)))
     if eager and torch.is_grad_enabled() and any(part.requires_grad for part in given):
-        # Backward asks the mask again: what is written into its tensors meanwhile is not seen.
+        # The backward pass evaluates the mask again, so it needs a copy of the mask's tensors.
         mask = copy.deepcopy(mask)
 
     def rows_of(rows: slice | None) -> Tensor | None:
@@ -57,7 +57,7 @@ def additive_context(
 def dense_entries(
     mask: Mask | Tensor | None, grid: Grid, leading: tuple[int, ...]
 ) -> Tensor | None:
-    """Booleans ``[n or 1, q or 1, K or 1]`` of the grid."""
+    """Booleans ``[n or 1, q or 1, K or 1]`` for the grid."""
     allowed = split_mask(mask, grid)[0]
     if allowed is None:
         return None

@@ -1,4 +1,4 @@
-"""What is checked of arguments that every attention takes."""
+"""Checks of the arguments that all attention modules take."""
 
 import itertools
 from collections.abc import Sequence
@@ -7,16 +7,16 @@ from torch import Tensor
 
 
 def check_inputs(*, grouped: bool = False, **named: Tensor) -> None:
-    """Check ``query``, ``key`` and ``value``, whichever are given, for what holds for any score.
+    """Check those of ``query``, ``key`` and ``value`` that are given, independently of the score.
 
     Args:
         grouped: whether the key and value may have fewer heads than the query.
         named: the tensors.
 
     Raises:
-        TypeError: one is not a tensor of floating point.
-        ValueError: one has no positions, keys and values differ in number, or they do not
-            broadcast.
+        TypeError: an argument is not a floating-point tensor.
+        ValueError: a tensor has fewer than two dimensions, the numbers of keys and values differ,
+            or the tensors do not broadcast.
     """
     for name, tensor in named.items():
         if not isinstance(tensor, Tensor):
@@ -57,7 +57,7 @@ def _shapes(named: dict[str, Tensor]) -> str:
 def heads_of_a_group(query: Tensor, key: Tensor, *value: Tensor) -> int:
     """How many heads of ``query [.., B, H, Q, D]`` read each head of ``key [.., B, G, K, D]``.
 
-    1 where heads are the same, or are one and broadcast; 1, too, where they do not fit.
+    1 if the numbers of heads are equal, if one of them is 1, or if they are incompatible.
     """
     if any(part.dim() < 4 for part in (query, key, *value)):
         return 1
@@ -68,7 +68,7 @@ def heads_of_a_group(query: Tensor, key: Tensor, *value: Tensor) -> int:
 
 
 def refuse_positional(module: object, given: tuple[object, ...]) -> None:
-    """Raise TypeError for what follows query, key and value without a name.
+    """Raise TypeError for positional arguments after query, key and value.
 
     In ``nn.MultiheadAttention`` the fourth is ``key_padding_mask``, where true means the opposite.
     """
@@ -87,7 +87,7 @@ def check_dropout(share: float) -> None:
 
 
 def check_part(name: str, part: object, kind: type) -> None:
-    """Raise TypeError unless ``part`` is an instance of ``kind``; a class is told to be called."""
+    """Raise TypeError unless ``part`` is an instance of ``kind``."""
     if isinstance(part, kind):
         return
     given = repr(part)

@@ -10,24 +10,23 @@ from torch import Tensor
 
 
 def disagreement(weights: Tensor) -> Tensor:
-    """``‖A Aᵀ − I‖²_F``, a number an entry: summed over the pairs of rows, not over the batch.
+    """``‖A Aᵀ − I‖²_F`` of each batch entry, summed over the pairs of rows.
 
     Args:
         weights: ``A [.., R, K]``: R attentions (hops, heads) over the same K keys.
 
     Returns:
-        ``[..]``, at least 0; take its mean and a factor of your own for a loss. Half precision is
-        compared in float32, and the result is float32 then. A row that attends to nothing adds the
-        constant 1, with zero gradients.
+        ``[..]``, at least 0; for a loss, take the mean and multiply by a factor. Half precision is
+        computed and returned in float32. A row that attends to nothing adds the constant 1, with
+        zero gradients.
 
     Raises:
         TypeError: the weights are not of floating point.
         ValueError: the weights have fewer than two dimensions.
 
-    For hops, the weights that :class:`~heedful.attention.StructuredSelfAttention` shows,
-    ``[B, 1, hops, K]``, are ready as they are. For the heads of multi-head attention,
-    ``[B, H, Q, K]``, each query is an entry of its own: move Q before the heads, and leave the
-    queries that are padding out of the mean.
+    The weights of :class:`~heedful.attention.StructuredSelfAttention`, ``[B, 1, hops, K]``, can be
+    passed unchanged. For the heads of multi-head attention, ``[B, H, Q, K]``, each query is a
+    separate entry: move Q before the heads, and exclude padding queries from the mean.
 
     Example:
         >>> weights = torch.eye(3).expand(2, 4, 3, 3)  # [B, H, Q, K]: four heads, all the same

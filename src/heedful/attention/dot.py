@@ -1,10 +1,10 @@
-"""Dot products with softmax: handed to a fused kernel, by the form the mask asks for.
+"""Dot products with softmax, computed by the fused kernel that suits the mask.
 
-``scaled_dot_product_attention`` takes no mask, its own causal flag, or a matrix. Where a matrix
-would be large, a mask goes by blocks of rows, each with the keys that it may attend to, and on
-NVIDIA processors to FlexAttention, which skips blocks in its own way. Short sequences on the CPU
-are computed in C (:mod:`heedful.kernels.short_attention`). PyTorch's kernels may be wrong where
-masked keys hold very large numbers; :mod:`~.sdpa` corrects that.
+``scaled_dot_product_attention`` takes no mask, a causal flag, or a matrix. If the matrix would be
+large, the kernel is called for blocks of rows, each with the keys that it may attend to; on NVIDIA
+GPUs FlexAttention is used, which skips blocks itself. Short sequences on the CPU are computed in C
+(:mod:`heedful.kernels.short_attention`). PyTorch's kernels may return wrong results if masked keys
+have very large values; :mod:`~.sdpa` corrects them.
 """
 
 import functools
@@ -23,7 +23,7 @@ from heedful.kernels.additive_rows import span
 from heedful.kernels.short_attention import can_do
 from heedful.kernels.short_attention_operators import short_attention
 
-_LARGE = 1 << 22  # booleans of a mask from which it is not made whole
+_LARGE = 1 << 22  # a mask with at least as many entries is not built as a whole
 _BLOCK = 512  # rows of a block
 
 
@@ -43,9 +43,9 @@ def dot_context(
         query: ``[.., Q, D]``.
         key: ``[.., K, D]``; with heads, there may be fewer of them than of the queries.
         value: ``[.., K, dv]``.
-        mask: a mask, or what :func:`~heedful.attention.masks.split_mask` takes.
-        grid: what the mask is asked about; None without one.
-        scale: of the dot products.
+        mask: a mask, or a tensor as for :func:`~heedful.attention.masks.split_mask`.
+        grid: the queries and keys that the mask is evaluated on; None without a mask.
+        scale: factor on the dot products.
         dropout: share of the weights set to zero.
     """
     kernel = functools.partial(
@@ -55,7 +55,7 @@ def dot_context(
         return kernel(query, key, value)
     square = query.shape[-2] == key.shape[-2]
     if isinstance(mask, Causal) and grid.first in (None, 0) and square:
-        return kernel(query, key, value, is_causal=True)  # Its top-left alignment is ours.
+        return kernel(query, key, value, is_causal=True)  # Q = K: top-left alignment is the same.
     large = query.shape[-2] * key.shape[-2] > _LARGE
     if isinstance(mask, Mask) and large and not torch.compiler.is_compiling():
         if query.device.type == "cuda" and query.dim() == 4 and not dropout:
@@ -69,9 +69,9 @@ def dot_context(
 def _fused(
     query: Tensor, key: Tensor, value: Tensor, *, attn_mask: Tensor | None = None, **others: Any
 ) -> Tensor:
-    """PyTorch's kernel, which is fused for four dimensions only: with fewer, ones go before.
+    """PyTorch's kernel, which is fused for four dimensions only; missing dimensions are added.
 
-    On the CPU short sequences go to ours, without dropout.
+    On the CPU, short sequences without dropout are computed by heedful's kernel.
     """
     most = max(query.dim(), key.dim(), value.dim())
     if most > 3:
@@ -91,28 +91,28 @@ def _by_pytorch(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, **others: Any
 ) -> Tensor:
     if forward_mode(query, key, value):
-        with sdpa_kernel(SDPBackend.MATH):  # The fused ones have no forward-mode gradients.
+        with sdpa_kernel(SDPBackend.MATH):  # The fused kernels have no forward-mode gradients.
             given = query, key, value, attn_mask
             return F.scaled_dot_product_attention(*given, **others)
     return masked_attention(query, key, value, attn_mask, **others)
 
 
 def added_form(allowed: Tensor | None, bias: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """What the kernels take: booleans, or numbers to add with −∞ for masked keys."""
+    """The mask for PyTorch's kernels: booleans, or a bias with −∞ for masked keys."""
     added = allowed
     if bias is not None:
         added = bias.to(dtype)
         if allowed is not None:
             added = torch.where(allowed, added, float("-inf"))
     if added is not None and added.dim() < 2:
-        added = added.view(1, -1)  # The kernels ask for a query and a key dimension.
+        added = added.view(1, -1)  # The kernels require a query and a key dimension.
     return added
 
 
 def _by_blocks(
     kernel: Any, query: Tensor, key: Tensor, value: Tensor, mask: Mask, grid: Grid
 ) -> Tensor:
-    """Rows by rows: the mask is never whole, and keys that a block may not attend to are left."""
+    """Block by block: no whole mask is built, and keys that a block cannot read are skipped."""
     parts = []
     for start in range(0, query.shape[-2], _BLOCK):
         rows = slice(start, min(start + _BLOCK, query.shape[-2]))
@@ -123,7 +123,7 @@ def _by_blocks(
         if allowed.dim() < 2:
             allowed = allowed.view(1, -1)
         if keys.start == keys.stop:
-            keys = slice(0, 1)  # Nothing is allowed: one masked key gives the zeros.
+            keys = slice(0, 1)  # Nothing is allowed: one masked key makes the result zero.
             allowed = torch.zeros(1, 1, dtype=torch.bool)
         part = (query[..., rows, :], key[..., keys, :], value[..., keys, :])
         parts.append(kernel(*part, attn_mask=allowed))
@@ -145,16 +145,16 @@ def flex_context(
     scale: float,
     compiled: bool = True,
 ) -> Tensor:
-    """The same by FlexAttention, ``query [B, H, Q, D]``.
+    """The same as :func:`dot_context` with FlexAttention, ``query [B, H, Q, D]``.
 
     Args:
         query: queries.
         key: keys.
         value: values.
         mask: any mask.
-        grid: what it is asked about.
-        scale: of the dot products.
-        compiled: False for FlexAttention's own plain form.
+        grid: the queries and keys that the mask is evaluated on.
+        scale: factor on the dot products.
+        compiled: False for FlexAttention's eager implementation.
     """
     shape = (*query.shape[:3], key.shape[2])
     block = flex_mask(mask, shape, query.device, first=grid.first)
@@ -171,5 +171,5 @@ def _is_grouped(query: Tensor, key: Tensor) -> bool:
         return False
     heads, key_heads = query.shape[-3], key.shape[-3]
     if heads == key_heads or heads == 1 or key_heads == 1:  # noqa: SIM103
-        return False  # A constant, also where the sizes are symbols.
+        return False  # A constant, even if the sizes are symbolic.
     return True

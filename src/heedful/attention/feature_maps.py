@@ -1,7 +1,7 @@
 """Feature maps φ for linearized attention: similarity(q, k) = φ(q)ᵀφ(k), with φ ≥ 0.
 
-Any callable ``[.., L, D] -> [.., L, F]`` without negative results will do as one; these are the
-usual two.
+Any callable ``[.., L, D] -> [.., L, F]`` with non-negative results can be used; this module has the
+two usual ones.
 """
 
 from collections.abc import Callable
@@ -24,12 +24,12 @@ class EluPlusOne(nn.Module):
     """
 
     def forward(self, vectors: Tensor) -> Tensor:
-        # exp(x), not (exp(x) − 1) + 1, which has no digits left where x is far below 0.
+        # exp(x) instead of (exp(x) − 1) + 1, which loses all digits if x is far below 0.
         return torch.where(vectors > 0, vectors + 1, vectors.clamp(max=0).exp())
 
 
 class ReluFeatures(nn.Module):
-    """φ(x) = max(x, 0): features that may be exactly zero, so that a key can be left out.
+    """φ(x) = max(x, 0): features may be exactly zero, so that a key can have no weight.
 
     A query that shares no feature with any key has context 0. Kasai et al. 2021, "Finetuning
     Pretrained Transformers into RNNs", section 2.2 (there after a learned matrix, which the

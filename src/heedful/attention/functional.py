@@ -30,14 +30,14 @@ _HALVES = (torch.bfloat16, torch.float16)
 
 @dataclass(slots=True)
 class Mechanism:
-    """The parts that make one attention: how to compare, to normalize, and what places do."""
+    """The parts of an attention: score, normalizer and positions."""
 
     score: Score
     normalize: Normalizer
     positions: RelativePositions | None = None
 
     def check(self) -> "Mechanism":
-        """Itself; a TypeError where a part is of another kind."""
+        """Return itself; raise TypeError if a part has the wrong class."""
         check_part("score", self.score, Score)
         check_part("normalize", self.normalize, Normalizer)
         if self.positions is not None:
@@ -45,7 +45,7 @@ class Mechanism:
         return self
 
     def fused_scale(self, width: int) -> float | None:
-        """The factor on a dot product of ``width`` numbers, if the fused kernels know all this."""
+        """The factor on a dot product of width ``width``, if fused kernels can compute this."""
         scale, more = self.dot_scale(width), self.softmax_scale()
         if scale is None or more is None or not self._only_biases():
             return None
@@ -67,7 +67,7 @@ class Mechanism:
         return self.normalize.softmax_scale() if known else None
 
     def _only_biases(self) -> bool:
-        """Whether positions, beside turning, do no more than add their bias to the scores."""
+        """Whether positions only rotate and add their bias to the scores."""
         one = self.positions
         return one is None or (
             not one.changes_values
@@ -76,7 +76,7 @@ class Mechanism:
         )
 
     def remember(self, key: Tensor, first: int = 0) -> Tensor:
-        """Keys ``[.., K, dk]``, the first of which stands at ``first``, turned and projected."""
+        """Rotate and project keys ``[.., K, dk]`` at positions ``first``, ``first + 1``, …"""
         if self.positions is not None:
             key = self.positions.turn(key, _places(first, key))
         return self.score.project_key(key)
@@ -84,24 +84,24 @@ class Mechanism:
 
 @dataclass(slots=True)
 class ProjectedQuery:
-    """Queries that went through the score's projection, and where they stand."""
+    """Queries after the score's projection, and their positions."""
 
     projected: Tensor
     """``[.., Q, D]``"""
     vectors: Tensor
-    """As they were before: ``[.., Q, dq]``."""
+    """The queries before the projection: ``[.., Q, dq]``."""
     first: int | None
-    """Position of the first; None: the last stands at the last key."""
+    """Position of the first query; None: the last query is at the position of the last key."""
     rows: Tensor | None = None
-    """Which of the queries, where they are chosen rows of a whole: indices ``[Q]``."""
+    """Indices ``[Q]`` of the queries, if they are selected rows of a larger tensor."""
     whole: int = 0
-    """Number of queries of that whole."""
+    """Number of queries of the larger tensor."""
 
     @classmethod
     def project(
         cls, mechanism: Mechanism, query: Tensor, keys: int, first: int | None = None
     ) -> "ProjectedQuery":
-        """Turn and project ``query [.., Q, dq]``."""
+        """Rotate and project ``query [.., Q, dq]``."""
         whole = query.shape[-2]
         turned = query
         if mechanism.positions is not None:
@@ -110,25 +110,25 @@ class ProjectedQuery:
         return cls(mechanism.score.project_query(turned), query, first, whole=whole)
 
     def choose(self, rows: Tensor) -> "ProjectedQuery":
-        """The queries of ``rows [R]`` alone."""
+        """Only the queries of ``rows [R]``."""
         return ProjectedQuery(
             self.projected[..., rows, :], self.vectors[..., rows, :], self.first, rows, self.whole
         )
 
     def places(self, first: int) -> Tensor:
-        """Positions ``[Q]`` where row 0 stands at ``first``."""
+        """Positions ``[Q]`` if row 0 is at position ``first``."""
         if self.rows is not None:
             return self.rows + first
         return _places(first, self.projected)
 
     def grid(self, key: Tensor) -> Grid:
-        """What a mask is asked about for keys ``[.., K, D]``."""
-        # Where there are fewer heads of keys, the heads are the queries'.
+        """The grid of these queries and keys ``[.., K, D]``."""
+        # If there are fewer heads of keys, the grid has the queries' heads.
         shape = (*leading_sizes(self.projected, key), self.whole, key.shape[-2])
         return Grid(shape, self.projected.device, rows=self.rows, first=self.first)
 
     def key_places(self, keys: int) -> Tensor:
-        """Positions ``[Q]`` counted as the keys' are."""
+        """Positions ``[Q]`` of the queries, counted like those of the keys."""
         return self.places(keys - self.whole if self.first is None else self.first)
 
 
@@ -148,35 +148,34 @@ def attend(
     dropout: float = 0.0,
     first: int | None = None,
 ) -> Tensor:
-    """The context of each query: the values' sum, weighted by how well their keys fit.
+    """The context of each query: the sum of the values, weighted by the scores of their keys.
 
     Args:
         query: ``[.., Q, dq]``.
-        key: ``[.., K, dk]``. Of four and more dimensions ``[.., B, G, K, dk]`` there may be fewer
-            heads than of the query's H: each is read by H / G heads, in order (grouped heads).
+        key: ``[.., K, dk]``. With four or more dimensions, ``[.., B, G, K, dk]``, it may have fewer
+            heads G than the query's H: each is read by H / G heads, in order (grouped heads).
         value: ``[.., K, dv]``, with as many heads as the key.
-        score: how a query fits a key; scaled dot product unless given.
-        mask: a mask, booleans that broadcast to ``[.., Q, K]``, true = may attend, or numbers that
-            are added to the scores, where −∞ (or the lowest number of the type) masks and NaN gives
-            NaN. A query
-            that may attend to nothing gets zeros. What a masked key and its value hold has no
-            influence, as long as it is finite (on a GPU and under ``torch.compile``: and so are its
-            products with queries and gradients).
-        normalize: scores to weights; softmax unless given.
-        positions: what turns queries and keys, or changes scores and values; nothing unless given.
-        dropout: share of the weights set to zero, in [0, 1); 0 in evaluation.
-        first: position of the first query, keys standing at 0, 1, …; by default the last query
-            stands at the last key (and local-m counts queries from 0).
+        score: compares queries with keys; scaled dot product by default.
+        mask: a mask; booleans that broadcast to ``[.., Q, K]``, true = may attend; or numbers that
+            are added to the scores, where −∞ (or the lowest number of the type) masks a key and NaN
+            makes the row NaN. A query that may attend to nothing gets zeros. The values of masked
+            keys do not matter as long as they are finite (on a GPU and under ``torch.compile``,
+            their products with queries and gradients must be finite as well).
+        normalize: scores to weights; softmax by default.
+        positions: rotates queries and keys, or changes scores and values; none by default.
+        dropout: share of the weights set to zero, in [0, 1); pass 0 in evaluation.
+        first: position of the first query; keys are at positions 0, 1, … By default the last query
+            is at the position of the last key (and local-m counts queries from 0).
 
     Returns:
         ``[.., Q, dv]``, by the fastest exact path: fused for a dot product with softmax, tile by
-        tile for an additive score with softmax, plain otherwise. In the values' type; within
-        ``torch.autocast`` in autocast's type, unless the values are float64, as
-        ``scaled_dot_product_attention`` gives it.
+        tile for an additive score with softmax, plain otherwise. It has the type of the values;
+        under ``torch.autocast`` it has autocast's type, unless the values are float64, as with
+        ``scaled_dot_product_attention``.
 
     Raises:
-        TypeError: a tensor is not of floating point, a mask is of another kind, or a part is none.
-        ValueError: shapes do not fit, or dropout is not in [0, 1).
+        TypeError: a tensor is not floating-point, or a mask or part has the wrong class.
+        ValueError: shapes do not match, or dropout is not in [0, 1).
 
     Source: Bahdanau et al. 2015, section 3.1; Vaswani et al. 2017, section 3.2.
 
@@ -206,7 +205,7 @@ def attention_weights(
     positions: RelativePositions | None = None,
     first: int | None = None,
 ) -> Tensor:
-    """The weights ``[.., Q, K]`` by which :func:`attend` sums the values; same arguments.
+    """The weights ``[.., Q, K]`` with which :func:`attend` sums the values; same arguments.
 
     This is the plain path, and the definition of the fused one.
 
@@ -253,14 +252,14 @@ def attend_projected(
     mask: Mask | Tensor | None,
     dropout: float,
 ) -> Tensor:
-    """:func:`attend` for queries and keys that went through the score's projections already."""
+    """:func:`attend` for queries and keys that are already projected."""
     context = _context(mechanism, asked, key, value, mask, dropout)
     dtype = _autocast_dtype(value)
     return context if dtype is None else context.to(dtype)
 
 
 def _autocast_dtype(value: Tensor) -> torch.dtype | None:
-    """What PyTorch's fused attention returns under autocast; None without it, and for float64."""
+    """The type of PyTorch's fused attention under autocast; None without it, and for float64."""
     device = value.device.type
     if value.dtype == torch.float64 or not torch.amp.is_autocast_available(device):
         return None
@@ -306,7 +305,7 @@ def _fused(
     dropout: float,
     scale: float,
 ) -> Tensor:
-    """By the kernels for dot products: nothing of size ``[.., Q, K]`` but a mask or a bias."""
+    """The context by fused kernels; only a mask or a bias has the size ``[.., Q, K]``."""
     query, keys = asked.projected, key.shape[-2]
     require_same_width(query, key)
     grid = None if mask is None else asked.grid(key)
@@ -327,13 +326,13 @@ def _fused(
 def projected_weights(
     mechanism: Mechanism, asked: ProjectedQuery, key: Tensor, mask: Mask | Tensor | None
 ) -> tuple[Tensor, Draw | None]:
-    """:func:`attention_weights` for queries and keys that are projected already.
+    """:func:`attention_weights` for queries and keys that are already projected.
 
-    Half-precision inputs are compared and normalized in float32: so they are in the fused kernels.
+    Half-precision inputs are compared and normalized in float32, as in the fused kernels.
 
     Returns:
-        Weights ``[.., Q, K]``; what is known of having drawn them, or None if they were not, or
-        need no reward.
+        Weights ``[.., Q, K]``; log-probability and entropy of the sampled weights, or None if they
+        are not sampled or need no reward.
     """
     query = asked.projected
     if query.dtype in _HALVES:
@@ -374,7 +373,7 @@ def aggregate(
     value: Tensor,
     dropout: float = 0.0,
 ) -> Tensor:
-    """The weighted sum ``[.., Q, dv]`` of values ``[.., K, dv]`` by weights ``[.., Q, K]``."""
+    """The sum ``[.., Q, dv]`` of values ``[.., K, dv]`` with weights ``[.., Q, K]``."""
     if dropout:
         weights = F.dropout(weights, dropout)
     weights = weights.to(value.dtype)

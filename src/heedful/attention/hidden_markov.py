@@ -1,14 +1,15 @@
-"""Attention whose choices form a chain: the weights are the posterior of a hidden Markov model.
+"""Hidden Markov attention: the weights are the posterior of a hidden Markov model.
 
     p(y, a) = Π_t p(a_t | a_{t−1}) p(y_t | x_{a_t}),      weights[t, s] = p(a_t = s | y)
 
-Where a target word comes from depends on where the one before it came from: most often from the
-next source word. Vogel et al. 1996, "HMM-based word alignment in statistical translation"; as
-attention whose weights are marginals of a chain, Kim et al. 2017, "Structured attention networks",
-section 3.2. With p(a_t | a_{t−1}) uniform it is a softmax over the scores of each row: IBM Model 1.
+The source word that a target word is aligned to depends on the alignment of the target word before
+it: most often it is the next source word. Vogel et al. 1996, "HMM-based word alignment in
+statistical translation"; as attention whose weights are marginals of a chain, Kim et al. 2017,
+"Structured attention networks", section 3.2. With p(a_t | a_{t−1}) uniform it is a softmax over the
+scores of each row: IBM Model 1.
 
-A word may come from nowhere, which is written as attention to END; the chain then goes on from
-where it was (Och and Ney 2003, section 3.2.2).
+A target word may be aligned to no source word (the empty word), which is written as attention to
+END; the chain then continues from the alignment before it (Och and Ney 2003, section 3.2.2).
 
 Shapes: B batch, S source tokens with END, T target tokens with BEGIN.
 """
@@ -26,48 +27,48 @@ _LEAST = 1e-30
 
 
 class Chain(NamedTuple):
-    """What a chain is made of; all are probabilities."""
+    """The probabilities of a chain."""
 
     jumps: Tensor
-    """``[B, S, S]``: from a source word to the next target word's; rows sum to 1 over words."""
+    """``[B, S, S]``: transitions between source words; rows sum to 1 over words."""
     first: Tensor
-    """``[B, S]``: of the first target word's."""
+    """``[B, S]``: the source word of the first target word."""
     nowhere: Tensor
-    """Scalar: of a target word's coming from nowhere."""
+    """Scalar: that a target word is aligned to the empty word."""
 
 
 class HiddenMarkovAttention(Watchable):
     """Marginals of a chain over source words.
 
-    The distribution of jumps is learnt: one number for each distance, those farther than ``reach``
-    alike, and one for coming from nowhere.
+    The distribution of jumps is learned: one parameter for each distance up to ``reach``, one for
+    all longer jumps in each direction, and one for the empty word.
 
     Args:
-        reach: the farthest jump, in tokens, that has a number of its own.
+        reach: the longest jump, in tokens, that has its own parameter.
     """
 
     def __init__(self, reach: int) -> None:
         super().__init__()
         self.reach = reach
         distances = torch.arange(-reach, reach + 1)
-        # A bit of a slope at first, so that neither direction of time is like the other.
+        # A small initial slope, so that the two directions differ.
         self.jumps = nn.Parameter(-0.3 * (distances - 1).abs().clamp(max=10).float())
         self.nowhere = nn.Parameter(torch.tensor(-1.5))
 
     def forward(
         self, scores: Tensor, source_lengths: Tensor, target_lengths: Tensor
     ) -> tuple[Tensor, Tensor | None]:
-        """The likelihood of the target, and the weights if somebody watches.
+        """The likelihood of the target, and the weights if the module is watched.
 
         Args:
-            scores: ``log p(y_t | x_s)``, ``[B, T, S]``; that of END stands for nowhere. The
-                first row is BEGIN's, which is no part of the chain.
+            scores: ``log p(y_t | x_s)``, ``[B, T, S]``; the score of END is that of the empty
+                word. The first row belongs to BEGIN, which is not part of the chain.
             source_lengths: ``[B]`` with END.
             target_lengths: ``[B]`` with BEGIN.
 
         Returns:
             ``log p(y)`` ``[B]``, and the weights ``[B, T, S]`` or None. Rows of BEGIN and of
-            padding look at END.
+            padding attend to END.
         """
         watched = self.watched or self.watched_in_part
         if scores.dtype != torch.float64:
@@ -85,7 +86,7 @@ class HiddenMarkovAttention(Watchable):
         )
         if weights is not None:
             weights = torch.cat([torch.zeros_like(words[:, :1]), weights], 1)
-            # What comes from nowhere is attention to END.
+            # Alignment to the empty word is attention to END.
             weights = weights.scatter_add(2, end, 1 - weights.sum(2, keepdim=True))
             self._show(weights.unsqueeze(1))
         return likelihood, weights
@@ -93,12 +94,12 @@ class HiddenMarkovAttention(Watchable):
     def _chain(self, size: int, source_lengths: Tensor, dtype: torch.dtype) -> Chain:
         places = torch.arange(size, device=source_lengths.device)
         is_word = places < source_lengths[:, None] - 1
-        # The first jump is from the place before the first word.
+        # The first jump starts before the first word.
         distances = (places[None, :] - torch.arange(-1, size, device=places.device)[:, None]).clamp(
             -self.reach, self.reach
         ) + self.reach  # [1 + S, S]
         logits = self.jumps.to(dtype)[distances].masked_fill(~is_word[:, None], -torch.inf)
-        # A source without words has no jumps: all comes from nowhere.
+        # A source without words has no jumps: everything is aligned to the empty word.
         jumps = logits.softmax(2).nan_to_num(0.0)
         return Chain(jumps[:, 1:], jumps[:, 0], self.nowhere.to(dtype).sigmoid())
 
@@ -115,15 +116,15 @@ def chain_marginals(
     """Forward–backward (Rabiner 1989, section III), each step scaled to sum to one.
 
     Args:
-        words: ``log p(y_t | x_s)`` of words ``[B, T, S]``, −∞ where there is none.
-        nowhere: the same of words from nowhere ``[B, T]``.
-        real: which target words there are ``[B, T]``; the others change nothing.
-        chain: how choices follow one another.
-        marginals: whether the weights are wanted.
+        words: ``log p(y_t | x_s)`` of source words ``[B, T, S]``, −∞ where there is no word.
+        nowhere: the same for the empty word, ``[B, T]``.
+        real: which target words exist, ``[B, T]``; the others are ignored.
+        chain: the probabilities of the chain.
+        marginals: whether to compute the weights.
 
     Returns:
-        ``log p(y)`` ``[B]``, and ``p(a_t = s | y)`` ``[B, T, S]`` where wanted; what is missing
-        from a row's sum came from nowhere.
+        ``log p(y)`` ``[B]``, and ``p(a_t = s | y)`` ``[B, T, S]`` or None; the rest of a row's
+        sum is the probability of the empty word.
     """
     peak = torch.maximum(words.amax(2), nowhere).detach()  # [B, T]
     here = torch.exp(words - peak[:, :, None])  # [B, T, S]
@@ -135,7 +136,7 @@ def chain_marginals(
     place = chain.first
     for step in range(words.shape[1]):
         before = chain.first if step == 0 else torch.bmm(place[:, None], chain.jumps)[:, 0]
-        # From nowhere, the chain stays where it was (at the first word: where it would begin).
+        # At the empty word the chain keeps its state (at the first word: the initial distribution).
         now = somewhere * before * here[:, step]
         still = none * place * elsewhere[:, step]
         total = (now + still).sum(1, keepdim=True).clamp(min=_LEAST)
@@ -165,7 +166,7 @@ def chain_marginals(
 def key_normaliser(keys: Tensor, table: Tensor, bias: Tensor) -> Tensor:
     """``log Σ_y exp(w_y · k + b_y)`` of each key ``[B, S]``, over the whole vocabulary.
 
-    With it taken off its scores, a key spreads a probability of 1 over what may ask for it.
+    Subtracted from the scores of a key, it makes the probabilities of all target tokens sum to 1.
 
     Args:
         keys: ``[B, S, D]``.

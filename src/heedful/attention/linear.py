@@ -1,8 +1,8 @@
 """Linearized attention: c_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j).
 
 Katharopoulos, Vyas, Pappas, Fleuret 2020, "Transformers are RNNs: Fast Autoregressive Transformers
-with Linear Attention", sections 3.2 to 3.4. The score is φ(q)ᵀφ(k), the normalizer a plain sum; as
-no exponential stands between them, the keys and values are summed before any query is seen:
+with Linear Attention", sections 3.2 to 3.4. The score is φ(q)ᵀφ(k), the normalizer a plain sum;
+without an exponential, the keys and values can be summed before any query is known:
 
     S = Σ_j φ(k_j) v_jᵀ,   z = Σ_j φ(k_j),   c_i = φ(q_i)ᵀS / φ(q_i)ᵀz        (equations 4 to 6)
 
@@ -11,9 +11,9 @@ and under a causal mask S and z are running sums (equations 8 to 12), a recurren
 
 - parallel, :func:`linear_weights`: all weights ``[.., Q, K]``; the definition.
 - chunked, :func:`linear_attend`: weights within chunks of the sequence, sums between them.
-- recurrent, :func:`linear_step`: a :class:`LinearState` that is handed from step to step.
+- recurrent, :func:`linear_step`: a :class:`LinearState` that is passed from step to step.
 
-Half-precision inputs are mapped and summed in float32, under autocast too.
+Half-precision inputs are mapped and summed in float32, also under autocast.
 Shapes: Q queries, K keys, F features, C a chunk's length, N chunks, dv width of the values.
 """
 
@@ -34,7 +34,7 @@ _ELU_PLUS_ONE = EluPlusOne()
 
 
 class LinearState(NamedTuple):
-    """All that a query needs to know of the keys and values so far; its size is not theirs.
+    """The sums over all keys and values so far; its size is independent of their number.
 
     Example:
         >>> state = linear_state(torch.zeros(2, 5, 3), torch.ones(2, 5, 4))
@@ -48,7 +48,7 @@ class LinearState(NamedTuple):
     """``Σ φ(k)``: ``[.., F]``."""
 
     def select(self, rows: Tensor) -> "LinearState":
-        """The entries ``rows [M]`` of the first dimension: reorders, repeats and shrinks."""
+        """The entries ``rows [M]`` of the first dimension: reorders, repeats and removes."""
         return LinearState(self.S[rows], self.z[rows])
 
 
@@ -68,21 +68,22 @@ def linear_attend(
         query: ``[.., Q, d]``.
         key: ``[.., K, d]``.
         value: ``[.., K, dv]``.
-        feature_map: φ, without negative results; elu + 1 unless given.
+        feature_map: φ, with non-negative results; elu + 1 by default.
         mask: ``causal()``, ``padding(lengths)``, both joined by ``&``, or booleans that broadcast
-            to ``[.., 1, K]``, true = may attend. The keys are summed before a query is seen, so
-            that no other mask has a meaning.
-        state: of keys and values before the first of these; every query may attend to them.
-        chunk: under a causal mask, how many positions are compared with one another at a time. It
-            changes the cost alone: memory is Q·(chunk + F·dv / chunk) numbers an entry.
+            to ``[.., 1, K]``, true = may attend. Other masks are not supported, because the keys
+            are summed before a query is known.
+        state: of earlier keys and values; every query may attend to them.
+        chunk: under a causal mask, the number of positions that are compared with one another at a
+            time. It changes only the cost: memory is Q·(chunk + F·dv / chunk) numbers for each
+            batch entry.
 
     Returns:
-        ``[.., Q, dv]``. A query that may attend to nothing, or whose features have (next to) no
-        product with those of any key, gets zeros, with zero gradients.
+        ``[.., Q, dv]``. A query that may attend to nothing, or whose features have a product of
+        (almost) zero with those of every key, gets zeros, with zero gradients.
 
     Raises:
-        TypeError: a tensor is not of floating point, or a mask neither a mask nor boolean.
-        ValueError: shapes do not fit, the mask has no meaning here, or the chunk is below 1.
+        TypeError: a tensor is not floating-point, or the mask is not a mask or boolean.
+        ValueError: shapes do not match, the mask is not supported, or the chunk is below 1.
 
     Source: Katharopoulos et al. 2020, sections 3.2 and 3.3.
 
@@ -114,16 +115,16 @@ def linear_weights(
     mask: Mask | Tensor | None = None,
     rows: Tensor | None = None,
 ) -> Tensor:
-    """The weights ``[.., Q, K]`` by which :func:`linear_attend` sums the values.
+    """The weights ``[.., Q, K]`` with which :func:`linear_attend` sums the values.
 
-    They are what that function never makes: quadratic, to be looked at, and its definition.
+    They define that function, which itself never computes them. Memory is quadratic.
 
     Args:
         query: ``[.., Q, d]``.
         key: ``[.., K, d]``.
         feature_map: as in :func:`linear_attend`.
         mask: as in :func:`linear_attend`.
-        rows: indices ``[R]`` of the queries whose weights are wanted; all unless given.
+        rows: indices ``[R]`` of the queries to return weights for; all by default.
 
     Returns:
         ``[.., Q, K]`` or ``[.., R, K]``; in float32 for half precision.
@@ -162,19 +163,19 @@ def linear_state(
     mask: Mask | Tensor | None = None,
     state: LinearState | None = None,
 ) -> LinearState:
-    """The sums over ``key [.., K, d]`` and ``value [.., K, dv]``, added to those of ``state``.
+    """The sums over ``key [.., K, d]`` and ``value [.., K, dv]``, added to ``state``.
 
     Args:
         key: ``[.., K, d]``.
         value: ``[.., K, dv]``.
         feature_map: as in :func:`linear_attend`.
-        mask: which keys there are: ``padding(lengths)``, or booleans that broadcast to
+        mask: which keys exist: ``padding(lengths)``, or booleans that broadcast to
             ``[.., 1, K]``.
-        state: of the keys and values before these.
+        state: of earlier keys and values.
 
     Raises:
         TypeError: as :func:`linear_attend`.
-        ValueError: as :func:`linear_attend`; or the mask is causal, which only queries can be.
+        ValueError: as :func:`linear_attend`; or the mask is causal.
 
     Example:
         >>> linear_state(torch.zeros(5, 2), torch.ones(5, 3)).S
@@ -184,7 +185,9 @@ def linear_state(
     check_inputs(key=key, value=value)
     causal, allowed = _taken_apart(mask, key[..., :1, :], key)
     if causal:
-        raise ValueError("mask: a state is what all later queries read; it cannot be causal")
+        raise ValueError(
+            "mask: all later queries read the same state, so the mask cannot be causal"
+        )
     with torch.autocast(key.device.type, enabled=False):
         _, keys = _features(key[..., :0, :], key, feature_map, allowed)
         values = _wide(value)
@@ -195,11 +198,11 @@ def linear_state(
 def linear_read(
     query: Tensor, state: LinearState, *, feature_map: FeatureMap | None = None
 ) -> Tensor:
-    """The context ``[.., Q, dv]`` of ``query [.., Q, d]`` over all that a state has summed.
+    """The context ``[.., Q, dv]`` of ``query [.., Q, d]`` over the keys and values of a state.
 
     Raises:
-        TypeError: the query is not of floating point.
-        ValueError: the query's features are not as many as the state's.
+        TypeError: the query is not floating-point.
+        ValueError: the query and the state have different numbers of features.
 
     Source: Katharopoulos et al. 2020, section 3.4, equation 20.
 
@@ -230,10 +233,10 @@ def linear_step(
     """One step of the recurrent form: add a key and its value, then read.
 
     Args:
-        query: ``[.., 1, d]``; or more positions at once, each of which sees those up to itself.
+        query: ``[.., 1, d]``; or several positions, each of which attends to those up to itself.
         key: ``[.., 1, d]``, as many as queries.
         value: ``[.., 1, dv]``.
-        state: after the step before; None at the first.
+        state: after the previous step; None at the first step.
         feature_map: as in :func:`linear_attend`.
 
     Returns:
@@ -241,7 +244,7 @@ def linear_step(
 
     Raises:
         TypeError: as :func:`linear_attend`.
-        ValueError: as :func:`linear_attend`; or there are not as many keys as queries.
+        ValueError: as :func:`linear_attend`; or the numbers of keys and queries differ.
 
     Source: Katharopoulos et al. 2020, section 3.4, equations 16 to 20.
 
@@ -271,7 +274,7 @@ def _wide(tensor: Tensor) -> Tensor:
 def _features(
     query: Tensor, key: Tensor, feature_map: FeatureMap | None, allowed: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """φ of the queries, and of the keys, with zeros for the keys that are masked."""
+    """φ of the queries and of the keys, with zeros for masked keys."""
     if query.shape[-1] != key.shape[-1]:
         raise ValueError(
             f"query {list(query.shape)} and key {list(key.shape)} differ in their last dimension; "
@@ -295,10 +298,9 @@ def _read(queries: Tensor, state: LinearState) -> Tensor:
 
 
 def _divided(numerator: Tensor, denominator: Tensor) -> Tensor:
-    """``[.., Q, dv]`` by ``[.., Q]``; zero where the denominator is (next to) zero.
+    """``[.., Q, dv]`` divided by ``[.., Q]``; zero where the denominator is (almost) zero.
 
-    Next to zero, because the gradient divides twice: it would not be finite much before the
-    quotient is not.
+    The gradient divides twice, so it overflows for larger denominators than the quotient does.
     """
     nothing = (denominator < torch.finfo(denominator.dtype).tiny ** 0.75).unsqueeze(-1)
     quotient = numerator / denominator.unsqueeze(-1).masked_fill(nothing, 1.0)
@@ -308,12 +310,12 @@ def _divided(numerator: Tensor, denominator: Tensor) -> Tensor:
 def _causal_context(
     queries: Tensor, keys: Tensor, values: Tensor, state: LinearState | None, chunk: int
 ) -> Tensor:
-    """The last query stands at the last key; each sees the keys up to its own place."""
+    """The last query is at the last key; each attends to the keys up to its own position."""
     length, early = queries.shape[-2], keys.shape[-2] - queries.shape[-2]
     if early > 0:
         state = _add(keys[..., :early, :], values[..., :early, :], state)
         keys, values = keys[..., early:, :], values[..., early:, :]
-    elif early < 0:  # Keys without features stand in for those before the first.
+    elif early < 0:  # Pad with keys without features before the first.
         keys, values = (F.pad(part, (0, 0, -early, 0)) for part in (keys, values))
     size = max(1, min(chunk, length))
     number = max(1, -(-length // size))
@@ -323,7 +325,7 @@ def _causal_context(
         for part in (queries, keys, values)
     )  # [.., N, C, F]
     within = (queries @ keys.transpose(-2, -1)).tril()  # [.., N, C, C]
-    # A chunk sees the sums of those before it: running sums, moved on by one.
+    # A chunk reads the sums of the chunks before it: cumulative sums, shifted by one.
     S = F.pad((keys.transpose(-2, -1) @ values).cumsum(-3), (0, 0, 0, 0, 1, -1))  # [.., N, F, dv]
     z = F.pad(keys.sum(-2).cumsum(-2), (0, 0, 1, -1))  # [.., N, F]
     if state is not None:
@@ -347,7 +349,7 @@ def _require_state(state: LinearState | None, keys: Tensor, values: Tensor) -> N
 def _taken_apart(
     mask: Mask | Tensor | None, query: Tensor, key: Tensor
 ) -> tuple[bool, Tensor | None]:
-    """Whether a mask is causal, and which keys it allows, ``[.., 1, K]``; or None for all."""
+    """Whether a mask is causal, and which keys it allows, ``[.., 1, K]``, or None for all."""
     shape = (
         *leading_sizes(query, key),
         query.shape[-2],
@@ -378,7 +380,7 @@ def _taken_apart(
 
 
 def _parts(mask: Mask | Tensor | None) -> list[Mask | Tensor]:
-    """The masks that ``&`` joined."""
+    """The masks that are joined by ``&``."""
     if isinstance(mask, Combined) and mask.sign == "&":
         return [*_parts(mask.one), *_parts(mask.other)]
     return [] if mask is None else [mask]

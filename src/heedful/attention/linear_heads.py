@@ -23,25 +23,25 @@ from heedful.attention.watching import Watchable
 class LinearAttention(Watchable):
     """Multi-head attention in time linear in the sequence, with a state instead of a cache.
 
-    Called, it is :class:`~heedful.attention.MultiHeadAttention` with other weights. Two things
-    differ, because the keys are summed before a query is seen: which keys there are is said to
-    :meth:`remember`, not to :meth:`read`; and what is remembered, a :class:`LinearState`, does not
-    grow with the keys. :meth:`step` is for decoding.
+    It is called like :class:`~heedful.attention.MultiHeadAttention`. Two things differ, because the
+    keys are summed before a query is known: the mask is passed to :meth:`remember` instead of
+    :meth:`read`; and the memory, a :class:`LinearState`, does not grow with the number of keys.
+    :meth:`step` is for decoding.
 
     Args:
         dim: width of the queries and of the result.
         heads: number of heads.
-        key_dim: width of the keys; ``dim`` unless given.
-        value_dim: width of the values; ``key_dim`` unless given.
-        head_dim: width of a head; ``dim / heads`` unless given.
-        feature_map: φ, applied to ``head_dim`` numbers, without negative results; elu + 1 unless
-            given.
+        key_dim: width of the keys; ``dim`` by default.
+        value_dim: width of the values; ``key_dim`` by default.
+        head_dim: width of a head; ``dim / heads`` by default.
+        feature_map: φ, applied to ``head_dim`` components, with non-negative results; elu + 1 by
+            default.
         chunk: see :func:`~heedful.attention.linear_attend`.
         bias: whether the four projections have a bias.
 
     Raises:
-        ValueError: there is no head, ``dim`` is no multiple of ``heads`` and no ``head_dim`` is
-            given, or the chunk is below 1.
+        ValueError: ``heads`` is below 1, ``dim`` is not a multiple of ``heads`` and ``head_dim`` is
+            not given, or the chunk is below 1.
 
     Example:
         >>> import torch
@@ -67,7 +67,7 @@ class LinearAttention(Watchable):
         if heads < 1:
             raise ValueError(f"heads must be at least 1, not {heads}")
         if head_dim is None and dim % heads:
-            raise ValueError(f"dim {dim} is no multiple of heads {heads}; give head_dim")
+            raise ValueError(f"dim {dim} is not a multiple of heads {heads}; give head_dim")
         if chunk < 1:
             raise ValueError(f"chunk must be at least 1, not {chunk}")
         self.heads, self.head_dim, self.chunk = heads, head_dim or dim // heads, chunk
@@ -106,19 +106,19 @@ class LinearAttention(Watchable):
     def remember(
         self, key: Tensor, value: Tensor | None = None, mask: Mask | Tensor | None = None
     ) -> LinearState:
-        """The sums over ``key [B, K, key_dim]`` and its values (the keys unless given).
+        """The sums over ``key [B, K, key_dim]`` and ``value``, by default the keys.
 
-        The mask says which keys there are: ``padding(lengths)``, or booleans that broadcast to
+        The mask states which keys exist: ``padding(lengths)``, or booleans that broadcast to
         ``[B, H, 1, K]``.
         """
         keys, values = self._projected(key, value)
         return linear_state(keys, values, feature_map=self.feature_map, mask=mask)
 
     def read(self, query: Tensor, memory: LinearState) -> Tensor:
-        """The result ``[B, Q, dim]`` for ``query [B, Q, dim]`` over all that was remembered.
+        """The result ``[B, Q, dim]`` for ``query [B, Q, dim]`` over the memory.
 
         Raises:
-            ValueError: somebody watches: a state of sums holds no keys to have weights for.
+            ValueError: the module is watched: a state of sums has no keys, and so no weights.
         """
         check_inputs(query=query)
         self._require_unwatched()
@@ -132,15 +132,15 @@ class LinearAttention(Watchable):
         value: Tensor | None = None,
         memory: LinearState | None = None,
     ) -> tuple[Tensor, LinearState]:
-        """Decode on: add ``key [B, 1, key_dim]`` to what is remembered, then read it.
+        """One step of decoding: add ``key [B, 1, key_dim]`` to the memory, then read it.
 
-        With more positions at once (a prompt), each sees those up to itself.
+        With several positions (a prompt), each attends to those up to itself.
 
         Returns:
-            The result ``[B, 1, dim]`` and what is remembered now.
+            The result ``[B, 1, dim]`` and the new memory.
 
         Raises:
-            ValueError: as :meth:`read`; or there are not as many keys as queries.
+            ValueError: as :meth:`read`; or the numbers of keys and queries differ.
         """
         check_inputs(query=query)
         self._require_unwatched()
@@ -159,8 +159,8 @@ class LinearAttention(Watchable):
     ) -> Tensor:
         """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values.
 
-        The mask applies to weights ``[B, H, Q, K]``; which have a meaning, and the errors, are as
-        in :func:`~heedful.attention.linear_attend`. The mask is given by name.
+        The mask applies to weights ``[B, H, Q, K]`` and is a keyword argument. The supported masks
+        and the errors are as in :func:`~heedful.attention.linear_attend`.
         """
         refuse_positional(self, others)
         check_inputs(query=query, key=key, value=key if value is None else value)
@@ -186,6 +186,6 @@ class LinearAttention(Watchable):
     def _require_unwatched(self) -> None:
         if self.watched or self.watched_in_part:
             raise ValueError(
-                "a LinearState holds sums, no keys, so that there are no weights to watch; call "
+                "a LinearState holds sums instead of keys, so there are no weights to watch; call "
                 "the module with all keys instead"
             )

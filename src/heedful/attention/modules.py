@@ -1,4 +1,4 @@
-"""Attention as a module: the parts put together, keys projected once."""
+"""Attention as a module: score, normalizer and positions combined; keys are projected once."""
 
 from typing import NamedTuple
 
@@ -20,7 +20,7 @@ from heedful.attention.watching import Watchable
 
 
 class Memory(NamedTuple):
-    """What is attended to, with all done that does not depend on the query.
+    """Projected keys and values: everything that does not depend on the query.
 
     Example:
         >>> import torch
@@ -40,7 +40,7 @@ def _one_head(draw: Draw) -> Draw:
 
 
 class Attentive(Watchable):
-    """What modules of one head and of many have in common: the parts, and how they are read."""
+    """Base of single-head and multi-head modules."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Attentive(Watchable):
 
     @property
     def mechanism(self) -> Mechanism:
-        """The parts as they are now."""
+        """The current parts."""
         return Mechanism(self.score, self.normalize, self.positions)
 
     def _context(
@@ -73,14 +73,14 @@ class Attentive(Watchable):
         *,
         heads: bool,
     ) -> Tensor:
-        """The context ``[.., Q, dv]``; watched, the weights are shown as ``[B, H, Q, K]``."""
+        """The context ``[.., Q, dv]``; watchers get the weights as ``[B, H, Q, K]``."""
         dropout = self.dropout if self.training else 0.0
         key, value = memory
         if not self.watched_at_all:
             return attend_projected(parts, asked, key, value, mask, dropout)
         if self.watched:
             weights, draw = projected_weights(parts, asked, key, mask)
-            # What is shown is what the context is made from, so that gradients reach it.
+            # Watchers get the tensor that the context is computed from, so that gradients reach it.
             shown = weights if heads else weights.unsqueeze(-3)
             self.show(shown, draw if heads or draw is None else _one_head(draw))
             weights = shown if heads else shown.squeeze(-3)
@@ -89,7 +89,9 @@ class Attentive(Watchable):
             context = attend_projected(parts, asked, key, value, mask, dropout)
         if self.watched_in_part:
             if parts.normalize.draws:
-                raise ValueError("weights drawn at random can only be watched whole")
+                raise ValueError(
+                    "sampled weights can only be watched without a selection of rows or top_k"
+                )
 
             def rows_of(rows: Tensor) -> Tensor:
                 weights = projected_weights(parts, asked.choose(rows), key, mask)[0]
@@ -102,17 +104,17 @@ class Attentive(Watchable):
 class Attention(Attentive):
     """One head: any score with any normalizer.
 
-    ``forward(query, key, value)`` is ``read(query, remember(key, value))``; who reads the same keys
-    at many steps calls the two apart.
+    ``forward(query, key, value)`` is ``read(query, remember(key, value))``; call the two separately
+    to read the same keys at many steps.
 
     Args:
-        score: how a query fits a key; scaled dot product unless given.
-        normalize: scores to weights; softmax unless given.
-        positions: what turns queries and keys, or changes scores and values; nothing unless given.
+        score: compares queries with keys; scaled dot product by default.
+        normalize: scores to weights; softmax by default.
+        positions: rotates queries and keys, or changes scores and values; none by default.
         dropout: share of the weights set to zero in training, in [0, 1).
 
     Raises:
-        TypeError: a part is of another kind.
+        TypeError: a part has the wrong class.
         ValueError: dropout is not in [0, 1).
 
     Source: Bahdanau et al. 2015, section 3.1; Vaswani et al. 2017, section 3.2.1.
@@ -136,12 +138,12 @@ class Attention(Attentive):
         super().__init__(score, normalize, positions, dropout)
 
     def remember(self, key: Tensor, value: Tensor | None = None, first: int = 0) -> Memory:
-        """Project ``key [.., K, dk]`` once; ``value [.., K, dv]`` is the keys unless given.
+        """Project ``key [.., K, dk]`` once; ``value [.., K, dv]`` is the key by default.
 
         Args:
             key: the keys.
             value: the values.
-            first: position of the first key, where some were remembered before.
+            first: position of the first key, if there are earlier keys in another memory.
         """
         value = key if value is None else value
         check_inputs(key=key, value=value)
@@ -154,7 +156,7 @@ class Attention(Attentive):
         mask: Mask | Tensor | None = None,
         first: int | None = None,
     ) -> Tensor:
-        """The context ``[.., Q, dv]`` of ``query [.., Q, dq]`` over what was remembered.
+        """The context ``[.., Q, dv]`` of ``query [.., Q, dq]`` over the memory.
 
         ``first`` is the position of the first query; see :func:`heedful.attention.attend`.
         """

@@ -1,8 +1,8 @@
-"""Whether a part's short form still says what the part does.
+"""Whether a part's short form still describes its method.
 
-A part may offer a short form of its own method (``dot_scale`` says what ``compare`` computes), by
-which a fast kernel computes the same. A subclass that overrides the method alone inherits a short
-form that is wrong for it: the fast kernel must not be used then.
+A part may have a short form of a method (``dot_scale`` describes ``compare``), with which a fast
+kernel computes the same result. A subclass that overrides only the method inherits a short form
+that is wrong for it, so the fast kernel must not be used.
 """
 
 import functools
@@ -35,7 +35,7 @@ def describes(part: nn.Module, short: str, method: str) -> bool:
     if method in vars(part):
         return False
     kind = type(part).__mro__
-    # torch.compile warns of cached functions, and asks but once.
+    # torch.compile warns about cached functions.
     return (_described if torch.compiler.is_compiling() else _cached)(kind, short, method)
 
 

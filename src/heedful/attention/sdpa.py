@@ -1,8 +1,8 @@
-"""PyTorch's attention kernels, with masks that hold for every finite key and value.
+"""PyTorch's attention kernels, with masks that are correct for all finite keys and values.
 
-The kernels add −∞ to the scores of masked keys and multiply gradients by weights of zero. Where a
+The kernels add −∞ to the scores of masked keys and multiply gradients by weights of zero. If a
 product with a very large number has overflowed, the first is ∞ − ∞ and the second 0 · ∞: NaN for
-the whole row. The plain formula selects instead.
+the whole row. The plain formula selects with the mask instead.
 """
 
 import torch
@@ -27,9 +27,9 @@ def masked_attention(
 ) -> Tensor:
     """``F.scaled_dot_product_attention``, in which masked keys and values have no influence.
 
-    On the CPU, outside ``torch.compile``: keys and values ``[.., K, D]`` may hold any finite
-    numbers where they are masked. Elsewhere that cannot be checked without waiting for the device,
-    and their products with queries and gradients must be finite, too.
+    On the CPU, outside ``torch.compile``, masked keys and values ``[.., K, D]`` may have any finite
+    values. Elsewhere this cannot be checked without a synchronisation with the device, and their
+    products with queries and gradients must be finite, too.
     """
     rest = {"dropout_p": dropout_p, "scale": scale, "enable_gqa": enable_gqa}
     careful = (mask is not None or is_causal) and readable(query, key, value)
@@ -37,7 +37,7 @@ def masked_attention(
     if not (learns and _may_overflow(key, value)):
         given = query, key, value, mask
         context = F.scaled_dot_product_attention(*given, is_causal=is_causal, **rest)  # type: ignore[arg-type]
-        # Without gradients it is enough, and less to read, to look at the result.
+        # Without gradients it is enough, and cheaper, to check the result.
         if not careful or learns or _largest(context) < float("inf"):
             return context
     if is_causal:
@@ -50,7 +50,7 @@ def masked_attention(
 def _selecting(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float, scale: float
 ) -> Tensor:
-    """The formula, with ``mask [.., Q, K]`` of booleans or of numbers to add."""
+    """The plain formula, with ``mask [.., Q, K]`` of booleans or of numbers to add."""
     if key.shape[-3] not in (1, query.shape[-3]):
         each = query.shape[-3] // key.shape[-3]
         key, value = (part.repeat_interleave(each, dim=-3) for part in (key, value))
@@ -70,12 +70,12 @@ def _any_requires_grad(*parts: Tensor) -> bool:
 
 
 def _may_overflow(*parts: Tensor) -> bool:
-    """Whether a product with a usual number could; with room for sums of many of them."""
+    """Whether sums of products with numbers of usual size may overflow."""
     return not all(_largest(part) < torch.finfo(part.dtype).max ** 0.5 / 1024 for part in parts)
 
 
 def _largest(part: Tensor) -> float:
-    """The largest absolute value; NaN where there is one."""
+    """The largest absolute value; NaN if there is a NaN."""
     if not part.numel():
         return 0.0
     least, most = torch.aminmax(part.detach())

@@ -1,8 +1,8 @@
-"""What a decoder's steps attend to: keys and values that are read where they are.
+"""Keys and values that decoding steps attend to, read in place.
 
-Rows of search come from one another: a beam's hypotheses share their beginnings, and all hypotheses
-of a source share the source. So nothing is moved when rows are chosen anew: an index says which
-row of what is there each of them reads.
+Rows of a search share data: a beam's hypotheses share prefixes, and all hypotheses of a source
+share the source. Nothing is therefore copied when rows are reordered: an index maps each row to
+the stored row that it reads.
 Shapes: N rows, G heads of keys and values, T positions, D width of a key's head, E of a value's.
 """
 
@@ -16,23 +16,23 @@ from heedful.kernels.cached_attention import Steps, StepsInC
 
 
 class StepMemory(NamedTuple):
-    """Positions and the rows that read them; :meth:`gather` is what it means."""
+    """Positions and the rows that read them; :meth:`gather` is the definition."""
 
     steps: Steps
-    """``T`` positions, each with rows of its own."""
+    """``T`` positions, each with its own rows."""
     rows: Tensor
-    """Integers ``[N, T]``: which row of a position's step each row reads."""
+    """Integers ``[N, T]``: the stored row that each row reads at each position."""
     lengths: Tensor | None = None
-    """Integers ``[N]``: how many of the positions a row may attend to; all unless given."""
+    """Integers ``[N]``: the number of positions that a row may attend to; None for all."""
     firsts: Tensor | None = None
-    """Integers ``[N]``: the first position a row may attend to; that of all unless given."""
+    """Integers ``[N]``: the first position that a row may attend to; None for the very first."""
 
     def read(self, query: Tensor, scale: float) -> Tensor:
         """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``."""
         return self.steps.read(query, self.rows, self.lengths, scale, self.firsts)
 
     def in_c(self) -> StepsInC:
-        """What C is told, which this must outlive."""
+        """The arguments of the C kernel; this object must outlive them."""
         return self.steps.in_c(self.rows, self.lengths, self.firsts)
 
     def gather(self) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -17,7 +17,7 @@ from heedful.attention.watching import Watchable
 
 
 def structured_scores(states: Tensor, W_s1: Tensor, W_s2: Tensor) -> Tensor:
-    """``W_s2 tanh(W_s1 Hᵀ)``, ``[.., r, K]``: what the softmax of equation 6 is of.
+    """``W_s2 tanh(W_s1 Hᵀ)``, ``[.., r, K]``: the argument of the softmax in equation 6.
 
     Args:
         states: H, ``[.., K, D]``.
@@ -33,19 +33,19 @@ def structured_scores(states: Tensor, W_s1: Tensor, W_s2: Tensor) -> Tensor:
 
 
 class StructuredSelfAttention(Watchable):
-    """A pooling: ``[B, K, dim]`` to ``[B, hops, dim]``, by ``hops`` attentions over the states.
+    """Pools ``[B, K, dim]`` to ``[B, hops, dim]`` with ``hops`` attentions over the states.
 
     Parameters: ``W_s1 [hidden_dim, dim]`` and ``W_s2 [hops, hidden_dim]``, both without bias.
-    Watched, it shows ``[B, 1, hops, K]``: one head, whose queries are the hops.
+    Watchers get weights ``[B, 1, hops, K]``: one head, whose queries are the hops.
 
     Args:
         dim: width of the states.
         hidden_dim: the paper's d_a.
         hops: the paper's r.
-        normalize: scores to weights; softmax unless given.
+        normalize: scores to weights; softmax by default.
 
     Raises:
-        TypeError: ``normalize`` is no normalizer.
+        TypeError: ``normalize`` is not a normalizer.
         ValueError: a size is below 1.
 
     Example:
@@ -69,17 +69,17 @@ class StructuredSelfAttention(Watchable):
         check_part("normalize", self.normalize, Normalizer)
 
     def forward(self, states: Tensor, mask: Mask | Tensor | None = None) -> Tensor:
-        """The hops' sums ``M [B, hops, dim]`` of ``states [B, K, dim]``.
+        """The weighted sums ``M [B, hops, dim]`` of ``states [B, K, dim]``.
 
         Args:
             states: H, ``[.., K, dim]``.
             mask: a mask (``padding(lengths)``), or booleans that broadcast to ``[.., hops, K]``,
-                true = may attend; what is given for each state, ``[B, K]``, goes in as
-                ``[B, 1, K]``. Where nothing is allowed the sums are 0.
+                true = may attend; pass a mask of states ``[B, K]`` as ``[B, 1, K]``. If nothing is
+                allowed, the sums are 0.
 
         Raises:
-            TypeError: the states are not of floating point, or the mask neither a mask nor boolean.
-            ValueError: shapes do not fit.
+            TypeError: the states are not floating-point, or the mask is not a mask or boolean.
+            ValueError: shapes do not match.
         """
         check_inputs(states=states)
         require_width("states", states, self.dim)
@@ -89,5 +89,5 @@ class StructuredSelfAttention(Watchable):
         self.show(one_head)
         if self.watched_in_part:
             self.show_some(lambda hops: one_head[..., hops, :], one_head, states.shape[-2])
-        # Through what was shown, so that who watches can ask for the result's gradients by it.
+        # Uses the tensor that watchers get, so that they can compute gradients with respect to it.
         return one_head.squeeze(-3) @ states

@@ -1,7 +1,7 @@
-"""Watching: attention weights on demand, apart from computing.
+"""Watching: attention weights on demand.
 
-``with watch(model) as seen:`` makes the watched modules compute and hand over their weights while
-the block runs. Nothing else in the code carries weights.
+``with watch(model) as seen:`` makes the watched modules compute and record their weights while the
+block runs. No other code returns weights.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from heedful.attention.normalizers.base import Draw
 from heedful.basics.contexts import ThreadValue
 
-_MOST_AT_ONCE = 1 << 22  # weights made at a time for the largest of each row
+_MOST_AT_ONCE = 1 << 22  # weights computed at a time when selecting the largest of each row
 
 
 class TopWeights(NamedTuple):
@@ -29,7 +29,7 @@ class TopWeights(NamedTuple):
 
 
 class _Watcher:
-    """What one ``watch`` wants of one module, and what it has got."""
+    """The request of one ``watch`` for one module, and the recorded weights."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class _Watcher:
         top: int, rows_of: Callable[[Tensor], Tensor], like: Tensor, keys: int
     ) -> TopWeights:
         if top > keys:
-            raise ValueError(f"top_k={top} is more than the {keys} keys there are")
+            raise ValueError(f"top_k={top} is more than the number of keys, {keys}")
         queries, others = like.shape[-2], like.shape[:-2].numel()
         step = max(1, _MOST_AT_ONCE // max(1, others * keys))
         parts = []
@@ -85,7 +85,7 @@ class _Watcher:
         )
 
 
-# Of all modules that are watched in this thread or asyncio task.
+# The watchers of all modules in this thread or asyncio task.
 _watchers: ContextVar[tuple[_Watcher, ...]] = ContextVar("watchers", default=())
 
 
@@ -105,7 +105,7 @@ class Watchable(nn.Module):
 
     @property
     def _watchers(self) -> Sequence[_Watcher]:
-        """Those of this thread or asyncio task."""
+        """The watchers of this module in this thread or asyncio task."""
         if torch.compiler.is_compiling():
             traced: Sequence[_Watcher] = self._watchers_in_thread.value
             return traced
@@ -113,43 +113,43 @@ class Watchable(nn.Module):
 
     @property
     def watched_at_all(self) -> bool:
-        """Whether somebody wants any of this module's weights now."""
+        """Whether a watcher needs any of this module's weights."""
         return bool(self._watchers)
 
     @property
     def watched(self) -> bool:
-        """Whether somebody wants all of this module's weights now."""
+        """Whether a watcher needs all of this module's weights."""
         return any(watcher.wants_all for watcher in self._watchers)
 
     @property
     def watched_in_part(self) -> bool:
-        """Whether somebody wants chosen rows, or the largest weights, now."""
+        """Whether a watcher needs only some rows, or the largest weights."""
         return any(not watcher.wants_all for watcher in self._watchers)
 
     def __getstate__(self) -> dict[str, object]:
         state = self.__dict__.copy()
-        del state["_watchers_in_thread"]  # which can be neither copied nor saved
+        del state["_watchers_in_thread"]  # cannot be copied or saved
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         state.pop("_watchers", None)  # of modules saved by earlier versions
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        # A copy made while somebody watches is not what they watch.
+        # A copy that is made during a watch is not watched.
         self._watchers_in_thread = ThreadValue(())
 
     def show(self, weights: Tensor, draw: Draw | None = None) -> None:
-        """Hand ``weights [B, H, Q, K]``, before dropout, to those who want all of them.
+        """Pass ``weights [B, H, Q, K]``, before dropout, to the watchers that need all of them.
 
         Args:
             weights: the weights.
-            draw: log-probability and entropy of the draw ``[B, H, Q]``, where they are drawn.
+            draw: log-probability and entropy ``[B, H, Q]`` of sampled weights; else None.
         """
         for watcher in self._watchers:
             if watcher.wants_all:
                 watcher.see(weights, draw)
 
     def show_some(self, rows_of: Callable[[Tensor], Tensor], like: Tensor, keys: int) -> None:
-        """Serve those who want rows, or the largest of each, without making the whole matrix.
+        """Pass rows, or the largest weights of each, to watchers without computing all weights.
 
         Args:
             rows_of: row indices ``[R]`` → weights ``[B, H, R, K]``.
@@ -162,7 +162,7 @@ class Watchable(nn.Module):
 
 
 class Seen(Mapping[str, list[Tensor]]):
-    """What was watched: module name → weights ``[B, H, Q, K]``, one tensor a call of the module.
+    """Recorded weights: module name → ``[B, H, Q, K]``, one tensor for each call of the module.
 
     With ``rows`` they are ``[B, H, R, K]``; with ``top_k`` see :attr:`top`.
     """
@@ -181,32 +181,32 @@ class Seen(Mapping[str, list[Tensor]]):
 
     @property
     def top(self) -> dict[str, list[TopWeights]]:
-        """Module name → the largest weights of each row, one entry a call; needs ``top_k``."""
+        """Module name → the largest weights of each row, one entry per call; needs ``top_k``."""
         return {name: watcher.largest for name, watcher in self._watchers.items()}
 
     @property
     def log_probability(self) -> dict[str, list[Tensor]]:
-        """Module name → log-probabilities ``[B, H, Q]`` of the weights drawn, one a call.
+        """Module name → log-probabilities ``[B, H, Q]`` of sampled weights, one tensor per call.
 
-        Times a reward, and with ``keep_gradients``, this is the REINFORCE surrogate; see
+        Multiplied by a reward, and with ``keep_gradients``, this is the REINFORCE surrogate; see
         :class:`heedful.attention.normalizers.SampledHard`.
         """
         return {name: watcher.log_probability for name, watcher in self._watchers.items()}
 
     @property
     def entropy(self) -> dict[str, list[Tensor]]:
-        """Module name → entropies ``[B, H, Q]``, in nats, of what the weights were drawn from.
+        """Module name → entropies ``[B, H, Q]``, in nats, of the distribution of sampled weights.
 
-        One a call, where there is a log-probability. In a loss it keeps draws from settling on one
-        key too early (Xu et al. 2015, section 4.2).
+        One tensor per call, if there is a log-probability. As a term of a loss it prevents sampling
+        from converging to one key too early (Xu et al. 2015, section 4.2).
         """
         return {name: watcher.entropy for name, watcher in self._watchers.items()}
 
 
 def seen_from_outside(model: nn.Module) -> bool:
-    """Whether somebody watches an attention of ``model``, or hears of a module's calls by a hook.
+    """Whether an attention module of ``model`` is watched, or a module has a hook.
 
-    Then calls must come one after another, as they would without threads.
+    If so, calls must run one after another, as without threads.
     """
     return any(
         part._forward_hooks
@@ -228,23 +228,23 @@ def watch(
     """Watch the attention weights of a model while the block runs.
 
     Calls in other threads and asyncio tasks are not watched, unless they run in a copy of this
-    context, as by ``asyncio.to_thread`` or ``contextvars.copy_context().run``. A compiled model
-    cannot tell the asyncio tasks of one thread apart.
+    context, as with ``asyncio.to_thread`` or ``contextvars.copy_context().run``. A compiled model
+    cannot distinguish the asyncio tasks of one thread.
 
-    Outputs stay as they are but for rounding (in evaluation, or without dropout). With ``rows`` or
-    ``top_k`` the whole matrix is never made, so that 8,000 × 8,000 costs what the rows cost.
+    Outputs do not change except for rounding (in evaluation, or without dropout). With ``rows`` or
+    ``top_k`` the whole matrix is never computed: the cost is that of the rows.
 
     Args:
-        model: any module that holds attention modules of this library, compiled ones too.
-        names: the watched modules' names in ``model.named_modules()``; all unless given.
+        model: any module with attention modules of this library, compiled or not.
+        names: names of the watched modules in ``model.named_modules()``; all by default.
         keep_gradients: keep the weights in the graph, for a loss on them.
-        rows: the queries whose weights are wanted; negative ones count from the end.
-        top_k: how many of each row's largest weights are wanted, at least 1.
+        rows: record only these queries; negative indices count from the end.
+        top_k: record only this many of each row's largest weights, at least 1.
 
     Raises:
-        ValueError: a name is not that of an attention module (the nearest one is given), or
-            ``top_k`` is below 1; while the block runs, if there is no such row, there are fewer
-            keys than ``top_k``, or weights drawn at random are watched in part.
+        ValueError: a name is not that of an attention module (the message suggests the nearest
+            one), or ``top_k`` is below 1; in the block, if a row does not exist, there are fewer
+            keys than ``top_k``, or ``rows`` or ``top_k`` are used with sampled weights.
 
     Example:
         >>> import torch
@@ -258,7 +258,7 @@ def watch(
     if top_k is not None and top_k < 1:
         raise ValueError(f"top_k must be at least 1, not {top_k}")
     there = {
-        name.replace("_orig_mod.", "").removesuffix("_orig_mod"): part  # what compiling wraps
+        name.replace("_orig_mod.", "").removesuffix("_orig_mod"): part  # compiled modules
         for name, part in model.named_modules()
         if isinstance(part, Watchable)
     }
@@ -275,7 +275,7 @@ def watch(
     try:
         yield Seen(watchers)
     finally:
-        # Copies of this context may live on in other threads and tasks.
+        # Copies of this context may still exist in other threads and tasks.
         for watcher in watchers.values():
             watcher.open = False
             here = watcher.module._watchers_in_thread

@@ -1,1 +1,1 @@
-"""What every room may use: the user's errors, whole files, locks, notices, progress, settings."""
+"""What every package may use: user errors, atomic files, locks, notices, progress, settings."""

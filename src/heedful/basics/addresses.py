@@ -1,4 +1,4 @@
-"""Which tensors C may read at their address."""
+"""Which tensors C code may read through their data pointer."""
 
 import torch
 from torch import Tensor, nn
@@ -11,11 +11,11 @@ _TRACING = (_KEYS.FAKE, _KEYS.PROXY, _KEYS.FUNCTIONAL)
 
 
 def is_plain(tensor: Tensor) -> bool:
-    """Whether a tensor's numbers are what its storage holds, and nothing but autograd follows them.
+    """Whether a tensor's storage contains its values, and no transform except autograd is active.
 
-    That is not so of fake and other subclassed tensors, of tensors inside ``torch.func``'s
-    transforms, of gradients with ``is_grads_batched``, of negative views and conjugates, and of
-    dual numbers (forward-mode gradients).
+    False for fake and other subclassed tensors, for tensors inside ``torch.func``'s transforms,
+    for gradients with ``is_grads_batched``, for negative views and conjugates, and for dual
+    numbers (forward-mode gradients).
     """
     return (
         type(tensor) in _PLAIN
@@ -28,21 +28,21 @@ def is_plain(tensor: Tensor) -> bool:
 
 
 def is_transformed(tensor: Tensor) -> bool:
-    """Whether a transform of ``torch.func`` (``grad``, ``vmap``) follows a tensor."""
+    """Whether a transform of ``torch.func`` (``grad``, ``vmap``) wraps a tensor."""
     return _functorch.is_functorch_wrapped_tensor(tensor)
 
 
 def forward_mode(*tensors: Tensor) -> bool:
-    """Whether a tensor may carry a forward-mode gradient, which operators of ours would drop.
+    """Whether a tensor may have a forward-mode gradient, which heedful's operators would drop.
 
-    Inside ``torch.func.jvp`` that is said of every transformed tensor.
+    Inside ``torch.func.jvp`` this is true for every transformed tensor.
     """
     return forward_ad._current_level >= 0 and not all(is_plain(part) for part in tensors)
 
 
 def operable(*tensors: Tensor) -> bool:
-    """Whether an operator of ours computes for these tensors in C: :func:`readable` ones, and those
-    that ``torch.func`` transforms, but for forward-mode gradients."""
+    """Whether a heedful operator computes these tensors in C: :func:`readable` tensors, and those
+    that ``torch.func`` transforms, except with forward-mode gradients."""
     return (
         not is_traced()
         and not forward_mode(*tensors)
@@ -54,7 +54,7 @@ def operable(*tensors: Tensor) -> bool:
 
 
 def single_on_cpu(*tensors: Tensor) -> bool:
-    """Whether tensors are :func:`operable` in float32, and products stay so (no autocast)."""
+    """Whether tensors are :func:`operable` in float32, and autocast is off."""
     return (
         all(part.dtype == torch.float32 for part in tensors)
         and not torch.is_autocast_enabled("cpu")
@@ -63,7 +63,7 @@ def single_on_cpu(*tensors: Tensor) -> bool:
 
 
 def is_traced() -> bool:
-    """Whether operations are recorded or faked now, which would not see what C does."""
+    """Whether operations are being traced or faked, so that C code would go unnoticed."""
     if torch.compiler.is_compiling():
         return True
     return torch._C._is_tracing() or any(
@@ -72,9 +72,9 @@ def is_traced() -> bool:
 
 
 def readable(*tensors: Tensor) -> bool:
-    """Whether C may read tensors at ``data_ptr()`` now: plain ones on the CPU.
+    """Whether C may read tensors at ``data_ptr()`` now: plain tensors on the CPU.
 
-    Not while PyTorch records or fakes operations (``torch.compile``, ``make_fx``,
+    False while PyTorch traces or fakes operations (``torch.compile``, ``make_fx``,
     ``torch.jit.trace``, ``FakeTensorMode``).
     """
     return not is_traced() and all(part.device.type == "cpu" and is_plain(part) for part in tensors)

@@ -1,7 +1,7 @@
-"""Which of several ways to compute the same is fastest on this processor: measured once and kept.
+"""Autotuning: measure once which of several implementations is fastest on this processor.
 
-What was measured is kept in the user's cache folder, for each processor and each question, so that
-the same machine always answers alike. Processes that ask at the same time wait for one answer.
+Measurements are stored in the user's cache folder, by processor and question, so that the choice
+is the same in every process of a machine. Concurrent processes wait for one measurement.
 """
 
 import contextlib
@@ -37,29 +37,29 @@ _SETTINGS = (
 
 
 class Measured(NamedTuple):
-    """What was found."""
+    """The result of a measurement."""
 
     chosen: str
-    """The way to take."""
+    """The implementation to use."""
     seconds: dict[str, float]
-    """Way → seconds of a call."""
+    """Implementation → seconds for one call."""
 
     def ratio(self, way: str, other: str) -> float:
-        """How many times as fast as ``other`` a way is."""
+        """The speed of an implementation relative to ``other``; above 1 is faster."""
         return self.seconds[other] / self.seconds[way]
 
 
 def fastest(
     ways: Mapping[str, Callable[[], object]], question: str, *, margin: float = 1.1
 ) -> Measured:
-    """The fastest way to do something, with what each takes.
+    """The fastest of several implementations, with the time of each.
 
-    Every way is called once to warm up, then in turns; the shortest call of each counts.
+    Each is called once to warm up, then all are called in turns; the shortest call of each counts.
 
     Args:
-        ways: name → does the work once. The first way is the usual one.
-        question: what is measured and on what sizes; the answer is kept under it.
-        margin: how many times as fast as the usual way another one must be to be chosen.
+        ways: name → function that does the work once. The first is the default.
+        question: what is measured and with which sizes; the key of the stored result.
+        margin: how many times as fast as the default another one must be to be chosen.
     """
     key = hashlib.sha256("\n".join([question, *ways, *_machine()]).encode()).hexdigest()[:24]
     with _answers(key) as known:
@@ -75,7 +75,7 @@ def fastest(
 
 @functools.cache
 def _machine() -> tuple[str, ...]:
-    """What else the answer depends on."""
+    """What else the result depends on."""
     settings = (os.environ.get(name, "") for name in _SETTINGS)
     return (*settings, importlib.metadata.version("heedful"), torch.__version__, processor())
 
@@ -99,7 +99,7 @@ _kept: dict[str, Measured] = {}
 
 @contextlib.contextmanager
 def _answers(key: str) -> Iterator[Measured | None]:
-    """What is known of a question; nobody else answers it while the block runs."""
+    """The stored result for a question; other processes wait while the block runs."""
     if key in _kept:
         yield _kept[key]
         return
@@ -120,21 +120,21 @@ def _read(path: Path) -> Measured | None:
         seconds = {str(name): float(value) for name, value in told["seconds"].items()}
         return Measured(str(told["chosen"]), seconds)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        return None  # nothing is known, or the file is damaged: it is measured and written anew
+        return None  # no result yet, or a damaged file: measure and write it again
 
 
 def _keep(key: str, found: Measured) -> None:
     _kept[key] = found
     folder = _folder()
     if folder is not None:
-        # Without room for the file this process alone remembers.
+        # If the file cannot be written, only this process remembers the result.
         with contextlib.suppress(UserError):
             write_json(folder / f"{key}.json", found._asdict())
 
 
 @functools.cache
 def _folder() -> Path | None:
-    """Where answers are kept; None where nothing can be written."""
+    """Where results are stored; None if nothing can be written."""
     try:
         folder = cache_folder() / "measured"
         folder.mkdir(exist_ok=True)

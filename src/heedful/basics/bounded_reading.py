@@ -1,7 +1,7 @@
-"""Reading of files that a stranger may have made: regular files only, of bounded size.
+"""Reading untrusted files: regular files only, of bounded size.
 
-A device or a pipe in a file's place would be read without end; a large or deeply nested JSON or
-TOML file would fill the memory.
+Reading a device or a pipe might never end; a large or deeply nested JSON or TOML file might fill
+the memory.
 """
 
 import io
@@ -38,14 +38,17 @@ def open_regular(path: Path) -> io.BufferedReader:
 
 
 def require_regular(path: Path) -> None:
-    """Raise UserError for what is there and is no regular file: for libraries that open by name."""
+    """Raise UserError if the path exists and is not a regular file.
+
+    For libraries that open a file by its name.
+    """
     if path.exists() and not path.is_file():
         raise _not_regular(path)
 
 
 def _not_regular(path: Path) -> UserError:
     what = "a folder" if path.is_dir() else "a device, a pipe or a socket"
-    return UserError(f"{path} is {what}, not a file; put the file there that belongs there")
+    return UserError(f"{path} is {what}, not a file; replace it by the file that belongs there")
 
 
 def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
@@ -56,7 +59,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
         most: the largest size.
 
     Raises:
-        UserError: the file is missing, cannot be read, is no regular file, or is too large.
+        UserError: the file is missing, cannot be read, is not a regular file, or is too large.
     """
     try:
         with open_regular(path) as file:
@@ -64,7 +67,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror or error}") from error
     if len(content) > most:
-        raise UserError(f"{path}: larger than {most >> 20} MiB, the most that is read")
+        raise UserError(f"{path}: larger than the limit of {most >> 20} MiB")
     return content
 
 
@@ -73,14 +76,14 @@ def parse_json(content: bytes, where: str, most: int = _MOST_VALUES) -> Any:
 
     Args:
         content: the text.
-        where: what it is, for messages.
-        most: the largest number of values, estimated from the marks between them.
+        where: its description in messages.
+        most: the largest number of values, estimated by counting separators.
 
     Raises:
         UserError: it is not valid, is nested too deeply, or has too many values.
     """
     if sum(map(content.count, (b",", b"[", b"{"))) > most:
-        raise UserError(f"{where}: more than {most:,} values, the most that is read")
+        raise UserError(f"{where}: more values than the limit of {most:,}")
     try:
         return json.loads(content)
     except ValueError as error:
@@ -93,7 +96,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """The object of a JSON file.
 
     Raises:
-        UserError: the file is missing, damaged, too large, or holds something else.
+        UserError: the file is missing, damaged, too large, or does not contain an object.
     """
     values = parse_json(read_bytes(path), str(path))
     if not isinstance(values, dict):
@@ -102,12 +105,12 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def read_json_lines(path: Path, *, growing: bool = False) -> Iterator[Any]:
-    """The values of a file with one JSON text a line, read as a stream; none if it is not there.
+    """The values of a JSON lines file, read as a stream; none if the file does not exist.
 
     Args:
         path: the file.
-        growing: lines are still appended, or were when a process was killed: a last line without
-            its end is left out.
+        growing: the file may still be written, or its writer was killed: a last line without a
+            line break is ignored.
 
     Raises:
         UserError: the file cannot be read, or a line is damaged or too long.
@@ -120,7 +123,9 @@ def read_json_lines(path: Path, *, growing: bool = False) -> Iterator[Any]:
             while line := file.readline(MOST_BYTES + 1):
                 number += 1
                 if len(line) > MOST_BYTES:
-                    raise UserError(f"{path}, line {number}: larger than {MOST_BYTES >> 20} MiB")
+                    raise UserError(
+                        f"{path}, line {number}: larger than the limit of {MOST_BYTES >> 20} MiB"
+                    )
                 if growing and not line.endswith(b"\n"):
                     return
                 yield parse_json(line, f"{path}, line {number}")

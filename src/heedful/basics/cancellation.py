@@ -1,7 +1,7 @@
-"""Cancelling work that is under way, in the thread that does it.
+"""Cancelling work in progress, in the thread that runs it.
 
-Work that takes long asks :func:`check_cancelled` between its steps or batches. Whoever starts it
-says, by :func:`cancellable`, whether its result is still wanted. Without that the check does
+Long work calls :func:`check_cancelled` between its steps or batches. The caller passes a function
+to :func:`cancellable` that returns whether the result is still needed. Without it the check does
 nothing.
 """
 
@@ -13,15 +13,16 @@ _wanted: ContextVar[Callable[[], bool] | None] = ContextVar("wanted", default=No
 
 
 class CancelledWorkError(Exception):
-    """The result of the work that is under way is not wanted any more."""
+    """The result of the work in progress is no longer needed."""
 
 
 @contextmanager
 def cancellable(wanted: Callable[[], bool]) -> Iterator[None]:
-    """Let work in this block, and in this thread, end as soon as its result is not wanted.
+    """Cancel the work in this block and thread as soon as its result is no longer needed.
 
     Args:
-        wanted: asked between steps, so it has to be fast.
+        wanted: returns whether the result is still needed; called between steps, so it must be
+            fast.
     """
     before = _wanted.set(wanted)
     try:
@@ -31,10 +32,10 @@ def cancellable(wanted: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_cancelled() -> None:
-    """End the work under way if its result is not wanted any more.
+    """End the work in progress if its result is no longer needed.
 
     Raises:
-        CancelledWorkError: it is not.
+        CancelledWorkError: the result is no longer needed.
     """
     wanted = _wanted.get()
     if wanted is not None and not wanted():

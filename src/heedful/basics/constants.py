@@ -1,4 +1,4 @@
-"""Buffers that follow from a module's settings, and that no state dict holds."""
+"""Buffers that are computed from a module's settings and are not part of its state dict."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 class WithConstants(nn.Module):
-    """A module whose constant buffers are computed again wherever it is moved.
+    """A module whose constant buffers are recomputed whenever it is moved.
 
-    ``to_empty`` fills buffers with whatever the memory holds, and a state dict does not restore
-    those that it leaves out.
+    ``to_empty`` leaves buffers uninitialised, and loading a state dict does not restore
+    non-persistent buffers.
     """
 
     _constant_names: tuple[str, ...] = ()
@@ -21,7 +21,7 @@ class WithConstants(nn.Module):
         raise NotImplementedError
 
     def register_constants(self) -> None:
-        """Register what :meth:`constants` gives; called at the end of ``__init__``."""
+        """Register the buffers of :meth:`constants`; called at the end of ``__init__``."""
         made = self.constants()
         self._constant_names = tuple(made)
         for name, tensor in made.items():

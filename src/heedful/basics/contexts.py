@@ -1,4 +1,4 @@
-"""Values that belong to one thread or asyncio task, and work that keeps its caller's values."""
+"""Values per thread or asyncio task, and work that runs with its caller's context."""
 
 import contextvars
 import threading
@@ -11,13 +11,13 @@ T = TypeVar("T")
 
 
 class ThreadValue(threading.local):
-    """A thread's copy of what a ``ContextVar`` holds, for code that is traced.
+    """A thread's copy of the value of a ``ContextVar``, for code that is traced.
 
     ``torch.compile`` cannot trace ``ContextVar.get``. It guards the attributes of a
     ``threading.local``, so a compiled graph is used only in threads that have its value.
 
     Args:
-        value: what each thread has at first.
+        value: the initial value in each thread.
     """
 
     def __init__(self, value: Any) -> None:

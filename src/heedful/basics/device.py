@@ -1,4 +1,4 @@
-"""Where and how precisely to compute: device, precision, and threads."""
+"""Device, precision and threads."""
 
 import contextlib
 import functools
@@ -36,7 +36,7 @@ def choose_device(name: str) -> torch.device:
 
 
 def has_fast_bfloat16(device: torch.device) -> bool:
-    """Whether the device multiplies bfloat16 matrices in hardware; else float32 is faster."""
+    """Whether the device multiplies bfloat16 matrices in hardware; otherwise float32 is faster."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
     return device.type == "cpu" and _multiplies_bfloat16()
@@ -48,10 +48,10 @@ def _multiplies_bfloat16() -> bool:
 
 
 def check_precision(name: str, device: torch.device, *, int8: bool = False) -> str:
-    """The precision, where the device can compute in it.
+    """The precision to compute in, if the device supports it.
 
-    ``auto`` is bfloat16 on a card that multiplies it in hardware, else float32; for the CPU it
-    stays ``auto``: which is faster there depends on the model and is measured
+    ``auto`` becomes bfloat16 on a GPU that multiplies it in hardware, else float32. On the CPU it
+    stays ``auto``: the faster precision depends on the model and is measured
     (:func:`heedful.inference.fastest_precision.settle_precision`).
 
     Args:
@@ -73,9 +73,9 @@ def check_precision(name: str, device: torch.device, *, int8: bool = False) -> s
     if name == "auto" and device.type != "cpu":
         return "bfloat16" if has_fast_bfloat16(device) else "float32"
     if name == "float16" and device.type != "cuda":
-        raise UserError(f"float16 is for CUDA cards; on {device.type} use float32 or bfloat16")
+        raise UserError(f"float16 needs a CUDA GPU; on {device.type} use float32 or bfloat16")
     if name == "int8" and device.type != "cpu":
-        raise UserError(f"int8 is for processors; on {device.type} use bfloat16, or --device cpu")
+        raise UserError(f"int8 needs a CPU; on {device.type} use bfloat16, or --device cpu")
     return name
 
 
@@ -88,11 +88,11 @@ def autocast(device: torch.device, precision: str) -> contextlib.AbstractContext
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Compute on one thread while the block runs, in the thread that calls it.
+    """Compute on one thread while the block runs, in the calling thread.
 
-    A thread that has once computed on several keeps a pool. Where the pools of all threads are
-    more than the processor's cores, OpenMP no longer lets them wait awake, and small operations
-    take twice as long: so in a server only the thread that does the model's work should have them.
+    A thread that has computed on several threads keeps a thread pool. If all pools together have
+    more threads than the processor has cores, OpenMP stops spin-waiting, and small operations take
+    twice as long. In a server, only the thread that runs the model should therefore have a pool.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -1,7 +1,7 @@
-"""Files that are whole or absent: everything is written beside its place, then renamed.
+"""Atomic writes: files and folders are written to a temporary path, then renamed.
 
-In a folder that only its owner may enter (mode 0700, as run folders are made) new files and folders
-are the owner's only, too; elsewhere they have the modes that the user's umask gives.
+In a folder that only its owner may enter (mode 0700, as run folders have), new files and folders
+are private, too; elsewhere the user's umask determines their modes.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _OTHERS = 0o077
 
 @contextlib.contextmanager
 def atomic_file(path: Path) -> Iterator[IO[bytes]]:
-    """Open a binary file beside ``path``; it takes the place of ``path`` when the block succeeds.
+    """Open a temporary binary file; it replaces ``path`` when the block succeeds.
 
     Raises:
         UserError: the folder cannot be written or the disk is full; nothing is left behind.
@@ -45,11 +45,11 @@ def atomic_file(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
-    """Yield a new folder beside ``path``; it replaces ``path`` when the block succeeds.
+    """Yield a temporary folder; it replaces ``path`` when the block succeeds.
 
     Args:
         path: the folder.
-        private: only its owner may enter it.
+        private: whether only its owner may enter it.
 
     Raises:
         UserError: the folder cannot be written or the disk is full; nothing is left behind.
@@ -72,7 +72,7 @@ def atomic_folder(path: Path, *, private: bool = False) -> Iterator[Path]:
 
 
 def _settle(folder: Path) -> None:
-    """Give all that is in a folder the folder's rights, and wait until it is on the disk."""
+    """Give all files in a folder the folder's permissions, and sync them to disk."""
     mode = folder.stat().st_mode & 0o777
     for path in folder.rglob("*"):
         if path.is_dir():
@@ -86,7 +86,7 @@ def _settle(folder: Path) -> None:
 
 
 def _make_folders(folder: Path) -> None:
-    """Make a folder and those above it, as private as the one that they are made in."""
+    """Make a folder and its parents, as private as the existing folder above them."""
     if not folder.is_dir():
         _make_folders(folder.parent)
         folder.mkdir(mode=0o777 & ~_withheld(folder.parent), exist_ok=True)
@@ -94,22 +94,22 @@ def _make_folders(folder: Path) -> None:
 
 
 def _withheld(folder: Path) -> int:
-    """The rights that others do not get in ``folder``."""
+    """The permission bits that others do not get in ``folder``."""
     return 0 if folder.stat().st_mode & _OTHERS else _OTHERS
 
 
 def _create(path: Path) -> IO[bytes]:
-    """A new file; what a process of the same number has left is replaced, a link not followed."""
+    """Open a new file. Replaces a leftover of the same name; does not follow symbolic links."""
     path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     return os.fdopen(os.open(path, flags, 0o666 & ~_withheld(path.parent)), "wb")
 
 
 def open_to_append(path: Path) -> IO[bytes]:
-    """Open a file to append to, made if it is not there; a symbolic link is not followed.
+    """Open a file to append to. Creates a missing file; does not follow symbolic links.
 
     Raises:
-        OSError: it cannot be written, or is a link.
+        OSError: the file cannot be written, or is a symbolic link.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | getattr(os, "O_BINARY", 0)
     flags |= getattr(os, "O_NOFOLLOW", 0)
@@ -117,8 +117,8 @@ def open_to_append(path: Path) -> IO[bytes]:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Wait until a folder's names are on the disk: without this a rename may be lost with power."""
-    with contextlib.suppress(OSError):  # Windows, and file systems without it
+    """Sync a folder's entries to disk, so that a rename survives a power failure."""
+    with contextlib.suppress(OSError):  # not supported on Windows and some file systems
         opened = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(opened)
@@ -127,7 +127,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete what a process that was killed in the middle of a write has left in ``folder``."""
+    """Delete temporary files that a killed process has left in ``folder``."""
     for path in folder.glob(".*.part"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
@@ -136,13 +136,13 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8, whole or not at all."""
+    """Write ``text`` as UTF-8, atomically."""
     with atomic_file(path) as file:
         file.write(text.encode("utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file, atomically."""
     write_text(path, as_json(value))
 
 
@@ -152,17 +152,17 @@ def as_json(value: Any) -> str:
 
 
 def cannot_write(path: Path, error: OSError) -> UserError:
-    """The user's error for a failed write, naming the file and the system's reason."""
+    """The error for a failed write, with the file and the system's reason."""
     reason = error.strerror or str(error)
-    return UserError(f"cannot write {path}: {reason}; free some space or choose another place")
+    return UserError(f"cannot write {path}: {reason}; free some space or choose another path")
 
 
 def content_hash(path: Path) -> str:
     """SHA-256 of a file's bytes, as hexadecimal digits.
 
     Raises:
-        OSError: it cannot be read.
-        UserError: it is no regular file.
+        OSError: the file cannot be read.
+        UserError: it is not a regular file.
     """
     with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""JSON objects that users write, read as models of pydantic."""
+"""JSON objects that users write, read as pydantic models."""
 
 from typing import Any, TypeVar
 
@@ -10,15 +10,15 @@ ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 def read_object(kind: type[ModelT], given: str | dict[str, Any], where: str) -> ModelT:
-    """A JSON object, as text or read already, as an instance of ``kind``.
+    """Parse a JSON object, given as text or as a dictionary, as an instance of ``kind``.
 
     Args:
-        kind: the model.
+        kind: the pydantic model.
         given: the object.
-        where: what it is, for messages.
+        where: its description in messages.
 
     Raises:
-        UserError: it is no JSON object, or a field is missing, unknown or of the wrong type.
+        UserError: it is not a JSON object, or a field is missing, unknown or of the wrong type.
     """
     try:
         if isinstance(given, str):
@@ -29,7 +29,7 @@ def read_object(kind: type[ModelT], given: str | dict[str, Any], where: str) -> 
 
 
 def first_problem(error: ValidationError, kind: type[BaseModel]) -> str:
-    """The first problem of a validation error, with the field that it is about."""
+    """The first problem of a validation error, with its field."""
     problem = error.errors(include_url=False)[0]
     field = ".".join(map(str, problem["loc"]))
     message = problem["msg"].removeprefix("Value error, ")

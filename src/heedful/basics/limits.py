@@ -1,7 +1,8 @@
-"""The largest sizes that settings and files may ask for.
+"""Upper limits of sizes in settings and files.
 
-Real models are far below them. They stop a mistyped or hostile number before anything is allocated;
-what a whole model needs is compared with the machine's memory besides (`heedful.runs.model_size`).
+Real models are far below them. They reject a mistyped or hostile number before memory is
+allocated. In addition, the size of a whole model is compared with the machine's memory
+(`heedful.runs.model_size`).
 """
 
 MOST_LAYERS = 1_000

@@ -1,4 +1,4 @@
-"""A folder for one process at a time."""
+"""Locks on folders: one process at a time."""
 
 import contextlib
 import os
@@ -21,31 +21,31 @@ LOCK = ".lock"
 
 @contextlib.contextmanager
 def locked(folder: Path, doing: str) -> Iterator[None]:
-    """Hold ``folder``, which exists, for this process while the block runs.
+    """Lock an existing folder for this process while the block runs.
 
-    The system lets the lock go when the process ends, however that happens. Where files cannot be
-    locked (Windows, some network file systems), there is no lock, and a notice says so.
+    The operating system releases the lock when the process ends, however it ends. If files cannot
+    be locked (Windows, some network file systems), nothing is locked and a notice is printed.
 
     Args:
-        folder: what is held, by a file ``.lock`` in it.
-        doing: what this process does with it, for the other's error: "trained".
+        folder: the folder; its lock is the file ``.lock`` in it.
+        doing: what this process does with it, for the error in other processes: "trained".
 
     Raises:
-        UserError: another process holds the folder; it is named.
+        UserError: another process has locked the folder; the message names it.
     """
     path = folder / LOCK
     try:
         file = _acquire(path)
     except BlockingIOError as error:
         raise UserError(
-            f"{folder} is being {doing} by {_holder(path)}; wait until it has ended, stop it, or "
-            "choose another folder"
+            f"{folder} is being {doing} by {_holder(path)}; wait until that process ends, stop "
+            "it, or choose another folder"
         ) from error
     try:
         yield
     finally:
         if file is not None:
-            # While it is still held: who opens the file after this makes a new one.
+            # Delete the file while it is locked; the next process creates a new one.
             with contextlib.suppress(OSError):
                 path.unlink()
             os.close(file)
@@ -54,7 +54,7 @@ def locked(folder: Path, doing: str) -> Iterator[None]:
 def _acquire(path: Path) -> int | None:
     while True:
         try:
-            # A link is not followed: what it leads to would be overwritten.
+            # Do not follow a symbolic link: its target would be overwritten.
             flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0)
             file = os.open(path, flags | getattr(os, "O_NONBLOCK", 0), 0o666)
         except OSError as error:
@@ -66,14 +66,17 @@ def _acquire(path: Path) -> int | None:
             raise
         except OSError as error:
             os.close(file)
-            notice(f"{path.parent} cannot be locked ({error.strerror}): use it from one process")
+            notice(
+                f"{path.parent} cannot be locked ({error.strerror}): do not use it from two "
+                "processes at once"
+            )
             return None
         if _is_at(path, file):
-            with contextlib.suppress(OSError):  # a full disk: the lock holds without a name
+            with contextlib.suppress(OSError):  # full disk: the lock is valid without the name
                 os.ftruncate(file, 0)
                 os.write(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode())
             return file
-        os.close(file)  # its holder deleted it in between: what was locked is no file any more
+        os.close(file)  # deleted by its holder meanwhile: the locked file no longer exists
 
 
 def _is_at(path: Path, file: int) -> bool:
@@ -85,7 +88,7 @@ def _is_at(path: Path, file: int) -> bool:
 
 def _lock(file: int) -> None:
     if fcntl is None:
-        raise OSError(0, "this system has no such locks")
+        raise OSError(0, "this system has no file locks")
     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 

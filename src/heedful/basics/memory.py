@@ -1,4 +1,4 @@
-"""How much memory this machine, or the container that it is, has."""
+"""The memory of this machine or container."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ _CGROUP_LIMITS = (
 
 
 def machine_memory() -> int | None:
-    """Bytes of memory, or of a container's limit where it is lower; None where it is not known."""
+    """Bytes of memory, or the container's limit if it is lower; None if unknown."""
     known = []
     with contextlib.suppress(AttributeError, ValueError, OSError):  # Windows has no sysconf
         known.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
@@ -22,5 +22,5 @@ def machine_memory() -> int | None:
 
 
 def readable_size(size: int) -> str:
-    """A number of bytes as people read it: "3.2 GiB"."""
+    """A number of bytes in readable units: "3.2 GiB"."""
     return f"{size / 2**30:,.1f} GiB"

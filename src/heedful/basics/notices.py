@@ -1,4 +1,4 @@
-"""Notices to people: one line on standard error, each kind once, with a count."""
+"""Notices: one line on standard error, each kind once, with a count."""
 
 import re
 import sys
@@ -8,19 +8,19 @@ from collections.abc import Callable
 def notice(text: str) -> None:
     """Print one line to standard error, where it does not disturb a pipe.
 
-    Whatever a caller leaves out, shortens or splits is said here, once, with how many.
+    Used for everything that is left out, shortened or split, once, with a count.
     """
     print(f"heedful: {text}", file=sys.stderr, flush=True)
 
 
 def once() -> Callable[[str], None]:
-    """A :func:`notice` that says each kind of thing once: texts that differ in numbers are one."""
-    said: set[str] = set()
+    """A :func:`notice` that prints each message once; numbers in a message are ignored."""
+    printed: set[str] = set()
 
-    def say(text: str) -> None:
+    def notice_once(text: str) -> None:
         kind = re.sub(r"[\d,]+", "#", text)
-        if kind not in said:
-            said.add(kind)
+        if kind not in printed:
+            printed.add(kind)
             notice(text)
 
-    return say
+    return notice_once

@@ -1,4 +1,4 @@
-"""Counting what is computed in C, which PyTorch's counter of operations does not see."""
+"""Counting operations in C code, which PyTorch's FLOP counter does not see."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -7,14 +7,14 @@ _listeners: list[Callable[[int], None]] = []
 
 
 def count(operations: int) -> None:
-    """Say that so many multiplications and additions of a matrix product are done in C."""
+    """Record a number of multiplications and additions of matrix products in C."""
     for listener in _listeners:
         listener(operations)
 
 
 @contextmanager
 def counting(listener: Callable[[int], None]) -> Iterator[None]:
-    """``listener`` is told of all that is counted inside."""
+    """Call ``listener`` with each number that is recorded inside the block."""
     _listeners.append(listener)
     try:
         yield

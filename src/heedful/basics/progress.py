@@ -1,4 +1,4 @@
-"""Progress of long jobs: a live bar with rate and time left on a terminal, silence in a pipe."""
+"""Progress bars of long jobs, with rate and remaining time; on a terminal only."""
 
 import sys
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from rich.progress import (
 
 @contextmanager
 def progress(text: str, total: int | None, unit: str) -> Iterator["Advance"]:
-    """Show a bar on standard error while the block runs, if that is a terminal.
+    """Show a bar on standard error while the block runs, if it is a terminal.
 
     Example:
         >>> with progress("counting", 3, "numbers") as advance:

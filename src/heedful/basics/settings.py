@@ -1,4 +1,4 @@
-"""Typed settings that refuse what they do not know, with the nearest right name."""
+"""Typed settings that reject unknown keys and suggest the nearest known one."""
 
 import difflib
 from collections.abc import Sequence
@@ -25,15 +25,15 @@ RENAMED = "renamed"
 
 
 class Settings(BaseModel):
-    """Base of every table of a recipe: unknown keys are refused, values are not coerced wildly."""
+    """Base of every table of a recipe; rejects unknown keys."""
 
     model_config = ConfigDict(extra="forbid", validate_default=True, frozen=True)
     renamed: ClassVar[dict[str, str]] = {}
-    """Old name → name, of settings that had another: refused, but in what heedful wrote."""
+    """Old name → new name of renamed settings; old names are accepted only in files of heedful."""
 
     @classmethod
     def variants(cls) -> "Sequence[type[Settings]]":
-        """The classes that a table of this type may have, by its ``kind``; empty for this one."""
+        """The classes that a table of this type may have, by its ``kind``; empty if only one."""
         return []
 
     @model_validator(mode="wrap")
@@ -52,7 +52,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_off(cls, given: Any) -> Any:
-        """TOML cannot say "none": ``"off"`` turns off what is on unless said."""
+        """TOML has no null: ``"off"`` sets a setting to None that has another default."""
         if not isinstance(given, dict):
             return given
         return {
@@ -62,14 +62,14 @@ class Settings(BaseModel):
 
     @classmethod
     def can_be_off(cls, key: str) -> bool:
-        """Whether a key may be None, but is something else by default."""
+        """Whether a key may be None and has another default."""
         field = cls.model_fields.get(key)
         if field is None or field.is_required() or field.default is None:
             return False
         return NoneType in get_args(field.annotation)
 
     def as_tables(self) -> dict[str, Any]:
-        """The settings as TOML can write them: what is none by default is left out."""
+        """The settings as TOML tables, without those that are None by default."""
         tables: dict[str, Any] = {}
         for key, value in self.model_dump(mode="json").items():
             own = getattr(self, key)
@@ -97,11 +97,10 @@ def check(kind: type[T], values: dict[str, Any], where: str, *, written: bool = 
         kind: the class of the table.
         values: the table.
         where: the file, for messages.
-        written: whether heedful wrote the table: then settings may have the names of earlier
-            versions.
+        written: whether heedful wrote the table: if so, names of earlier versions are accepted.
 
     Raises:
-        UserError: a key is unknown or has a new name, or a value is of the wrong type or out of
+        UserError: a key is unknown or was renamed, or a value has the wrong type or is out of
             range.
     """
     try:
@@ -135,7 +134,7 @@ def explain(error: ValidationError, kind: type[BaseModel]) -> str:
 
 
 def current_name(settings: Settings, key: str) -> str:
-    """The dotted name that a key of an earlier version has now in ``settings``."""
+    """The current dotted name in ``settings`` of a key of an earlier version."""
     first, dot, rest = key.partition(".")
     name = settings.renamed.get(first, first)
     inner = getattr(settings, name, None)
@@ -143,7 +142,7 @@ def current_name(settings: Settings, key: str) -> str:
 
 
 def _explain_tag(name: str, problem: Any) -> str:
-    """One line for a table that says of no known kind to be."""
+    """One line for a table whose ``kind`` is missing or unknown."""
     context = problem["ctx"]
     key = f"{name}.{context['discriminator'].strip(chr(39))}"
     known = [tag.strip("'") for tag in context.get("expected_tags", "").split(", ") if tag]
@@ -155,10 +154,10 @@ def _explain_tag(name: str, problem: Any) -> str:
 
 
 def _resolve(kind: type[BaseModel], path: list[str]) -> tuple[str, list[str]]:
-    """The dotted name of a place in settings, and the keys known in its table.
+    """The dotted name of an error's location in settings, and the known keys of its table.
 
-    Where a table is one of several kinds, pydantic puts the name of the kind, or of the task, into
-    the path; a recipe does not have it there.
+    If a table may be of several kinds, pydantic inserts the name of the kind or of the task into
+    the path; recipes do not have it there.
     """
     names: list[str] = []
     table: type[BaseModel] | None = kind
@@ -184,13 +183,13 @@ def _resolve(kind: type[BaseModel], path: list[str]) -> tuple[str, list[str]]:
 
 
 def _table(annotation: Any) -> type[BaseModel] | None:
-    """The table that an annotation is, if it is one."""
+    """The class of a table, if the annotation is one."""
     is_table = isinstance(annotation, type) and issubclass(annotation, BaseModel)
     return annotation if is_table else None
 
 
 def _choices(annotation: Any) -> list[type[BaseModel]]:
-    """The tables of several kinds that an annotation allows."""
+    """The classes of tables that an annotation allows."""
     if get_origin(annotation) is Annotated:
         annotation = get_args(annotation)[0]
     table = _table(annotation)
@@ -201,6 +200,6 @@ def _choices(annotation: Any) -> list[type[BaseModel]]:
 
 
 def _names(table: type[BaseModel]) -> set[Any]:
-    """What tells a table from those of other kinds."""
+    """The names by which pydantic distinguishes a table from those of other kinds."""
     named = (table.model_fields.get(key) for key in ("kind", "task"))
     return {field.default for field in named if field is not None}

@@ -6,11 +6,11 @@ from torch import Tensor
 
 
 def leading_sizes(*parts: Tensor) -> tuple[int, ...]:
-    """The leading dimensions of ``[.., L, D]`` tensors, broadcast; they are taken to fit.
+    """The broadcast leading dimensions of ``[.., L, D]`` tensors, which must be compatible.
 
-    Where sizes differ (fewer heads of keys than of queries) the first tensor's count.
+    If sizes differ (fewer heads of keys than of queries), those of the first tensor are returned.
 
-    ``torch.broadcast_shapes`` would load SymPy.
+    ``torch.broadcast_shapes`` would import SymPy.
     """
     shapes = [part.shape[:-2] for part in parts]
     if all(sizes == shapes[0] for sizes in shapes):

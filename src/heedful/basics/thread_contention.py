@@ -1,18 +1,18 @@
-"""Fewer threads where other programs use the processor's cores.
+"""Fewer threads while other programs use the processor's cores.
 
-Threads that share one operation wait for each other at its end. If another program has one of the
-cores, the thread that should run there is not running for milliseconds, and all others wait for it:
-two threads are then slower than one. There are two ways to detect that:
+Threads that share one operation wait for each other at its end. If another program uses one of the
+cores, the thread that should run there is suspended for milliseconds, and all others wait for it:
+two threads are then slower than one. There are two ways to detect this:
 
-- :data:`waiting_time` measures how long threads of our own C wait for each other
+- :data:`waiting_time` measures how long the threads of heedful's C code wait for each other
   (:func:`heedful.kernels.compiling.in_parallel`).
-- :func:`without_contention` compares the speed of PyTorch with all threads and with fewer, by some
-  milliseconds of work every few seconds.
+- :func:`without_contention` compares the speed of PyTorch with all threads and with fewer, with
+  some milliseconds of work every few seconds.
 
-Results of our C do not change: the shares of its work stay the same, whichever thread computes
-them. PyTorch's own sums may differ in the last digits with another number of threads; where a
-number was asked for (:func:`keep_threads`), or deterministic algorithms were
-(``torch.use_deterministic_algorithms``), PyTorch keeps its number.
+The results of the C code do not change: its work is divided into the same parts for any number of
+threads. PyTorch's sums may differ in the last digits with another number of threads. PyTorch
+therefore keeps its number if one was chosen (:func:`keep_threads`) or deterministic algorithms are
+enabled (``torch.use_deterministic_algorithms``).
 """
 
 import math
@@ -70,7 +70,7 @@ def keep_threads() -> Iterator[None]:
 
 
 def set_threads(count: int) -> None:
-    """Let PyTorch compute on ``count`` threads, and keep that number to the end of the process."""
+    """Let PyTorch compute on ``count`` threads until the end of the process."""
     global _keeping
     torch.set_num_threads(count)
     _keeping += 1
@@ -81,7 +81,7 @@ def _fixed() -> bool:
 
 
 class WaitingTime:
-    """How long threads wait for each other, and whether one thread alone is faster now."""
+    """How long threads wait for each other, and whether one thread is faster now."""
 
     def __init__(self) -> None:
         self._passed = self._lost = 0.0
@@ -93,7 +93,7 @@ class WaitingTime:
         return time.monotonic() < self._until
 
     def record(self, seconds: float, shortest: float) -> None:
-        """Say how long shared work took, and its shortest share: the rest of the time was lost."""
+        """Record the time of parallel work and of its shortest part: the difference is waiting."""
         self._passed += seconds
         self._lost += max(0.0, seconds - shortest - _START)
         if self._passed < _WATCH:
@@ -109,7 +109,7 @@ class WaitingTime:
 
     @contextmanager
     def kernel(self) -> Iterator[None]:
-        """PyTorch's operations between shared work: by one thread as long as that is."""
+        """Run PyTorch's operations between parallel work on one thread while that work does."""
         with with_threads(1 if self.alone and not _fixed() else torch.get_num_threads()):
             yield
 
@@ -119,7 +119,7 @@ waiting_time = WaitingTime()
 
 
 class Trials:
-    """The time that PyTorch takes with each number of threads, tried now and then."""
+    """The time that PyTorch takes with each number of threads, measured from time to time."""
 
     def __init__(self) -> None:
         self._next, self._pause = -math.inf, _FIRST
@@ -136,7 +136,7 @@ class Trials:
                 self._next, self._pause = -math.inf, _FIRST
             if time.monotonic() >= self._next:
                 self._try()
-            # The fewest that are about as fast as the fastest.
+            # The smallest number that is about as fast as the fastest.
             most = _GAIN * min(self._seconds.values())
             chosen = next(count for count in counts if self._seconds[count] <= most)
         if chosen < usual:
@@ -178,8 +178,8 @@ def without_contention(
 ) -> Iterator[None]:
     """Compute with fewer threads while the block runs, if that is faster now.
 
-    For blocks of some milliseconds or more. A notice is printed once. Nothing is changed on other
-    devices than the CPU, nor with one thread.
+    For blocks of some milliseconds or more. A notice is printed once. Has no effect on devices
+    other than the CPU, or with one thread.
 
     Args:
         device: where the block computes.

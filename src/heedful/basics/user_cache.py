@@ -1,4 +1,4 @@
-"""The user's cache folder, and what of this machine decides whether its files are of use here."""
+"""The user's cache folder, and the properties of this machine that its files depend on."""
 
 import os
 import platform
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """What ``-march=native`` depends on, so that a home shared by machines is no trap."""
+    """What ``-march=native`` depends on, because machines may share a home folder."""
     told = Path("/proc/cpuinfo")
     lines = told.read_text().splitlines() if told.exists() else [platform.processor()]
     first = {line.partition(":")[0].strip(): line for line in reversed(lines)}
@@ -15,11 +15,11 @@ def processor() -> str:
 
 
 def cache_folder() -> Path:
-    """A folder that only this user writes to."""
+    """A folder that only this user can write to."""
     root = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folder = Path(root).expanduser() / "heedful"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.stat()
     if status.st_uid != os.getuid() or status.st_mode & 0o022:
-        raise OSError(f"{folder} can be written to by others; libraries are not loaded from it")
+        raise OSError(f"other users can write to {folder}; libraries are not loaded from it")
     return folder

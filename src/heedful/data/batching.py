@@ -140,7 +140,7 @@ class StoreBatches(Generic[B]):
         pool: int = POOL,
     ) -> None:
         if not len(store):
-            raise UserError(f"{store.folder}: the encoded corpus is empty; there is no batch")
+            raise UserError(f"{store.folder}: the encoded corpus is empty, so it has no batches")
         if min(batch_tokens, pool) < 1:
             raise ValueError(f"batch_tokens={batch_tokens} and pool={pool} must be at least 1")
         self.store, self.batch_tokens, self.collate = store, batch_tokens, collate
@@ -170,8 +170,8 @@ class StoreBatches(Generic[B]):
             found = self._pool_of_epoch(seed, epoch, number) if 0 <= number < pools else None
             if found is None or first >= len(found.batches):
                 raise UserError(
-                    f"{self.store.folder}: no batch stands at {tuple(position)} (seed, epoch, "
-                    "index); the corpus or training.batch_tokens is not the run's own"
+                    f"{self.store.folder}: there is no batch at {tuple(position)} (seed, epoch, "
+                    "index); the corpus or training.batch_tokens differs from the run's"
                 )
             for place, rows in enumerate(found.batches[first:], start=first + 1):
                 index = number * self.pool + place

@@ -115,12 +115,10 @@ class ByteVocabulary:
         """
         chosen, total = reservoir(_valid(texts, where), sample, seed)
         if not chosen:
-            raise UserError(f"{where}: no text to make a vocabulary of; the corpus is empty")
+            raise UserError(f"{where}: no text to build a vocabulary from; the corpus is empty")
         if total > len(chosen):
             kept, of = f"{len(chosen):,}", f"{total:,}"
-            notice(
-                f"{where}: the vocabulary is learnt from a random sample of {kept} of {of} texts"
-            )
+            notice(f"{where}: the vocabulary is trained on a random sample of {kept} of {of} texts")
         names = [f" {name}" for name in fixed_names(settings.mask)]
         trainer = BpeTrainer(
             vocab_size=vocabulary,
@@ -135,7 +133,9 @@ class ByteVocabulary:
         call_native(learner.train_from_iterator, prepared, trainer)
         model = json.loads(learner.to_str())["model"]
         if len(model["vocab"]) < vocabulary:
-            notice(f"{where}: the texts support {len(model['vocab']):,} of {vocabulary:,} symbols")
+            notice(
+                f"{where}: the texts yield only {len(model['vocab']):,} of {vocabulary:,} symbols"
+            )
         pieces = sorted(model["vocab"], key=model["vocab"].__getitem__)
         return cls(pieces, [(left, right) for left, right in model["merges"]], settings)
 

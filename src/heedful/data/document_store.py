@@ -119,7 +119,7 @@ def write_documents(
             written += len(pieces)
             advance(len(group))
         if not written:
-            raise UserError("the documents have no text; there is nothing to learn from")
+            raise UserError("the documents have no text to train on")
         facts = {
             "documents": documents_written,
             "longest": longest,

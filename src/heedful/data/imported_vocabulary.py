@@ -89,8 +89,8 @@ class ImportedVocabulary:
         largest = max(self._tokenizer.get_vocab().values(), default=-1)
         if largest >= rows:
             raise UserError(
-                f"{where}: the tokeniser has a token {largest}, but the model's table only {rows} "
-                "rows; the two are not of the same model"
+                f"{where}: the tokeniser has a token {largest}, but the model's table has only "
+                f"{rows} rows; the two belong to different models"
             )
         check_places(special, rows, where)
         self.files = dict(files)

@@ -146,12 +146,17 @@ def check_links(pairs: Iterable[LinkedPair], path: str) -> None:
         raise UserError(
             f"{path}, line {number}: link '{i}-{j}' is out of range for {source} source and "
             f"{target} target words counted from 0; "
-            + check.explain("take 1 off every number, links for training are counted from 0")
+            + check.explain("subtract 1 from every number: links for training are counted from 0")
         )
     if not check.links:
-        raise UserError(f"{path} has no links; leave it out, or give what heedful align writes")
+        raise UserError(
+            f"{path} has no links; leave it out, or give a file written by heedful align"
+        )
     if not check.has_word_zero:
-        notice(f"{path} has no word 0: taken as counted from 0 all the same, as nothing else fits")
+        notice(
+            f"{path} has no word 0: words are assumed to be counted from 0 because links are "
+            "out of range otherwise"
+        )
 
 
 def token_links(

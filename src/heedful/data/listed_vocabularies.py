@@ -93,7 +93,7 @@ class ListedVocabulary(ABC):
             counts.update(cut.cut(text))
         unknown = counts.pop(cls.spelling, 0)
         if not counts:
-            raise UserError(f"{where}: no text to make a vocabulary of; the corpus is empty")
+            raise UserError(f"{where}: no text to build a vocabulary from; the corpus is empty")
         ordered = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
         room = vocabulary - len(fixed_names(settings.mask))
         kept = [entry for entry, count in ordered if count >= minimum_count][:room]
@@ -102,7 +102,8 @@ class ListedVocabulary(ABC):
         if unknown:
             share = f"{unknown:,} of {total:,} {cls.noun} ({unknown / total:.2%})"
             notice(
-                f"{where}: {share} are unknown; {len(kept):,} of {len(counts):,} kinds are listed"
+                f"{where}: {share} are unknown; the vocabulary lists {len(kept):,} of "
+                f"{len(counts):,}"
             )
         return cls(kept, settings)
 

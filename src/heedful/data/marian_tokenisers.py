@@ -78,8 +78,8 @@ class MarianSide(Tokeniser):
         largest = max(rows.values(), default=-1)
         if largest >= count:
             raise UserError(
-                f"{where}: the vocabulary has a piece {largest}, but the model's table only "
-                f"{count} rows; the two are not of the same model"
+                f"{where}: the vocabulary has a piece {largest}, but the model's table has only "
+                f"{count} rows; the two belong to different models"
             )
         check_places(special, count, where)
         self.special, self.rows = tuple(special), dict(rows)
@@ -299,7 +299,7 @@ def _rows(files: Mapping[str, bytes], name: str, where: str) -> dict[str, int]:
     rows = parse_json(_content(files, name, where), f"{where}/{name}", 2 * MOST_SYMBOLS)
     good = isinstance(rows, dict) and all(type(row) is int and row >= 0 for row in rows.values())
     if not good or len(set(rows.values())) < len(rows):
-        raise UserError(f"{where}/{name}: it does not give each piece a row of its own")
+        raise UserError(f"{where}/{name}: two pieces have the same row")
     own: dict[str, int] = rows
     check_vocabulary(own, f"{where}/{name}")
     return own

@@ -141,8 +141,9 @@ class SentencePairs:
             rows = self._pool(f"{seed} {epoch}", number) if 0 <= number < pools else []
             if place >= len(rows):
                 raise UserError(
-                    f"{self.corpus.sentences.folder}: no batch stands at {tuple(position)} (seed, "
-                    "epoch, index); the corpus or training.batch_tokens is not the run's own"
+                    f"{self.corpus.sentences.folder}: there is no batch at {tuple(position)} "
+                    "(seed, epoch, index); the corpus or training.batch_tokens differs from "
+                    "the run's"
                 )
             for turn in range(place, len(rows)):
                 index = number * _SPAN + turn + 1
@@ -310,11 +311,11 @@ def _check(
         )
     if corpus.longest > longest:
         raise UserError(
-            f"{folder}: sentences of up to {corpus.longest} tokens do not fit rows that have room "
-            f"for {longest}; encode the corpus again with longest={longest}, or raise max_tokens"
+            f"{folder}: sentences of up to {corpus.longest} tokens do not fit into rows of "
+            f"{longest}; encode the corpus again with longest={longest}, or raise max_tokens"
         )
     if next_sentence and len(corpus) < 2:
         raise UserError(
-            f"{folder}: one document only; whether a sentence follows needs others to draw from: "
-            "give more documents (with an empty line between them), or do without next sentences"
+            f"{folder}: only one document; predicting next sentences needs several: "
+            "give more documents (with an empty line between them), or turn next sentences off"
         )

@@ -37,7 +37,7 @@ class PairWriter:
 
     def __init__(self, paths: Sequence[Path], breaks: Breaks = "space") -> None:
         if len(paths) not in (1, 2) or len(set(paths)) != len(paths):
-            raise UserError("give one output for TSV, or two different ones for aligned texts")
+            raise UserError("give one output for TSV, or two different outputs for aligned texts")
         self.changed: Counter[str] = Counter()
         self.written = 0
         self._paths = paths

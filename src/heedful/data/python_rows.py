@@ -51,7 +51,7 @@ def write_rows(rows: Iterable[Any], example: Callable[[Any], Any], path: Path, w
                 raise UserError(f"{where}, row {count:,}: {error}") from error
             file.write(line.encode() + b"\n")
     if not count:
-        raise UserError(f"{where} has no rows (a generator can be read once: make a new one)")
+        raise UserError(f"{where} has no rows (a generator can be read only once: make a new one)")
 
 
 def read_rows(paths: Sequence[str | Path]) -> Iterator[Any]:
@@ -78,12 +78,13 @@ def values(row: Any, names: Sequence[str]) -> list[Any]:
     known = getattr(row, "keys", None)
     if known is None:
         raise RowError(
-            f"a {type(row).__name__} is no row; give a tuple ({', '.join(names)}) or a dictionary"
+            f"a {type(row).__name__} is not a row; give a tuple ({', '.join(names)}) or a "
+            "dictionary"
         )
     columns = [str(name) for name in known()]
     for name in names:
         if name not in columns:
-            raise RowError(f"no column is called '{name}'; {nearest(name, columns)}")
+            raise RowError(f"there is no column '{name}'; {nearest(name, columns)}")
     return [row[name] for name in names]
 
 
@@ -98,7 +99,7 @@ def text(value: Any, name: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
-        raise RowError(f"'{name}' is no valid Unicode (a lone surrogate)") from error
+        raise RowError(f"'{name}' is not valid Unicode (a lone surrogate)") from error
     return str(value)
 
 

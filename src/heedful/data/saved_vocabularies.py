@@ -37,7 +37,7 @@ def load_vocabulary(folder: Path) -> SavedVocabulary:
         raise UserError(f"{path}: not a vocabulary that this version of heedful reads")
     if kind not in _LOADERS:
         raise UserError(
-            f"{path}: the kind '{kind}' is not known; known are {', '.join(sorted(_LOADERS))}"
+            f"{path}: unknown kind '{kind}'; known kinds are {', '.join(sorted(_LOADERS))}"
         )
     return _LOADERS[kind](folder, index)
 

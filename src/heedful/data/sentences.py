@@ -34,7 +34,7 @@ class SentenceFailures:
         """Give the notice, if there is anything to tell."""
         if self.count:
             lines = f"{self.count:,} line{'s' * (self.count > 1)}"
-            say(f"the sentences of {lines} could not be found (sentencex failed): not cut there")
+            say(f"{lines} could not be split into sentences (sentencex failed) and were left whole")
 
 
 def cut_into_sentences(

@@ -48,8 +48,8 @@ class Split:
         sizes = [parse_size(size, total) for size in (test, validation)]
         if sum(sizes) >= total:
             raise UserError(
-                f"validation ({sizes[1]}) and test ({sizes[0]}) leave nothing of {total} pairs for "
-                "training; ask for fewer"
+                f"validation ({sizes[1]}) and test ({sizes[0]}) leave no pairs of {total} for "
+                "training; make them smaller"
             )
         places, counts = np.unique(np.frombuffer(hashes, dtype=np.uint64), return_counts=True)
         groups = zip(map(int, places), map(int, counts), strict=True)
@@ -113,7 +113,7 @@ def split_corpus(
         UserError: the folder is in use, a size cannot be met, or the corpus cannot be read.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f"{folder} is there already; choose a new folder or empty it first")
+        raise UserError(f"{folder} already exists; choose a new folder or empty it first")
     split = Split((pair.source for pair in read()), validation, test, seed)
     with atomic_folder(folder) as made, ExitStack() as stack:
         writers = {

@@ -129,7 +129,7 @@ class WindowBatches:
 
     def __init__(self, stream: Stream, context: int, rows: int) -> None:
         if not stream.tokens:
-            raise UserError(f"{stream.folder}: there is no text to learn from")
+            raise UserError(f"{stream.folder}: there is no text to train on")
         if min(context, rows) < 1:
             raise ValueError(f"context={context} and rows={rows} must be at least 1")
         self.stream, self.context, self.rows = stream, context, rows
@@ -155,8 +155,8 @@ class WindowBatches:
             batches = -(-windows // self.rows)
             if not 0 <= index < batches:
                 raise UserError(
-                    f"{self.stream.folder}: no batch stands at {tuple(position)} (seed, epoch, "
-                    "index); the stream, context or training.batch_tokens is not the run's own"
+                    f"{self.stream.folder}: there is no batch at {tuple(position)} (seed, epoch, "
+                    "index); the stream, context or training.batch_tokens differs from the run's"
                 )
             while index < batches:
                 ranks = np.arange(index * self.rows, min((index + 1) * self.rows, windows))

@@ -181,6 +181,6 @@ def _training_error(message: str, asked: int, where: str) -> UserError:
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return UserError(
             f"{where}: the characters of the texts alone need {int(found[1]):,} symbols, more than "
-            f"{asked:,}: raise tokeniser.vocabulary_size to {found[1]} or more"
+            f"{asked:,}; raise tokeniser.vocabulary_size to {found[1]} or more"
         )
     return UserError(f"{where}: no tokeniser can be trained on these texts ({message.strip()})")

@@ -115,7 +115,7 @@ class Tokeniser:
             raise UserError(f"{where}: no text to train a tokeniser on; the corpus is empty")
         if total > len(chosen):
             kept, of = f"{len(chosen):,}", f"{total:,}"
-            notice(f"{where}: the tokeniser learns from a random sample of {kept} of {of} texts")
+            notice(f"{where}: the tokeniser is trained on a random sample of {kept} of {of} texts")
         return cls(train_model(chosen, settings, where, mask=mask), settings, where)
 
     def save(self, path: Path) -> None:
@@ -248,8 +248,8 @@ class Tokenisers:
         """
         if settings.kind == "imported":
             raise UserError(
-                "tokeniser.kind = 'imported' is what runs of heedful import have; train one that "
-                "starts from such a run (--start-from), or take another kind"
+                "tokeniser.kind = 'imported' is for runs of heedful import; train a run that "
+                "starts from such a run (--start-from), or choose another kind"
             )
         if settings.joint:
             both = (text for pair in pairs() for text in pair)

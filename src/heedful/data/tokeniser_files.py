@@ -53,7 +53,7 @@ def read_kept(
     """
     listed = index.get("files")
     if not isinstance(listed, dict) or not set(listed) <= set(known):
-        raise UserError(f"{folder / name}: it lists no files of a tokeniser; the file is damaged")
+        raise UserError(f"{folder / name}: no list of a tokeniser's files; the file is damaged")
     files = {}
     for file, value in listed.items():
         files[file] = read_bytes(folder / file)

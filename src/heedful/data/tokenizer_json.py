@@ -51,7 +51,7 @@ def checked_tokenizer(content: bytes, where: str) -> str:
     """
     values = parse_json(content, where)
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
-        raise UserError(f"{where}: it has no model; the file is damaged")
+        raise UserError(f"{where}: no model; the file is damaged")
     _check_model(values["model"], where)
     added = values.get("added_tokens") or []
     _check_added(added, where)
@@ -82,7 +82,7 @@ def _check_model(model: Mapping[str, Any], where: str) -> None:
     check_vocabulary(model.get("vocab"), where)
     merges = model.get("merges") or []
     if not isinstance(merges, list) or len(merges) > 2 * MOST_SYMBOLS:
-        raise UserError(f"{where}: no list of merges, or too long a one; the file is damaged")
+        raise UserError(f"{where}: the list of merges is missing or too long; the file is damaged")
     if model.get("dropout"):
         raise UserError(f"{where}: model.dropout = {model['dropout']}: tokens would be random")
     longest = model.get("max_input_chars_per_word") or 0
@@ -95,7 +95,7 @@ def _check_model(model: Mapping[str, Any], where: str) -> None:
 
 def _check_added(added: Any, where: str) -> None:
     if not isinstance(added, list) or len(added) > _MOST_ADDED:
-        raise UserError(f"{where}: added_tokens is no list of at most {_MOST_ADDED:,} tokens")
+        raise UserError(f"{where}: added_tokens is not a list of at most {_MOST_ADDED:,} tokens")
     for token in added:
         text = token.get("content") if isinstance(token, dict) else None
         if not isinstance(text, str) or not 0 < len(text) <= _LONGEST_ADDED:
@@ -115,7 +115,7 @@ def _check_steps(
     if isinstance(whole, dict) and whole.get("type") == "Sequence":
         steps = whole.get(inner)
     if not isinstance(steps, list) or len(steps) > _MOST_STEPS:
-        raise UserError(f"{where}: {name} is no list of at most {_MOST_STEPS} steps")
+        raise UserError(f"{where}: {name} is not a list of at most {_MOST_STEPS} steps")
     kinds = [step.get("type") if isinstance(step, dict) else None for step in steps]
     for kind, step in zip(kinds, steps, strict=True):
         split = name == "pre_tokenizer" and kind == "Split" and _is_known_split(step)
@@ -137,4 +137,6 @@ def _is_known_split(step: Mapping[str, Any]) -> bool:
 def _check_repeated(kinds: Sequence[Any], name: str, where: str) -> None:
     """Each round of bytes doubles what is not ASCII."""
     if kinds.count("ByteLevel") > 1:
-        raise UserError(f"{where}: {name} has ByteLevel {kinds.count('ByteLevel')} times, not once")
+        raise UserError(
+            f"{where}: {name} contains ByteLevel {kinds.count('ByteLevel')} times instead of once"
+        )

@@ -71,7 +71,7 @@ class VocabularySettings(Settings):
         least = _LEAST[self.kind] + self.mask
         if self.vocabulary_size < least:
             raise ValueError(
-                f"vocabulary_size = {self.vocabulary_size}: of kind '{self.kind}' it has at least "
+                f"vocabulary_size = {self.vocabulary_size}: kind '{self.kind}' needs at least "
                 f"{least} symbols; raise it"
             )
         return self
@@ -184,8 +184,8 @@ def train_vocabulary(
     """
     if settings.kind == "imported":
         raise UserError(
-            "tokeniser.kind = 'imported' is what runs of heedful import have; train one that "
-            "starts from such a run (--start-from), or take another kind"
+            "tokeniser.kind = 'imported' is for runs of heedful import; train a run that "
+            "starts from such a run (--start-from), or choose another kind"
         )
     size, mask = settings.vocabulary_size, settings.mask
     lower_case, normalise = settings.lower_case, settings.normalise

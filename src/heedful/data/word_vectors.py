@@ -53,8 +53,8 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary) -> tuple[Tensor,
                         table[token], found[token] = vector, rank
         if table is None:
             raise UserError(
-                f"{file.name}: no word of the vocabulary has a vector here; vectors are of whole "
-                "words: use a vocabulary of words, in the language and case of the file"
+                f"{file.name}: no word of the vocabulary has a vector in this file; use a "
+                "vocabulary of words in the file's language and case"
             )
     words = {token for tokens in exact.values() for token in tokens}
     share = float((found > 0).sum()) / len(words)
@@ -92,7 +92,7 @@ def _lines(file: Input, wanted: set[bytes]) -> Iterator[tuple[str, bytes, Sequen
             if line.count(b" ") < width:
                 raise UserError(
                     f"{file.name}:{number}: fewer numbers than the {width} of the lines before; "
-                    "the file is damaged, or not the text form of word vectors"
+                    "the file is damaged, or not in the text format of word vectors"
                 )
             read += 1
             if read % _REPORT_EVERY == 0:
@@ -131,8 +131,8 @@ def _shape(line: bytes, name: str) -> tuple[int, int]:
         parts = []
     if len(parts) < 2:
         raise UserError(
-            f"{name}:1: neither a word and its numbers, nor the numbers of words and of numbers; "
-            "give the text form of word2vec or GloVe"
+            f"{name}:1: neither a word and its vector, nor the number of words and their width; "
+            "give the text format of word2vec or GloVe"
         )
     return len(parts) - 1, 0
 
@@ -142,8 +142,8 @@ def _vector(numbers: Sequence[bytes], where: str) -> NDArray[np.float32]:
         vector = np.array([float(number) for number in numbers], np.float32)
     except ValueError as error:
         raise UserError(
-            f"{where}: what follows the word are not numbers; give the text form of word2vec or "
-            "GloVe (its binary form is not read)"
+            f"{where}: no numbers after the word; give the text format of word2vec or GloVe "
+            "(the binary format is not supported)"
         ) from error
     if not np.isfinite(vector).all():
         raise UserError(f"{where}: a number is not finite; the file is damaged")

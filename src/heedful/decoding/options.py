@@ -39,10 +39,10 @@ class SearchOptions(Settings):
         if not self.sample and self.nbest > self.beam:
             raise ValueError(
                 f"nbest {self.nbest} is more than beam {self.beam}; "
-                f"ask for a beam of at least {self.nbest}"
+                f"set beam to at least {self.nbest}"
             )
         if not self.sample and (self.temperature != 1.0 or self.top_k or self.top_p != 1.0):
-            raise ValueError("temperature, top_k and top_p are for sampling; add sample")
+            raise ValueError("temperature, top_k and top_p need sampling; add sample")
         return self
 
     @property

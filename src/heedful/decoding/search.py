@@ -44,7 +44,7 @@ def search(
         ValueError: ``max_lengths`` or ``keys`` do not fit, or probabilities are not finite.
     """
     if len(max_lengths) != rows or (keys is not None and len(keys) != rows):
-        raise ValueError(f"{rows} sources need as many maximal lengths and keys")
+        raise ValueError(f"expected one maximal length and one key for each of {rows} sources")
     if rows == 0:
         return []
     own = range(rows) if keys is None else keys

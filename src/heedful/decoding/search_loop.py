@@ -40,7 +40,7 @@ class Supplied(NamedTuple, Generic[SourceT]):
         if not rows or len(self.keys) != rows:
             raise ValueError(f"{rows} maximal lengths for {len(self.keys)} sources")
         if int(self.max_lengths.min()) < 1:
-            raise ValueError("a maximal length counts END, so it is at least 1")
+            raise ValueError("a maximal length includes END, so it must be at least 1")
         return self
 
 

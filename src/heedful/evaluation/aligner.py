@@ -61,7 +61,7 @@ class Aligner:
     def __init__(self, directions: Sequence[Direction], join: Join = DEFAULT_JOIN) -> None:
         turned = sorted(direction.turned for direction in directions)
         if turned not in ([False], [True], [False, True]):
-            raise ValueError("give one direction, or two of which one is turned")
+            raise ValueError("give one direction, or two of which one is reversed")
         # The forward direction first: the last steps of joining look at it before the other.
         self.directions = sorted(directions, key=lambda direction: direction.turned)
         self.join = join
@@ -166,6 +166,6 @@ def require_two_sides(pairs: Sequence[Pair]) -> None:
     if any(there) and not all(there):
         side = "target" if there[0] else "source"
         raise UserError(
-            f"the {side} side of the corpus is empty in all of its first {len(pairs):,} pairs, so "
+            f"the {side} side is empty in all of the first {len(pairs):,} pairs of the corpus, so "
             "there is nothing to align; check the files"
         )

@@ -74,7 +74,7 @@ def alignment_error_rate(
     """
     if len(gold) != len(hypotheses):
         raise UserError(
-            f"{len(gold)} sentences of gold links but {len(hypotheses)} of links to score; "
+            f"{len(gold)} lines of gold links, but {len(hypotheses)} lines of links to score; "
             "give one line for each sentence, in the same order"
         )
     links = sure = possible = in_sure = in_possible = 0
@@ -86,7 +86,10 @@ def alignment_error_rate(
         in_sure += len(found & right.sure)
         in_possible += len(found & (right.possible | right.sure))
     if sure == 0:
-        raise UserError("the gold has no sure link, so no error rate is defined; mark some i-j")
+        raise UserError(
+            "the gold alignment has no sure link, so the error rate is undefined; write sure "
+            "links as i-j"
+        )
     precision = in_possible / links if links else 0.0
     recall = in_sure / sure
     return AlignmentScore(
@@ -146,7 +149,7 @@ def read_gold(
         UserError: an item cannot be read, a word is out of range, or counts of sentences differ.
     """
     if indexing not in ("auto", "0", "1"):
-        raise UserError(f"indexing '{indexing}' is unknown; use auto, 0 or 1")
+        raise UserError(f"unknown indexing '{indexing}'; use auto, 0 or 1")
     if _is_numbered(lines):
         rows = _numbered_rows(lines, where, len(lengths) if lengths is not None else None)
     else:
@@ -205,7 +208,9 @@ def _first_word(rows: list[list[tuple[int, int, str]]], indexing: str, where: st
         return int(indexing)
     if any(0 in (i, j) for row in rows for i, j, _ in row):
         return 0
-    notice(f"{where} has no word 0: taken as counted from 1 (--indexing 0 if it is not)")
+    notice(
+        f"{where} has no word 0: words are assumed to be counted from 1 (else give --indexing 0)"
+    )
     return 1
 
 
@@ -215,7 +220,7 @@ def _check_counting(rows: list[list[tuple[int, int, str]]], first: int, where: s
             if min(i, j) < first:
                 raise UserError(
                     f"{where}, sentence {number}: word 0 in '{i}{kind}{j}' although words are "
-                    "counted from 1; say --indexing 0"
+                    "counted from 1; give --indexing 0"
                 )
 
 
@@ -243,5 +248,5 @@ def _check_range(
     raise UserError(
         f"{where}, sentence {number}: link '{i}{kind}{j}' is out of range for {sizes[0]} source "
         f"and {sizes[1]} target words counted from {first}; "
-        + check.explain(f"say --indexing {1 - first}")
+        + check.explain(f"give --indexing {1 - first}")
     )

@@ -93,7 +93,7 @@ def attention_statistics(
     model = translator.models[0]
     axes_of = model.attention_axes()
     if not axes_of:
-        notice("the model has no attention, so there are no statistics of it")
+        notice("the model has no attention, so attention statistics are left out")
         return []
     sums: dict[str, _Sums] = {}
     with translator.ready():

@@ -142,7 +142,7 @@ def bucket_statistics(
     unit = unit or natural_unit(sources)
     bounds = bounds or (WORD_BOUNDS if unit == "words" else CHARACTER_BOUNDS)
     if list(bounds) != sorted(set(bounds)) or bounds[0] < 1:
-        raise UserError(f"length bounds {list(bounds)} must be whole numbers above 0 that rise")
+        raise UserError(f"length bounds {list(bounds)} must be increasing whole numbers above 0")
     rows: list[list[int]] = [[] for _ in range(len(bounds) + 1)]
     for index, source in enumerate(sources):
         length = len(source.split()) if unit == "words" else len(source.strip())

@@ -235,12 +235,14 @@ def score_tagging(
         UserError: sentences or their words are of different counts, or as `score_classification`.
     """
     if len(gold) != len(predicted):
-        raise UserError(f"{len(gold)} sentences with gold tags but {len(predicted)} tagged ones")
+        raise UserError(
+            f"{len(gold)} sentences with gold tags, but {len(predicted)} with predicted tags"
+        )
     for number, (right, given) in enumerate(zip(gold, predicted, strict=True), start=1):
         if len(right) != len(given):
             raise UserError(
-                f"sentence {number}: {len(right)} gold tags but {len(given)} given; each word has "
-                "exactly one"
+                f"sentence {number}: {len(right)} gold tags, but {len(given)} predicted; each word "
+                "has exactly one"
             )
     return score_classification(
         list(chain.from_iterable(gold)),
@@ -294,10 +296,10 @@ def _check(
     """The gold labels that are not known, with their counts."""
     if len(gold) != len(predicted):
         raise UserError(
-            f"{len(predicted)} decisions but {len(gold)} gold labels; each text has exactly one"
+            f"{len(predicted)} predictions, but {len(gold)} gold labels; each text has exactly one"
         )
     if not gold:
-        raise UserError("no decisions to score; the data are empty")
+        raise UserError("there are no predictions to score; the data are empty")
     known = set(labels)
     if strange := set(predicted) - known:
         raise ValueError(f"labels were given that the model does not have: {sorted(strange)}")
@@ -305,8 +307,8 @@ def _check(
     if new and unseen == "error":
         line = next(number for number, label in enumerate(gold, start=1) if label in new)
         raise UserError(
-            f"the label '{gold[line - 1]}' (example {line:,}; {new.total():,} in all have labels "
-            "like it) is none that training saw: remove these examples, or add such to the "
+            f"the label '{gold[line - 1]}' (example {line:,}; one of {new.total():,} examples with "
+            "new labels) does not occur in training: remove these examples, or add some to the "
             "training data"
         )
     return dict(sorted(new.items()))

@@ -78,15 +78,15 @@ def faithfulness(
     translator.require_model()
     translator.require_alignments()
     if not all(model.generates for model in translator.models):
-        raise UserError("this run aligns words and writes nothing whose probability could fall")
+        raise UserError("faithfulness needs a run that translates; this run aligns words")
     words = source.split()
     if len(words) < 2:
-        raise UserError("faithfulness needs a source of at least two words, to leave some out")
+        raise UserError("faithfulness needs a source of at least two words")
     if target is None:
         options = translator.options.model_copy(update={"nbest": 1})
         target = translator.translate([source], options=options)[0].text
     if not target.strip():
-        raise UserError("faithfulness needs an output, and this one is empty")
+        raise UserError("faithfulness needs an output, but this one is empty")
     count = max(1, round(share * len(words)))
     attended = _most_attended(translator, source, target, len(words), count)
     choices = _choices(len(words), count, draws, seed)
@@ -172,5 +172,5 @@ def _encoded(translator: Translator, source: str, target: str) -> tuple[list[int
     (own,), (written,) = translator.protection.encode_pairs([source], [target])
     longest, limit = max(len(own), len(written)), translator.max_length
     if longest >= limit:
-        raise UserError(f"a text has {longest:,} tokens, more than the model takes ({limit - 1:,})")
+        raise UserError(f"a text has {longest:,} tokens, more than the model's {limit - 1:,}")
     return own, written

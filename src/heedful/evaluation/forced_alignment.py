@@ -69,7 +69,7 @@ def align_translations(
     if left_out is None and counts[TOO_LONG]:
         notice(
             f"{counts[TOO_LONG]:,} of {len(found):,} pairs are longer than the model's "
-            f"{translator.max_length:,} tokens: left without links"
+            f"{translator.max_length:,} tokens and have no links"
         )
     return found
 
@@ -95,7 +95,9 @@ def candidate_weights(
         UserError: there are several models, or the model does not attend to its source.
     """
     if len(translator.models) > 1:
-        raise UserError("a rule belongs to one run: choose it for each run of an ensemble alone")
+        raise UserError(
+            "an alignment rule belongs to one run: choose it for each run of an ensemble separately"
+        )
     (model,) = translator.models
     modules = cross_modules(model)
     if not modules:

@@ -68,7 +68,7 @@ class RuleSearch:
             translator, sources, targets
         )
         if not self.weights:
-            raise UserError("no pair has words on both sides, so no rule can be chosen on them")
+            raise UserError("no pair has words on both sides, so no alignment rule can be chosen")
         scored = [
             ScoredRule(rule, alignment_error_rate(gold, self.links(rule)))
             for where in self.weights

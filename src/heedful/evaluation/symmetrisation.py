@@ -38,7 +38,7 @@ def check_join(name: str) -> Join:
     for join in JOINS:
         if join == name:
             return join
-    raise UserError(f"'{name}' is no way to join directions; use one of {', '.join(JOINS)}")
+    raise UserError(f"'{name}' is not a way to join directions; use one of {', '.join(JOINS)}")
 
 
 def symmetrise(

@@ -41,7 +41,7 @@ def continue_from(
 ) -> Translation:
     """See :meth:`heedful.inference.Translator.continue_from`."""
     if options.sample:
-        raise UserError("a translation with a given beginning is searched for, not sampled")
+        raise UserError("sampling is not available with a given beginning; use beam search")
     if alignments:
         translator.require_alignments()
     begun = _Begun(translator, text, prefix)
@@ -58,7 +58,7 @@ def continue_from(
 def alternatives(translator: Searcher, text: str, prefix: str, count: int) -> list[Alternative]:
     """See :meth:`heedful.inference.Translator.alternatives`."""
     if count < 1:
-        raise UserError(f"count: at least 1 alternative, not {count}")
+        raise UserError(f"count must be at least 1, not {count}")
     begun = _Begun(translator, text, prefix)
     options = translator.options.model_copy(
         update={"nbest": 1, "sample": False, "temperature": 1.0, "top_k": None, "top_p": 1.0}
@@ -89,15 +89,15 @@ class _Begun:
         limit = translator.max_length
         if len(self.source) >= limit:
             raise UserError(
-                f"the text has {len(self.source):,} tokens, more than the model's {limit - 1:,}; "
-                "with a given beginning it is not split: give a shorter text"
+                f"the text has {len(self.source):,} tokens, more than the model's {limit - 1:,}, "
+                "and is not split if a beginning is given; give a shorter text"
             )
         longest = int(translator.output_limits(source_of([self.source], translator.device))[0])
         # One token more than the beginning, and END.
         if len(self.prefix) + 2 > longest:
             raise UserError(
-                f"the beginning has {len(self.prefix):,} tokens; a translation of this text may "
-                f"have {longest - 1:,}: give a shorter one"
+                f"the beginning has {len(self.prefix):,} tokens, more than the longest translation "
+                f"of this text, {longest - 1:,}; give a shorter beginning"
             )
 
     @property

@@ -90,37 +90,45 @@ class Axis:
 
     def __post_init__(self) -> None:
         if self.kind not in _kinds:
-            raise ValueError(f"no kind of axis '{self.kind}'; there are {', '.join(_kinds)}")
+            raise ValueError(
+                f"unknown kind of axis '{self.kind}'; known kinds are {', '.join(_kinds)}"
+            )
         kind = _kinds[self.kind]
         if kind.extent:
             self._take_extent(kind)
         elif self.extent:
-            raise ValueError(f"an axis of {self.kind} has labels and no extent")
+            raise ValueError(f"an axis of kind '{self.kind}' has labels instead of an extent")
         if self.media is not None and self.media.type not in kind.media:
             raise ValueError(
-                f"an axis of {self.kind} takes {' or '.join(kind.media) or 'no media'}, "
+                f"an axis of kind '{self.kind}' takes {' or '.join(kind.media) or 'no media'}, "
                 f"not {self.media.type}"
             )
         if self.media is not None and self.media.type == WAV:
             own, heard = self.extent[1], self.media.seconds
             if abs(own - heard) > max(0.1, _TOLERANCE * own):
-                raise ValueError(f"a time axis of {own:.2f} s lies over a sound of {heard:.2f} s")
+                raise ValueError(
+                    f"a time axis of {own:.2f} s does not match its sound of {heard:.2f} s"
+                )
 
     def _take_extent(self, kind: AxisKind) -> None:
         names = ", ".join(kind.extent)
         if len(self.extent) != len(kind.extent):
-            raise ValueError(f"the extent of an axis of {self.kind} is ({names})")
+            raise ValueError(f"the extent of an axis of kind '{self.kind}' must be ({names})")
         if not all(math.isfinite(one) and one > 0 for one in self.extent):
-            raise ValueError(f"the extent {self.extent} of an axis of {self.kind}: above 0 each")
+            raise ValueError(
+                f"the extent {self.extent} of an axis of kind '{self.kind}' must be above 0"
+            )
         whole = [
             one for one, name in zip(self.extent, kind.extent, strict=True) if name != "seconds"
         ]
         if any(one != int(one) for one in whole) or kind.count(self.extent) > _MOST_PLACES:
-            raise ValueError(f"the extent {self.extent} of an axis of {self.kind} ({names})")
+            raise ValueError(
+                f"the extent {self.extent} of an axis of kind '{self.kind}' must be ({names})"
+            )
         count = kind.count(self.extent)
         labels = [kind.label(self.extent, place) for place in range(count)]
         if self.labels and self.labels != labels:
-            raise ValueError(f"an axis of {self.kind} has an extent and no labels")
+            raise ValueError(f"an axis of kind '{self.kind}' has an extent instead of labels")
         object.__setattr__(self, "labels", labels)
 
     def __len__(self) -> int:

@@ -135,7 +135,7 @@ class Classifier:
         """
         row = only_row(self.rows(text), self.max_length)
         if label is not None and label not in self.labels:
-            raise UserError(f"no label '{label}'; there are {', '.join(self.labels)}")
+            raise UserError(f"unknown label '{label}'; known labels are {', '.join(self.labels)}")
         batch, encoder = self.encode([row]), self.model.encoder
 
         def decide() -> Decision:
@@ -168,7 +168,7 @@ class Classifier:
                 "tokens: read in windows, whose probabilities are averaged"
             )
         if counts["empty"]:
-            self.say(f"{were(counts['empty'], 'text')} empty: without a label")
+            self.say(f"{were(counts['empty'], 'text')} empty and got no label")
 
     def rows(self, text: Text) -> list[Row]:
         """The windows of a text; none for one that is empty.
@@ -179,9 +179,9 @@ class Classifier:
         pair = not isinstance(text, str)
         if self.pairs is not None and pair != self.pairs:
             raise UserError(
-                "this model classifies pairs of texts; give two"
+                "this model classifies pairs of texts; give two texts"
                 if self.pairs
-                else "this model classifies single texts; leave the second one out"
+                else "this model classifies single texts; leave the second text out"
             )
         parts = (text,) if isinstance(text, str) else text
         if not all(part.strip() for part in parts):
@@ -284,4 +284,6 @@ def _pair_rows(first: list[int], second: list[int], room: int) -> list[Row]:
 def check_head(model: HeadedEncoder, head: str) -> None:
     """Raise ValueError unless the model has that head."""
     if head not in model.heads:
-        raise ValueError(f"no head '{head}'; there are {', '.join(model.heads) or 'none'}")
+        raise ValueError(
+            f"unknown head '{head}'; known heads are {', '.join(model.heads) or 'none'}"
+        )

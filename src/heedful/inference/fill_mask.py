@@ -97,7 +97,9 @@ class FillMask:
     ) -> None:
         check_head(model, head)
         if vocabulary.mask is None:
-            raise UserError("this run's vocabulary has no mask; only masked pre-training fills in")
+            raise UserError(
+                "this run's vocabulary has no mask symbol; use a run of masked pre-training"
+            )
         self.model, self.vocabulary, self.head = model, vocabulary, head
         self.mask: int = vocabulary.mask
         self.device, self.precision, self.say = torch.device(device), precision, say
@@ -178,7 +180,7 @@ class FillMask:
         """
         require_list(texts, "fill_all")
         if count < 1:
-            raise UserError(f"{count} candidates are asked for; at least 1 is needed")
+            raise UserError(f"the number of candidates must be at least 1, not {count}")
         found, long = [], 0
         with ready(self.model, self.device, self.precision):
             for number, text in enumerate(texts, first or 0):
@@ -193,7 +195,7 @@ class FillMask:
         if long:
             self.say(
                 f"{were(long, 'text')} longer than the model's {self.max_length:,} tokens: each "
-                "hidden place is read in the middle of what fits"
+                "mask is read in a window around it"
             )
         return found
 
@@ -205,7 +207,7 @@ class FillMask:
         """
         parts = self._hidden.split(text)
         if len(parts) == 1:
-            raise UserError(f"{where}nothing is hidden; write {self._names} where a word is to be")
+            raise UserError(f"{where}the text has no mask; write {self._names} in place of a word")
         # A hidden token begins with the space before it, as the token that it hides would.
         tokens = self.vocabulary.encode(parts[0].removesuffix(" "))
         for place, part in enumerate(parts[1:], start=2):

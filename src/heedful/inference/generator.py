@@ -138,7 +138,9 @@ class Generator:
         """
         chosen = options or self.options
         if stream is not None and chosen.nbest > 1:
-            raise UserError(f"one text can be streamed, not {chosen.nbest}; leave one of them out")
+            raise UserError(
+                f"only one text can be streamed, not {chosen.nbest}; leave nbest or streaming out"
+            )
         call = _Call(self, chosen, max_tokens, stop, begins, stream)
         return call.write([prompt], 0, lambda count: None)[0]
 
@@ -307,9 +309,9 @@ class _Call:
         stream: Stream | None,
     ) -> None:
         if max_tokens < 1:
-            raise UserError(f"{max_tokens} tokens are to be written; at least 1 is needed")
+            raise UserError(f"max_tokens must be at least 1, not {max_tokens}")
         if isinstance(stop, str) or not all(stop):
-            raise UserError("stop strings are a list, and none of them is empty")
+            raise UserError("stop must be a list of strings that are not empty")
         self.generator, self.options, self.begins = generator, options, begins
         self.max_tokens, self.stop, self.stream = max_tokens, tuple(stop), stream
 

@@ -32,7 +32,7 @@ def in_precision(
     writing = all(model.generates for model in models)
     if precision == "int8":
         if not writing:
-            raise UserError("a word aligner has no int8; use float32 or bfloat16")
+            raise UserError("int8 is not available for word aligners; use float32 or bfloat16")
         return tuple(int8_copy(model) for model in models), "float32"
     if precision == "bfloat16" and device.type == "cpu" and writing:
         return tuple(bfloat16_copy(model) for model in models), "float32"

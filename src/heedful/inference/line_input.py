@@ -41,7 +41,7 @@ def source_blocks(
             block = [line.partition("\t")[0] for line in block]
         yield block
     if more:
-        notice(f"{name}: the first column is translated; {more:,} lines have more, left out")
+        notice(f"{name}: only the first column is translated; {more:,} lines have more columns")
 
 
 def _require_text(block: list[str], name: str) -> None:
@@ -51,6 +51,6 @@ def _require_text(block: list[str], name: str) -> None:
     if kind is not Kind.TEXT:
         option = kind.value.lower()
         raise UserError(
-            f"{name} looks like {kind.value}: --format {option} fills it as a document, "
-            "--format lines translates it line by line"
+            f"{name} looks like {kind.value}: give --format {option} to translate it as a "
+            "document, or --format lines to translate it line by line"
         )

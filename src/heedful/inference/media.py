@@ -38,7 +38,9 @@ class Media:
 
     def __post_init__(self) -> None:
         if self.type not in (PNG, WAV):
-            raise ValueError(f"media of type {self.type!r}; there are {PNG} and {WAV}")
+            raise ValueError(
+                f"unknown type of media {self.type!r}; known types are {PNG} and {WAV}"
+            )
         if len(self.data) > MOST_BYTES:
             raise ValueError(f"{len(self.data):,} bytes of {self.type}; at most {MOST_BYTES:,}")
         _ = self.size if self.type == PNG else self.seconds
@@ -54,7 +56,10 @@ class Media:
             ValueError: the shape is another, or the picture is too large.
         """
         if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
-            raise ValueError(f"pixels {list(pixels.shape)}: [rows, columns] or [rows, columns, 3]")
+            raise ValueError(
+                f"pixels has shape {list(pixels.shape)}: expected [rows, columns] or "
+                "[rows, columns, 3]"
+            )
         if pixels.dtype != torch.uint8:
             pixels = (pixels.detach().float().clamp(0, 1) * 255).round().to(torch.uint8)
         rows, columns = pixels.shape[:2]

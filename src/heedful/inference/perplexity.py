@@ -107,7 +107,7 @@ def perplexity(
     context = generator.max_length
     step = max(1, context // 2) if stride is None else stride
     if not 1 <= step <= context:
-        raise UserError(f"a stride of {step:,}: it has to be from 1 to the context, {context:,}")
+        raise UserError(f"the stride must be between 1 and the context, {context:,}, not {step:,}")
     counting = _Counting()
     streams = _documents(generator, texts, counting, ends, advance or (lambda count: None))
     if joined:
@@ -120,11 +120,11 @@ def perplexity(
             counting.add(tokens=sum(window.counted for window in batch))
     found = replace(counting.found, log_probability=total)
     if not found.tokens:
-        raise UserError("the texts are empty; give some to predict")
+        raise UserError("the texts are empty; give texts to measure perplexity on")
     if found.unknown:
         generator.say(
-            f"{found.unknown:,} of {found.tokens:,} tokens stand for what the vocabulary does not "
-            "have: the figures are lower than they would be with it"
+            f"{found.unknown:,} of {found.tokens:,} tokens are unknown to the vocabulary: the "
+            "figures are lower than they would be if it had them"
         )
     return found
 

@@ -159,8 +159,8 @@ class Searcher:
         """Raise UserError where there is an engine alone."""
         if not self.models:
             raise UserError(
-                "this is an export for another engine, which translates and no more: traces, "
-                "faithfulness and given beginnings are for the run that it was made from"
+                "this is an export for another engine, which can only translate: for traces, "
+                "faithfulness and given beginnings use the run that it was made from"
             )
 
     @property

@@ -38,7 +38,7 @@ def room_for_text(max_length: int, texts: int = 1) -> int:
     room = max_length - 1 - texts
     if room < texts:
         raise UserError(
-            f"the model reads rows of {max_length} tokens, which is too short for "
+            f"the model's max_length of {max_length} tokens is too short for "
             f"{'a text' if texts == 1 else 'two texts'}"
         )
     return room

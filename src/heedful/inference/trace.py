@@ -139,7 +139,7 @@ class Trace:
             if one.name == name:
                 return one
         names = ", ".join(one.name for one in self.maps)
-        raise UserError(f"no attention module '{name}' in this trace; it has {names}")
+        raise UserError(f"this trace has no attention module '{name}'; it has {names}")
 
     def save(self, path: str | Path) -> None:
         """Write the trace as one safetensors file; the axes are JSON in its header.
@@ -185,7 +185,7 @@ class Trace:
         except OSError as error:
             raise UserError(f"cannot read {path}: {error.strerror or error}") from error
         except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise UserError(f"{path} is damaged and no trace can be read from it") from error
+            raise UserError(f"{path} is damaged; no trace can be read from it") from error
 
     @classmethod
     def _of(cls, header: dict[str, Any], tensors: dict[str, Tensor]) -> "Trace":
@@ -268,11 +268,11 @@ def _check_maps(trace: Trace) -> None:
         for axis in axes:
             if axis not in trace.axes:
                 there = ", ".join(trace.axes) or "none"
-                raise ValueError(f"map {one.name}: there is no axis {axis}; axes: {there}")
+                raise ValueError(f"map {one.name}: unknown axis {axis}; known axes are {there}")
         if one.step_axis is not None and not trace.axes[one.step_axis].steps:
             raise ValueError(f"map {one.name}: its step axis {one.step_axis} has no steps")
         if one.step_axis in axes[1:]:
-            raise ValueError(f"map {one.name}: its step axis {one.step_axis} is another axis of it")
+            raise ValueError(f"map {one.name}: {one.step_axis} is both its step axis and another axis")
         shape = tuple(len(trace.axes[axis]) for axis in axes)
         if one.weights.ndim != 1 + len(axes) or one.weights.shape[1:] != shape:
             sizes = ", ".join(f"{axis}: {size:,}" for axis, size in zip(axes, shape, strict=True))
@@ -285,7 +285,7 @@ def _check_maps(trace: Trace) -> None:
 
 def _check_rest(trace: Trace) -> None:
     if len(trace.decided) != len(trace.log_probabilities):
-        raise ValueError("not as many decided tokens as their probabilities")
+        raise ValueError("the numbers of decided tokens and of their probabilities differ")
     # A logarithm of a softmax may be rounded to just above 0.
     if not all(one <= 1e-3 for one in trace.log_probabilities):
         raise ValueError("a log-probability is above 0 or not a number")
@@ -294,4 +294,4 @@ def _check_rest(trace: Trace) -> None:
             raise ValueError(f"words of the axis {name}: {len(own):,} indices do not fit it")
     media = sum(len(axis.media.data) for axis in trace.axes.values() if axis.media is not None)
     if media > _MOST_MEDIA_BYTES:
-        raise ValueError(f"{media:,} bytes of media in a trace; at most {_MOST_MEDIA_BYTES:,}")
+        raise ValueError(f"{media:,} bytes of media in a trace; the limit is {_MOST_MEDIA_BYTES:,}")

@@ -206,8 +206,8 @@ class Translator(Searcher):
             )
         if counts["at limit"]:
             self.say(
-                f"{_lines(counts['at limit'])} not finished when the longest output was reached "
-                "(the model may be repeating itself): ended there"
+                f"{_lines(counts['at limit'])} cut off at the maximum output length (the model may "
+                "be repeating itself)"
             )
 
 

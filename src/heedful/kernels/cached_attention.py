@@ -181,7 +181,7 @@ class Steps:
         """
         found = library()
         if found is None:
-            raise RuntimeError("there is no compiled form to read steps with")
+            raise RuntimeError("no compiled kernel is available for attention over steps")
         rows, heads, width = query.shape
         key, value = self.parts[0]
         if index.shape != (rows, self.length) or index.dtype != torch.long:

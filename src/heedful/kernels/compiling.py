@@ -65,7 +65,7 @@ def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
     except (OSError, subprocess.SubprocessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
         last = reason.strip().splitlines()[-1] if reason.strip() else shlex.join(command)
-        notice(f"{what} without its compiled form: {last}")
+        notice(f"{what} runs without its compiled kernel: {last}")
         return None
 
 
@@ -121,9 +121,9 @@ def in_parallel(function: Callable[..., int], calls: Sequence[tuple[object, ...]
 def raise_failed(code: int) -> None:
     """Raise what a function of ours has returned: MemoryError for 1, IndexError for 2."""
     if code == 2:
-        raise IndexError("an index is out of the range of what is read by it")
+        raise IndexError("an index is out of range")
     if code:
-        raise MemoryError("no memory for the buffers of a compiled function")
+        raise MemoryError("not enough memory for the buffers of a compiled function")
 
 
 def over_rows(

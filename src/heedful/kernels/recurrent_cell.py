@@ -110,7 +110,7 @@ class CompiledCell:
     def __init__(self, kind: str, units: int) -> None:
         found = library()
         if found is None:
-            raise RuntimeError("there is no compiled form of a cell")
+            raise RuntimeError("no compiled kernel is available for this cell")
         self._library, self._kind, self._units = found, _KINDS[kind], units
 
     def step(
@@ -161,7 +161,7 @@ class CompiledCell:
             ValueError: it does not.
         """
         if by_recurrent.stride() != recurrent.stride():
-            raise ValueError("a gradient must lie as that of which it is one")
+            raise ValueError("a gradient must have the strides of its tensor")
         given = [gates, recurrent, *_two(before), _two(after)[1]]
         given += [by_output, *_two(by_state), by_gates, by_recurrent]
         self._run(self._library.heedful_cell_back, given, recurrent)

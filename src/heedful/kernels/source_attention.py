@@ -120,7 +120,7 @@ class Sources:
     ) -> None:
         found = library()
         if found is None:
-            raise RuntimeError("there is no compiled form to read sources with")
+            raise RuntimeError("no compiled kernel is available for attention over sources")
         self._library = found
         self.key, self.value, self.rows = key.contiguous(), value.contiguous(), rows.contiguous()
         self._kept = [self.key, self.value, allowed.contiguous(), self.rows]
@@ -180,7 +180,7 @@ class Sources:
             ValueError: ``by_query`` does not lie as ``query`` does.
         """
         if by_query.stride() != query.stride():
-            raise ValueError("a gradient must lie as that of which it is one")
+            raise ValueError("a gradient must have the strides of its tensor")
         given = [
             *_strided(query),
             *(ctypes.c_void_p(x.data_ptr()) for x in (weights, by_context)),

@@ -71,7 +71,7 @@ def best(logits: Tensor, k: int, first: int) -> Best:
     """
     offered = logits.shape[1] - first
     if k > offered:
-        raise ValueError(f"the {k} largest of {offered} values were asked for")
+        raise ValueError(f"k = {k} is more than the number of values, {offered}")
     single = logits.dtype == torch.float32 and readable(logits)
     if single and k > 0 and logits.stride(1) == 1 and not logits.requires_grad:
         found = library()
@@ -108,7 +108,7 @@ def top_k(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """
     rows, width = values.shape
     if k > width:
-        raise ValueError(f"the {k} largest of {width} values were asked for")
+        raise ValueError(f"k = {k} is more than the number of values, {width}")
     blocks = width // _BLOCK
     if blocks < 4 * k:
         return values.topk(k, dim=1)

@@ -149,5 +149,7 @@ def largest_input() -> int:
     except (AttributeError, RuntimeError):
         found = []
     if not found:
-        raise UserError("PyTorch has no int8 products for this processor; use float32 or bfloat16")
+        raise UserError(
+            "PyTorch has no int8 matrix products for this processor; use float32 or bfloat16"
+        )
     return found[0]

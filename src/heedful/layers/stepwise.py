@@ -65,8 +65,8 @@ class _Gathered(torch.autograd.Function):
         if torch.is_grad_enabled():
             # once_differentiable would not do: autograd.grad passes by the error that it leaves.
             raise RuntimeError(
-                "gradients of a recurrent decoder that goes step by step cannot be differentiated "
-                "again (create_graph=True); in float32 on the CPU, with a C compiler, they can"
+                "gradients of a recurrent decoder that runs step by step cannot be differentiated "
+                "again (create_graph=True); use float32 on the CPU, with a C compiler"
             )
         inputs = ctx.inputs
         if not inputs:  # The map has no input.

@@ -64,7 +64,9 @@ class BertSettings(EncoderSettings):
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> "BertSettings":
         if self.hidden_size % self.heads:
-            raise ValueError(f"hidden_size {self.hidden_size} is no multiple of heads {self.heads}")
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
+            )
         return self
 
     @property
@@ -233,7 +235,7 @@ class NextSentenceHead(nn.Module):
     def forward(self, encoded: Encoded) -> Tensor:
         """Logits ``[B, 2]``."""
         if encoded.pooled is None:
-            raise ValueError("this encoder gives a text no vector of its own")
+            raise ValueError("this encoder returns no pooled vector for a text")
         result: Tensor = self.output(encoded.pooled)
         return result
 

@@ -208,7 +208,7 @@ class ConvolutionalEncoderDecoder(PairModel):
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, ConvolutionalState]:
         if not isinstance(state, ConvolutionalState):
-            raise TypeError(f"state must be what start or step gave, not {type(state).__name__}")
+            raise TypeError(f"state must come from start or step, not {type(state).__name__}")
         states, after = self._advance(tokens.unsqueeze(1), state)
         return self.logits(states.squeeze(1)), after
 

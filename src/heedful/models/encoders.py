@@ -108,7 +108,7 @@ class Classifier(nn.Module):
     def forward(self, encoded: Encoded) -> Tensor:
         """Logits ``[B, C]``."""
         if encoded.pooled is None:
-            raise ValueError("this encoder gives a text no vector of its own")
+            raise ValueError("this encoder returns no pooled vector for a text")
         result: Tensor = self.output(self.dropout(encoded.pooled))
         return result
 
@@ -126,7 +126,7 @@ class Tagger(nn.Module):
     def forward(self, encoded: Encoded) -> Tensor:
         """Logits ``[B, L, C]``."""
         if encoded.states is None:
-            raise ValueError("this encoder gives tokens no vectors of their own")
+            raise ValueError("this encoder returns no states of tokens")
         result: Tensor = self.output(self.dropout(encoded.states))
         return result
 

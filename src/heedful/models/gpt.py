@@ -85,12 +85,13 @@ class GptSettings(LanguageSettings):
     @model_validator(mode="after")
     def _heads_divide_dim(self) -> "GptSettings":
         if self.hidden_size % self.heads:
-            raise ValueError(f"hidden_size {self.hidden_size} is no multiple of heads {self.heads}")
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of heads {self.heads}"
+            )
         if self.positions == "rotary" and self.hidden_size // self.heads % 2:
             raise ValueError(
-                "rotary positions turn pairs of numbers: heads "
-                f"{self.hidden_size // self.heads} wide have one left over; change "
-                "hidden_size or heads"
+                "rotary positions rotate pairs of components and need an even width of heads, not "
+                f"{self.hidden_size // self.heads}; change hidden_size or heads"
             )
         return self
 
@@ -214,7 +215,7 @@ class Gpt(LanguageModel):
     def _embed(self, tokens: Tensor, first: int) -> Tensor:
         end = first + tokens.shape[1]
         if end > self.max_length:
-            raise ValueError(f"{end} tokens are more than the model reads: {self.max_length}")
+            raise ValueError(f"{end} tokens are more than the model's maximum, {self.max_length}")
         embedded: Tensor = self.embeddings(tokens, first)
         return embedded
 

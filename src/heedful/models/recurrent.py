@@ -108,7 +108,7 @@ class RecurrentEncoderDecoder(PairModel):
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, RecurrentState]:
         if not isinstance(state, RecurrentState):
-            raise TypeError(f"state must be what start or step gave, not {type(state).__name__}")
+            raise TypeError(f"state must come from start or step, not {type(state).__name__}")
         embedded = self.drop(self.target_embedding(tokens))
         readouts, after = self.decoder.step(embedded, state)
         return self.logits(self.drop(readouts)), after

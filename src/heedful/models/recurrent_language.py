@@ -57,8 +57,8 @@ class RecurrentLanguageSettings(LanguageSettings):
     def _tieable(self) -> "RecurrentLanguageSettings":
         if self.tied_embeddings and self.embedding_size != self.hidden_size:
             raise ValueError(
-                "one table for input and output needs embedding_size and hidden_size to be equal, "
-                f"not {self.embedding_size} and {self.hidden_size}; make them equal, or "
+                "tied embeddings need equal embedding_size and hidden_size, "
+                f"not {self.embedding_size} and {self.hidden_size}; make them equal, or set "
                 "tied_embeddings = false"
             )
         return self

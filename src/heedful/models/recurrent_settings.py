@@ -65,8 +65,8 @@ class RecurrentSettings(PairSettings):
     def _comparable(cls, attention: str, info: ValidationInfo) -> str:
         if attention == "luong-dot" and info.data.get("bidirectional"):
             raise ValueError(
-                "a dot product needs equal widths, and two directions joined are twice as wide as "
-                "the decoder; use luong-general, or bidirectional = false"
+                "a dot product needs equal widths, and the states of a bidirectional encoder are "
+                "twice as wide as the decoder's; use luong-general, or bidirectional = false"
             )
         return attention
 
@@ -78,7 +78,7 @@ class RecurrentSettings(PairSettings):
             return input_feeding is not False
         if input_feeding is not None:
             raise ValueError(
-                f"input feeding is a part of Luong's attention alone; with attention = "
+                f"input feeding belongs to Luong's attention; with attention = "
                 f"'{attention}', leave the key out"
             )
         return None
@@ -104,8 +104,8 @@ class RecurrentSettings(PairSettings):
         embedding, hidden = info.data.get("embedding_size"), info.data.get("hidden_size")
         if tied != "none" and embedding != hidden:
             raise ValueError(
-                "embeddings and output are one only if embedding_size and hidden_size are equal, "
-                f"not {embedding} and {hidden}; make them equal, or tied_embeddings = 'none'"
+                "tied embeddings need equal embedding_size and hidden_size, "
+                f"not {embedding} and {hidden}; make them equal, or set tied_embeddings = 'none'"
             )
         return tied
 
@@ -122,7 +122,6 @@ def _part_of(
         return default if given is None else given
     if given is not None:
         raise ValueError(
-            f"{what} is a part of '{owner}' alone; with attention = '{attention}', leave the key "
-            "out"
+            f"{what} belongs to '{owner}'; with attention = '{attention}', leave the key out"
         )
     return None

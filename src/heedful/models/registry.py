@@ -135,7 +135,7 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
     family = next((each for each in settings.__mro__ if ModelSettings in each.__bases__), settings)
     if family is settings:
         raise TypeError(
-            f"{settings.__name__} is a subclass of none of PairSettings, EncoderSettings and "
+            f"{settings.__name__} must be a subclass of PairSettings, EncoderSettings or "
             "LanguageSettings"
         )
     if not isinstance(_default_kind(settings), str):

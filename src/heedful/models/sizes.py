@@ -56,6 +56,7 @@ def _agrees(
     other = [key for key, number in named.items() if filled[key] != number]
     if other and named.keys() <= given.keys() and given.get("size"):
         raise ValueError(
-            f"size '{size}' and {other[0]} = {given[other[0]]} do not agree; leave one of them out"
+            f"size '{size}' and {other[0]} = {given[other[0]]} contradict each other; leave one "
+            "of them out"
         )
     return not other

@@ -92,7 +92,7 @@ class TransformerSettings(PairSettings):
     def _heads_divide_dim(self) -> "TransformerSettings":
         for heads in (self.heads, self.decoder_heads):
             if heads is not None and self.hidden_size % heads:
-                raise ValueError(f"hidden_size {self.hidden_size} is no multiple of heads {heads}")
+                raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of heads {heads}")
             if heads is not None:
                 with torch.device("meta"):
                     build_relative_position(self.positions, self.hidden_size // heads, heads)
@@ -108,7 +108,8 @@ def _size_if_true(size: str, given: dict[str, Any]) -> str | None:
     other = [key for key, number in SIZES[size].items() if given.get(key, number) != number]
     if other and SIZES[size].keys() <= given.keys():
         raise ValueError(
-            f"size '{size}' and {other[0]} = {given[other[0]]} do not agree; leave one of them out"
+            f"size '{size}' and {other[0]} = {given[other[0]]} contradict each other; leave one "
+            "of them out"
         )
     return None if other else size
 

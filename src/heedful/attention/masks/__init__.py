@@ -1,7 +1,7 @@
-"""Masks: small objects that say which query may attend to which key, true = may attend.
+"""Masks: small objects that define which query may attend to which key, true = may attend.
 
-They combine with ``&``, ``|`` and ``~``; padding is always applied last. They are made dense, or
-into block form for FlexAttention (:func:`flex_mask`), only where a path wants it.
+They combine with ``&``, ``|`` and ``~``; padding is always applied last. They are converted to a
+dense matrix, or to FlexAttention's blocks (:func:`flex_mask`), only if a kernel needs it.
 
 Example:
     >>> import torch

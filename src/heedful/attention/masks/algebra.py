@@ -1,8 +1,8 @@
 """The algebra of masks: small objects, true = may attend, that combine with ``&``, ``|`` and ``~``.
 
-A mask is a rule over positions, never a matrix: it answers for any grid of queries and keys, whole,
-a tile of it, or chosen rows. What the rule says of keys that do not exist is settled by padding,
-which is kept apart and applied last, so that neither ``|`` nor ``~`` can bring padding back.
+A mask is a rule over positions instead of a matrix. It can be evaluated on any grid of queries and
+keys: the whole matrix, a tile, or selected rows. Padding is stored separately and applied last, so
+that neither ``|`` nor ``~`` can allow padded keys.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ from torch import Tensor
 
 
 class Grid:
-    """The queries and keys that a mask is asked about.
+    """The queries and keys that a mask is evaluated on.
 
-    Shapes: scores are ``[*leading, Q, K]``; asked about are q of the Q rows and k of the K keys.
+    Shapes: scores are ``[*leading, Q, K]``; the grid has q of the Q rows and k of the K keys.
 
     Args:
         shape: of the whole scores, ``[*leading, Q, K]``.
-        device: where the answer is to be.
-        rows: indices ``[q]`` of the rows asked about; all Q unless given.
-        columns: the first key asked about and the one after the last; all K unless given.
-        first: position of row 0; ``K − Q`` unless given, so that the last query stands at the last
-            key (right for a cache, where there are more keys than queries).
+        device: of the result.
+        rows: indices ``[q]`` of the selected rows; all Q by default.
+        columns: the first selected key and the one after the last; all K by default.
+        first: position of row 0; ``K − Q`` by default, so that the last query is at the position of
+            the last key (correct for a cache, where there are more keys than queries).
 
     Raises:
-        ValueError: when a mask asks, if its numbers do not fit.
+        ValueError: when a mask is evaluated, if the shape of its numbers does not match.
 
     Example:
         >>> Grid((2, 5), torch.device("cpu")).query.tolist()
@@ -63,43 +63,43 @@ class Grid:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Numbers of queries q and keys k asked about."""
+        """Numbers of queries q and keys k."""
         start, stop = self.columns or (0, self.keys)
         return self.queries if self.rows is None else len(self.rows), stop - start
 
     def part(self, rows: slice) -> "Grid":
-        """The grid of some of the rows."""
+        """The grid restricted to some of the rows."""
         index = torch.arange(rows.start, rows.stop, device=self.device)
         chosen = index if self.rows is None else self.rows[rows]
         shape = (*self.leading, self.queries, self.keys)
         return Grid(shape, self.device, rows=chosen, columns=self.columns, first=self.first)
 
     def per_entry(self, numbers: Tensor) -> Tensor:
-        """Numbers of leading entries, ``[B]`` or more dimensions, as ``[B, 1.., 1, 1]``.
+        """Reshape one number for each leading entry, ``[B]`` or more, to ``[B, 1.., 1, 1]``.
 
-        With as many dimensions as the scores have before the keys, they are one number a query.
+        With as many dimensions as the scores have before the keys, it is one number a query.
         """
         extra = len(self.leading) - numbers.dim()
         if extra == -1:
             return self.per_query(numbers)
         if extra < 0:
-            raise self._misfit(numbers.shape, "they must name leading dimensions only")
+            raise self._misfit(numbers.shape, "it must index leading dimensions only")
         return numbers.to(self.device).reshape(*numbers.shape, *[1] * (extra + 2))
 
     def per_query(self, numbers: Tensor) -> Tensor:
-        """Numbers of queries, ``[.., Q]``, as ``[.., 1.., q, 1]``."""
+        """Reshape one number for each query, ``[.., Q]``, to ``[.., 1.., q, 1]``."""
         numbers = self._spread(numbers, self.queries, "query")
         return (numbers if self.rows is None else numbers[..., self.rows]).unsqueeze(-1)
 
     def per_key(self, numbers: Tensor) -> Tensor:
-        """Numbers of keys, ``[.., K]``, as ``[.., 1.., 1, k]``."""
+        """Reshape one number for each key, ``[.., K]``, to ``[.., 1.., 1, k]``."""
         numbers = self._spread(numbers, self.keys, "key")
         return (numbers if self.columns is None else numbers[..., slice(*self.columns)]).unsqueeze(
             -2
         )
 
     def per_pair(self, pairs: Tensor) -> Tensor:
-        """What broadcasts to the whole scores, cut to what is asked about."""
+        """Select the grid's part of a tensor that broadcasts to the whole scores."""
         pairs = pairs.to(self.device)
         if self.rows is not None and pairs.dim() > 1 and pairs.shape[-2] > 1:
             pairs = pairs[..., self.rows, :]
@@ -110,7 +110,7 @@ class Grid:
     def _spread(self, numbers: Tensor, length: int, what: str) -> Tensor:
         extra = len(self.leading) - (numbers.dim() - 1)
         if extra < 0 or numbers.shape[-1] != length:
-            raise self._misfit(numbers.shape, f"one number a {what} ({length}) is expected")
+            raise self._misfit(numbers.shape, f"expected one number for each {what} ({length})")
         leading = numbers.shape[:-1]
         return numbers.to(self.device).reshape(*leading, *[1] * extra, length)
 
@@ -120,7 +120,7 @@ class Grid:
 
 
 class Mask:
-    """Base of all masks; a new one writes :meth:`rule`.
+    """Base of all masks; a subclass implements :meth:`rule`.
 
     Example:
         >>> class Diagonal(Mask):
@@ -131,11 +131,11 @@ class Mask:
     """
 
     paddings: tuple["Mask", ...] = ()
-    """The masks that say which keys exist; they hold for the whole expression."""
+    """The padding masks, which apply to the whole expression."""
 
     def rule(self, grid: Grid) -> Tensor:
-        """Booleans that broadcast to the grid, whatever keys exist."""
-        raise NotImplementedError(f"{type(self).__name__} does not say what it allows")
+        """Booleans that broadcast to the grid, without padding."""
+        raise NotImplementedError(f"{type(self).__name__} does not implement `allows`")
 
     def allows(self, grid: Grid) -> Tensor:
         """Booleans that broadcast to the grid: the rule, then padding."""
@@ -183,7 +183,7 @@ class _Not(Mask):
 
 
 def _structure(mask: Mask, grid: Grid) -> Tensor:
-    """What a part of an expression says apart from padding; padding alone allows everything."""
+    """The rule of a part of an expression, without padding; padding itself allows everything."""
     if mask.paddings == (mask,):
         return torch.ones((), dtype=torch.bool, device=grid.device)
     return mask.rule(grid)
@@ -205,10 +205,10 @@ class Dense(Mask):
 
 
 def as_mask(mask: "Mask | Tensor") -> Mask:
-    """A mask as it is; booleans that broadcast to ``[.., Q, K]`` as a mask.
+    """Convert booleans that broadcast to ``[.., Q, K]`` to a mask; return a mask unchanged.
 
     Raises:
-        TypeError: it is neither.
+        TypeError: the argument is neither.
 
     Example:
         >>> type(as_mask(torch.tensor([True, False]))).__name__

@@ -1,4 +1,4 @@
-"""Masks in the block form of FlexAttention, which skips the blocks that allow nothing."""
+"""Block masks for FlexAttention, which skips the blocks that allow nothing."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +11,7 @@ from heedful.attention.masks.algebra import Grid, Mask
 
 
 class _Point(Grid):
-    """One query and one key of one entry, all of them tensors without dimensions."""
+    """A grid of one query and one key of one entry, given as scalar tensors."""
 
     def __init__(
         self, shape: Sequence[int], first: int | None, batch: Tensor, head: Tensor, *at: Tensor
@@ -64,11 +64,11 @@ def flex_mask(
     Args:
         mask: any mask of this library.
         shape: of the scores, ``[B, H, Q, K]``.
-        device: where the queries are.
-        first: position of the first query; ``K − Q`` unless given.
+        device: the device of the queries.
+        first: position of the first query; ``K − Q`` by default.
 
     Raises:
-        ValueError: the shape has not four dimensions.
+        ValueError: the shape does not have four dimensions.
 
     Example:
         >>> from heedful.attention.masks import window

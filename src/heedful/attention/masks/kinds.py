@@ -87,7 +87,7 @@ class Function(Mask):
         allowed = self.function(grid.query, grid.key)
         if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool:
             what = allowed.dtype if isinstance(allowed, Tensor) else type(allowed).__name__
-            raise TypeError(f"a mask's function must give a boolean tensor, not {what}")
+            raise TypeError(f"a mask's function must return a boolean tensor, not {what}")
         return allowed
 
 
@@ -102,8 +102,8 @@ def _integers(name: str, numbers: Tensor) -> Tensor:
 def padding(lengths: Tensor) -> Mask:
     """Only the first ``lengths[b]`` keys exist in each entry of the batch.
 
-    Padding holds for the whole of an expression and is applied last: ``~(causal() & padding(n))``
-    allows the later keys that exist, never those beyond n.
+    Padding applies to the whole expression, last: ``~(causal() & padding(n))`` allows later keys
+    that exist, but none beyond n.
 
     Args:
         lengths: integers ``[B]`` (or more leading dimensions of the scores).
@@ -121,8 +121,8 @@ def padding(lengths: Tensor) -> Mask:
 def causal() -> Mask:
     """A query may attend to keys up to its own position, counted from the end.
 
-    The last query sees all keys (bottom-right alignment), so it is right with a cache, where there
-    are more keys than queries.
+    The last query may attend to all keys (bottom-right alignment), as is correct with a cache,
+    where there are more keys than queries.
 
     Source: Vaswani et al. 2017, "Attention Is All You Need", section 3.2.3.
 
@@ -134,11 +134,11 @@ def causal() -> Mask:
 
 
 def window(before: int, after: int | None = None) -> Mask:
-    """A query may attend to keys at most ``before`` places before and ``after`` places after it.
+    """A query may attend to keys up to ``before`` positions before and ``after`` after it.
 
     Args:
         before: 0 or more.
-        after: 0 or more; as many as ``before`` unless given.
+        after: 0 or more; the same as ``before`` by default.
 
     Raises:
         ValueError: one is negative.
@@ -151,7 +151,7 @@ def window(before: int, after: int | None = None) -> Mask:
     """
     after = before if after is None else after
     if before < 0 or after < 0:
-        raise ValueError(f"a window reaches 0 or more places, not before={before}, after={after}")
+        raise ValueError(f"before={before} and after={after} of a window must be at least 0")
     return Window(before, after)
 
 
@@ -168,16 +168,16 @@ def block(size: int) -> Mask:
         [[True, True, False], [True, True, False], [False, False, True]]
     """
     if size < 1:
-        raise ValueError(f"a block holds at least 1 position, not {size}")
+        raise ValueError(f"a block must have at least 1 position, not {size}")
     return Block(size)
 
 
 def document(query_documents: Tensor, key_documents: Tensor | None = None) -> Mask:
-    """A query may attend to the keys of its own document (or segment), when several share a row.
+    """A query may attend to the keys of its own document (or segment), if several share a row.
 
     Args:
         query_documents: the document of each query, integers ``[.., Q]``.
-        key_documents: the document of each key, ``[.., K]``; the queries' unless given.
+        key_documents: the document of each key, ``[.., K]``; that of the queries by default.
 
     Raises:
         TypeError: they are not integers.
@@ -193,7 +193,7 @@ def document(query_documents: Tensor, key_documents: Tensor | None = None) -> Ma
 
 
 def prefix(lengths: Tensor) -> Mask:
-    """Causal, but the first ``lengths[b]`` keys are open to every query (prefix language model).
+    """Causal, but every query may attend to the first ``lengths[b]`` keys (prefix language model).
 
     Args:
         lengths: integers ``[B]``.
@@ -211,10 +211,10 @@ def prefix(lengths: Tensor) -> Mask:
 
 
 def function(allows: Callable[[Tensor, Tensor], Tensor]) -> Mask:
-    """What a function of the positions of queries ``[Q, 1]`` and keys ``[K]`` allows.
+    """A mask from a function of the positions of queries ``[Q, 1]`` and keys ``[K]``.
 
     Raises:
-        TypeError: when used, if it does not give booleans.
+        TypeError: when used, if the function does not return booleans.
 
     Example:
         >>> function(lambda query, key: (query - key) % 2 == 0).dense((2, 2)).tolist()

@@ -1,4 +1,4 @@
-"""Masks where they are used: what a path may be given, taken apart and checked."""
+"""Conversion and checks of masks for the implementations of attention."""
 
 from collections.abc import Sequence
 
@@ -9,15 +9,15 @@ from heedful.attention.masks.algebra import Grid, Mask, as_mask
 
 
 def split_mask(mask: Mask | Tensor | None, grid: Grid) -> tuple[Tensor | None, Tensor | None]:
-    """A mask as booleans (true = may attend) and numbers to add to the scores; each may be None.
+    """Split a mask into booleans (true = may attend) and a bias on the scores; each may be None.
 
     Both broadcast to the grid's scores ``[.., Q, K]``.
 
-    A tensor of numbers is added to the scores; where it is −∞, or the lowest number of its type,
-    the key is masked, exactly as by a boolean false. NaN is added: its row's weights are NaN.
+    A floating-point tensor is added to the scores; where it is −∞, or the lowest number of its
+    type, the key is masked, exactly as by a boolean false. NaN makes the weights of its row NaN.
 
     Raises:
-        TypeError: a mask is neither a mask, nor boolean, nor of floating point.
+        TypeError: the argument is not a mask, boolean or floating-point.
         ValueError: it does not broadcast to the scores.
 
     Example:
@@ -30,7 +30,7 @@ def split_mask(mask: Mask | Tensor | None, grid: Grid) -> tuple[Tensor | None, T
     if isinstance(mask, Tensor) and mask.is_floating_point():
         _require_fit(mask, grid, whole=True)
         bias = grid.per_pair(mask)
-        allowed = ~(bias <= torch.finfo(bias.dtype).min)  # NaN stays, and makes its row NaN
+        allowed = ~(bias <= torch.finfo(bias.dtype).min)  # NaN is kept and makes its row NaN
         return allowed, bias.masked_fill(~allowed, 0.0)
     if isinstance(mask, Tensor):
         _require_fit(mask, grid, whole=True)

@@ -1,4 +1,4 @@
-"""What every normalizer has in common."""
+"""The base class of normalizers."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ from torch import Tensor, nn
 
 
 class Queries(NamedTuple):
-    """What a normalizer may know of the queries beside their scores.
+    """The queries' vectors and positions, for normalizers that need more than scores.
 
     Example:
         >>> import torch
@@ -17,11 +17,11 @@ class Queries(NamedTuple):
     vectors: Tensor
     """The queries themselves, before the score's projection: ``[.., Q, dq]``."""
     positions: Tensor
-    """Where each query stands, counted from 0: integers ``[Q]``."""
+    """The position of each query, counted from 0: integers ``[Q]``."""
 
 
 class Draw(NamedTuple):
-    """What is known of weights that were drawn, beside the weights (Williams 1992, REINFORCE).
+    """Log-probability and entropy of sampled weights (Williams 1992, REINFORCE).
 
     Example:
         >>> import torch
@@ -30,16 +30,16 @@ class Draw(NamedTuple):
     """
 
     log_probability: Tensor
-    """Of having drawn them: ``[.., Q]``."""
+    """The log-probability of the sampled weights: ``[.., Q]``."""
     entropy: Tensor | None
-    """Of what they were drawn from, in nats ``[.., Q]``; None if the normalizer does not say."""
+    """The entropy of their distribution, in nats ``[.., Q]``; None if the normalizer has none."""
 
 
 class Normalizer(nn.Module):
     """Scores ``[.., Q, K]`` to weights of the same shape; a masked weight is exactly zero.
 
-    A new one writes :meth:`forward`. Rows are independent of one another, so that chosen rows can
-    be made alone.
+    A subclass implements :meth:`forward`. Rows are independent of one another, so that selected
+    rows can be computed alone.
 
     Example:
         >>> import torch
@@ -60,39 +60,39 @@ class Normalizer(nn.Module):
             scores: ``[.., Q, K]``.
             allowed: boolean, broadcastable to the scores; true = may attend. None allows all. A
                 row that allows nothing gets zeros, with zero gradients.
-            queries: for the normalizers that look at more than the scores.
+            queries: for normalizers that need more than the scores.
         """
-        raise NotImplementedError(f"{type(self).__name__} does not say how to normalize")
+        raise NotImplementedError(f"{type(self).__name__} does not implement `forward`")
 
     def softmax_scale(self) -> float | None:
-        """The factor on the scores, if this is a softmax of them; else None.
+        """The factor on the scores, if this normalizer is a softmax of them; else None.
 
-        A number here lets the fused kernels, which know the softmax alone, stand in for this.
+        A number enables the fused kernels, which only implement softmax.
         """
         return None
 
     def log_probability(
         self, scores: Tensor, allowed: Tensor | None, weights: Tensor
     ) -> Tensor | None:
-        """``[.., Q]``: the log-probability of having drawn ``weights``.
+        """``[.., Q]``: the log-probability of sampled ``weights``.
 
-        None if nothing is drawn, or if the gradient comes through the weights themselves.
+        None if nothing is sampled, or if the gradient flows through the weights themselves.
         """
         return None
 
     def entropy(self, scores: Tensor, allowed: Tensor | None) -> Tensor | None:
-        """``[.., Q]``: the entropy, in nats, of what each row's key is drawn from.
+        """``[.., Q]``: the entropy, in nats, of the distribution that each row's key is drawn from.
 
-        None where :meth:`log_probability` is.
+        None if :meth:`log_probability` is None.
         """
         return None
 
     @property
     def learns_by_reward(self) -> bool:
-        """Whether no gradient comes through its draws, so that scores learn by reward alone."""
+        """Whether no gradient flows through samples, so that scores learn only from a reward."""
         return False
 
     @property
     def draws(self) -> bool:
-        """Whether two calls now may give different weights, because they are drawn at random."""
+        """Whether weights are currently sampled, so that two calls may return different weights."""
         return False

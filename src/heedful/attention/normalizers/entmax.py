@@ -4,8 +4,8 @@ Peters, Niculae, Martins 2019, "Sparse Sequence-to-Sequence Models", section 3 a
 (bisection); Correia, Niculae, Martins 2019, "Adaptively Sparse Transformers", section 3 (the
 gradient to α).
 
-Written here with ε = α − 1 and y = z − (τ + 1)/ε, as log p = log(1 + ε·y)/ε: the same number, which
-goes over into the softmax's log p = y without losing digits as ε goes to 0.
+With ε = α − 1 and y = z − (τ + 1)/ε this is computed as log p = log(1 + ε·y)/ε, which converges to
+the softmax's log p = y without loss of precision as ε goes to 0.
 """
 
 import math
@@ -29,15 +29,15 @@ def entmax_bisect(
 ) -> Tensor:
     """α-entmax over the last dimension of ``scores [.., Q, K]``, over the allowed keys alone.
 
-    By bisection, to the precision of the scores' type; with exact gradients to scores and ``alpha``
-    (also at α = 1). A row that allows no key is all zeros, with zero gradients. Above 2, weights
-    are not smooth where a key enters: the gradient there is large.
+    Computed by bisection, to the precision of the scores' type, with exact gradients for scores and
+    ``alpha`` (also at α = 1). A row that allows no key is all zeros, with zero gradients. For α
+    above 2, weights are not smooth where a key enters the support, and the gradient there is large.
 
     Args:
         scores: ``[.., Q, K]``.
         alpha: at least 1: a number, or a tensor that broadcasts to ``[.., Q, 1]``, such as
-            ``[H, 1, 1]`` for one a head. What a tensor holds is not looked at; below 1 it counts
-            as 1.
+            ``[H, 1, 1]`` for one per head. The values of a tensor are not checked; values below 1
+            count as 1.
         allowed: boolean, broadcastable to the scores; true = may attend.
 
     Raises:
@@ -86,8 +86,8 @@ _LEAST = 1e-30
 class _Entmax(torch.autograd.Function):
     """Weights for scores ``z [.., K]``, the largest of them 0, and ``epsilon [.., 1]``.
 
-    A function of its own because nothing should flow back through the bisection: the gradient
-    follows from Σp = 1 by implicit differentiation, and needs the weights alone.
+    A separate autograd function, because the gradient should not flow through the bisection: it
+    follows from Σp = 1 by implicit differentiation and needs only the weights.
     """
 
     generate_vmap_rule = True
@@ -95,7 +95,7 @@ class _Entmax(torch.autograd.Function):
     @staticmethod
     def forward(z: Tensor, epsilon: Tensor) -> Tensor:
         epsilon = epsilon.clamp(min=_LEAST)
-        # The largest, at 0, weighs between 1/K and 1; that brackets where it stands above zero.
+        # The weight of the largest score, 0, is between 1/K and 1, which brackets its root.
         logarithm = torch.full_like(epsilon, z.shape[-1]).log()
         width = -torch.expm1(-epsilon * logarithm) / epsilon
         low = torch.zeros_like(width)
@@ -114,12 +114,12 @@ class _Entmax(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         slopes, to_epsilon = _slopes(*ctx.saved_tensors)
         mean = (slopes * gradient).sum(-1, keepdim=True) / slopes.sum(-1, keepdim=True)
-        rest = gradient - mean  # What is left after τ has moved too.
+        rest = gradient - mean  # The gradient after the change of τ.
         return slopes * rest, (to_epsilon * rest).sum(-1, keepdim=True)
 
 
 class _EntmaxForward(_Entmax):
-    """With forward-mode gradients, with which ``torch.compile`` takes no function of autograd."""
+    """With forward-mode gradients, which ``torch.compile`` cannot trace in autograd functions."""
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
@@ -144,13 +144,13 @@ def _entmax(z: Tensor, epsilon: Tensor) -> Tensor:
 
 
 def _power(y: Tensor, epsilon: Tensor) -> Tensor:
-    """``[1 + ε·y]₊^{1/ε}``, which is ``exp(y)`` to rounding where ε is next to 0."""
+    """``[1 + ε·y]₊^{1/ε}``, which equals ``exp(y)`` up to rounding if ε is close to 0."""
     inside = (epsilon * y).clamp(min=-1.0)  # At −1 the logarithm is −∞, and the power 0.
     return (torch.log1p(inside) / epsilon).exp()
 
 
 def _slopes(weights: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
-    """``∂p/∂y = p^{1−ε}`` and ``∂p/∂ε`` of the weights, with τ held."""
+    """``∂p/∂y = p^{1−ε}`` and ``∂p/∂ε`` of the weights, for constant τ."""
     epsilon = epsilon.clamp(min=0.0)
     support = weights > 0
     logs = torch.where(support, weights, 1.0).log()
@@ -159,10 +159,10 @@ def _slopes(weights: Tensor, epsilon: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _slopes_to_epsilon(weights: Tensor, logs: Tensor, slopes: Tensor, epsilon: Tensor) -> Tensor:
-    """``∂p/∂ε`` with τ held: ``p·(1 − t − e^{−t})/ε²`` for t = ε·log p, which is at most 0.
+    """``∂p/∂ε`` for constant τ: ``p·(1 − t − e^{−t})/ε²`` for t = ε·log p, which is at most 0.
 
-    Near t = 0 that is a difference of nearly equal numbers over nearly nothing; there the series
-    ``−p·(log p)²·(1/2! − t/3! + t²/4! − …)`` stands for it.
+    Near t = 0 this cancels numerically; the series ``−p·(log p)²·(1/2! − t/3! + t²/4! − …)`` is
+    used there.
     """
     t = epsilon * logs
     near = t > -0.5
@@ -182,12 +182,12 @@ class Entmax(WithConstants, Normalizer):
 
     Args:
         alpha: 1 (softmax) or above; 2 is sparsemax. A tensor that broadcasts to ``[.., Q, 1]``
-            holds several, such as ``torch.full((heads, 1, 1), 1.5)`` for one a head.
-        learned: whether ``alpha`` is where a parameter starts; then it must be above 1.
+            holds several, such as ``torch.full((heads, 1, 1), 1.5)`` for one per head.
+        learned: whether ``alpha`` is the initial value of a parameter; then it must be above 1.
 
     Raises:
-        ValueError: ``alpha`` is below 1, not finite, or 1 where it is learned; or it is a tensor on
-            the meta device and not learned.
+        ValueError: ``alpha`` is below 1, not finite, or 1 although it is learned; or it is a tensor
+            on the meta device and not learned.
 
     Example:
         >>> Entmax(alpha=1.5)(torch.tensor([[3.0, 3.0, 0.0]]))
@@ -208,7 +208,7 @@ class Entmax(WithConstants, Normalizer):
             check_alpha(start.min().item())
             check_alpha(start.max().item())
             if learned and start.min() <= 1:
-                raise ValueError("alpha must be above 1 to be learned: at 1 it could not move")
+                raise ValueError("alpha must be above 1 to be learned: at 1 it has no gradient")
         elif not learned:
             raise ValueError("alpha is on the meta device and has no values; make it on the CPU")
         self.learned = learned
@@ -227,7 +227,7 @@ class Entmax(WithConstants, Normalizer):
 
     @property
     def alpha(self) -> float | Tensor:
-        """α: the number or tensor given, or what it is by now where it is learned."""
+        """α: the given number or tensor, or the current value of the parameter."""
         if self.learned:
             return 1.0 + F.softplus(widened(self.raw_alpha))
         return self.given_alpha if self.number is None else self.number
@@ -235,7 +235,7 @@ class Entmax(WithConstants, Normalizer):
     def forward(
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
     ) -> Tensor:
-        # A number has a closed form where there is one: the same weights, sooner.
+        # For some numbers there is a closed form: the same weights, faster.
         if self.number == 1.0:
             return masked_softmax(scores, allowed)
         if self.number == 1.5:

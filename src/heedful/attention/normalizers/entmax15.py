@@ -15,8 +15,8 @@ from heedful.attention.normalizers.preparing import below_largest, check_scores,
 def entmax15(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     """1.5-entmax over the last dimension of ``scores [.., Q, K]``, over the allowed keys alone.
 
-    Exact, by sorting; keys more than 2 below the best get exactly 0. A row that allows no key is
-    all zeros, with zero gradients.
+    Exact, by sorting; keys more than 2 below the highest score get exactly 0. A row that allows no
+    key is all zeros, with zero gradients.
 
     Args:
         scores: ``[.., Q, K]``.
@@ -34,34 +34,34 @@ def entmax15(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     check_scores(scores, allowed)
     if not scores.shape[-1]:
         return scores
-    # With the largest at 0, τ is at least −1: what lies below −1 is out however far.
+    # With the largest at 0, τ is at least −1: scores below −1 get no weight.
     z = (below_largest(scores, allowed) / 2).clamp(min=-1.0)
     support = _support(z.detach())
-    # With the support given, τ solves Σ_S (z − τ)² = 1; its gradient is the exact one. The
-    # variance is taken around the mean, which loses no digits where many keys share the weight.
+    # For a given support, τ solves Σ_S (z − τ)² = 1, and its gradient is exact. The variance
+    # is taken around the mean, which loses no digits if many keys share the weight.
     count = support.sum(-1, keepdim=True)
     mean = z.masked_fill(~support, 0.0).sum(-1, keepdim=True) / count
     spread = (z - mean).masked_fill(~support, 0.0).square().sum(-1, keepdim=True)
-    # It is below 1 by at least 1/count, but for rounding; a root of nothing has no gradient.
+    # It is below 1 by at least 1/count, except for rounding; the root of 0 has no gradient.
     left = (1.0 - spread).clamp(min=torch.finfo(z.dtype).eps)
     tau = mean - (left / count).sqrt()
     return finished(F.relu(z - tau).square(), scores, allowed)
 
 
 def _support(z: Tensor) -> Tensor:
-    """Which of ``z [.., K]``, the largest of them 0 and none below −1, get a weight."""
+    """Which of ``z [.., K]`` get a weight; the largest is 0 and none is below −1."""
     ordered = z.sort(-1, descending=True).values
     k = torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
     mean = ordered.cumsum(-1) / k
     spread = ordered.square().cumsum(-1) - k * mean.square()
-    # Where the first k vary too much to be a support, the root is not real; 0 keeps it comparable.
+    # If the first k vary too much to be a support, the root is not real; 0 allows the comparison.
     tau = mean - ((1.0 - spread) / k).clamp(min=0.0).sqrt()
     count = (tau < ordered).sum(-1, keepdim=True).clamp(min=1)
     return z > tau.gather(-1, count - 1)
 
 
 class Entmax15(Normalizer):
-    """:func:`entmax15` as a normalizer: sparse, yet smooth where a key enters.
+    """:func:`entmax15` as a normalizer: sparse, but smooth where a key enters the support.
 
     Example:
         >>> import torch

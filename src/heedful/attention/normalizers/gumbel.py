@@ -18,7 +18,7 @@ def straight_through(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     """One-hot at the highest of ``scores [.., Q, K]``, with the gradient of their softmax.
 
     Args:
-        scores: ``[.., Q, K]``, with noise and temperature in them already.
+        scores: ``[.., Q, K]``, after noise and temperature.
         allowed: boolean, broadcastable to the scores; true = may attend. A row that allows no key
             is all zeros, with zero gradients.
 
@@ -34,19 +34,19 @@ def straight_through(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     check_scores(scores, allowed)
     soft = masked_softmax(widened(scores), allowed)
     exact = one_hot(soft.detach(), chosen_key(scores, allowed))
-    # In this order the sum is exactly 0 or 1: 1 − y is off by half a step at most, which y rounds.
+    # In this order the sum is exactly 0 or 1, because the rounding of 1 − y cancels.
     return (soft + (exact - soft.detach())).to(scores.dtype)
 
 
 class GumbelStraightThrough(Normalizer):
-    """Draws one key a row in training, and takes the best in evaluation; the scores learn.
+    """Samples one key for each row in training, and takes the highest score in evaluation.
 
-    The draw is one from the softmax of the scores, whatever the temperature; that makes the
-    gradient only: low is close to the truth and wild, high is smooth and biased. The gradient
-    comes through the weights, so there is no log-probability for a loss of its own.
+    Keys are sampled from the softmax of the scores, for any temperature. The temperature affects
+    only the gradient: a low one has little bias and a high variance, a high one the opposite. The
+    gradient flows through the weights, so there is no log-probability.
 
     Args:
-        temperature: τ, above 0. The attribute may be lowered as training goes on.
+        temperature: τ, above 0. The attribute may be lowered during training.
 
     Raises:
         ValueError: the temperature is not above 0.

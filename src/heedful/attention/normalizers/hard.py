@@ -13,7 +13,7 @@ from heedful.attention.normalizers.preparing import check_scores
 
 
 def hard(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """One-hot weights at the highest of ``scores [.., Q, K]``; of equal ones, the first.
+    """One-hot weights at the highest of ``scores [.., Q, K]``; the first if several are equal.
 
     The gradient is zero: a small change of the scores changes nothing. A row that allows no key is
     all zeros.
@@ -49,14 +49,14 @@ def chosen_key(scores: Tensor, allowed: Tensor | None) -> Tensor:
 def one_hot(scores: Tensor, chosen: Tensor) -> Tensor:
     """1 where chosen and 0 elsewhere, in the scores' type.
 
-    It hangs on the scores, with a gradient of zero: who asks for their gradient gets zeros, as
-    from every normalizer, and not nothing.
+    The result depends on the scores in the autograd graph, so that their gradient is zero instead
+    of missing, as with every normalizer.
     """
     return scores.masked_fill(chosen, 1.0).masked_fill(~chosen, 0.0)
 
 
 class Hard(Normalizer):
-    """:func:`hard` as a normalizer. No gradient reaches the scores: for what is trained already.
+    """:func:`hard` as a normalizer. No gradient reaches the scores, so use it after training.
 
     Example:
         >>> Hard()(torch.tensor([[0.1, 0.3, 0.2]]))

@@ -18,9 +18,9 @@ def local_monotonic(
     """Softmax of ``scores [.., Q, K]`` over the allowed keys within ``window`` of the query.
 
     Args:
-        scores: ``[.., Q, K]``; key ``j`` stands at ``j``, masked or not.
-        positions: where each query stands, counted as the keys are: ``[Q]``.
-        window: D, the furthest a key may be, at either side.
+        scores: ``[.., Q, K]``; key ``j`` is at position ``j``, masked or not.
+        positions: the position of each query, counted like those of the keys: ``[Q]``.
+        window: D, the largest distance of a key, on either side.
         allowed: boolean, broadcastable to the scores; true = may attend. A row that allows no key
             in its window (a query far beyond the last key) is all zeros, with zero gradients.
 
@@ -40,13 +40,13 @@ def local_monotonic(
 
 
 class LocalMonotonic(Normalizer):
-    """:func:`local_monotonic` as a normalizer: for texts that go along side by side.
+    """:func:`local_monotonic` as a normalizer, for monotonic alignments.
 
     Args:
         window: D, at least 0: how far from the query's position a key may be.
 
     Raises:
-        ValueError: the window is negative; or, when called, there are no ``queries``.
+        ValueError: the window is negative; at the call, ``queries`` is None.
 
     Example:
         >>> queries = Queries(vectors=torch.zeros(1, 5), positions=torch.tensor([3]))

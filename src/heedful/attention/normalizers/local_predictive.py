@@ -21,13 +21,13 @@ def local_predictive(
 ) -> Tensor:
     """Weights ``[.., Q, K]`` around ``p_t = S·share``, for the S keys that a row allows.
 
-    Only allowed keys are counted: for S, and for where a key stands. So it is the same with padding
-    at either side, and in a block. The gradient to ``share`` comes by the Gaussian; that of the
+    Only allowed keys count for S and for the positions of keys. The result is therefore independent
+    of padding on either side. The gradient to ``share`` flows through the Gaussian; that of the
     window's edges is zero almost everywhere.
 
     Args:
         scores: ``[.., Q, K]``.
-        share: how far along the allowed keys each query looks, in [0, 1]: ``[.., Q, 1]``.
+        share: p_t / S for each query, in [0, 1]: ``[.., Q, 1]``.
         window: D, at least 1.
         allowed: boolean, broadcastable to the scores; true = may attend. A row that allows no key
             is all zeros, with zero gradients.
@@ -45,7 +45,7 @@ def local_predictive(
     kept = scores.new_ones((), dtype=torch.bool) if allowed is None else allowed
     kept = kept.expand((*kept.shape[:-1], scores.shape[-1]))
     count = kept.sum(-1, keepdim=True)
-    places = kept.cumsum(-1) - 1  # What a masked key gets does not matter.
+    places = kept.cumsum(-1) - 1  # The value at a masked key does not matter.
     away = places.to(wide.dtype) - count * share.to(wide.dtype)  # s − p_t
     near = away.detach().abs() <= window
     gaussian = torch.exp(-away.square() / (2 * (window / 2) ** 2))
@@ -64,8 +64,8 @@ class LocalPredictive(Normalizer):
         window: D, at least 1; the Gaussian's σ is half of it.
 
     Raises:
-        ValueError: the window or a width is below 1; or, when called, there are no ``queries`` or
-            theirs is another width.
+        ValueError: the window or a width is below 1; at the call, ``queries`` is None or has
+            another width.
 
     Example:
         >>> queries = Queries(vectors=torch.zeros(1, 5), positions=torch.tensor([0]))
@@ -85,10 +85,10 @@ class LocalPredictive(Normalizer):
         self.position_projection = nn.Linear(hidden_dim, 1, bias=False)
 
     def share(self, vectors: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-        """``p_t / S``, for queries ``[.., Q, query_dim]``: how far along the keys, ``[.., Q, 1]``.
+        """``p_t / S [.., Q, 1]`` for queries ``[.., Q, query_dim]``.
 
-        Computed in ``dtype`` under any autocast: in a half precision, hundreds of positions would
-        be told apart by a few.
+        Computed in ``dtype`` even under autocast: half precision cannot distinguish hundreds of
+        positions.
         """
         if vectors.shape[-1] != self.query_dim:
             raise ValueError(

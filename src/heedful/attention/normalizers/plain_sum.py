@@ -1,8 +1,8 @@
 """Plain sum: α_i = p_i / Σ_j p_j, for scores p that are not negative.
 
 The softmax of a dot product is this for p = exp(q·k). Katharopoulos et al. 2020, "Transformers are
-RNNs", section 3.2, equation 3 (any non-negative similarity); Graves et al. 2014 and fast weights
-normalize so too.
+RNNs", section 3.2, equation 3 (any non-negative similarity); also used by Graves et al. 2014 and
+by fast weights.
 """
 
 from torch import Tensor
@@ -14,9 +14,9 @@ from heedful.attention.normalizers.preparing import check_scores, finished, wide
 def plain_sum(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     """``p / Σp`` over the last dimension of ``scores [.., Q, K]``, over the allowed keys alone.
 
-    The scores must not be negative. That is the caller's to see to: looking would make a GPU wait
-    and could not be compiled. A negative score counts as zero, and gets no gradient. A row whose
-    sum is zero is all zeros, with zero gradients.
+    The scores must not be negative. This is not checked, because a check would need a GPU
+    synchronisation and could not be compiled. A negative score counts as zero and gets no gradient.
+    A row whose sum is zero is all zeros, with zero gradients.
 
     Args:
         scores: ``[.., Q, K]``, not negative.
@@ -39,7 +39,7 @@ def plain_sum(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     if allowed is not None:
         parts = parts.masked_fill(~allowed, 0.0)
     parts = parts.clamp(min=0.0)
-    # Over the largest, so that the sum does not overflow. It cancels: no gradient is lost.
+    # Divide by the largest, so that the sum does not overflow. It cancels: no gradient is lost.
     largest = parts.detach().amax(-1, keepdim=True)
     empty = largest == 0
     parts = parts / largest.masked_fill(empty, 1.0)
@@ -48,7 +48,7 @@ def plain_sum(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
 
 
 class PlainSum(Normalizer):
-    """:func:`plain_sum` as a normalizer: what a score that is not negative asks for.
+    """:func:`plain_sum` as a normalizer, for non-negative scores.
 
     Example:
         >>> import torch

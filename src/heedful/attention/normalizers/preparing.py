@@ -1,4 +1,4 @@
-"""What normalizers do before and after their own mathematics: check, widen, mask."""
+"""Steps that normalizers share: checks, conversion to float32, masking."""
 
 import torch
 from torch import Tensor
@@ -7,7 +7,7 @@ from heedful.attention.normalizers.base import Queries
 
 
 def check_scores(scores: Tensor, allowed: Tensor | None) -> None:
-    """Check what every normalizing function is given.
+    """Check the arguments of a normalizing function.
 
     Raises:
         TypeError: scores are not of floating point, or ``allowed`` is not boolean.
@@ -28,7 +28,7 @@ def check_scores(scores: Tensor, allowed: Tensor | None) -> None:
 
 
 def widened(scores: Tensor) -> Tensor:
-    """Half-precision scores as float32; any others as they are."""
+    """Convert half-precision scores to float32; return others unchanged."""
     return scores.float() if scores.dtype in (torch.bfloat16, torch.float16) else scores
 
 
@@ -43,30 +43,30 @@ def filled(scores: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def below_largest(scores: Tensor, allowed: Tensor | None) -> Tensor:
-    """Scores less the largest allowed one of their row, at least float32; masked keys lowest.
+    """Subtract the largest allowed score of each row, at least in float32; masked keys are lowest.
 
-    For what is unchanged when a row's scores all move by the same number: the largest then needs
-    no gradient. There must be a key.
+    For functions that do not change if a constant is added to a row's scores: the largest then
+    needs no gradient. There must be at least one key.
     """
     wide = filled(widened(scores), allowed)
     return (wide - wide.detach().amax(-1, keepdim=True)).clamp(min=torch.finfo(wide.dtype).min)
 
 
 def finished(weights: Tensor, scores: Tensor, allowed: Tensor | None) -> Tensor:
-    """Weights in the scores' type, exactly zero at masked keys (and so is what flows back)."""
+    """Weights in the scores' type; weights and gradients are exactly zero at masked keys."""
     if allowed is not None:
         weights = weights.masked_fill(~allowed, 0.0)
     return weights.to(scores.dtype)
 
 
 def required(queries: Queries | None, scores: Tensor, who: str, what: str) -> Queries:
-    """The queries that a normalizer looks at.
+    """The queries that a normalizer needs.
 
     Raises:
-        ValueError: there are none, or not as many as rows of scores.
+        ValueError: they are None, or their number differs from the rows of scores.
     """
     if queries is None:
-        raise ValueError(f"{who} needs queries: it looks at their {what}, not at scores alone")
+        raise ValueError(f"{who} needs queries: it reads their {what} in addition to the scores")
     given = queries.positions if what == "positions" else queries.vectors[..., 0]
     if scores.dim() < 2 or given.shape[-1:] != scores.shape[-2:-1]:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Sampled hard: one key drawn from the softmax, s ~ Multinoulli(α), α_i = exp(e_i) / Σ_j exp(e_j).
+"""Sampled hard: a key sampled from the softmax, s ~ Multinoulli(α), α_i = exp(e_i) / Σ_j exp(e_j).
 
 Xu et al. 2015, "Show, Attend and Tell", section 4.1 (stochastic hard attention); the gradient is
 that of Williams 1992 (REINFORCE): ∇ E[r] = E[r · ∇ log p(s)], for a reward r.
@@ -14,9 +14,9 @@ from heedful.attention.normalizers.softmax import masked_softmax
 
 
 def sampled_hard(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """One-hot weights at one key a row of ``scores [.., Q, K]``, drawn from their softmax.
+    """One-hot weights at one key for each row of ``scores [.., Q, K]``, sampled from their softmax.
 
-    No gradient flows through the draw (it is zero): the surrogate that reaches the scores is
+    No gradient flows through the sample (it is zero): the surrogate for the scores is
     :func:`log_probability_of`. A row that allows no key is all zeros.
 
     Args:
@@ -37,22 +37,22 @@ def sampled_hard(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
 
 
 def gumbel_noise(scores: Tensor) -> Tensor:
-    """Standard Gumbel noise of the scores' shape; the highest of scores and noise is a draw.
+    """Standard Gumbel noise of the scores' shape; the maximum of scores + noise is a sample.
 
-    Kept at float32 or above: in a half precision the rare high values, which decide, would be few.
+    At least float32: in half precision the rare high values, which decide, would be too coarse.
     """
     wide = widened(scores)
     return -torch.empty_like(wide).exponential_().log()
 
 
 def log_probability_of(weights: Tensor, scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """``log p`` of the drawn keys under the softmax of the scores: ``[.., Q]``, at least float32.
+    """``log p`` of the sampled keys under the softmax of the scores: ``[.., Q]``, at least float32.
 
     Args:
-        weights: one-hot ``[.., Q, K]``, as :func:`sampled_hard` made them. A row that several keys
-            share was not drawn: 0, with no gradient.
+        weights: one-hot ``[.., Q, K]`` of :func:`sampled_hard`. A row with several weights was not
+            sampled: 0, with no gradient.
         scores: ``[.., Q, K]``.
-        allowed: as they were drawn with. A row that allows no key drew none: 0, with no gradient.
+        allowed: as in sampling. A row that allows no key gets 0, with no gradient.
 
     Raises:
         TypeError: scores are not of floating point, or ``allowed`` is not boolean.
@@ -73,7 +73,7 @@ def entropy_of(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     Args:
         scores: ``[.., Q, K]``.
         allowed: boolean, broadcastable to the scores; true = may attend. A row that allows no key
-            has none: 0, with no gradient.
+            gets 0, with no gradient.
 
     Raises:
         TypeError: scores are not of floating point, or ``allowed`` is not boolean.
@@ -92,15 +92,15 @@ def entropy_of(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
 
 
 class SampledHard(Normalizer):
-    """Draws one key a row in training, and takes the best in evaluation.
+    """Samples one key for each row in training, and takes the highest score in evaluation.
 
-    Its loss is ``-(reward.detach() - baseline) * log_probability``, beside whatever the context
-    brings: the log-probability of what was drawn is what :func:`heedful.attention.watch` hands out,
-    with the entropy of what it was drawn from.
+    Its loss is ``-(reward.detach() - baseline) * log_probability``, in addition to the loss on the
+    context. :func:`heedful.attention.watch` returns the log-probability of the sampled keys and
+    the entropy of their distribution.
 
-    Some rows may get the softmax itself, the expectation of the draw, whose gradient is exact: it
-    shows the values' users what the right key holds, long before draws find it (Xu et al. 2015,
-    section 4.2, who do so half the time).
+    A share of the rows may get the softmax itself, the expectation of the sample, whose gradient is
+    exact: the model then learns what the right key contains long before sampling finds it (Xu et
+    al. 2015, section 4.2, who do so half the time).
 
     Args:
         expected: share of the rows that get the softmax in training, in [0, 1).

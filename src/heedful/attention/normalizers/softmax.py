@@ -30,7 +30,7 @@ class Softmax(Normalizer):
     """Softmax over the keys; a query that may attend to nothing gets zeros.
 
     Args:
-        temperature: what the scores are divided by, above 0; large is flat, small is sharp.
+        temperature: divides the scores, above 0; large is flat, small is sharp.
 
     Raises:
         ValueError: the temperature is not above 0.

@@ -14,8 +14,8 @@ from heedful.attention.normalizers.preparing import check_scores, filled, finish
 def softmax_off_by_one(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     """``exp(e) / (1 + Σ exp(e))`` over the last dimension of ``scores [.., Q, K]``.
 
-    However large the scores. Rows sum to less than 1; one that allows no key is all zeros, with
-    zero gradients.
+    Does not overflow for large scores. Rows sum to less than 1; a row that allows no key is all
+    zeros, with zero gradients.
 
     Args:
         scores: ``[.., Q, K]``.

@@ -15,8 +15,8 @@ from heedful.attention.normalizers.preparing import below_largest, check_scores,
 def sparsemax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     """Sparsemax over the last dimension of ``scores [.., Q, K]``, over the allowed keys alone.
 
-    Exact, by sorting; keys more than 1 below the best get exactly 0. A row that allows no key is
-    all zeros, with zero gradients.
+    Exact, by sorting; keys more than 1 below the highest score get exactly 0. A row that allows no
+    key is all zeros, with zero gradients.
 
     Args:
         scores: ``[.., Q, K]``.
@@ -34,20 +34,20 @@ def sparsemax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     check_scores(scores, allowed)
     if not scores.shape[-1]:
         return scores
-    # With the largest at 0, τ is in [−1, −1/K]: what lies below −1 is out however far.
+    # With the largest at 0, τ is in [−1, −1/K]: scores below −1 get no weight.
     z = below_largest(scores, allowed).clamp(min=-1.0)
     support = _support(z.detach())
-    # With the support given, τ is a plain mean; its gradient is the exact one.
+    # For a given support, τ is a plain mean, and its gradient is exact.
     tau = (z.masked_fill(~support, 0.0).sum(-1, keepdim=True) - 1.0) / support.sum(-1, keepdim=True)
     return finished(F.relu(z - tau), scores, allowed)
 
 
 def _support(z: Tensor) -> Tensor:
-    """Which of ``z [.., K]``, the largest of them 0, get a weight: true for k(z) of them."""
+    """Which of ``z [.., K]``, whose largest is 0, get a weight: true for k(z) of them."""
     ordered = z.sort(-1, descending=True).values
     sums = ordered.cumsum(-1)
     k = torch.arange(1, z.shape[-1] + 1, device=z.device, dtype=z.dtype)
-    count = (1.0 + k * ordered > sums).sum(-1, keepdim=True)  # Holds up to k(z), then no more.
+    count = (1.0 + k * ordered > sums).sum(-1, keepdim=True)  # True up to k(z), then false.
     count = count.clamp(min=1)  # It is 0 in a row with NaN, whose result is NaN.
     return z > (sums.gather(-1, count - 1) - 1.0) / count
 

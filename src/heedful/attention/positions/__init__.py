@@ -1,7 +1,7 @@
-"""Positions: what tells one place in a sequence from another. One mechanism a file.
+"""Positional encodings. One mechanism a file.
 
-Added to the inputs, where they are :class:`AddedPositions`: :class:`Learned`, :class:`Sinusoidal`.
-Within the attention, where they are :class:`RelativePositions`: :class:`ALiBi`, :class:`Rotary`,
+Added to the inputs (subclasses of :class:`AddedPositions`): :class:`Learned`, :class:`Sinusoidal`.
+Within the attention (subclasses of :class:`RelativePositions`): :class:`ALiBi`, :class:`Rotary`,
 :class:`Shaw`, :class:`T5Buckets`.
 """
 

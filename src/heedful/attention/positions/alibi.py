@@ -31,17 +31,17 @@ class ALiBi(RelativePositions):
     """A fixed penalty on distance, with a slope for each head; nothing is learned.
 
     Args:
-        heads: their number H, any.
+        heads: number of heads H.
         symmetric: ``−m |i − j|``; if false ``m (j − i)``, which is the same under a causal mask and
             favours keys after the query without one.
 
     Raises:
-        ValueError: there is no head.
+        ValueError: ``heads`` is below 1.
 
     Source: Press et al. 2022, section 3.
 
     Example:
-        >>> query = torch.zeros(1, 2, 8)  # one head; its two queries stand at 1 and 2
+        >>> query = torch.zeros(1, 2, 8)  # one head; its two queries are at positions 1 and 2
         >>> ALiBi(heads=1).bias(query, keys=3, positions=torch.tensor([1, 2]), scale=1.0) * 256
         tensor([[-1., -0., -1.],
                 [-2., -1., -0.]])
@@ -57,10 +57,10 @@ class ALiBi(RelativePositions):
         """``[H, Q, K]`` for ``query [.., H, Q, D]`` at integer ``positions [Q]``.
 
         Raises:
-            ValueError: the queries have another number of heads, or of rows than positions.
+            ValueError: the number of heads, or the number of positions, does not match the queries.
         """
         check_heads(self.heads, query, positions)
-        kind = sum_type(query.dtype)  # Half types hold no distances above some hundreds.
+        kind = sum_type(query.dtype)  # Half precision cannot represent large distances.
         distances = offsets(positions, keys).to(kind)
         if self.symmetric:
             distances = -distances.abs()

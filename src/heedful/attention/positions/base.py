@@ -1,7 +1,7 @@
-"""What positions that enter the attention itself have in common.
+"""The base class of positions that act within the attention.
 
-Sinusoidal and learned positions are added to the inputs and need none of this.
-Shapes: B batch, H heads, Q queries, K keys, D width. Keys stand at 0, 1, …, K − 1.
+Sinusoidal and learned positions are added to the inputs and do not use it.
+Shapes: B batch, H heads, Q queries, K keys, D width. Keys are at positions 0, 1, …, K − 1.
 """
 
 import torch
@@ -11,9 +11,9 @@ from heedful.attention.scores import Score
 
 
 class RelativePositions(nn.Module):
-    """Positions that turn queries and keys, or change the scores or the values.
+    """Positions that rotate queries and keys, or change the scores or the values.
 
-    A new one overrides what it changes; each method changes nothing unless overridden.
+    A subclass overrides what it changes; by default no method changes anything.
 
     Example:
         >>> class Decay(RelativePositions):
@@ -24,54 +24,54 @@ class RelativePositions(nn.Module):
     """
 
     changes_values: bool = False
-    """Whether :meth:`context` adds something, so that the weights themselves are needed."""
+    """Whether :meth:`context` adds to the context, which requires the weights."""
 
     @property
     def biases(self) -> bool:
-        """Whether something may be added to scores, or they are compared in another way."""
+        """Whether :meth:`bias` or :meth:`compare` may change the scores."""
         base, own = RelativePositions, type(self)
         return own.bias is not base.bias or own.compare is not base.compare
 
     def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
-        """Queries or keys ``[.., L, D]`` at integer ``positions [L]``, before the score's own
-        projections (rotary positions)."""
+        """Rotate queries or keys ``[.., L, D]`` at integer ``positions [L]``, before the score's
+        projections."""
         return vectors
 
     def bias(self, query: Tensor, keys: int, positions: Tensor, scale: float) -> Tensor | None:
-        """What is added to the scores, broadcastable to ``[.., Q, K]``; None for nothing.
+        """The bias that is added to the scores, broadcastable to ``[.., Q, K]``; None for none.
 
         Args:
-            query: projected queries ``[.., Q, D]``; here for their number, type and device, and for
-                biases that depend on what they hold.
+            query: projected queries ``[.., Q, D]``; for their number, type and device, and for
+                biases that depend on their values.
             keys: number of keys K.
             positions: of the queries, integers ``[Q]``.
-            scale: of the dot product that the bias is added to.
+            scale: factor on the dot product that the bias is added to.
         """
         return None
 
     def compare(self, score: Score, query: Tensor, key: Tensor, positions: Tensor) -> Tensor:
-        """Scores ``[.., Q, K]`` of projected queries and keys: the score's own and the bias."""
+        """Scores ``[.., Q, K]`` of projected queries and keys, with the bias."""
         scores = score.compare(query, key)
         scale = score.dot_scale(query.shape[-1])
         bias = self.bias(query, key.shape[-2], positions, 1.0 if scale is None else scale)
         return scores if bias is None else scores + bias
 
     def context(self, weights: Tensor, positions: Tensor) -> Tensor | None:
-        """What is added to the context, ``[.., Q, dv]``; None for nothing.
+        """The tensor ``[.., Q, dv]`` that is added to the context; None for none.
 
         Args:
-            weights: those that sum the values (after dropout), ``[.., Q, K]``.
+            weights: the weights of the values (after dropout), ``[.., Q, K]``.
             positions: of the queries, integers ``[Q]``.
         """
         return None
 
 
 def offsets(positions: Tensor, keys: int) -> Tensor:
-    """How far each key lies after each query, ``j − i [Q, K]``; negative for the past.
+    """The offset of each key from each query, ``j − i [Q, K]``; negative for earlier keys.
 
     Args:
-        positions: where the queries i stand, integers ``[Q]``.
-        keys: their number K; key j stands at j.
+        positions: the positions i of the queries, integers ``[Q]``.
+        keys: number of keys K; key j is at position j.
 
     Raises:
         TypeError: the positions are not integers.
@@ -95,7 +95,7 @@ def check_positions(positions: Tensor) -> None:
 
 
 def check_heads(heads: int, query: Tensor, positions: Tensor) -> None:
-    """Raise ValueError unless ``query [.., Q, D]`` has the heads and ``positions`` its rows."""
+    """Raise ValueError unless ``query [.., H, Q, D]`` matches the heads and the positions."""
     if heads > 1 and (query.dim() < 3 or query.shape[-3] != heads):
         raise ValueError(
             f"query has shape {list(query.shape)}: expected [.., {heads}, Q, D], "
@@ -114,5 +114,5 @@ def check_rows(rows: Tensor, positions: Tensor) -> None:
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
-    """The type in which many numbers of ``dtype`` are summed: float32 for the half types."""
+    """The type in which many numbers of ``dtype`` are summed: float32 for half precision."""
     return torch.promote_types(dtype, torch.float32)

@@ -1,4 +1,4 @@
-"""Learned positions: one vector a position, trained with the model.
+"""Learned positions: one vector for each position, trained with the model.
 
 Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", section 3.1.
 """
@@ -10,7 +10,7 @@ from heedful.attention.positions.added import AddedPositions
 
 
 class Learned(AddedPositions):
-    """Adds a learned vector a position to embeddings ``[B, L, dim]``, up to ``length`` positions.
+    """Adds a learned vector for each of ``length`` positions to embeddings ``[B, L, dim]``.
 
     Example:
         >>> import torch
@@ -32,13 +32,13 @@ class Learned(AddedPositions):
         ``first`` may be different in each row: integers ``[B]``.
 
         Raises:
-            ValueError: a position lies beyond the table.
+            ValueError: a position is beyond the table.
         """
         length = embedded.shape[-2]
         last = (first if isinstance(first, int) else int(first.max())) + length
         if last > self.table.num_embeddings:
             raise ValueError(
-                f"{last} positions are asked for, {self.table.num_embeddings} were learned"
+                f"{last} positions are needed, but only {self.table.num_embeddings} were learned"
             )
         if isinstance(first, Tensor):
             places = first.unsqueeze(1) + torch.arange(length, device=first.device)

@@ -1,15 +1,15 @@
-"""Rotary positions: queries and keys are turned by angles that grow with their position.
+"""Rotary positions: queries and keys are rotated by angles that grow with their position.
 
-    f(x, m) = R_m x,   R_m turns pair i of the numbers in x by m θ_i,   θ_i = base^(−2(i − 1)/d)
+    f(x, m) = R_m x,   R_m rotates pair i of components of x by m θ_i,   θ_i = base^(−2(i − 1)/d)
     f(q, m)ᵀ f(k, n) = qᵀ R_(n − m) k
 
 Su et al. 2021, "RoFormer: Enhanced Transformer with Rotary Position Embedding", section 3.2.2,
-equations 14 to 16. There the pairs are neighbours (x₁ x₂)(x₃ x₄)…; Llama and its kin pair the two
-halves, (x₁ x_(d/2+1))(x₂ x_(d/2+2))…, the same up to the order of the numbers.
+equations 14 to 16. There the pairs are neighbours (x₁ x₂)(x₃ x₄)…; Llama and similar models pair
+the two halves, (x₁ x_(d/2+1))(x₂ x_(d/2+2))…, the same up to the order of the components.
 
-Longer texts than those of training: positions divided by a scale (Chen et al. 2023, "Extending
-Context Window of Large Language Models via Positional Interpolation", equation 4), or a larger base
-(:func:`ntk_base`).
+For texts longer than those of training, divide positions by a scale (Chen et al. 2023, "Extending
+Context Window of Large Language Models via Positional Interpolation", equation 4), or use a larger
+base (:func:`ntk_base`).
 """
 
 import torch
@@ -28,7 +28,7 @@ def rotary_angles(
 ) -> Tensor:
     """``m θ_i / length_scale`` in radians, ``[.., dim / 2]`` for integer ``positions [..]``.
 
-    In float64 where the device has it: at position 100,000, float32 is off by up to 1/250.
+    In float64 if the device supports it: at position 100,000, float32 is off by up to 1/250.
 
     Example:
         >>> rotary_angles(torch.tensor([0, 100]), 4).tolist()
@@ -40,9 +40,9 @@ def rotary_angles(
 
 
 def rotate(vectors: Tensor, angles: Tensor, interleaved: bool = False) -> Tensor:
-    """``vectors [.., L, D]`` with the first 2R numbers turned, pair by pair, by ``angles [L, R]``.
+    """Rotate the first 2R components of ``vectors [.., L, D]``, in pairs, by ``angles [L, R]``.
 
-    Computed in float32 at least; the result has the vectors' type.
+    Computed at least in float32; the result has the vectors' type.
 
     Example:
         >>> quarter = torch.tensor([[torch.pi / 2]])
@@ -63,15 +63,15 @@ def rotate(vectors: Tensor, angles: Tensor, interleaved: bool = False) -> Tensor
 
 
 def ntk_base(dim: int, scale: float, base: float = 10000.0) -> float:
-    """The base with which texts ``scale`` times as long turn the slowest pair no further.
+    """The base that keeps the slowest pair within its angles in ``scale`` times longer texts.
 
-    The fastest pair keeps its speed, unlike under ``length_scale``. Source: Peng et al. 2023,
+    The fastest pair keeps its frequency, unlike with ``length_scale``. Source: Peng et al. 2023,
     "YaRN: Efficient Context Window Extension of Large Language Models", section 3.1.
 
     Args:
-        dim: how many numbers are turned, at least 4.
-        scale: how much longer the texts are, positive.
-        base: that of training.
+        dim: number of rotated components, at least 4.
+        scale: factor by which texts are longer, positive.
+        base: the base in training.
 
     Raises:
         ValueError: ``dim`` is below 4, or ``scale`` or ``base`` is not positive.
@@ -88,19 +88,19 @@ def ntk_base(dim: int, scale: float, base: float = 10000.0) -> float:
 
 
 class Rotary(RelativePositions):
-    """Queries and keys turned by their positions, so that dot products see offsets alone.
+    """Rotates queries and keys by their positions, so that dot products depend only on offsets.
 
-    Nothing is learned or kept; angles are computed where they are needed, for any position.
+    It has no parameters or buffers; angles are computed on demand, for any position.
 
     Args:
-        dim: how many numbers of each query and key are turned, the first ones; even.
-        base: what the slowest pair's angle is divided by, about.
-        length_scale: positions are divided by it; 4 fits texts four times as long as those of
-            training into the angles of training.
-        interleaved: pairs are neighbours, as in the paper; else the two halves, as in Llama.
+        dim: number of components of each query and key that are rotated, the first ones; even.
+        base: the base of the frequencies θ_i.
+        length_scale: positions are divided by it; 4 maps texts four times as long as those of
+            training to the angles of training.
+        interleaved: pairs are neighbours, as in the paper; otherwise the two halves, as in Llama.
 
     Raises:
-        ValueError: ``dim`` is odd or not positive, or ``base`` or ``length_scale`` not positive.
+        ValueError: ``dim`` is odd or not positive, or ``base`` or ``length_scale`` is not positive.
 
     Source: Su et al. 2021, section 3.2.2, equation 15; Chen et al. 2023, equation 4.
 
@@ -121,25 +121,28 @@ class Rotary(RelativePositions):
     ) -> None:
         super().__init__()
         if dim < 2 or dim % 2:
-            raise ValueError(f"dim must be even and at least 2, not {dim}: numbers turn in pairs")
+            raise ValueError(
+                f"dim must be even and at least 2, not {dim}: components are rotated in pairs"
+            )
         if base <= 0 or length_scale <= 0:
             raise ValueError(f"base {base} and length_scale {length_scale} must be positive")
         self.dim, self.base, self.length_scale = dim, float(base), float(length_scale)
         self.interleaved = interleaved
 
     def turn(self, vectors: Tensor, positions: Tensor) -> Tensor:
-        """``vectors [.., L, D]``, D at least ``dim``, turned for integer ``positions [L]``.
+        """Rotate ``vectors [.., L, D]``, D at least ``dim``, at integer ``positions [L]``.
 
         Raises:
             TypeError: the positions are not integers.
-            ValueError: the vectors are narrower than ``dim``, or not as many as the positions.
+            ValueError: the vectors are narrower than ``dim``, or their number differs from the
+                positions.
         """
         check_positions(positions)
         check_rows(vectors, positions)
         if vectors.shape[-1] < self.dim:
             raise ValueError(
                 f"vectors have shape {list(vectors.shape)}: expected [.., L, D], "
-                f"D at least {self.dim}, the numbers to turn"
+                f"D at least {self.dim}, the components to rotate"
             )
         angles = rotary_angles(positions, self.dim, self.base, self.length_scale)
         return rotate(vectors, angles, self.interleaved)

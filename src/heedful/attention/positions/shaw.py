@@ -5,12 +5,12 @@
     a_ij = w_clip(j − i, k),  clip(x, k) = max(−k, min(k, x))
 
 Shaw, Uszkoreit, Vaswani 2018, "Self-Attention with Relative Position Representations", sections 3.1
-and 3.2. The offset is the key's position less the query's: row 0 of a table is for keys k or more
-places before the query, row k for the query's own place, row 2k for k or more places after it. The
-tables are shared by all heads, as in section 3.3.
+and 3.2. The offset is the key's position minus the query's: row 0 of a table is for keys k or more
+positions before the query, row k for the query's own position, row 2k for k or more positions after
+it. The tables are shared by all heads, as in section 3.3.
 
-Neither sum needs ``[Q, K, D]`` numbers: a dot product of the query with all 2k + 1 rows, picked by
-offset (equation 5), and the weights added up by offset, times the table.
+Neither sum needs a tensor ``[Q, K, D]``: the dot products of the query with all 2k + 1 rows are
+gathered by offset (equation 5), and the weights are summed by offset and multiplied by the table.
 """
 
 import torch
@@ -34,13 +34,13 @@ def clipped(positions: Tensor, keys: int, clip: int) -> Tensor:
 def key_bias(query: Tensor, table: Tensor, rows: Tensor) -> Tensor:
     """``q_i · a_ij [.., Q, K]`` for ``query [.., Q, D]``, ``table [R, D]`` and ``rows [Q, K]``."""
     fits = query @ table.to(query.dtype).T  # [.., Q, R]
-    # The gradient adds up as many numbers as there are keys, which half types cannot hold.
+    # The gradient is a sum over all keys, which half precision cannot represent.
     picked = fits.to(sum_type(fits.dtype)).gather(-1, rows.expand(*fits.shape[:-1], -1))
     return picked.to(fits.dtype)
 
 
 def value_context(weights: Tensor, table: Tensor, rows: Tensor) -> Tensor:
-    """``Σ_j α_ij a_ij [.., Q, D]`` for ``weights [.., Q, K]``, a table and its rows likewise."""
+    """``Σ_j α_ij a_ij [.., Q, D]`` for ``weights [.., Q, K]``, ``table`` and ``rows [Q, K]``."""
     kind = sum_type(weights.dtype)
     empty = weights.new_zeros((*weights.shape[:-1], len(table)), dtype=kind)
     shares = empty.scatter_add(-1, rows.expand(weights.shape), weights.to(kind))  # [.., Q, R]
@@ -50,15 +50,15 @@ def value_context(weights: Tensor, table: Tensor, rows: Tensor) -> Tensor:
 class Shaw(RelativePositions):
     """A learned vector for each offset up to ``clip``, added to the keys and to the values.
 
-    Parameters: ``key_table [2·clip + 1, dim]`` and, with ``values``, ``value_table`` of as many
-    rows. Any score is taken: one that is a dot product at the cost above, any other as it is
-    defined, on ``k_j + a_ij``, which takes ``[.., Q, K, dim]`` numbers.
+    Parameters: ``key_table [2·clip + 1, dim]`` and, with ``values``, ``value_table`` with as many
+    rows. Any score can be used: a dot product at the cost above, any other by its definition, on
+    ``k_j + a_ij``, which needs a tensor ``[.., Q, K, dim]``.
 
     Args:
         dim: width of the projected keys.
-        clip: from how far on all keys count as equally far, at least 0.
+        clip: the largest distance that has its own vector, at least 0.
         values: whether the values have vectors as well.
-        value_dim: width of the values; ``dim`` unless given.
+        value_dim: width of the values; ``dim`` by default.
 
     Raises:
         ValueError: a width is not positive, or ``clip`` is negative.
@@ -109,7 +109,7 @@ class Shaw(RelativePositions):
             positions: of the queries, integers ``[Q]``.
 
         Raises:
-            ValueError: the keys are not ``dim`` wide, or the positions do not fit the queries.
+            ValueError: the keys are not ``dim`` wide, or the positions do not match the queries.
         """
         require_width("key", key, self.dim)
         check_rows(query, positions)

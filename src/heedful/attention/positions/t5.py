@@ -1,15 +1,15 @@
 """Buckets of offsets: e_ij = q_i k_jᵀ + b_h(bucket(j − i)), one number for each head and bucket.
 
 Raffel et al. 2020, "Exploring the Limits of Transfer Learning with a Unified Text-to-Text
-Transformer", section 2.1: near offsets have a bucket each, farther ones share buckets that widen
-logarithmically up to ``max_distance``, and all beyond share the last. With n buckets a direction
+Transformer", section 2.1: small offsets have a bucket each, larger ones share buckets that widen
+logarithmically up to ``max_distance``, and all beyond share the last. With n buckets per direction
 and e = ⌊n/2⌋, the bucket of a distance d is
 
     d                                                for d < e
     min(n − 1, e + ⌊(n − e) · ln(d/e) / ln(max_distance/e)⌋)   otherwise
 
-Where each bucket begins is found once, in integers, so a distance on an edge does not depend on how
-a device rounds logarithms.
+The start of each bucket is computed once, in integers, so that the bucket of a distance does not
+depend on how a device rounds logarithms.
 """
 
 import torch
@@ -21,7 +21,7 @@ from heedful.basics.constants import WithConstants
 
 
 def bucket_starts(buckets: int, max_distance: int) -> list[int]:
-    """The least distance in each bucket of one direction, but for bucket 0, which begins at 0.
+    """The smallest distance in each bucket of one direction, except bucket 0, which starts at 0.
 
     Example:
         >>> bucket_starts(8, max_distance=32)
@@ -41,19 +41,20 @@ def bucket_starts(buckets: int, max_distance: int) -> list[int]:
 class T5Buckets(WithConstants, RelativePositions):
     """A learned number for each head and bucket of offsets, added to the scores.
 
-    T5 itself adds it to the dot product without a scale. ``table.weight`` is ``[buckets, heads]``,
-    and zero at first.
+    T5 itself adds it to the dot product without a scale. ``table.weight`` is ``[buckets, heads]``
+    and initially zero.
 
     Args:
-        heads: their number H.
-        buckets: their number; in two directions the upper half is for keys after the query.
-        max_distance: from how far on all keys share a bucket.
-        bidirectional: whether keys after the query have buckets of their own; else all of them
-            share that of distance 0.
+        heads: number of heads H.
+        buckets: number of buckets; if bidirectional, the upper half is for keys after the query.
+        max_distance: all keys at this distance or more share a bucket.
+        bidirectional: whether keys after the query have their own buckets; otherwise all of them
+            share the bucket of distance 0.
 
     Raises:
-        ValueError: there is no head, there are fewer than 2 buckets a direction, two directions
-            cannot share them evenly, or ``max_distance`` is within the buckets of single distances.
+        ValueError: ``heads`` is below 1, there are fewer than 2 buckets per direction, two
+            directions cannot share them evenly, or ``max_distance`` is within the buckets of
+            single distances.
 
     Source: Raffel et al. 2020, section 2.1.
 
@@ -73,14 +74,14 @@ class T5Buckets(WithConstants, RelativePositions):
         if heads < 1:
             raise ValueError(f"heads must be at least 1, not {heads}")
         if bidirectional and buckets % 2:
-            raise ValueError(f"buckets {buckets} must be even, for two directions share them")
+            raise ValueError(f"buckets {buckets} must be even, because two directions share them")
         self.one_way = buckets // 2 if bidirectional else buckets
         if self.one_way < 2:
-            raise ValueError(f"buckets {buckets} are too few: at least 2 a direction are needed")
+            raise ValueError(f"buckets {buckets} are too few: each direction needs at least 2")
         if max_distance <= self.one_way // 2:
             raise ValueError(
-                f"max_distance {max_distance} must be above {self.one_way // 2}, "
-                f"up to which distances have a bucket each with buckets {buckets}"
+                f"max_distance {max_distance} must be above {self.one_way // 2}: with buckets "
+                f"{buckets}, smaller distances have a bucket each"
             )
         self.table = nn.Embedding(buckets, heads)
         nn.init.zeros_(self.table.weight)
@@ -105,11 +106,11 @@ class T5Buckets(WithConstants, RelativePositions):
         """``[H, Q, K]`` for ``query [.., H, Q, D]`` at integer ``positions [Q]``.
 
         Raises:
-            ValueError: the queries have another number of heads, or of rows than positions.
+            ValueError: the number of heads, or the number of positions, does not match the queries.
         """
         check_heads(self.heads, query, positions)
         buckets = self.bucket(offsets(positions, keys))
-        # The gradient adds up as many numbers as there are scores, which half types cannot hold.
+        # The gradient is a sum over all scores, which half precision cannot represent.
         table = self.table.weight.to(sum_type(self.table.weight.dtype))
         bias = F.embedding(buckets, table).permute(2, 0, 1).to(query.dtype)
         return bias.squeeze(0) if self.heads == 1 else bias

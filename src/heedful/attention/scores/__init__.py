@@ -1,4 +1,4 @@
-"""Scores: how well a query fits a key. One mechanism a file."""
+"""Scores: compare queries with keys. One mechanism a file."""
 
 from heedful.attention.scores.additive import Additive
 from heedful.attention.scores.base import Score

@@ -1,8 +1,8 @@
 """Additive: e(q, k) = vᵀ tanh(W₁ k + W₂ q).
 
 Bahdanau, Cho, Bengio 2015, "Neural Machine Translation by Jointly Learning to Align and
-Translate", section 3.1 and appendix A.1.2. The formula as it is written is
-:func:`heedful.kernels.additive.plain_scores`; the same in far less time is beside it.
+Translate", section 3.1 and appendix A.1.2. The plain formula is
+:func:`heedful.kernels.additive.plain_scores`; the same module has the fast kernels.
 """
 
 import torch
@@ -25,7 +25,7 @@ class Additive(WithConstants, Score):
         vector: whether the units are weighted by a learned v; otherwise they are summed.
 
     Raises:
-        ValueError: at the call, query or key has another width.
+        ValueError: at the call, the query or key has another width.
 
     Example:
         >>> import torch

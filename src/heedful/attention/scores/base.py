@@ -1,4 +1,4 @@
-"""What every score has in common: project queries and keys apart, then compare.
+"""The base class of scores: project queries and keys separately, then compare.
 
 Shapes: B batch, Q queries, K keys, D width. ``..`` is any number of leading dimensions.
 """
@@ -7,10 +7,10 @@ from torch import Tensor, nn
 
 
 class Score(nn.Module):
-    """How well each query fits each key: ``(query [.., Q, dq], key [.., K, dk]) -> [.., Q, K]``.
+    """Compares each query with each key: ``(query [.., Q, dq], key [.., K, dk]) -> [.., Q, K]``.
 
-    A new score writes :meth:`compare`, and overrides the projections where it has any. They are
-    apart so that whoever reads the same keys many times projects them once.
+    A subclass implements :meth:`compare`, and overrides the projections if it has any. They are
+    separate so that keys that are read many times are projected once.
 
     Example:
         >>> import torch
@@ -22,28 +22,28 @@ class Score(nn.Module):
     """
 
     def project_query(self, query: Tensor) -> Tensor:
-        """What depends on the query alone, ``[.., Q, dq] -> [.., Q, D]``."""
+        """Everything that depends only on the query, ``[.., Q, dq] -> [.., Q, D]``."""
         return query
 
     def project_key(self, key: Tensor) -> Tensor:
-        """What depends on the key alone, ``[.., K, dk] -> [.., K, D]``."""
+        """Everything that depends only on the key, ``[.., K, dk] -> [.., K, D]``."""
         return key
 
     def compare(self, query: Tensor, key: Tensor) -> Tensor:
         """Scores of projected queries and keys, ``[.., Q, K]``."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how to compare")
+        raise NotImplementedError(f"{type(self).__name__} does not implement `compare`")
 
     def dot_scale(self, width: int) -> float | None:
-        """The factor, if comparing is a scaled dot product of ``width`` numbers; else None.
+        """The factor, if :meth:`compare` is a scaled dot product of width ``width``; else None.
 
-        A number here lets the fused kernels compute the context.
+        A number enables the fused kernels.
         """
         return None
 
     def tanh_vector(self) -> Tensor | None:
-        """``v [D]``, if comparing is ``vᵀ tanh(query + key)``; else None.
+        """``v [D]``, if :meth:`compare` is ``vᵀ tanh(query + key)``; else None.
 
-        A vector here lets the tiled kernels of the additive score compute the context.
+        A vector enables the tiled kernels of the additive score.
         """
         return None
 

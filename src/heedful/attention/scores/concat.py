@@ -15,7 +15,7 @@ class Concat(Score):
     """One matrix ``weight [hidden_dim, query_dim + key_dim]`` over the joined query and key.
 
     Raises:
-        ValueError: at the call, query or key has another width.
+        ValueError: at the call, the query or key has another width.
 
     Example:
         >>> import torch

@@ -13,14 +13,14 @@ from heedful.attention.scores.base import Score, require_same_width
 
 
 def directions(vectors: Tensor) -> Tensor:
-    """``vectors [.., D]`` brought to length one; a zero vector stays zero, with zero gradient.
+    """``vectors [.., D]`` normalized to length one; a zero vector stays zero, with zero gradient.
 
-    A vector whose every number is below the type's smallest normal one counts as zero: it has too
-    few digits left for a direction, and the derivative, which grows as 1 / length, is not finite.
+    A vector counts as zero if all its components are below the type's smallest normal number: it
+    has too few digits for a direction, and the derivative, which grows as 1 / length, overflows.
     """
     wide = vectors.float() if vectors.dtype in (torch.bfloat16, torch.float16) else vectors
-    # Divided by its largest number first, so that squares neither overflow nor vanish. The result
-    # does not depend on that factor, so its gradient is rightly left out.
+    # Divide by the largest component first, so that squares neither overflow nor underflow. The
+    # result does not depend on this factor, so it needs no gradient.
     largest = wide.detach().abs().amax(-1, keepdim=True)
     zero = largest < torch.finfo(wide.dtype).tiny
     scaled = wide / largest.masked_fill(zero, 1.0)
@@ -35,9 +35,9 @@ class Cosine(Score):
     A zero query or key has cosine 0 with everything, and gradients of zero.
 
     Args:
-        sharpening: β, above 0; it takes the place of a softmax's temperature.
-        learned: whether β is a parameter that starts there; it is kept as ``log_sharpening``, so
-            that it stays above 0.
+        sharpening: β, above 0; the inverse of a softmax's temperature.
+        learned: whether β is a parameter with this initial value; it is stored as
+            ``log_sharpening``, so that it stays above 0.
 
     Raises:
         ValueError: the sharpening is not above 0 or not finite; at the call, query and key differ
@@ -62,7 +62,7 @@ class Cosine(Score):
 
     @property
     def sharpening(self) -> Tensor | float:
-        """β as it is now."""
+        """The current β."""
         return self.initial_sharpening if self.log_sharpening is None else self.log_sharpening.exp()
 
     def project_query(self, query: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """Exponential of the dot product: p(q, k) = exp(qᵀk), to be normalized by a plain sum.
 
 Luong, Pham, Manning 2015, section 3.1, equation 7, with the "dot" of equation 8: a softmax of dot
-products taken apart into an exponential and a sum, α_i = p_i / Σ_j p_j.
+products split into an exponential and a sum, α_i = p_i / Σ_j p_j.
 """
 
 from torch import Tensor
@@ -12,10 +12,10 @@ from heedful.attention.scores.base import Score, require_same_width
 class ExpDot(Score):
     """``exp(q·k)``: above 0, so that a plain sum can normalize it.
 
-    With a plain sum it gives the weights of :class:`Dot` with a softmax, which is the faster and
-    safer way: a softmax subtracts the largest score first, while ``exp(q·k)`` is not finite where
-    ``q·k`` is above 88 in float32 and bfloat16, 11 in float16, 709 in float64. That holds for
-    masked keys, too: their exponential is computed before the mask, and gradients are NaN.
+    With a plain sum it has the weights of :class:`Dot` with a softmax. Prefer the latter, which is
+    faster and safer: a softmax subtracts the largest score first, whereas ``exp(q·k)`` overflows if
+    ``q·k`` is above 88 in float32 and bfloat16, 11 in float16, 709 in float64. This includes
+    masked keys: their exponential is computed before the mask, and gradients are NaN.
 
     Raises:
         ValueError: at the call, query and key differ in width.

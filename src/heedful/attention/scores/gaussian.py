@@ -17,8 +17,8 @@ class Gaussian(Score):
     """Squared distance between query and key as a score: the nearer, the higher; at most 0.
 
     Args:
-        width: σ, above 0, in the queries' own unit: keys further away than a few widths have next
-            to no weight beside a near one.
+        width: σ, above 0, in the queries' unit: keys further away than a few widths have almost no
+            weight compared with a near one.
 
     Raises:
         ValueError: the width is not above 0 or not finite; at the call, query and key differ in

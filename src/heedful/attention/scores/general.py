@@ -15,7 +15,7 @@ class General(Score):
     The matrix is applied to the keys, which are read at every step but projected once.
 
     Raises:
-        ValueError: at the call, query or key has another width.
+        ValueError: at the call, the query or key has another width.
 
     Example:
         >>> import torch

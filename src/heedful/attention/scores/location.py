@@ -1,7 +1,7 @@
 """Location: e(q, k_i) = (W_a q)_i, from the query alone.
 
-Luong, Pham, Manning 2015, section 3.1, equation 9 ("location"). The row i of W_a scores the key at
-place i, whatever it holds; a short input uses the first rows.
+Luong, Pham, Manning 2015, section 3.1, equation 9 ("location"). Row i of W_a scores the key at
+position i, independently of its vector; a short input uses the first rows.
 """
 
 import torch
@@ -13,11 +13,11 @@ from heedful.basics.shapes import leading_sizes
 
 
 class Location(Score):
-    """One row of ``weight [positions, query_dim]`` a place; keys give no more than their number.
+    """One row of ``weight [positions, query_dim]`` per position; only the number of keys matters.
 
     Args:
         query_dim: width of the queries.
-        positions: the most keys that there may be.
+        positions: the largest number of keys.
 
     Raises:
         ValueError: ``positions`` or ``query_dim`` is below 1; at the call, a query has another
@@ -50,7 +50,7 @@ class Location(Score):
                 f"key has shape {list(key.shape)}: {keys} keys, but Location was built for at most "
                 f"positions={self.positions}"
             )
-        # Only the rows in use, rather than all of W_a q: most inputs are shorter than the longest.
+        # Compute only the needed rows of W_a q: most inputs are shorter than the longest.
         scores = F.linear(query, self.weight[:keys].to(query.dtype))
         leading = leading_sizes(query, key)
         return scores.expand(*leading, *scores.shape[-2:])

@@ -83,7 +83,7 @@ class _Source:
         self._swapped = languages == ("de", "en")
         self.cldr = CldrPairs(self.source, self.target)
         if not self.cldr.topics:
-            raise UserError(f"the CLDR has nothing in common for {source!r} and {target!r}")
+            raise UserError(f"the CLDR has no names in both {source!r} and {target!r}")
 
     def draw(self, random: Random) -> Pair:
         chance = random.random() if self.grammar else 1.0
@@ -118,8 +118,8 @@ class _Collector:
                 misses += 1
                 if misses > _PATIENCE:
                     raise UserError(
-                        f"the demo corpus found only {len(found)} of the {count} {part} "
-                        "pairs asked for: ask for fewer, or for more training pairs"
+                        f"the demo corpus found only {len(found)} of {count} requested {part} "
+                        "pairs: request fewer, or more training pairs"
                     )
                 continue
             misses = 0

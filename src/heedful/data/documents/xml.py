@@ -91,7 +91,7 @@ class XmlDocument(Document):
         if unmatched:
             notice(
                 f"{self.name}: {unmatched} translations have other inline codes than their source; "
-                "theirs were written as plain text"
+                "these codes were written as plain text"
             )
         result = bytearray(self._bytes)
         for edit in sorted(edits, reverse=True):
@@ -106,7 +106,9 @@ class XmlDocument(Document):
             line = 1 + data[: error.start].count(b"\n")
             raise bad_byte(self.name, line, error, self._encoding) from error
         if text.encode(self._encoding) != data:
-            raise UserError(f"{self.name}: its {self._encoding} text does not survive; use UTF-8")
+            raise UserError(
+                f"{self.name}: its {self._encoding} text cannot be written unchanged; use UTF-8"
+            )
         return text
 
     def _parse(self, data: bytes) -> "etree._Element":

@@ -166,10 +166,12 @@ class _Parser:
         if self._slot in (None, "msgctxt"):
             raise self._broken(number, "msgstr without a msgid before it")
         if (index is None) != (entry.plural is None):
-            raise self._broken(number, "msgstr[n] goes with msgid_plural, msgstr with msgid alone")
+            raise self._broken(
+                number, "msgstr[n] requires msgid_plural, and msgid_plural requires msgstr[n]"
+            )
         form = int(index or 0)
         if form in entry.strings:
-            raise self._broken(number, "this msgstr is there already")
+            raise self._broken(number, "duplicate msgstr")
         entry.strings[form] = ""
         entry.spans[form] = (number, number)
         self._slot = form
@@ -209,7 +211,7 @@ class _Parser:
         try:
             return "".join(ESCAPE.sub(plain, literal) for literal in LITERAL.findall(text))
         except (KeyError, UnicodeDecodeError) as error:
-            raise self._broken(number, "an escape that PO does not know") from error
+            raise self._broken(number, "unknown escape sequence") from error
 
     def _broken(self, number: int, reason: str) -> UserError:
-        return UserError(f"{self._name}:{number}: broken PO: {reason}; mend the file there")
+        return UserError(f"{self._name}:{number}: broken PO: {reason}; correct the file there")

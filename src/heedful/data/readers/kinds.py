@@ -102,7 +102,7 @@ def _xml_kind(text: str, name: str, by_name: Kind | None) -> Kind | None:
         return Kind.TMX if local == "tmx" else Kind.XLIFF
     if text.startswith("<?xml") and root and by_name is None:
         raise UserError(
-            f"{name} is XML, but neither TMX nor XLIFF: its root is <{root[1]}>; convert it first"
+            f"{name} is XML, but not TMX or XLIFF: its root is <{root[1]}>; convert it first"
         )
     return None
 

@@ -160,7 +160,7 @@ def _format(file: Input) -> LabelledFormat:
     if b"\t" in first:
         return "tsv"
     raise UserError(
-        f"{file.name}: neither its name nor its first line says how labels are written; say the "
+        f"{file.name}: its format follows neither from its name nor from its first line; give the "
         f"format ({', '.join(get_args(LabelledFormat))})"
     )
 
@@ -184,7 +184,7 @@ def _label_text(file: Input, names: Sequence[str], encoding: str | None) -> Iter
         elif space:
             yield where, [text, label]
         else:
-            raise UserError(f"{where}: no space in this line; each is a label, a space, the text")
+            raise UserError(f"{where}: no space in this line; write a label, a space and the text")
 
 
 def _table(
@@ -209,12 +209,12 @@ def _table(
                 continue
         if len(row) != width:
             raise UserError(
-                f"{where}: {len(row)} columns where the first line has {width}; mend the line "
-                "(a text with the separator in it must be quoted, which only CSV has)"
+                f"{where}: {len(row)} columns, but the first line has {width}; correct the line "
+                "(a text that contains the separator must be quoted, which only CSV allows)"
             )
         yield where, [row[place] for place in places]
     if places is None:
-        raise UserError(f"{file.name}: the file is empty; there is nothing to read in it")
+        raise UserError(f"{file.name}: the file is empty")
 
 
 def _place(name: str, header: Sequence[str], numbered: bool, where: str) -> int:
@@ -227,10 +227,10 @@ def _place(name: str, header: Sequence[str], numbered: bool, where: str) -> int:
     if known.count(name) == 1:
         return known.index(name)
     if name in known:
-        raise UserError(f"{where}: two columns are called '{name}'; rename one of them")
+        raise UserError(f"{where}: two columns have the name '{name}'; rename one of them")
     raise UserError(
-        f"{where}: no column is called '{name}'; {nearest(name, known)} (--text and --label choose "
-        "columns: by number in a file whose first line names none)"
+        f"{where}: there is no column '{name}'; {nearest(name, known)} (--text and --label choose "
+        "columns, by number if the first line has no names)"
     )
 
 
@@ -259,8 +259,8 @@ def _csv_rows(file: Input, encoding: str | None) -> Iterator[Row]:
             row = next(rows, None)
         except csv.Error as error:
             raise UserError(
-                f"{file.name}:{begins}: not valid CSV from here on ({error}); mend the quotes: one "
-                "within a quoted text is doubled"
+                f"{file.name}:{begins}: not valid CSV from here on ({error}); correct the quotes: "
+                "a quote inside a quoted text is doubled"
             ) from error
         if row is None:
             return
@@ -287,9 +287,9 @@ def json_objects(file: Input, encoding: str | None) -> Iterator[tuple[str, dict[
         try:
             found = json.loads(line)
         except ValueError as error:
-            raise UserError(f"{where}: not a JSON object; JSON lines have one a line") from error
+            raise UserError(f"{where}: not a JSON object; write one object a line") from error
         if not isinstance(found, dict):
-            raise UserError(f"{where}: not a JSON object; JSON lines have one a line")
+            raise UserError(f"{where}: not a JSON object; write one object a line")
         yield where, found
 
 
@@ -300,7 +300,7 @@ def field(found: dict[str, Any], name: str, where: str) -> Any:
         UserError: there is none of the name.
     """
     if name not in found:
-        raise UserError(f"{where}: no field is called '{name}'; {nearest(name, list(found))}")
+        raise UserError(f"{where}: there is no field '{name}'; {nearest(name, list(found))}")
     return found[name]
 
 
@@ -310,7 +310,7 @@ def _value(found: dict[str, Any], name: str, where: str) -> str:
         return "true" if value else "false"
     if value is None or isinstance(value, str | int):
         return "" if value is None else str(value)
-    raise UserError(f"{where}: '{name}' is neither a text nor a whole number; write one")
+    raise UserError(f"{where}: '{name}' must be a text or a whole number")
 
 
 Records = Callable[[Input, Sequence[str], str | None], Iterator[Record]]

@@ -47,4 +47,4 @@ def related(wanted: str, code: str) -> bool:
 def not_in_file(wanted: str, name: str, codes: Iterable[str]) -> UserError:
     """The user's error for a language that a file does not have."""
     there = ", ".join(sorted({code for code in codes if code})) or "none"
-    return UserError(f"language '{wanted}' is not in {name}; the languages there are: {there}")
+    return UserError(f"language '{wanted}' is not in {name}; its languages are: {there}")

@@ -59,11 +59,11 @@ class Input:
             return self._stream.read1(CHUNK)
         except EOFError as error:
             raise UserError(
-                f"{self._place()} data break off here; copy or download it again"
+                f"{self._place()} data end unexpectedly here; copy or download the file again"
             ) from (error)
         except (zlib.error, gzip.BadGzipFile, lzma.LZMAError) as error:
             raise UserError(
-                f"{self._place()} data are damaged here ({error}); copy or download it again"
+                f"{self._place()} data are damaged here ({error}); copy or download the file again"
             ) from error
         except OSError as error:
             raise _cannot_read(self.name, error) from error
@@ -113,5 +113,5 @@ def _let_go(stream: io.BufferedReader) -> None:
 
 def _cannot_read(name: str, error: OSError) -> UserError:
     return UserError(
-        f"cannot read {name}: {error.strerror or error}; check the path and its rights"
+        f"cannot read {name}: {error.strerror or error}; check the path and its permissions"
     )

@@ -58,7 +58,7 @@ def read_documents(
                         lines = cut_sentences(lines, sentences, failures)
                     yield lines
             if not found:
-                raise UserError(f"{file.name}: no text in the file; there is nothing to learn from")
+                raise UserError(f"{file.name}: the file has no text to train on")
     failures.tell()
 
 

@@ -78,8 +78,8 @@ def _columns(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]
         width = width or _width(parts, where)
         if len(parts) != width:
             raise UserError(
-                f"{where}: {len(parts)} columns where there were {width} before; every word has a "
-                "line of its own with its tag, and between sentences the line is empty"
+                f"{where}: {len(parts)} columns, but {width} before; write each word with its tag "
+                "on its own line, and an empty line between sentences"
             )
         found: tuple[str, str] | None = (parts[0], parts[1])
         if width == len(COLUMNS):
@@ -127,8 +127,8 @@ def _row(parts: Sequence[str], before: int, column: str, where: str) -> tuple[st
         return None
     if name != str(before + 1):
         raise UserError(
-            f"{where}: word number '{name}' where {before + 1} should come; between sentences the "
-            "line is empty"
+            f"{where}: word number '{name}' instead of {before + 1}; write an empty line between "
+            "sentences"
         )
     tag = parts[COLUMNS.index(column)]
     if attribute:
@@ -136,7 +136,9 @@ def _row(parts: Sequence[str], before: int, column: str, where: str) -> tuple[st
         return parts[1], next((value for name, _, value in pairs if name == attribute), "_")
     if column == "misc" and "=" in tag:
         name = tag.partition("=")[0]
-        raise UserError(f"{where}: misc holds attributes ('{tag}'); name one: --column misc.{name}")
+        raise UserError(
+            f"{where}: misc contains attributes ('{tag}'); choose one: --column misc.{name}"
+        )
     if tag == "_" and column not in _MAY_BE_NOTHING:
         raise UserError(f"{where}: the word '{parts[1]}' has no {column} ('_'); tag it first")
     return parts[1], tag
@@ -185,7 +187,7 @@ def _json_lines(file: Input, column: str, encoding: str | None) -> Iterator[Tagg
 def _strings(found: dict[str, object], name: str, where: str) -> list[str]:
     values = field(found, name, where)
     if not isinstance(values, list):
-        raise UserError(f"{where}: '{name}' is not a list; write one entry a word")
+        raise UserError(f"{where}: '{name}' is not a list; write one entry for each word")
     if not all(isinstance(value, str | int) for value in values):
-        raise UserError(f"{where}: '{name}' holds what is neither text nor whole number")
+        raise UserError(f"{where}: '{name}' has an entry that is not a text or a whole number")
     return [str(value) for value in values]

@@ -61,8 +61,8 @@ def bad_byte(name: str, line: int, error: UnicodeDecodeError, encoding: str | No
     said = encoding or "UTF-8"
     return UserError(
         f"{name}:{line}: byte 0x{byte:02X} is not {said}; give the text's encoding (--encoding "
-        "latin-1; to train --set data.encoding=latin-1, or tasks.NAME.data.encoding of one of "
-        "several tasks) or convert it"
+        "latin-1; for training --set data.encoding=latin-1, or tasks.NAME.data.encoding in a "
+        "multi-task run) or convert it"
     )
 
 

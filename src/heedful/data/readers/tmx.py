@@ -77,8 +77,8 @@ def _guess(
     others = sorted({code for code in codes if known is None or choose(known, [code]) is None})
     if known is None or len(others) != 1:
         raise UserError(
-            f"{name}:{unit.sourceline}: which languages? give source and target (--from, --to); "
-            f"this unit has: {', '.join(sorted(set(codes))) or 'none'}"
+            f"{name}:{unit.sourceline}: the languages are ambiguous; give source and target "
+            f"(--from, --to); this unit has: {', '.join(sorted(set(codes))) or 'none'}"
         )
     return source or others[0], target or others[0]
 

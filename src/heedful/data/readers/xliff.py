@@ -65,7 +65,7 @@ def check_version(root: "etree._Element", name: str) -> None:
     """
     version = root.get("version", "1.2")
     if not version.startswith("1."):
-        raise UserError(f"{name} is XLIFF {version}, which is not read; save it as XLIFF 1.2")
+        raise UserError(f"{name} is XLIFF {version}, which is not supported; save it as XLIFF 1.2")
 
 
 def file_languages(element: "etree._Element") -> list[str]:

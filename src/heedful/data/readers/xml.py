@@ -111,7 +111,7 @@ def refuse_references(element: "etree._Element", name: str) -> None:
 def broken(name: str, kind: str, error: "etree.XMLSyntaxError") -> UserError:
     """The user's error for XML that is not well-formed."""
     reason = (error.msg or "not well-formed").split(", line ")[0]
-    return UserError(f"{name}:{error.lineno or 1}: broken {kind}: {reason}; mend the file there")
+    return UserError(f"{name}:{error.lineno or 1}: broken {kind}: {reason}; correct the file there")
 
 
 def _forget(element: "etree._Element") -> None:
