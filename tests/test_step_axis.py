@@ -65,7 +65,7 @@ def test_what_does_not_fit_is_refused(
 
 def test_the_steps_are_not_the_queries_or_keys() -> None:
     one = AttentionMap("a", "hops", "memory", torch.ones(1, 3, 3, 5), step_axis="hops")
-    with pytest.raises(ValueError, match="step axis hops is another axis of it"):
+    with pytest.raises(ValueError, match="hops is both its step axis and another axis"):
         make_trace(AXES, [one])
 
 

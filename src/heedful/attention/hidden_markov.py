@@ -40,8 +40,8 @@ class Chain(NamedTuple):
 class HiddenMarkovAttention(Watchable):
     """Marginals of a chain over source words.
 
-    The distribution of jumps is learned: one parameter for each distance up to ``reach``, one for
-    all longer jumps in each direction, and one for the empty word.
+    The distribution of jumps is learned: one parameter for each signed distance up to ``reach``,
+    which longer jumps share, and one for the empty word.
 
     Args:
         reach: the longest jump, in tokens, that has its own parameter.

@@ -1,4 +1,4 @@
-"""Parts by the name that recipes give them; plug-ins add their own."""
+"""Registries of parts by the names that recipes use; plug-ins add their own."""
 
 import difflib
 from collections.abc import Callable
@@ -10,11 +10,11 @@ B = TypeVar("B", bound=Callable[..., Any])
 
 
 class Named(dict[str, B]):
-    """Functions that make the parts of one kind, by name.
+    """The builders of one kind of part, by name.
 
     Args:
-        what: the kind, in messages.
-        builders: those of heedful.
+        what: the kind of part, for messages.
+        builders: the builders of heedful.
 
     Example:
         >>> Named("score", {"dot": list}).known("dot")
@@ -26,7 +26,7 @@ class Named(dict[str, B]):
         self.what = what
 
     def register(self, name: str, build: B) -> None:
-        """Add a part; the same part again is ignored.
+        """Add a part; registering the same part again has no effect.
 
         Raises:
             UserError: another part has the name.
@@ -39,10 +39,10 @@ class Named(dict[str, B]):
             )
 
     def known(self, name: str) -> str:
-        """The name, if there is such a part.
+        """Return the name of a registered part.
 
         Raises:
-            ValueError: there is none; the message names the nearest.
+            ValueError: the name is unknown; the message suggests the nearest one.
         """
         if name in self:
             return name

@@ -1,4 +1,4 @@
-"""Search: greedy, beam and sampling over whatever offers ``start``, ``step`` and ``select``."""
+"""Search: greedy, beam and sampling over any object with ``start``, ``step`` and ``select``."""
 
 from heedful.decoding.decodable import Decodable, Joinable, State
 from heedful.decoding.ensemble import Ensemble

@@ -1,12 +1,13 @@
 """Beam search over many sources at once, without a loop over beams.
 
-At each step a source keeps its ``beam`` most probable hypotheses, those that have ended included:
-one that ends takes its place in the beam for good, so that beam 1 is greedy search and the work
+At each step a source keeps its ``beam`` most probable hypotheses, including finished ones. A
+finished hypothesis keeps its place in the beam, so that beam 1 is greedy search and the work
 shrinks as hypotheses end. A source leaves when no live hypothesis can still enter its best
-``nbest`` (see ``Beams._decided``), or none is live. Others may come at any step: each has an age.
+``nbest`` (see ``Beams._decided``), or none is live. Sources may enter at any step: each counts its
+own steps.
 
-Shapes: A sources under way, K beam, N live rows (at most A · K), V vocabulary, C candidates a row.
-Every ``[A, K]`` tensor has a place for each hypothesis; places not in use hold −inf.
+Shapes: A active sources, K beam, N live rows (at most A · K), V vocabulary, C candidates per row.
+Every ``[A, K]`` tensor has a place for each hypothesis; unused places are −inf.
 """
 
 import torch
@@ -23,21 +24,21 @@ _NEVER = -torch.inf
 
 
 class Beams:
-    """The hypotheses of all sources under way: those alive, those ended, how each came about.
+    """The live and finished hypotheses of all active sources, with their histories.
 
     Args:
-        options: how to search.
-        device: where the decodable's logits are.
+        options: search settings.
+        device: the device of the decodable's logits.
     """
 
     def __init__(self, options: SearchOptions, device: torch.device) -> None:
         self.options, self.count = options, 0
         whole = torch.zeros(0, dtype=torch.long, device=device)
-        self.tokens = whole  # [N]: the last of each live row
+        self.tokens = whole  # [N]: last token of each live row
         self.sources = self.limits = self.ages = whole  # [A]; ages in steps
         self.live = torch.zeros(0, options.beam, device=device)  # log-probabilities
         self.nodes = torch.zeros(0, options.beam, dtype=torch.long, device=device)  # last choices
-        # The ended ones: [A, K + 1], the last place takes what is not wanted.
+        # The finished hypotheses: [A, K + 1]; the last place is for discarded ones.
         self.scores = torch.zeros(0, options.beam + 1, device=device)
         self.ends = torch.zeros(0, options.beam + 1, dtype=torch.long, device=device)
         self.counts = whole.unsqueeze(1)  # [A, 1]
@@ -45,7 +46,7 @@ class Beams:
         self.choices = BeamTree()
 
     def add(self, max_lengths: Tensor) -> None:
-        """Begin with further sources, whose rows stand behind the others'."""
+        """Add sources; their rows come after those of the others."""
         self.choices.keep(int(self.ages.max()) if len(self.ages) else 0)
         width, count, forced = self.options.beam, len(max_lengths), self.options.forced_length
         limits = max_lengths if forced is None else torch.full_like(max_lengths, forced)
@@ -70,8 +71,8 @@ class Beams:
     def advance(self, logits: Tensor) -> tuple[Tensor | None, list[Finished]]:
         """Extend every live hypothesis, given ``logits [N, V]``.
 
-        Returns the rows that live on, in their new order, or None if they are as they were; and
-        what was found for the sources that have left.
+        Returns the remaining rows in their new order, or None if nothing changed; and the results
+        of the sources that have left.
         """
         self.ages = self.ages + 1
         used = self.live > _NEVER  # [A, K]
@@ -105,16 +106,16 @@ class Beams:
         return selected, finished
 
     def drop(self, numbers: list[int]) -> Tensor:
-        """Take sources out; the rows that stay."""
+        """Remove sources; returns the remaining rows."""
         gone = torch.isin(self.sources, self.sources.new_tensor(numbers))
-        rows = (self.live > _NEVER).sum(1)  # of each source, one behind the other
+        rows = (self.live > _NEVER).sum(1)  # number per source; rows are ordered by source
         stay = (~gone).repeat_interleave(rows).nonzero().squeeze(1)
         self._leave(gone)
         self.tokens = self.tokens[stay]
         return stay
 
     def _candidates(self, logits: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """Log-probabilities and tokens ``[N, C]`` of END, first, and the most probable others."""
+        """Log-probabilities and tokens ``[N, C]`` of END and the most probable other tokens."""
         first = END + 1
         count = min(self.options.beam, logits.shape[1] - first)
         found, others, total = best(logits, count, first)
@@ -129,7 +130,7 @@ class Beams:
         return torch.cat([end, values], dim=1), tokens
 
     def _choose(self, steps: Tensor, used: Tensor) -> tuple[Tensor, Tensor]:
-        """The best candidates ``[A, K]`` of each source, as many as its beam has places left."""
+        """The best candidates ``[A, K]`` of each source, as many as its beam has free places."""
         width = self.live.shape[1]
         places = self.live.new_full((*self.live.shape, steps.shape[1]), _NEVER)  # [A, K, C]
         places[used] = steps + self.live[used].unsqueeze(1)
@@ -138,7 +139,7 @@ class Beams:
         return best.masked_fill(full | best.isnan(), _NEVER), index
 
     def _keep(self, ended: Tensor, best: Tensor, nodes: Tensor) -> None:
-        """Put the hypotheses that ended at this step among the ended ones."""
+        """Store the hypotheses that ended at this step."""
         width = self.live.shape[1]
         place = torch.where(ended, self.counts + ended.cumsum(1) - 1, width)
         penalty = self.penalties[self.ages].unsqueeze(1)
@@ -147,18 +148,19 @@ class Beams:
         self.counts = self.counts + ended.sum(1, keepdim=True)
 
     def _decided(self) -> Tensor:
-        """Sources ``[A]`` whose best ``nbest`` can change no more.
+        """Sources ``[A]`` whose best ``nbest`` hypotheses can no longer change.
 
-        A live hypothesis can only lose log-probability, and the penalty grows with the length; so
-        its score can never exceed its log-probability now over the penalty at the longest length.
-        If that is no more than the n-th best score among the ended, nothing alive can enter.
+        The log-probability of a live hypothesis can only fall, and the penalty grows with the
+        length; its score is therefore at most its current log-probability divided by the penalty of
+        the longest length. If this bound is not above the n-th best score of the finished
+        hypotheses, no live one can enter.
         """
         attainable = self.live.amax(1) / self.penalties[self.limits]
         worst = self.scores[:, :-1].topk(self.options.nbest, dim=1).values[:, -1]
         return attainable <= worst
 
     def _leave(self, gone: Tensor) -> Tensor:
-        """Take sources out; the places ``[A']`` of those that stay."""
+        """Remove sources; returns the indices ``[A']`` of the remaining ones."""
         kept = (~gone).nonzero().squeeze(1)
         self.sources, self.limits, self.ages, self.counts = (
             part[kept] for part in (self.sources, self.limits, self.ages, self.counts)
@@ -168,7 +170,7 @@ class Beams:
         return kept
 
     def _found(self, decided: Tensor) -> list[Finished]:
-        """The hypotheses of sources that are decided, best first."""
+        """The hypotheses of decided sources, best first."""
         parts = self.sources[decided], self.scores[decided], self.ends[decided]
         found: list[Finished] = []
         for source, scores, ends in zip(*(part.tolist() for part in parts), strict=True):
@@ -181,7 +183,7 @@ class Beams:
         return found
 
     def _read(self, node: int) -> Hypothesis:
-        """The hypothesis whose last choice is ``node``."""
+        """The hypothesis that ends at ``node``."""
         tokens, values = self.choices.path(node)
         if self.options.forced_length is None:
             tokens.pop()

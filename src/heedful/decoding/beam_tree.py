@@ -1,4 +1,4 @@
-"""What a beam search has chosen: a tree of tokens, of which only what is still needed is kept.
+"""The tree of tokens of a beam search; steps that are no longer needed are dropped.
 
 Shapes: C choices of a step.
 """
@@ -11,14 +11,14 @@ from torch import Tensor
 
 
 class _Step:
-    """The choices of one step; on a device they stay there until one is read back."""
+    """The choices of one step; they stay on their device until one is read."""
 
     def __init__(self, parents: Tensor, tokens: Tensor, values: Tensor) -> None:
         self._parts = parents, tokens, values
         self._read: tuple[NDArray[np.generic], ...] | None = None
 
     def at(self, place: int) -> tuple[int, int, float]:
-        """A choice's parent, its token, and its log-probability."""
+        """The parent, token and log-probability of a choice."""
         if self._read is None:
             self._read = tuple(part.cpu().numpy() for part in self._parts)
         parents, tokens, values = self._read
@@ -26,7 +26,7 @@ class _Step:
 
 
 class BeamTree:
-    """A tree of tokens, numbered through all steps. Each follows one of the step before, or −1."""
+    """A tree of tokens, numbered across steps. The parent is a token of the step before, or −1."""
 
     def __init__(self) -> None:
         self._steps: list[_Step] = []
@@ -35,12 +35,11 @@ class BeamTree:
         """How many there have been: the number of the next."""
 
     def __len__(self) -> int:
-        """Steps that are kept."""
+        """Number of steps that are kept."""
         return len(self._steps)
 
     def add(self, parents: Tensor, tokens: Tensor, values: Tensor) -> None:
-        """Add a step: for each choice ``[C]`` the number that it follows, its token and its
-        log-probability."""
+        """Add a step: the parent, token and log-probability of each choice ``[C]``."""
         self._steps.append(_Step(parents, tokens, values))
         self._firsts.append(self.size)
         self.size += len(tokens)
@@ -52,7 +51,7 @@ class BeamTree:
             del self._steps[:gone], self._firsts[:gone]
 
     def path(self, number: int) -> tuple[list[int], list[float]]:
-        """The tokens that lead to a choice, it included, and their log-probabilities."""
+        """The tokens up to and including a choice, and their log-probabilities."""
         tokens, values = [], []
         step = bisect_right(self._firsts, number) - 1
         while number >= 0:

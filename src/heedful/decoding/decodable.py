@@ -1,4 +1,4 @@
-"""The contract between search and models: search sees a decodable, never an architecture.
+"""The contract between search and models: search uses a decodable and knows no architecture.
 
 Shapes: B sources, N rows of search, M selected rows, V vocabulary.
 """
@@ -11,31 +11,31 @@ SourceT_contra = TypeVar("SourceT_contra", contravariant=True)
 
 
 class State(Protocol):
-    """What a decodable carries from one step to the next, for N rows."""
+    """The state of a decodable between steps, for N rows."""
 
     def select(self, rows: Tensor) -> Self:
-        """The state of ``rows [M]`` in that order; a row may be repeated or left out."""
+        """The state of ``rows [M]``, in this order; rows may be repeated or left out."""
         ...
 
 
 class Joinable(Protocol):
-    """A state that others may join while it is under way, each row at its own step."""
+    """A state to which new rows can be added during a search; each row counts its own steps."""
 
     @property
     def can_join(self) -> bool:
-        """Whether it may be joined, and join, now."""
+        """Whether it can currently be joined, and join another state."""
         ...
 
     def join(self, other: Any) -> Any:
-        """The state of these rows, and then of those of ``other``, which begin now.
+        """The state of these rows, followed by the rows of ``other``, which start now.
 
-        Both can join; neither is used again.
+        Requires that both can join. Neither may be used afterwards.
         """
         ...
 
 
 def can_join(state: object) -> TypeGuard[Joinable]:
-    """Whether a state may be joined, and join, now."""
+    """Whether a state can currently be joined, and join another state."""
     return bool(getattr(state, "can_join", False))
 
 
@@ -43,15 +43,15 @@ SelectableT = TypeVar("SelectableT", bound=State)
 
 
 class Decodable(Protocol[SourceT_contra, SelectableT]):
-    """What writes a sequence token by token: a translator, a language model, a captioner."""
+    """Generates a sequence token by token: a translator, a language model, a captioner."""
 
     def start(self, source: SourceT_contra) -> SelectableT:
-        """The state before the first step, one row a source ``[B]``."""
+        """The state before the first step, one row per source ``[B]``."""
         ...
 
     def step(self, tokens: Tensor, state: SelectableT) -> tuple[Tensor, SelectableT]:
-        """Unnormalised log-probabilities ``[N, V]`` after the last ``tokens [N]``; the new state.
+        """Logits ``[N, V]`` after the last ``tokens [N]``, and the new state.
 
-        The first tokens are BEGIN.
+        At the first step the tokens are BEGIN.
         """
         ...

@@ -21,7 +21,7 @@ class EnsembleState:
     members: tuple[State, ...]
 
     def select(self, rows: Tensor) -> Self:
-        """The state of ``rows [M]`` in that order."""
+        """The state of ``rows [M]``, in this order."""
         return type(self)(tuple(member.select(rows) for member in self.members))
 
     @property
@@ -30,7 +30,7 @@ class EnsembleState:
         return all(map(can_join, self.members))
 
     def join(self, other: Self) -> Self:
-        """The state of these rows, and then of those of ``other``."""
+        """The state of these rows, followed by the rows of ``other``."""
         pairs = zip(self.members, other.members, strict=True)
         return type(self)(tuple(one.join(two) for one, two in pairs if can_join(one)))
 
@@ -39,7 +39,7 @@ class Ensemble(Generic[SourceT_contra]):
     """A decodable whose probabilities are the mean of its members' probabilities.
 
     Raises:
-        ValueError: there is no member.
+        ValueError: there are no members.
     """
 
     def __init__(self, members: Sequence[Decodable[SourceT_contra, Any]]) -> None:

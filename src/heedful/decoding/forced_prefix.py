@@ -1,6 +1,6 @@
-"""Going on from a given beginning: a decodable that has already written some tokens.
+"""Forced prefixes: a decodable whose outputs begin with given tokens.
 
-Shapes: B sources, N rows of search, P tokens of the beginnings, V vocabulary.
+Shapes: B sources, N rows of search, P tokens of the prefixes, V vocabulary.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from heedful.decoding.decodable import Decodable, SelectableT, SourceT_contra
 
 @dataclass
 class _Continued(Generic[SelectableT]):
-    """The state of a search that goes on; ``last [N]`` until its first step is made."""
+    """The state after a prefix; ``last [N]`` is its last token, until the first step."""
 
     inner: SelectableT
     last: Tensor | None
@@ -26,18 +26,18 @@ class _Continued(Generic[SelectableT]):
 
 
 class ForcedPrefix(Generic[SourceT_contra, SelectableT]):
-    """A decodable whose outputs follow given beginnings; search finds what comes after them.
+    """A decodable whose outputs begin with given prefixes; search finds their continuations.
 
     Args:
-        decodable: what writes tokens.
-        beginnings: integers ``[B, P]``: what each source's output begins with; all are equally
-            long. P may be 0.
-        allowed: booleans ``[V]``: the tokens that may be the first to follow; all unless given.
+        decodable: generates tokens.
+        beginnings: integers ``[B, P]``: the prefix of each source's output; all have the same
+            length. P may be 0.
+        allowed: booleans ``[V]``: the tokens that may follow the prefix; all by default.
 
     Attributes:
-        log_probabilities: after the search has begun, those of the beginnings' tokens ``[B, P]``.
-        allowed_log_probability: after its first step, the logarithm of what probability all allowed
-            tokens had together ``[B]``: search sees the first token's share of that.
+        log_probabilities: log-probabilities ``[B, P]`` of the prefix tokens, set by :meth:`start`.
+        allowed_log_probability: logarithm of the total probability of the allowed tokens ``[B]``,
+            set by the first step, whose logits are relative to it.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ForcedPrefix(Generic[SourceT_contra, SelectableT]):
         self.allowed_log_probability = torch.zeros(len(beginnings))
 
     def start(self, source: SourceT_contra) -> _Continued[SelectableT]:
-        """The state after the beginnings, one row a source ``[B]``."""
+        """The state after the prefixes, one row per source ``[B]``."""
         state = self.decodable.start(source)
         tokens = self.beginnings.new_full((len(self.beginnings),), BEGIN)
         chosen = []
@@ -67,7 +67,7 @@ class ForcedPrefix(Generic[SourceT_contra, SelectableT]):
     def step(
         self, tokens: Tensor, state: _Continued[SelectableT]
     ) -> tuple[Tensor, _Continued[SelectableT]]:
-        """As any decodable's; the first step is given BEGIN, and reads the beginnings' last."""
+        """One step; the first step gets BEGIN and replaces it by the last token of the prefix."""
         begun = state.last is None
         last = tokens if state.last is None else state.last
         logits, inner = self.decodable.step(last, state.inner)

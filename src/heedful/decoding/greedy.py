@@ -1,4 +1,4 @@
-"""Search that chooses one token a step for each row alone: greedy search and sampling.
+"""Search that chooses one token per step for each row independently: greedy search and sampling.
 
 Shapes: N rows, V vocabulary.
 """
@@ -18,36 +18,36 @@ Choose = Callable[[Tensor, int, Tensor, int], tuple[Tensor, Total]]
 """``(logits [N, V], first token offered, which rows [N], step) -> chosen tokens [N]``, and what the
 rows' logits come to; rows are numbered as they were added, steps count from 0."""
 
-# Dropping a row copies the state of all the others, so that waits until this share has ended.
+# Removing rows copies the state of the others, so wait until this share of the rows has ended.
 _ENDED_SHARE = 8
 
-# Reading what was chosen waits for a device to come to the end of its queue: so often, in steps.
+# Reading tokens synchronises with the device; do it only every this many steps.
 READ_EVERY = {"cpu": 1}
 _READ_SELDOM = 8
 
 
 class GreedySearch:
-    """The rows under way, one hypothesis each.
+    """The active rows, one hypothesis each.
 
-    PAD, UNKNOWN and BEGIN are never offered to ``choose``.
+    ``choose`` never gets PAD, UNKNOWN and BEGIN.
 
     Args:
-        options: how to search.
-        choose: what chooses.
-        device: where the decodable's logits are.
+        options: search settings.
+        choose: chooses the next token.
+        device: the device of the decodable's logits.
     """
 
     def __init__(self, options: SearchOptions, choose: Choose, device: torch.device) -> None:
         self.options, self.choose, self.steps, self.count = options, choose, 0, 0
         self.tokens = torch.zeros(0, dtype=torch.long, device=device)  # [N]
-        self.rows = self.left = self.tokens  # [N]: the rows' numbers; steps that each has left
+        self.rows = self.left = self.tokens  # [N]: row numbers; remaining steps of each
         self.written: dict[int, tuple[list[int], list[float]]] = {}
-        self.unread: list[tuple[Tensor, ...]] = []  # of steps: rows, tokens, values, left
+        self.unread: list[tuple[Tensor, ...]] = []  # for each step: rows, tokens, values, left
         self.read_every = READ_EVERY.get(device.type, _READ_SELDOM)
-        self.longest = 0  # steps that some row has left at most
+        self.longest = 0  # the largest number of remaining steps
 
     def add(self, max_lengths: Tensor) -> None:
-        """Begin with further rows, which stand behind the others."""
+        """Add rows after the others."""
         numbers = torch.arange(self.count, self.count + len(max_lengths), device=max_lengths.device)
         self.count += len(max_lengths)
         forced = self.options.forced_length
@@ -60,8 +60,8 @@ class GreedySearch:
     def advance(self, logits: Tensor) -> tuple[Tensor | None, list[Finished]]:
         """Choose a token for each row, given ``logits [N, V]``.
 
-        Returns the rows that go on, or None if all do; and what was found for those that have
-        ended at this step, on a device for those of several steps now and then.
+        Returns the remaining rows, or None if all remain; and the results of the rows that have
+        ended at this step (on a GPU, of several steps at a time).
         """
         free = self.options.forced_length is None
         tokens, total = self.choose(logits, END if free else END + 1, self.rows, self.steps)
@@ -78,7 +78,7 @@ class GreedySearch:
         return (self._leave() if ended * _ENDED_SHARE >= len(self.rows) else None), finished
 
     def _read(self) -> list[Finished]:
-        """What was found in the steps that nobody has read."""
+        """The results of the steps that are not read yet."""
         free, finished = self.options.forced_length is None, []
         for step in self.unread:
             told = (part.tolist() for part in step)
@@ -95,7 +95,7 @@ class GreedySearch:
         return finished
 
     def drop(self, numbers: list[int]) -> Tensor:
-        """Take rows out; those that stay."""
+        """Remove rows; returns the remaining ones."""
         for number in numbers:
             self.written.pop(number, None)
         return self._leave()
@@ -104,7 +104,7 @@ class GreedySearch:
         return Hypothesis.finished(*self.written.pop(row), self.options.length_penalty)
 
     def _leave(self) -> Tensor:
-        """Take the rows out that have ended; the places of those that stay."""
+        """Remove finished rows; returns the indices of the remaining ones."""
         own = torch.tensor([row in self.written for row in self.rows.tolist()], dtype=torch.bool)
         kept = own.nonzero().squeeze(1).to(self.rows.device)
         self.rows, self.tokens, self.left = self.rows[kept], self.tokens[kept], self.left[kept]
@@ -112,6 +112,6 @@ class GreedySearch:
 
 
 def most_probable(logits: Tensor, first: int, rows: Tensor, step: int) -> tuple[Tensor, Total]:
-    """Greedy search's choice."""
+    """The choice of greedy search."""
     found = best(logits, 1, first)
     return found.tokens.squeeze(1), found.total

@@ -1,4 +1,4 @@
-"""Hypotheses, what search returns, and the length penalty that makes their scores comparable."""
+"""Hypotheses, the results of search, and the length penalty that makes their scores comparable."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Hypothesis:
     log_probability: float
     """Natural logarithm of its probability, END included: the sum of the tokens'."""
     token_log_probabilities: tuple[float, ...]
-    """One a token, then END's (END's is absent where a forced length gave the end)."""
+    """One per token, and END's (which is missing if a forced length ended the output)."""
 
     @classmethod
     def finished(

@@ -1,4 +1,4 @@
-"""Placeholders of the source that each output must have: exactly once, none invented.
+"""Search constraint: each output has every placeholder of its source exactly once, and no other.
 
 Shapes: B sources, S source tokens, N rows of search, P placeholders, V vocabulary.
 """
@@ -18,12 +18,12 @@ SourceT = TypeVar("SourceT")
 
 @dataclass(frozen=True)
 class Placeholders:
-    """The tokens that are placeholders: consecutive ones, the pairs last.
+    """The token ids of placeholders, which are consecutive; pairs come last.
 
     Attributes:
-        first: the first of them.
-        singles: how many stand alone.
-        pairs: how many pairs follow: a token that opens, and next to it the one that closes.
+        first: the first id.
+        singles: number of single placeholders.
+        pairs: number of pairs; the closing token of each follows its opening token.
     """
 
     first: int
@@ -32,7 +32,7 @@ class Placeholders:
 
     @property
     def count(self) -> int:
-        """All placeholders P."""
+        """Number of placeholders P."""
         return self.singles + 2 * self.pairs
 
     @property
@@ -46,11 +46,11 @@ class _Kept:
     """The state of a search.
 
     Attributes:
-        inner: the decodable's.
-        missing: ``[N, P]``, placeholders that a row has yet to write.
-        opened: ``[N, pairs]``, the step at which a row opened each pair; 0 where it is not open.
-        alone: ``[N, pairs]``, pairs of which the source lacks one.
-        steps: ``[N]``, the steps that each row has made.
+        inner: the state of the decodable.
+        missing: ``[N, P]``, placeholders that a row has not written yet.
+        opened: ``[N, pairs]``, the step at which a row opened each pair; 0 if it is not open.
+        alone: ``[N, pairs]``, pairs of which the source has only one token.
+        steps: ``[N]``, number of steps of each row.
         limits: ``[N]``, the longest output in tokens, END included.
         some: whether any source has placeholders.
     """
@@ -85,14 +85,14 @@ class KeptPlaceholders(Generic[SourceT]):
     """A decodable whose outputs have each placeholder of their source exactly once, and no other.
 
     A pair is closed after it was opened, and the pair opened last is closed first. An output can
-    end when it has all placeholders; so near to its longest length that there is room for nothing
-    else, it writes them.
+    end only when it has all placeholders. They are forced when the maximum length leaves room for
+    nothing else.
 
     Args:
-        decodable: what writes tokens.
-        placeholders: which tokens are placeholders, in the source and in the output.
-        tokens_of: a batch of sources → its tokens ``[B, S]``; padding is no placeholder.
-        limits_of: a batch of sources → the longest output of each in tokens, END included ``[B]``.
+        decodable: generates tokens.
+        placeholders: the tokens that are placeholders, in the source and in the output.
+        tokens_of: a batch of sources → its tokens ``[B, S]``; padding must not be a placeholder.
+        limits_of: a batch of sources → the maximum length of each output, END included ``[B]``.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class KeptPlaceholders(Generic[SourceT]):
         return _Kept(inner, missing, opened, alone, steps, limits, some)
 
     def step(self, tokens: Tensor, state: _Kept) -> tuple[Tensor, _Kept]:
-        """As any decodable's: logits ``[N, V]``, −∞ where a token may not follow."""
+        """Logits ``[N, V]``, −∞ for tokens that may not follow, and the new state."""
         logits, inner = self.decodable.step(tokens, state.inner)
         known = self.placeholders
         after = replace(state, inner=inner, steps=state.steps + 1)
@@ -133,7 +133,7 @@ class KeptPlaceholders(Generic[SourceT]):
         self._note_written(tokens, after)
         count = after.missing.sum(1)
         own = logits[:, known.span].masked_fill(~self._allowed(after), -torch.inf)
-        # The output that ends with this step's token has room for END alone.
+        # After this step's token there is room only for END.
         forced = (count > 0) & (after.limits - after.steps <= count)
         logits = logits.masked_fill(forced.unsqueeze(1), -torch.inf)
         logits[:, known.span] = own
@@ -141,7 +141,7 @@ class KeptPlaceholders(Generic[SourceT]):
         return logits, after
 
     def _note_written(self, tokens: Tensor, state: _Kept) -> None:
-        """Take the last tokens ``[N]`` out of what is missing; pairs open and close with them."""
+        """Record the last tokens ``[N]`` as written, and as opening or closing pairs."""
         known = self.placeholders
         numbers = (tokens - known.first).unsqueeze(1)
         state.missing = state.missing & (numbers != torch.arange(known.count, device=tokens.device))

@@ -1,4 +1,4 @@
-"""How to search: one set of settings for the command line, recipes and Python."""
+"""Search settings, shared by the command line, recipes and Python."""
 
 from typing import Self
 
@@ -32,7 +32,7 @@ class SearchOptions(Settings):
     seed: int = Field(default=1, ge=0)
     """Sampling: the same seed, line number and model give the same sample in any batch."""
     forced_length: int | None = Field(default=None, ge=1, le=MOST_POSITIONS)
-    """Exactly this many tokens (for measuring speed); the end is then given, and not scored."""
+    """Exactly this many tokens (for measuring speed); END is then forced and not scored."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -47,5 +47,5 @@ class SearchOptions(Settings):
 
     @property
     def width(self) -> int:
-        """Rows of the model's batch that one source takes."""
+        """Number of rows of the model's batch for one source."""
         return self.nbest if self.sample else self.beam

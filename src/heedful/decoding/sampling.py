@@ -1,4 +1,4 @@
-"""Sampling: each token drawn from the model's distribution, or from its most probable part.
+"""Sampling: each token is drawn from the model's distribution, or from its most probable part.
 
 Temperature divides the logits; top-k: Fan et al. 2018, "Hierarchical Neural Story Generation";
 top-p: Holtzman et al. 2020, "The Curious Case of Neural Text Degeneration".
@@ -23,10 +23,10 @@ from heedful.kernels.topk import Total, top_k
 def sample(
     decodable: Decodable[SourceT, SelectableT], given: Supplied[SourceT], options: SearchOptions
 ) -> list[list[Hypothesis]]:
-    """``options.nbest`` independent samples a source, best score first; two may be equal.
+    """``options.nbest`` independent samples per source, best score first; two may be equal.
 
-    Every sample has random numbers of its own, made from the seed, its source's key and its rank,
-    so that it does not depend on which sources share its batch.
+    Each sample has its own random numbers, derived from the seed, its source's key and its rank, so
+    that it does not depend on the other sources in the batch.
     """
     count, rows = options.nbest, len(given.keys)
     repeats = torch.arange(rows, device=given.max_lengths.device).repeat_interleave(count)
@@ -69,14 +69,14 @@ def draw(logits: Tensor, uniform: Tensor, options: SearchOptions) -> Tensor:
         probabilities = probabilities.masked_fill(before >= options.top_p, 0.0)
     cumulative = probabilities.cumsum(1)  # [N, W]
     total = cumulative[:, -1:]
-    # Strictly below the total, whatever the rounding: else a column without probability is chosen.
+    # Strictly below the total despite rounding, so that no column with probability 0 is chosen.
     wanted = torch.minimum(uniform.unsqueeze(1) * total, total.nextafter(torch.zeros_like(total)))
     chosen = torch.searchsorted(cumulative, wanted, right=True)
     return (chosen if columns is None else columns.gather(1, chosen)).squeeze(1)
 
 
 class _Uniform:
-    """Uniform numbers in [0, 1), one a row and step, from a generator a row."""
+    """Uniform numbers in [0, 1), one per row and step, from one generator per row."""
 
     def __init__(self, seed: int, keys: Sequence[tuple[int, int]]) -> None:
         self._generators = [np.random.default_rng([seed, *key]) for key in keys]
@@ -84,7 +84,7 @@ class _Uniform:
         self._start = 0
 
     def at(self, step: int, device: torch.device) -> Tensor:
-        """The numbers ``[N]`` of a step; steps are asked for in order."""
+        """The numbers ``[N]`` of a step; steps must be requested in order."""
         if step >= self._start + len(self._block):
             drawn = [generator.random(64, dtype=np.float32) for generator in self._generators]
             self._block = torch.from_numpy(np.stack(drawn, axis=1)).to(device)  # [64, N]

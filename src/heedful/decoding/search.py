@@ -1,4 +1,4 @@
-"""The faces of search: one for a batch of sources, one for sources that enter as others leave."""
+"""The entry points of search: for a batch of sources, and for a stream of sources."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
@@ -27,21 +27,22 @@ def search(
     """Find the outputs of a batch of sources.
 
     Args:
-        decodable: what writes tokens; its first step is given BEGIN.
-        source: whatever its ``start`` takes, for ``rows`` sources.
+        decodable: generates tokens; its first step gets BEGIN.
+        source: the argument of its ``start``, for ``rows`` sources.
         rows: number of sources B.
-        options: how to search.
-        max_lengths: integers ``[B]``, on the decodable's device: the longest output in tokens, END
-            included. At that length END is the only choice, so every output has a full score.
-        keys: for sampling, a number for each source, that makes its samples its own; 0 … B − 1
-            unless given.
+        options: search settings.
+        max_lengths: integers ``[B]``, on the decodable's device: the maximum length in tokens, END
+            included. At this length only END is allowed, so every output has a full score.
+        keys: for sampling, a number for each source, from which its random numbers are derived;
+            0 … B − 1 by default.
 
     Returns:
-        For each source its hypotheses, best score first: ``options.nbest`` of them, or fewer where
-        there are no more. PAD, UNKNOWN and BEGIN are never in them.
+        The hypotheses of each source, best score first: ``options.nbest`` of them, or fewer if
+        there are no more. They never contain PAD, UNKNOWN and BEGIN.
 
     Raises:
-        ValueError: ``max_lengths`` or ``keys`` do not fit, or probabilities are not finite.
+        ValueError: ``max_lengths`` or ``keys`` have the wrong length, or probabilities are not
+            finite.
     """
     if len(max_lengths) != rows or (keys is not None and len(keys) != rows):
         raise ValueError(f"expected one maximal length and one key for each of {rows} sources")
@@ -65,22 +66,22 @@ def search_stream(
 ) -> Iterator[list[Finished]]:
     """Find the outputs of sources that enter the search as others leave it.
 
-    Each source finds what it would find by itself. A decodable whose states cannot join
-    (:class:`heedful.decoding.Joinable`) is searched batch by batch, and so is sampling: then what
-    ``supply`` gives is searched to its end before it is asked again.
+    The result of a source does not depend on the others. Sampling, and decodables whose states
+    cannot join (:class:`heedful.decoding.Joinable`), run batch by batch: the sources of one call of
+    ``supply`` are searched to the end before the next call.
 
     Args:
-        decodable: what writes tokens; its first step is given BEGIN.
-        supply: gives the next sources; the search ends when it has none while none is under way.
-        options: how to search.
-        wanted: asked at every step of the keys under way; a source that is not wanted any more
-            leaves, and nothing is found for it.
+        decodable: generates tokens; its first step gets BEGIN.
+        supply: returns the next sources; the search ends when it returns none and none is active.
+        options: search settings.
+        wanted: called at every step with the key of each active source; if it returns false, the
+            source is removed without a result.
 
     Yields:
         After each step at which sources were decided, their keys and hypotheses.
 
     Raises:
-        ValueError: what was supplied does not fit, or probabilities are not finite.
+        ValueError: the lengths of a supply do not match, or probabilities are not finite.
     """
     if options.sample:
         for given in iter(supply, None):

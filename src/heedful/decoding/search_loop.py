@@ -1,6 +1,6 @@
-"""A search under way, which sources enter and leave at any step.
+"""The search loop; sources may enter and leave at any step.
 
-Shapes: B sources, N rows of search, M rows that go on, V vocabulary.
+Shapes: B sources, N rows of search, M remaining rows, V vocabulary.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,18 +23,18 @@ class Supplied(NamedTuple, Generic[SourceT]):
     """Sources that enter a search together."""
 
     source: SourceT
-    """What a decodable's ``start`` takes, for B sources."""
+    """The argument of a decodable's ``start``, for B sources."""
     max_lengths: Tensor
     """Integers ``[B]``, on the decodable's device: the longest output in tokens, END included."""
     keys: Sequence[int]
-    """A number for each source that no other has: results are told apart by it, and it makes
-    a source's samples its own."""
+    """A unique number for each source: it identifies results, and random numbers of sampling are
+    derived from it."""
 
     def checked(self) -> "Supplied[SourceT]":
-        """Itself.
+        """Return itself after checks.
 
         Raises:
-            ValueError: ``max_lengths`` or ``keys`` do not fit.
+            ValueError: ``max_lengths`` or ``keys`` have the wrong length.
         """
         rows = len(self.max_lengths)
         if not rows or len(self.keys) != rows:
@@ -50,21 +50,21 @@ everything that was found has been handed on, so it knows how much is under way.
 
 
 class Method(Protocol):
-    """How tokens are chosen for the sources under way, numbered as they were added."""
+    """Chooses tokens for the active sources, which are numbered as they were added."""
 
     tokens: Tensor
     """The last token of each row ``[N]``."""
 
     def add(self, max_lengths: Tensor) -> None:
-        """Begin with further sources, whose rows stand behind the others'."""
+        """Add sources; their rows come after those of the others."""
         ...
 
     def advance(self, logits: Tensor) -> tuple[Tensor | None, list[Finished]]:
-        """The rows that go on ``[M]``, None if as they are, and what was found at this step."""
+        """The remaining rows ``[M]``, or None if nothing changed, and the results of this step."""
         ...
 
     def drop(self, numbers: list[int]) -> Tensor:
-        """Take sources out; the rows that stay ``[M]``."""
+        """Remove sources; returns the remaining rows ``[M]``."""
         ...
 
 
@@ -74,21 +74,21 @@ def run(
     supply: Supply[SourceT],
     wanted: Callable[[int], bool] | None = None,
 ) -> Iterator[list[Finished]]:
-    """Search for what is supplied, until nothing is; see :func:`heedful.decoding.search_stream`.
+    """Search until there are no more sources; see :func:`heedful.decoding.search_stream`.
 
-    Where the decodable's states can join, supply is asked before each step, else whenever nothing
-    is under way. Its sources are begun together.
+    If the decodable's states can join, ``supply`` is called before each step, otherwise whenever no
+    source is active. Its sources start together.
 
     Args:
-        decodable: what writes tokens.
-        method: makes what chooses them, on a device.
-        supply: gives the sources.
-        wanted: of a key, whether its source is still wanted; if not, it leaves.
+        decodable: generates tokens.
+        method: device → the method that chooses tokens.
+        supply: returns the next sources.
+        wanted: key → whether its source is still needed; if not, it is removed.
     """
     state: Any = None
-    waiting: tuple[Any, Supplied[SourceT]] | None = None  # begun, but it could not join
+    waiting: tuple[Any, Supplied[SourceT]] | None = None  # started, but cannot join yet
     choosing: Method | None = None
-    keys: dict[int, int] = {}  # of the sources under way, by their numbers
+    keys: dict[int, int] = {}  # number of an active source → its key
     count = 0
     while True:
         check_cancelled()
@@ -118,7 +118,7 @@ def run(
 
 
 def _selected(state: Any, choosing: Method, rows: Tensor | None) -> Any:
-    """The state of the rows that go on; None if none does."""
+    """The state of the remaining rows; None if there are none."""
     if not len(choosing.tokens):
         return None
     return state if rows is None else state.select(rows)

@@ -1,7 +1,8 @@
 """Linear maps with weights in bfloat16, for models that search on the CPU.
 
-For a few rows the weights' bytes decide the time, and half of them take nearly half of it. A
-processor that multiplies bfloat16 also computes the products of many rows faster. Sums are float32.
+With few rows, the time is determined by reading the weights, and half the bytes take almost half
+the time. A processor that multiplies bfloat16 also computes products of many rows faster. Sums are
+in float32.
 """
 
 from typing import TypeVar
@@ -19,10 +20,9 @@ Model = TypeVar("Model", bound=nn.Module)
 class Bfloat16Linear(nn.Module):
     """``W x + b`` with W rounded to bfloat16, in place of an ``nn.Linear``, in evaluation.
 
-    Where the processor multiplies bfloat16, inputs are rounded as well, and so are the results of
-    this module; the fused step (:mod:`heedful.inference.fusing`) keeps its results in float32.
-    Elsewhere only the weights are rounded. The map has a gradient to its input, and none to its
-    weights.
+    If the processor multiplies bfloat16, inputs and results of this module are rounded as well; the
+    fused step (:mod:`heedful.inference.fusing`) keeps its results in float32. Otherwise only the
+    weights are rounded. There is a gradient for the input, but none for the weights.
 
     Args:
         weight: ``[out, in]``.
@@ -45,11 +45,11 @@ class Bfloat16Linear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The rounded weights in float32, made anew ``[out, in]``."""
+        """The rounded weights in float32 ``[out, in]``, a new tensor."""
         return self.rounded.float()
 
     def now(self) -> "Bfloat16Linear":
-        """The map with the weights as they are now, as a ``NormalisedLinear`` gives it."""
+        """The map with its current weights, as for ``NormalisedLinear``."""
         return self
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -61,5 +61,6 @@ class Bfloat16Linear(nn.Module):
 
 
 def bfloat16_copy(model: Model) -> Model:
-    """A model that writes, its weights rounded: :func:`heedful.layers.search_copy.search_copy`."""
+    """A copy of a model for search, with rounded weights; see
+    :func:`heedful.layers.search_copy.search_copy`."""
     return search_copy(model, Bfloat16Linear)

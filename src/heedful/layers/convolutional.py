@@ -1,7 +1,7 @@
 """Gated convolutions over sequences, and attention from each of them.
 
 Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", sections 3.2 to 3.5. A
-convolution of width k is a linear map of the k positions in a window, side by side.
+convolution of width k is a linear map of the k concatenated positions of a window.
 Shapes: B batch, L positions, S source positions, E embedding, D hidden, k kernel.
 """
 
@@ -19,7 +19,7 @@ _HALF = math.sqrt(0.5)
 
 
 class Sizes(NamedTuple):
-    """What all blocks of a network have in common."""
+    """Sizes that all blocks of a network share."""
 
     embedding: int
     hidden: int
@@ -30,7 +30,7 @@ class Sizes(NamedTuple):
 
 
 class Affine(NamedTuple):
-    """``W x + b`` with the weights as they are now."""
+    """``W x + b`` with the current weights."""
 
     weight: Tensor
     bias: Tensor
@@ -41,16 +41,16 @@ class Affine(NamedTuple):
 
 
 class NormalisedLinear(nn.Module):
-    """A linear map, each row of whose matrix is a length and a direction: ``g v / ‖v‖``.
+    """A linear map with weight normalisation: each row of its matrix is ``g v / ‖v‖``.
 
-    Salimans and Kingma 2016, "Weight Normalization", equation 2. The first weights are normal with
-    the given variance, so ``g`` starts as ``‖v‖``.
+    Salimans and Kingma 2016, "Weight Normalization", equation 2. The initial weights are normal
+    with the given variance, and ``g`` is initially ``‖v‖``.
 
     Args:
         input_dim: width of the input.
         output_dim: width of the output.
-        variance: of the first weights, times ``input_dim`` (section 3.5 of Gehring et al.).
-        weight_norm: whether lengths are apart; else it is a linear map like any other.
+        variance: of the initial weights, times ``input_dim`` (section 3.5 of Gehring et al.).
+        weight_norm: whether to normalise weights; otherwise this is an ordinary linear map.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class NormalisedLinear(nn.Module):
         self.gain = nn.Parameter(self.weight.detach().norm(dim=1)) if weight_norm else None
 
     def now(self) -> Affine:
-        """The map; who applies it at many steps norms its weights once."""
+        """The map with its current weights, which are normalised once for many steps."""
         if self.gain is None:
             return Affine(self.weight, self.bias)
         lengths = torch.linalg.vector_norm(self.weight, dim=1, keepdim=True)
@@ -77,8 +77,8 @@ class NormalisedLinear(nn.Module):
 def convolve(padded: Tensor, width: int, kernel: Affine) -> Tensor:
     """``[B, L + k − 1, D] -> [B, L, out]``: the kernel over each window of ``width`` positions."""
     length = padded.shape[1] - width + 1
-    # Side by side, so that one large product does it: forward and backward, that is faster on the
-    # CPU than a convolution of channels that stand last.
+    # Concatenate the windows for one large product: on the CPU, forward and backward are faster
+    # than a convolution with channels last.
     windows = [padded[:, first : first + length] for first in range(width)]
     return kernel(torch.cat(windows, dim=-1))
 
@@ -86,8 +86,8 @@ def convolve(padded: Tensor, width: int, kernel: Affine) -> Tensor:
 def convolution(sizes: Sizes) -> NormalisedLinear:
     """The kernel ``[2 D, k D]`` of a convolution before a gated linear unit.
 
-    A gate that is half open on average quarters the variance, hence the factor 4; dropout before
-    it, which keeps a share p, raises it by 1/p.
+    A gate that is half open on average divides the variance by 4, hence the factor 4; dropout
+    before it, which keeps a share p, multiplies the variance by 1/p.
     """
     return NormalisedLinear(
         sizes.kernel * sizes.hidden,
@@ -98,7 +98,7 @@ def convolution(sizes: Sizes) -> NormalisedLinear:
 
 
 class ConvolutionalEncoderLayer(nn.Module):
-    """``√½ (x + GLU(W [x_{i−k/2} … x_{i+k/2}] + b))``; beyond the ends there are zeros."""
+    """``√½ (x + GLU(W [x_{i−k/2} … x_{i+k/2}] + b))``, padded with zeros at both ends."""
 
     def __init__(self, sizes: Sizes) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class ConvolutionalEncoderLayer(nn.Module):
         self.drop = Dropout(sizes.dropout)
 
     def forward(self, hidden: Tensor, real: Tensor) -> Tensor:
-        """``[B, L, D] -> [B, L, D]``; ``real [B, L, 1]`` is 0 at padding, which reads as zero."""
+        """``[B, L, D] -> [B, L, D]``; ``real [B, L, 1]`` is 0 at padding, which counts as zero."""
         left = (self.kernel - 1) // 2
         padded = F.pad(self.drop(hidden) * real, (0, 0, left, self.kernel - 1 - left))
         gated = F.glu(convolve(padded, self.kernel, self.convolution.now()))
@@ -115,18 +115,18 @@ class ConvolutionalEncoderLayer(nn.Module):
 
 
 class SourceMemory(NamedTuple):
-    """What every decoder layer reads of the source."""
+    """The encoder's output for the decoder layers."""
 
     memory: Memory
     """Keys z and values √½ (z + e) ``[B, S, E]``."""
     allowed: Tensor
     """Which positions may be read ``[B, 1, S]``."""
     scale: Tensor
-    """√m of each row's length m ``[B, 1, 1]``: undoes what a mean of m does to the variance."""
+    """√m of each row's length m ``[B, 1, 1]``: restores the variance after a mean of m vectors."""
 
 
 class DecoderMaps(NamedTuple):
-    """A decoder layer's maps with the weights as they are now."""
+    """A decoder layer's maps with their current weights."""
 
     convolution: Affine
     query: Affine
@@ -154,7 +154,7 @@ class ConvolutionalDecoderLayer(nn.Module):
         )
 
     def now(self) -> DecoderMaps:
-        """The layer's maps, for one call of it or many."""
+        """The layer's maps with their current weights, for one call or many."""
         return DecoderMaps(self.convolution.now(), self.query.now(), self.context.now())
 
     def forward(
@@ -165,14 +165,14 @@ class ConvolutionalDecoderLayer(nn.Module):
         source: SourceMemory,
         maps: DecoderMaps,
     ) -> tuple[Tensor, Tensor]:
-        """One position or many.
+        """Compute one or more positions.
 
         Args:
             hidden: the layer's input x at the new positions ``[B, L, D]``.
             embedded: their embeddings g ``[B, L, E]``.
-            past: what the convolution has read at the k − 1 positions before ``[B, k − 1, D]``.
-            source: what may be attended to.
-            maps: what :meth:`now` gives.
+            past: the convolution's input at the k − 1 positions before ``[B, k − 1, D]``.
+            source: the encoder's output.
+            maps: the result of :meth:`now`.
 
         Returns:
             The layer's output ``[B, L, D]`` and the past of the positions after these.
@@ -197,6 +197,6 @@ class _ScaledGradient(torch.autograd.Function):
 
 
 def scale_gradient(inputs: Tensor, factor: float) -> Tensor:
-    """``inputs``, whose gradient is multiplied by ``factor`` on its way back."""
+    """``inputs`` unchanged; their gradient is multiplied by ``factor``."""
     result: Tensor = _ScaledGradient.apply(inputs, factor)  # type: ignore[no-untyped-call]
     return result

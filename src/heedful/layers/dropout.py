@@ -6,7 +6,7 @@ from heedful.kernels.dropout import dropout
 
 
 class Dropout(nn.Module):
-    """:func:`dropout` in training, nothing in evaluation."""
+    """:func:`dropout` in training, the identity in evaluation."""
 
     def __init__(self, share: float) -> None:
         super().__init__()

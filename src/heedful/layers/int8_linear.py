@@ -1,14 +1,14 @@
-"""Linear maps in int8 for searching: weights quantised beforehand, inputs row by row as they come.
+"""Linear maps in int8 for search: weights are quantised in advance, inputs dynamically per row.
 
-With whole numbers Q of a matrix's rows and q of an input x, each with a scale of its own:
+With integers Q for a matrix's rows and q for an input x, each with its own scale:
 
     t_o = max |W_o| / 127     Q_o = round(W_o / t_o)
     s = max |x| / L           q = round(x / s)            y_o = s t_o (Q_o · q) + b_o
 
 Dettmers et al. 2022, "LLM.int8(): 8-bit Matrix Multiplication for Transformers at Scale", section
-3.1. A row's scale depends on that row alone, so that its result does not depend on its batch. L is
-127 where the processor adds products of 8 bits exactly (VNNI) and 63 where two of them would be
-more than 16 bits hold; :func:`largest_input` tries which.
+3.1. A row's scale depends only on that row, so that its result does not depend on the batch. L is
+127 if the processor adds 8-bit products exactly (VNNI), and 63 if the sum of two products could
+overflow 16 bits; :func:`largest_input` tests this.
 """
 
 import warnings
@@ -29,9 +29,9 @@ Model = TypeVar("Model", bound=nn.Module)
 
 
 class Int8Linear(nn.Module):
-    """``W x + b`` of whole numbers, in place of an ``nn.Linear``; on the CPU, in evaluation.
+    """``W x + b`` in int8, in place of an ``nn.Linear``; on the CPU, in evaluation.
 
-    Its gradient to the input is that of the map without rounding; it has none to its weights.
+    The gradient for the input is that of the map without rounding; the weights have none.
 
     Args:
         weight: ``[out, in]``.
@@ -57,19 +57,19 @@ class Int8Linear(nn.Module):
 
     @property
     def weight(self) -> Tensor:
-        """The weights that the whole numbers stand for, made anew ``[out, in]``."""
+        """The dequantised weights ``[out, in]``, a new tensor."""
         weight: Tensor = torch.ops.quantized.linear_unpack(self.packed)[0].dequantize()
         return weight
 
     def whole(self) -> tuple[Tensor, Tensor]:
-        """The whole numbers, int8 ``[out, in]``, and the scales of their rows ``[out]``."""
+        """The quantised weights, int8 ``[out, in]``, and the scales of their rows ``[out]``."""
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=".*quantized tensor creation functions")
             weight = torch.ops.quantized.linear_unpack(self.packed)[0]
         return weight.int_repr(), weight.q_per_channel_scales().float()
 
     def now(self) -> "Int8Linear":
-        """The map with the weights as they are now, as a :class:`NormalisedLinear` gives it."""
+        """The map with its current weights, as for :class:`NormalisedLinear`."""
         return self
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -89,7 +89,7 @@ class Int8Linear(nn.Module):
 
 
 class _Unrounded(torch.autograd.Function):
-    """An :class:`Int8Linear` whose rounding the gradient passes by."""
+    """An :class:`Int8Linear` whose gradient ignores the rounding."""
 
     @staticmethod
     def forward(ctx: Any, inputs: Tensor, layer: Int8Linear) -> Tensor:
@@ -102,7 +102,7 @@ class _Unrounded(torch.autograd.Function):
 
 
 def int8_copy(model: Model) -> Model:
-    """A model that writes, in int8: see :func:`heedful.layers.search_copy.search_copy`.
+    """A copy of a model for search, in int8; see :func:`heedful.layers.search_copy.search_copy`.
 
     Raises:
         UserError: PyTorch has no int8 products for this processor.
@@ -111,12 +111,12 @@ def int8_copy(model: Model) -> Model:
 
 
 def _pack(weight: Tensor) -> Any:
-    """The whole numbers of ``[out, in]`` and their scales, in the order that products read."""
+    """The quantised weights of ``[out, in]`` and their scales, packed for PyTorch's kernel."""
     scales = weight.abs().amax(1).clamp_min(_SMALLEST) / LARGEST_WEIGHT
     whole = (weight / scales.unsqueeze(1)).round().to(torch.int8)
     zeros = torch.zeros(len(weight), dtype=torch.long)
     with warnings.catch_warnings():
-        # PyTorch 2.13 announces another way of making them, for which it has no such product yet.
+        # PyTorch 2.13 deprecates this API, but its successor has no such product yet.
         warnings.filterwarnings("ignore", message=".*quantized tensor creation functions")
         quantised = torch._make_per_channel_quantized_tensor(whole, scales.double(), zeros, 0)
     before = torch.backends.quantized.engine
@@ -128,7 +128,7 @@ def _pack(weight: Tensor) -> Any:
 
 
 def _product(inputs: Tensor, largest: int, packed: Any) -> Tensor:
-    """Products of ``inputs``, which lie in [-1, 1], in steps of 1 / ``largest``."""
+    """Products of ``inputs`` in [-1, 1], which are rounded to multiples of 1 / ``largest``."""
     result: Tensor = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32(
         inputs, 1 / largest, largest + 1, packed
     )
@@ -137,7 +137,7 @@ def _product(inputs: Tensor, largest: int, packed: Any) -> Tensor:
 
 @lru_cache(maxsize=1)
 def largest_input() -> int:
-    """The largest whole number of an input, so that sums of products are exact here: 127 or 63.
+    """The largest integer of an input for which sums of products are exact here: 127 or 63.
 
     Raises:
         UserError: PyTorch has no int8 products for this processor.

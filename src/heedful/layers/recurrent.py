@@ -29,10 +29,10 @@ _NETWORKS: dict[str, Callable[..., nn.RNNBase]] = {"rnn": nn.RNN, "gru": nn.GRU,
 def recurrent_network(
     cell: Cell, input_dim: int, hidden: int, layers: int, *, bidirectional: bool, dropout: float
 ) -> nn.RNNBase:
-    """PyTorch's network of the cell, batch first, with weights set for learning.
+    """PyTorch's network with this cell, batch first, with initialised weights.
 
-    Input weights are Glorot uniform and recurrent weights orthogonal, each gate by itself; biases
-    are zero, but for the LSTM's forget gate, which starts open (bias 1).
+    Input weights are Glorot uniform and recurrent weights orthogonal, separately for each gate;
+    biases are zero, except for the LSTM's forget gate, which is initially open (bias 1).
     """
     network: nn.RNNBase = _NETWORKS[cell](
         input_dim,
@@ -56,10 +56,10 @@ def recurrent_network(
 
 
 class RecurrentStack(nn.Module):
-    """L layers in one direction, with two ways through the same weights.
+    """L layers in one direction, with two implementations on the same weights.
 
-    :meth:`forward` runs a whole sequence in one fused call, where all inputs are known beforehand;
-    :meth:`steps` goes position by position, where an input depends on the step before.
+    :meth:`forward` runs a whole sequence in one fused call, if all inputs are known in advance;
+    :meth:`steps` runs position by position, if an input depends on the previous step.
     """
 
     def __init__(
@@ -72,15 +72,15 @@ class RecurrentStack(nn.Module):
         )
 
     def forward(self, inputs: Tensor, hidden: Hidden) -> tuple[Tensor, Hidden]:
-        """From ``hidden`` on, the top layer's states ``[B, T, H]`` for ``inputs [B, T, E]``.
+        """Run ``inputs [B, T, E]``, starting from ``hidden``.
 
         Returns:
-            These states; and all layers' states after the last input.
+            The top layer's states ``[B, T, H]``, and all layers' states after the last input.
         """
         parts = [torch.stack(part) for part in zip(*hidden, strict=True)]  # each [L, B, H]
         kind = inputs.device.type
         if torch.is_autocast_enabled(kind):
-            # oneDNN's LSTM takes weights and inputs of one kind; autocast changes weights alone.
+            # oneDNN's LSTM needs weights and inputs of one type; autocast changes only weights.
             inputs = inputs.to(torch.get_autocast_dtype(kind))
         outputs, final = self.network(inputs, tuple(parts) if len(parts) > 1 else parts[0])
         after = final if isinstance(final, tuple) else (final,)
@@ -90,7 +90,7 @@ class RecurrentStack(nn.Module):
         """All layers' states after one step.
 
         Args:
-            gates: the input's share of the lowest layer's gates ``[B, G·H]``, bias included.
+            gates: the input's part of the lowest layer's gates ``[B, G·H]``, bias included.
             hidden: all layers' states before it.
         """
         return _layers(
@@ -102,16 +102,16 @@ class RecurrentStack(nn.Module):
         )
 
     def steps(self, known: Tensor) -> "StackSteps":
-        """The stack a step at a time, where the steps of all layers learn at once.
+        """The stack step by step, with one weight gradient for all steps.
 
         Args:
-            known: the first part ``[B, T, E']`` of the input at all steps; what is left of the
-                input is given at each step. This part goes through its weights at once.
+            known: the first part ``[B, T, E']`` of the input at all steps, which is multiplied with
+                its weights at once; the rest of the input is passed at each step.
         """
         return StackSteps(self, known)
 
     def weights(self, kind: Literal["ih", "hh"], layer: int) -> tuple[Tensor, Tensor]:
-        """Weight and bias of a layer's input ("ih") or of its state before ("hh")."""
+        """Weight and bias of a layer's input ("ih") or of its previous state ("hh")."""
         weight: Tensor = getattr(self.network, f"weight_{kind}_l{layer}")
         bias: Tensor = getattr(self.network, f"bias_{kind}_l{layer}")
         return weight, bias
@@ -139,7 +139,7 @@ class StackSteps:
         """All layers' states after the next step.
 
         Args:
-            late: the rest of the input ``[B, E - E']``; None if nothing is left.
+            late: the rest of the input ``[B, E - E']``; None if there is none.
             hidden: all layers' states before it.
         """
         return _layers(
@@ -158,8 +158,8 @@ def _layers(
     upper: Callable[[int, Tensor], Tensor],
     recurrent: Callable[[int, Tensor], Tensor],
 ) -> Hidden:
-    """One step of all layers; the maps give a layer's gates from the layer below, and from itself
-    before."""
+    """One step of all layers; the maps compute a layer's gates from the layer below and from its
+    own previous state."""
     after: list[LayerState] = []
     for layer, before in enumerate(hidden):
         given = upper(layer, after[-1][0]) if layer else gates
@@ -218,12 +218,12 @@ class RecurrentEncoder(nn.Module):
 
 
 class Bridge(nn.Module):
-    """The decoder's first state from the encoder's last.
+    """The decoder's initial state from the encoder's final state.
 
-    Where both have the same layers and widths, the state is handed over as it is (Sutskever et al.
-    2014). Else each part of each layer is ``tanh(W h + b)`` (Bahdanau et al. 2015, appendix A.2.2,
-    who read the backward direction alone) of the encoder's layer of the same number, or of its top
-    layer where the numbers of layers differ.
+    If both have the same layers and widths, the state is passed unchanged (Sutskever et al. 2014).
+    Otherwise each part of each layer is ``tanh(W h + b)`` (Bahdanau et al. 2015, appendix A.2.2,
+    who use only the backward direction) of the encoder's layer of the same number, or of its top
+    layer if the numbers of layers differ.
     """
 
     def __init__(
@@ -243,7 +243,7 @@ class Bridge(nn.Module):
             return final
         sources = final if self.same_layers else (final[-1],) * self.layers
         wide = [part for layer in sources for part in layer]
-        # Kept in the encoder's precision: under autocast a product is rounder than the states.
+        # Keep the encoder's precision: under autocast a product is less precise than the states.
         narrow = [
             torch.tanh(projection(part)).to(part.dtype)
             for projection, part in zip(self.projections, wide, strict=True)
@@ -254,10 +254,10 @@ class Bridge(nn.Module):
 
 
 class Maxout(nn.Module):
-    """The larger of each pair of a sum of linear maps: Bahdanau et al. 2015's deep output.
+    """Maxout over pairs of a sum of linear maps: the deep output of Bahdanau et al. 2015.
 
     t̃ = Σ_j U_j x_j + b, t_i = max(t̃_{2i-1}, t̃_{2i}) (appendix A.2.2; Cho et al. 2014, appendix
-    A.1.2). The maps are apart, so that a part which is the same at all steps goes through once.
+    A.1.2). The maps are separate, so that a part that is the same at all steps is mapped once.
     """
 
     def __init__(self, input_dims: list[int], output_dim: int) -> None:
@@ -271,9 +271,9 @@ class Maxout(nn.Module):
         """``[.., output_dim]`` from parts ``[.., input_dims[j]]``, which broadcast.
 
         Args:
-            parts: what the first maps are of.
-            known: what the other maps have given already ``[.., 2·output_dim]``; None if all parts
-                are there.
+            parts: the inputs of the first maps.
+            known: the sum of the other maps' outputs ``[.., 2·output_dim]``; None if ``parts`` has
+                the inputs of all maps.
         """
         total = self.maps[0](parts[0])
         for linear, part in zip(self.maps[1 : len(parts)], parts[1:], strict=True):

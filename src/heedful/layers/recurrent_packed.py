@@ -1,7 +1,7 @@
-"""A recurrent network over sequences of different lengths, as it learns on the CPU.
+"""Training of a recurrent network over sequences of different lengths on the CPU.
 
-PyTorch's own networks note each operation of each step for the backward pass, of which a step has
-some twenty. Here a layer's direction is one operator (:mod:`heedful.kernels.recurrent_direction`).
+PyTorch's networks record each operation of each step for the backward pass, about twenty per step.
+Here each direction of a layer is one operator (:mod:`heedful.kernels.recurrent_direction`).
 """
 
 import torch
@@ -17,7 +17,7 @@ _CELLS = {"RNN_TANH": "rnn", "GRU": "gru", "LSTM": "lstm"}
 
 
 def runs_per_direction(network: nn.RNNBase, packed: PackedSequence) -> bool:
-    """Whether :func:`packed_network` can take the network's place and is faster: with gradients,
+    """Whether :func:`packed_network` can replace the network and is faster: with gradients and
     without hooks."""
     return (
         torch.is_grad_enabled()
@@ -33,9 +33,9 @@ def runs_per_direction(network: nn.RNNBase, packed: PackedSequence) -> bool:
 def packed_network(
     network: nn.RNNBase, packed: PackedSequence
 ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
-    """What ``network(packed)`` gives; the final states are a tuple for every cell.
+    """The result of ``network(packed)``; the final states are a tuple for every cell.
 
-    See :func:`runs_per_direction` for when.
+    Call it only if :func:`runs_per_direction` is true.
     """
     sizes, data = packed.batch_sizes.tolist(), packed.data
     directions = ["", "_reverse"] if network.bidirectional else [""]

@@ -1,4 +1,4 @@
-"""A model as it searches: its linear maps replaced by others, for instance of fewer bits."""
+"""Copies of models for search, with other linear maps, for instance quantised ones."""
 
 import copy
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from heedful.layers.convolutional import NormalisedLinear
 
 
 class _Searched(Protocol):
-    """What is asked of a model: both bases of models that write have it."""
+    """The protocol of models that can be copied for search."""
 
     projection: nn.Module | None
 
@@ -28,14 +28,14 @@ Make = Callable[[Tensor, Tensor | None], nn.Module]
 
 
 def search_copy(model: Model, make: Make) -> Model:
-    """A model that writes, with other linear maps and output layer; the rest is shared.
+    """A copy of a model with other linear maps and output layer; the rest is shared.
 
-    Tables of vectors, norms, recurrent cells, and the normalizers of attention stay as they are.
-    The copy is in evaluation mode. Weights that change afterwards do not change it.
+    Embeddings, norms, recurrent cells, and the normalizers of attention are not replaced. The copy
+    is in evaluation mode. Later changes of the model's linear weights do not affect it.
 
     Args:
-        model: with ``output_table``, ``output_bias`` and ``projection``.
-        make: makes the others.
+        model: has ``output_table``, ``output_bias`` and ``projection``.
+        make: makes the replacement of a linear map.
     """
     shared = {id(one): one for one in (*model.parameters(), *model.buffers())}
     copied = copy.deepcopy(model, cast(dict[int, Any], shared))
@@ -47,7 +47,7 @@ def search_copy(model: Model, make: Make) -> Model:
 
 
 def _replace(module: nn.Module, make: Make, made: dict[int, nn.Module]) -> None:
-    """Put others in the places of linear maps; a map that stands in two places stays one."""
+    """Replace linear maps; a map that is used twice gets one replacement."""
     for name, child in module.named_children():
         if type(child) is nn.Linear:
             key = id(child.weight)

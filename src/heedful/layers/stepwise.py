@@ -1,9 +1,9 @@
-"""Linear maps that are applied a step at a time and learn from all steps at once.
+"""Linear maps that are applied step by step, with one weight gradient for all steps.
 
-Where step t's input depends on step t − 1, its product with W must wait; the gradient of W need
-not: ∂L/∂W = Σ_t g_tᵀ x_t is one product of all steps' inputs with all steps' gradients. Left to
-itself, automatic differentiation makes as many small products as there are steps, and adds up as
-many matrices of W's size. Gradients cannot be differentiated again.
+If the input of step t depends on step t − 1, its product with W has to wait, but the gradient of W
+does not: ∂L/∂W = Σ_t g_tᵀ x_t is one product of all inputs with all gradients. Plain automatic
+differentiation computes one small product per step, and sums as many matrices of W's size.
+Gradients cannot be differentiated again.
 
 Shapes: B batch, T steps, I and O widths of input and output.
 """
@@ -15,12 +15,12 @@ from torch import Tensor
 
 
 class Stepwise:
-    """``y_t = base_t + W x_t`` for t = 0, 1, …, one call a step.
+    """``y_t = base_t + W x_t`` for t = 0, 1, …, one call per step.
 
     Args:
         weight: W ``[O, I]``.
-        base: what is known of the outputs before the first step ``[T, B, O]``: a bias, or what
-            other inputs have contributed.
+        base: the part of the outputs that is known in advance ``[T, B, O]``: a bias, or the
+            contribution of other inputs.
 
     Example:
         >>> map = Stepwise(torch.ones(1, 2), torch.tensor([[[0.0]], [[10.0]]]))
@@ -34,7 +34,7 @@ class Stepwise:
             weight, base = (part.to(torch.get_autocast_dtype(kind)) for part in (weight, base))
         self.inputs: list[Tensor] = []
         self.weight = weight
-        # A compiler takes the loop apart itself, and cannot follow a list that fills behind it.
+        # torch.compile unrolls the loop itself, and cannot trace a list that grows meanwhile.
         self.gathers = torch.is_grad_enabled() and weight.requires_grad
         self.gathers = self.gathers and not torch.compiler.is_compiling()
         if self.gathers:
@@ -43,7 +43,7 @@ class Stepwise:
         self.bases = iter(base.unbind())
 
     def __call__(self, x: Tensor | None) -> Tensor:
-        """``y_t [B, O]`` of the next step, for ``x [B, I]``; None where I is 0."""
+        """``y_t [B, O]`` of the next step, for ``x [B, I]``; ``x`` is None if I is 0."""
         base = next(self.bases)
         if x is None:
             return base
@@ -53,7 +53,7 @@ class Stepwise:
 
 
 class _Gathered(torch.autograd.Function):
-    """``base`` itself; backwards, its gradient is all steps' g, and W's follows in one product."""
+    """Returns ``base``; in the backward pass, computes the gradient of W in one product."""
 
     @staticmethod
     def forward(ctx: Any, base: Tensor, weight: Tensor, inputs: list[Tensor]) -> Tensor:
@@ -63,7 +63,7 @@ class _Gathered(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor | None, None]:
         if torch.is_grad_enabled():
-            # once_differentiable would not do: autograd.grad passes by the error that it leaves.
+            # once_differentiable is not enough: autograd.grad does not raise its error.
             raise RuntimeError(
                 "gradients of a recurrent decoder that runs step by step cannot be differentiated "
                 "again (create_graph=True); use float32 on the CPU, with a C compiler"

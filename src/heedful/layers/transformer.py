@@ -25,7 +25,7 @@ Activation = Literal["relu", "gelu", "gelu-tanh", "silu"]
 
 
 def activate(hidden: Tensor, activation: Activation) -> Tensor:
-    """What a feed-forward network does to each number of its hidden layer.
+    """The activation function of a feed-forward network.
 
     ``gelu`` is ``x Φ(x)``, ``gelu-tanh`` its approximation (Hendrycks and Gimpel 2016, section 2);
     ``silu`` is ``x σ(x)``, also called swish.
@@ -38,14 +38,14 @@ def activate(hidden: Tensor, activation: Activation) -> Tensor:
 
 
 class BlockOptions(NamedTuple):
-    """What all blocks of a Transformer have in common."""
+    """Options that all blocks of a Transformer share."""
 
     dim: int
     heads: int
     inner: int
     """Width of the feed-forward network's hidden layer."""
     dropout: float = 0.0
-    """On the embeddings' sum and on each sublayer's output (section 5.4)."""
+    """Dropout on the sum of embeddings and on each sublayer's output (section 5.4)."""
     attention_dropout: float = 0.0
     inner_dropout: float = 0.0
     pre_norm: bool = False
@@ -53,11 +53,11 @@ class BlockOptions(NamedTuple):
     norm_epsilon: float = 1e-5
     bias: bool = True
     positions: str = "learned"
-    """By their name in recipes. Self-attention has those that are relative."""
+    """Positions, by their name in recipes. Relative positions are part of self-attention."""
     score: str = "scaled-dot"
-    """Of all attentions, by its name in recipes."""
+    """The score of all attention modules, by its name in recipes."""
     normalizer: str = "softmax"
-    """Likewise."""
+    """The normalizer of all attention modules, by its name in recipes."""
 
 
 class FeedForward(nn.Module):
@@ -80,7 +80,7 @@ class FeedForward(nn.Module):
 
 
 class Residual(nn.Module):
-    """A sublayer's surroundings: residual connection, layer norm, dropout on its output."""
+    """The wrapper of a sublayer: residual connection, layer norm, dropout on its output."""
 
     def __init__(self, options: BlockOptions) -> None:
         super().__init__()
@@ -120,7 +120,7 @@ def _attend_to_self(
 class EncoderLayer(nn.Module):
     """Self-attention, then the feed-forward network, ``[B, L, D] -> [B, L, D]``.
 
-    With a causal mask and a cache it is the block of a decoder that has no source.
+    With a causal mask and a cache it is the block of a decoder-only model.
     """
 
     def __init__(self, options: BlockOptions) -> None:
@@ -136,9 +136,9 @@ class EncoderLayer(nn.Module):
         """``[B, L, D] -> [B, L, D]``.
 
         Args:
-            hidden: all positions; the new ones only, where there is a cache.
+            hidden: all positions; with a cache, only the new ones.
             mask: which positions a position may attend to.
-            cache: what earlier steps have left; this step is added to it.
+            cache: keys and values of earlier steps; this step is appended.
         """
         hidden = self.around_self(
             hidden, lambda x: _attend_to_self(self.self_attention, x, mask, cache)
@@ -170,11 +170,11 @@ class DecoderLayer(nn.Module):
         """``[B, L, D] -> [B, L, D]``.
 
         Args:
-            hidden: target positions ``[B, L, D]``; the new ones only, where there is a cache.
+            hidden: target positions ``[B, L, D]``; with a cache, only the new ones.
             mask: which target positions a position may attend to.
-            source: the encoder's output as this layer's ``cross_attention`` remembers it.
+            source: the encoder's output, projected by ``cross_attention.remember``.
             source_mask: which source positions may be attended to.
-            cache: what earlier steps have left; this step is added to it.
+            cache: keys and values of earlier steps; this step is appended.
         """
         hidden = self.around_self(
             hidden, lambda x: _attend_to_self(self.self_attention, x, mask, cache)

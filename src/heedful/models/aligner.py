@@ -1,14 +1,14 @@
-"""A word aligner: attention from each target word, which is known, to the source word it is from.
+"""A word aligner: attention from each known target word to its source word.
 
     score[t, s] = w_{y_t} · h_s + b_{y_t} − log Σ_y exp(w_y · h_s + b_y) = log p(y_t | x_s)
 
-The query is the target word's own vector, the key a source word's, and each key spreads a
-probability of 1 over the vocabulary. The weights are those of
-:class:`~heedful.attention.hidden_markov.HiddenMarkovAttention`, and what is learnt is the
-likelihood of the target summed over all alignments (Deng et al. 2018, "Latent alignment and
-variational attention", section 3: exact, where that can be had). It is the HMM aligner of Vogel et
-al. 1996 with a translation table of vectors, so that subwords share what they learn. It does not
-translate: no target word sees another.
+The query is the vector of a target word, the key that of a source word, and the probabilities of
+each key sum to 1 over the vocabulary. The weights are those of
+:class:`~heedful.attention.hidden_markov.HiddenMarkovAttention`. Training maximises the exact
+likelihood of the target, summed over all alignments (Deng et al. 2018, "Latent alignment and
+variational attention", section 3). This is the HMM aligner of Vogel et al. 1996 with a translation
+table of vectors, so that subwords share parameters. It does not translate: target words do not
+depend on each other.
 
 Shapes: B batch, S source tokens with END, T target tokens with BEGIN, D width, V vocabulary.
 """
@@ -35,11 +35,11 @@ class AlignerSettings(PairSettings):
     translates = False
     kind: Literal["aligner"] = "aligner"
     hidden_size: int = Field(64, ge=1, le=MOST_WIDTH)
-    """Width of the vectors of words."""
+    """Width of the word vectors."""
     dropout: float = Field(0.1, ge=0, lt=1)
     """On source vectors."""
     max_jump: int = Field(20, ge=1, le=MOST_POSITIONS)
-    """The farthest jump, in tokens, that has a probability of its own."""
+    """The longest jump, in tokens, that has its own probability."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
 
 
@@ -70,7 +70,7 @@ class WordAligner(PairModel):
         nn.init.zeros_(self.output.bias)
 
     def log_likelihood(self, source: Source, target_in: Tensor) -> Tensor:
-        """``log p(y)`` of each target ``[B]``, its END not counted, over all alignments.
+        """``log p(y)`` of each target ``[B]``, without END, summed over all alignments.
 
         Args:
             source: the batch.
@@ -79,9 +79,9 @@ class WordAligner(PairModel):
         return self._attend(source, target_in)[0]
 
     def states(self, source: Source, target_in: Tensor) -> Tensor:
-        """The source vectors that each target token looks at, summed by its weights ``[B, T, D]``.
+        """The weighted sum of source vectors of each target token ``[B, T, D]``.
 
-        Row t is that of the token fed in: what is known, and not what comes next.
+        Row t belongs to token t itself, not to the token after it.
         """
         _, weights, keys = self._attend(source, target_in)
         return (
@@ -109,7 +109,7 @@ class WordAligner(PairModel):
         self.log_likelihood(source, source.tokens)
 
     def start(self, source: Source) -> State:
-        """Raise UserError: there is no search for what is known."""
+        """Raise UserError: the model has no search, because it does not translate."""
         raise UserError("this run aligns words and does not translate; give it both texts")
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
@@ -118,12 +118,12 @@ class WordAligner(PairModel):
 
     @property
     def alignment(self) -> AlignmentSource:
-        """Its one attention, where a word is fed in: there it is known."""
+        """Its only attention, in the row where a word is the input."""
         return AlignmentSource("attention", heads=None, shift=1)
 
     @property
     def link_threshold(self) -> float:
-        """A link is drawn where it is more probable than not."""
+        """0.5: a link is made if its probability is above one half."""
         return 0.5
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:

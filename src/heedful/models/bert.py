@@ -34,7 +34,7 @@ _STD = 0.02
 
 
 class BertSettings(EncoderSettings):
-    """Sizes and options of a BERT; ``size``, or ``hidden_size``, fills in what is not given."""
+    """Sizes and options of a BERT; ``size``, or ``hidden_size``, sets the other defaults."""
 
     renamed: ClassVar[dict[str, str]] = {"dim": "hidden_size", "inner": "ffn_size"}
     fills_masks = True
@@ -43,16 +43,16 @@ class BertSettings(EncoderSettings):
     layers: int = Field(ge=1, le=MOST_LAYERS)
     hidden_size: int = Field(ge=1, le=MOST_WIDTH)
     ffn_size: int = Field(ge=1, le=MOST_WIDTH)
-    """4 · hidden_size unless given."""
+    """4 · hidden_size by default."""
     heads: int = Field(ge=1, le=MOST_WIDTH)
-    """Heads 64 wide unless given."""
+    """Number of heads; by default, such that a head is 64 wide."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """On the embeddings' sum and on each sublayer's output."""
+    """Dropout on the sum of embeddings and on each sublayer's output."""
     attention_dropout: float = Field(0.1, ge=0, lt=1)
     activation: Activation = "gelu"
     norm_epsilon: float = Field(1e-12, gt=0)
     segments: int = Field(2, ge=1, le=MOST_WIDTH)
-    """Vectors that tell the texts of a pair apart; with 1 they are told apart by END alone."""
+    """Number of segment embeddings; with 1, the texts of a pair are separated only by END."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
 
@@ -71,7 +71,7 @@ class BertSettings(EncoderSettings):
 
     @property
     def blocks(self) -> BlockOptions:
-        """What its blocks have in common."""
+        """The options of its blocks."""
         return BlockOptions(
             self.hidden_size,
             self.heads,
@@ -106,7 +106,7 @@ class BertEmbeddings(nn.Module):
 class Bert(TextEncoder):
     """The encoder; ``pooled`` is ``tanh(W_s z₀ + b_s)`` of the first state z₀, that of BEGIN.
 
-    Position i of a row is position i of the model; states beyond a row's length mean nothing.
+    Position i of a row is position i of the model; states beyond a row's length are undefined.
 
     Args:
         settings: sizes and options.
@@ -137,7 +137,7 @@ class Bert(TextEncoder):
         """The vectors of a batch.
 
         Raises:
-            ValueError: rows are longer than the model reads.
+            ValueError: rows are longer than ``max_length``.
         """
         hidden = self.embeddings(batch.tokens, batch.segments)
         mask = _padding_mask(batch)
@@ -158,10 +158,10 @@ class Bert(TextEncoder):
 
 
 def _padding_mask(batch: Sequences) -> Tensor | None:
-    """``[B, 1, 1, L]``; None where no row has padding, which the kernels read faster."""
+    """``[B, 1, 1, L]``; None if no row has padding, which is faster."""
     rows, width = batch.tokens.shape
     lengths = batch.lengths
-    # Asking an accelerator would make the processor wait for it, at every step.
+    # On an accelerator this check would need a synchronisation at every step.
     may_ask = lengths.device.type == "cpu" and not torch.compiler.is_compiling()
     if may_ask and bool((lengths == width).all()):
         return None
@@ -169,7 +169,8 @@ def _padding_mask(batch: Sequences) -> Tensor | None:
 
 
 def initialise(module: nn.Module) -> None:
-    """Normal weights of deviation 0.02, biases 0, the vector of PAD 0: for ``Module.apply``."""
+    """Normal weights of standard deviation 0.02, biases 0, the vector of PAD 0; for
+    ``Module.apply``."""
     if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, std=_STD)
         if module.bias is not None:
@@ -181,10 +182,10 @@ def initialise(module: nn.Module) -> None:
 
 
 class MaskedHead(nn.Module):
-    """Which token stood where one was hidden: ``softmax(W_z z_i + b_z)`` (section 3.1).
+    """Predicts masked tokens: ``softmax(W_z z_i + b_z)`` (section 3.1).
 
-    W_z is the encoder's table of token vectors, which stays the encoder's alone; before it, as in
-    the authors' code, come a layer, the activation and a norm.
+    W_z is the encoder's token embedding, which is a parameter of the encoder only. As in the
+    authors' code, a linear layer, the activation and a norm come before it.
 
     Args:
         bert: the encoder whose table is shared.
@@ -197,7 +198,7 @@ class MaskedHead(nn.Module):
         self.norm = nn.LayerNorm(settings.hidden_size, eps=settings.norm_epsilon)
         self.bias = nn.Parameter(torch.zeros(bert.embedding.num_embeddings))
         self.activation: Activation = settings.activation
-        self._shared = (bert.embedding,)  # In a tuple it is no part of this module.
+        self._shared = (bert.embedding,)  # In a tuple, it is not registered as a submodule.
         self.apply(initialise)
 
     @property
@@ -211,20 +212,20 @@ class MaskedHead(nn.Module):
         return self.bias
 
     def transform(self, states: Tensor) -> Tensor:
-        """What the table is multiplied with, ``[N, D] -> [N, D]``."""
+        """The layer before the output table, ``[N, D] -> [N, D]``."""
         result: Tensor = self.norm(activate(self.dense(states), self.activation))
         return result
 
     def forward(self, states: Tensor) -> Tensor:
-        """Logits ``[N, V]`` for the states ``[N, D]`` of the hidden tokens alone."""
+        """Logits ``[N, V]`` for the states ``[N, D]`` of the masked tokens only."""
         return nn.functional.linear(self.transform(states), self.output_table, self.bias)
 
 
 class NextSentenceHead(nn.Module):
-    """Whether the second text follows the first (section 3.1): class 0 it does, 1 it does not.
+    """Predicts whether the second text follows the first (section 3.1): class 0 yes, class 1 no.
 
     Args:
-        pooled_dim: width of the encoder's vector of a text.
+        pooled_dim: width of the encoder's pooled vector.
     """
 
     def __init__(self, pooled_dim: int) -> None:

@@ -38,7 +38,7 @@ _HALF = 0.5**0.5
 
 
 class ConvolutionalSettings(PairSettings):
-    """The shape of a convolutional encoder–decoder."""
+    """Sizes and options of a convolutional encoder–decoder."""
 
     renamed: ClassVar[dict[str, str]] = {
         "embedding": "embedding_size",
@@ -48,19 +48,20 @@ class ConvolutionalSettings(PairSettings):
     }
     kind: Literal["convolutional"] = "convolutional"
     embedding_size: int = Field(256, ge=1, le=MOST_WIDTH)
-    """Width of tokens and positions, of what is attended to, and of what is predicted from."""
+    """Width of token and position embeddings, of the encoder's output, and of the states that
+    tokens are predicted from."""
     hidden_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of the convolutions' inputs and outputs."""
     encoder_layers: int = Field(4, ge=1, le=MOST_LAYERS)
     decoder_layers: int = Field(3, ge=1, le=MOST_LAYERS)
     kernel_size: int = Field(3, ge=1, le=MOST_POSITIONS)
-    """Positions that a convolution reads: in the decoder, this one and those before."""
+    """Width of a convolution in positions; in the decoder, the current one and those before."""
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
-    """On the embeddings, the input of each convolution, and the decoder's output."""
+    """Dropout on the embeddings, the input of each convolution, and the decoder's output."""
     weight_norm: bool = True
-    """Whether each row of a matrix is trained as a length and a direction; never embeddings."""
+    """Whether to use weight normalisation for all matrices except embeddings."""
     tied_embeddings: Literal["all", "output", "none"] = "none"
-    """Which matrices are one: source embedding, target embedding and output ("all"), the last two
+    """Which matrices are tied: source embedding, target embedding and output ("all"), the last two
     ("output"), or none."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest sequence in tokens, END included, on either side."""
@@ -68,7 +69,7 @@ class ConvolutionalSettings(PairSettings):
 
 @dataclass(frozen=True)
 class ConvolutionalState:
-    """What decoding carries for N rows, and the decoder's weights with all done to them once."""
+    """The state of decoding for N rows, and the decoder's normalised weights."""
 
     past: tuple[Tensor, ...]
     """Each layer's inputs at the last k − 1 positions ``[N, k − 1, D]``."""
@@ -76,16 +77,16 @@ class ConvolutionalState:
     """Number of positions so far."""
     source: SourceMemory
     sources: Tensor
-    """Number of each row's source ``[N]``."""
+    """Index of each row's source ``[N]``."""
     enter: Affine
     layers: tuple[DecoderMaps, ...]
     leave: Affine
 
     def select(self, rows: Tensor) -> "ConvolutionalState":
-        """The state of ``rows [M]`` in that order; a row may be repeated or left out."""
+        """The state of ``rows [M]``, in this order; rows may be repeated or left out."""
         sources = self.sources.index_select(0, rows)
         source = self.source
-        # Rows that change places among those of one source, as beams do, keep the memory.
+        # Rows that are reordered within their source, as in beam search, keep the memory.
         if sources.shape != self.sources.shape or not torch.equal(sources, self.sources):
             memory = Memory(*(part.index_select(0, rows) for part in source.memory))
             source = SourceMemory(
@@ -98,16 +99,16 @@ class ConvolutionalState:
 class ConvolutionalEncoderDecoder(PairModel):
     """Convolutional encoder and decoder with learned positions.
 
-    Every matrix but tables and output is weight-normalised unless ``settings.weight_norm`` is
-    false. The output has no bias, as everywhere in this library.
+    All matrices except embeddings and output are weight-normalised unless ``settings.weight_norm``
+    is false. The output has no bias.
 
     Args:
-        settings: the model's shape.
+        settings: sizes and options.
         source_vocabulary: number of symbols of the source.
         target_vocabulary: number of symbols of the target.
 
     Raises:
-        ValueError: all embeddings are to be one table, but the vocabularies differ in size.
+        ValueError: all embeddings are tied, but the vocabularies differ in size.
 
     Example:
         >>> settings = ConvolutionalSettings(embedding_size=8, hidden_size=8)
@@ -157,7 +158,7 @@ class ConvolutionalEncoderDecoder(PairModel):
             )
 
     def encode(self, source: Source) -> SourceMemory:
-        """What the decoder's layers attend to."""
+        """The encoder's output for the decoder's layers."""
         embedded = self.drop(self.source_positions(self.source_embedding(source.tokens)))
         batch, length = source.tokens.shape
         allowed = padding(source.lengths).dense((batch, 1, length), embedded.device)
@@ -165,7 +166,7 @@ class ConvolutionalEncoderDecoder(PairModel):
         real = allowed.transpose(1, 2).to(hidden.dtype)
         for layer in self.encoder:
             hidden = layer(hidden, real)
-        # Each attention sends a gradient back; the convolutions receive their mean (section 3.4).
+        # The convolutions receive the mean of the gradients of all attentions (section 3.4).
         keys = scale_gradient(self.encoder_leave(hidden), 1 / len(self.decoder))
         values = ((keys + embedded) * _HALF).to(keys.dtype)
         scale = source.lengths.to(embedded.dtype).sqrt().view(-1, 1, 1)
@@ -191,7 +192,7 @@ class ConvolutionalEncoderDecoder(PairModel):
     def _advance(
         self, tokens: Tensor, state: ConvolutionalState
     ) -> tuple[Tensor, ConvolutionalState]:
-        """States ``[N, L, E]`` of the next ``tokens [N, L]``, and what decoding carries then."""
+        """States ``[N, L, E]`` of the next ``tokens [N, L]``, and the new state of decoding."""
         embedded = self.target_embedding(tokens)
         embedded = self.drop(self.target_positions(embedded, state.length))
         hidden, past = state.enter(embedded), []
@@ -218,7 +219,7 @@ class ConvolutionalEncoderDecoder(PairModel):
 
     @property
     def alignment(self) -> AlignmentSource:
-        """The last layer, in the row that predicts the word."""
+        """The attention of the last layer, in the row that predicts the word."""
         return AlignmentSource(f"decoder.{len(self.decoder) - 1}.attention", heads=None, shift=0)
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
@@ -243,7 +244,7 @@ def _positions(settings: ConvolutionalSettings) -> Learned:
 def _map(
     input_dim: int, output_dim: int, settings: ConvolutionalSettings, *, kept: float = 1.0
 ) -> NormalisedLinear:
-    """A map before which dropout keeps a share ``kept``."""
+    """A map whose input is dropped out with a kept share of ``kept``."""
     return NormalisedLinear(input_dim, output_dim, variance=kept, weight_norm=settings.weight_norm)
 
 

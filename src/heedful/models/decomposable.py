@@ -1,11 +1,11 @@
-"""Decomposable attention: two texts are compared word by word, each with what it is aligned to.
+"""Decomposable attention: each word of two texts is compared with its aligned words.
 
     e_ij = F(a_i)ᵀ F(b_j),   β_i = Σ_j softmax_j(e_ij) b_j,   α_j = Σ_i softmax_i(e_ij) a_i
     v = H([Σ_i G([a_i, β_i]), Σ_j G([b_j, α_j])])
 
 Parikh et al. 2016, "A Decomposable Attention Model for Natural Language Inference", section 3; the
-attention within a text is section 3.4's. No word is read in its context otherwise, and no text has
-a NULL before it.
+attention within a text is that of section 3.4. Words have no other context, and texts have no NULL
+token in front.
 Shapes: B batch, W words of a text, D width of a word, U hidden width.
 """
 
@@ -47,9 +47,9 @@ class DecomposableSettings(EncoderSettings):
     ffn_size: int = Field(200, ge=1, le=MOST_WIDTH)
     """Width of the layers of F, G and H, and of the vector of a pair."""
     dropout: float = Field(0.2, ge=0, lt=1)
-    """On what goes into each layer of F, G and H."""
+    """Dropout on the input of each layer of F, G and H."""
     intra_attention: bool = False
-    """Whether each text is first attended to by itself (section 3.4)."""
+    """Whether to apply self-attention to each text first (section 3.4)."""
     max_length: int = Field(512, ge=4, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
 
@@ -77,7 +77,7 @@ class WithinText(nn.Module):
         super().__init__()
         self.attend = TwoLayers(width, hidden, dropout)
         self.distance = nn.Parameter(torch.zeros(2 * FAR + 2))
-        # One for each text: they hold no parameters, and each is watched by itself.
+        # One for each text: they have no parameters, and each can be watched separately.
         self.first, self.second = Attention(Dot()), Attention(Dot())
 
     def forward(self, words: Tensor, lengths: Tensor, attention: Attention) -> Tensor:
@@ -93,7 +93,7 @@ class WithinText(nn.Module):
 
 
 class DecomposableEncoder(TextEncoder):
-    """Reads pairs alone; ``pooled`` is the last hidden layer of H.
+    """Encoder of pairs only; ``pooled`` is the last hidden layer of H.
 
     Args:
         settings: sizes and options.
@@ -127,7 +127,7 @@ class DecomposableEncoder(TextEncoder):
         self.first_to_second, self.second_to_first = Attention(Dot()), Attention(Dot())
 
     def encode(self, batch: Sequences) -> Encoded:
-        """The vectors of a batch of pairs; a word of a text beside an empty one sees zeros."""
+        """The vectors of a batch of pairs; words paired with an empty text get zeros."""
         first, second = both_texts(batch)
         a, b = self.project(self.tokens(first.tokens)), self.project(self.tokens(second.tokens))
         if self.intra is not None:
@@ -140,7 +140,7 @@ class DecomposableEncoder(TextEncoder):
         return Encoded(None, self.aggregate(torch.cat(sums, -1)))
 
     def _compared(self, words: Tensor, aligned: Tensor, text: Text) -> Tensor:
-        """``Σ_i G([a_i, β_i])`` over the words that there are, ``[B, U]``."""
+        """``Σ_i G([a_i, β_i])`` over the words of a text, ``[B, U]``."""
         compared: Tensor = self.compare(torch.cat([words, aligned], -1))
         places = torch.arange(words.shape[1], device=words.device)
         beyond = places >= text.lengths.unsqueeze(1)

@@ -1,4 +1,4 @@
-"""What models that read a text, or two, have in common, and heads that decide on what was read.
+"""The base class of encoders of single texts or pairs, and heads for classification and tagging.
 
 Shapes: B batch, L tokens, D width of a token's vector, P width of a text's vector, C classes.
 """
@@ -22,22 +22,22 @@ class Sequences(NamedTuple):
     tokens: Tensor
     """Integers ``[B, L]``."""
     lengths: Tensor
-    """Integers ``[B]``: tokens a row, BEGIN and the ENDs included."""
+    """Integers ``[B]``: tokens of each row, BEGIN and the ENDs included."""
     segments: Tensor
     """Integers ``[B, L]``: 0 for ``BEGIN s END`` and for padding, 1 for ``s′ END``."""
 
 
 class Encoded(NamedTuple):
-    """What an encoder makes of a batch."""
+    """The output of an encoder."""
 
     states: Tensor | None
-    """A vector for each token ``[B, L, D]``; None for a model that has none."""
+    """A vector for each token ``[B, L, D]``; None if the model has none."""
     pooled: Tensor | None
-    """A vector for each row ``[B, P]``; None for a model that has none."""
+    """A vector for each row ``[B, P]``; None if the model has none."""
 
 
 class TextEncoder(nn.Module):
-    """Base of models that read texts.
+    """Base of encoders of texts.
 
     A subclass sets ``max_length``, ``dim`` and ``pooled_dim`` and implements :meth:`encode` and, if
     it has attention, :meth:`attention_axes`.
@@ -52,7 +52,7 @@ class TextEncoder(nn.Module):
     needs_pairs: bool = False
     """Whether it reads pairs of texts only."""
     pooled_from: int = 0
-    """The token of a row whose state ``pooled`` is made from, where it is one's; −1 is the last."""
+    """Index of the token whose state ``pooled`` is computed from, if it is one; −1 is the last."""
 
     def encode(self, batch: Sequences) -> Encoded:
         """The vectors of a batch."""
@@ -64,12 +64,12 @@ class TextEncoder(nn.Module):
 
     @property
     def embedding(self) -> nn.Embedding:
-        """The table of token vectors ``[V, E]``: what word vectors are put into.
+        """The token embedding ``[V, E]``, into which pre-trained word vectors are loaded.
 
-        The first embedding of the model unless overridden.
+        By default, the first embedding of the model.
 
         Raises:
-            TypeError: there is none.
+            TypeError: the model has no embedding.
         """
         return first_embedding(self)
 
@@ -77,21 +77,21 @@ class TextEncoder(nn.Module):
         """Attention module name → the axes of its queries and its keys.
 
         "text" is the row's tokens, "hops" the hops of a pooling (as many as its weights have rows),
-        "first" and "second" the two texts of a pair, without BEGIN and ENDs. Empty unless
-        overridden.
+        "first" and "second" the two texts of a pair, without BEGIN and ENDs. Empty by
+        default.
         """
         return {}
 
     def depth(self, name: str) -> int:
-        """How deep the parameter ``name`` lies: 0 for embeddings, 1 for the first layer above.
+        """The depth of the parameter ``name``: 0 for embeddings, 1 for the first layer above.
 
-        In the order of the model's parts unless overridden; see :func:`depth_of_part`.
+        By default, in the order of the model's parts; see :func:`depth_of_part`.
         """
         return depth_of_part(self, name)
 
     @property
     def depths(self) -> int:
-        """The number of different depths; heads lie at this depth."""
+        """The number of different depths, which is the depth of heads."""
         return 1 + max(self.depth(name) for name, _ in self.named_parameters())
 
 
@@ -132,11 +132,11 @@ class Tagger(nn.Module):
 
 
 class HeadedEncoder(nn.Module):
-    """One encoder and a head for each thing that it learns; parameters ``encoder.…``, ``heads.…``.
+    """One encoder with a head for each task; parameters ``encoder.…``, ``heads.…``.
 
     Args:
-        encoder: what reads.
-        heads: by the name of what is learnt; a name has no dot.
+        encoder: the encoder.
+        heads: name of the task → head; a name contains no dot.
     """
 
     generates = False
@@ -148,12 +148,12 @@ class HeadedEncoder(nn.Module):
         self.max_length = encoder.max_length
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
-        """As the encoder's, named as in this module."""
+        """The axes of the encoder, with module names as in this module."""
         own = self.encoder.attention_axes()
         return {f"encoder.{name}": axes for name, axes in own.items()}
 
     def depth(self, name: str) -> int:
-        """How deep a parameter of this module lies: its encoder's depth, or the heads' own."""
+        """The depth of a parameter of this module: that in its encoder, or that of heads."""
         inside = name.removeprefix("encoder.")
         return self.encoder.depths if inside == name else self.encoder.depth(inside)
 

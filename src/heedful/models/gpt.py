@@ -1,4 +1,4 @@
-"""GPT: a decoder of causal self-attention alone, which predicts each next token of a text.
+"""GPT: a decoder with causal self-attention only, which predicts each next token of a text.
 
 Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training" (GPT-1, norms
 after each sublayer), and Radford et al. 2019, "Language Models are Unsupervised Multitask Learners"
@@ -46,7 +46,7 @@ _STD = 0.02
 
 
 class GptSettings(LanguageSettings):
-    """Sizes and options of a GPT; ``size``, or ``hidden_size``, fills in what is not given."""
+    """Sizes and options of a GPT; ``size``, or ``hidden_size``, sets the other defaults."""
 
     renamed: ClassVar[dict[str, str]] = {
         "dim": "hidden_size",
@@ -58,11 +58,11 @@ class GptSettings(LanguageSettings):
     layers: int = Field(ge=1, le=MOST_LAYERS)
     hidden_size: int = Field(ge=1, le=MOST_WIDTH)
     ffn_size: int = Field(ge=1, le=MOST_WIDTH)
-    """4 · hidden_size unless given."""
+    """4 · hidden_size by default."""
     heads: int = Field(ge=1, le=MOST_WIDTH)
-    """Heads 64 wide unless given."""
+    """Number of heads; by default, such that a head is 64 wide."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """On the embeddings' sum and on each sublayer's output."""
+    """Dropout on the sum of embeddings and on each sublayer's output."""
     attention_dropout: float = Field(0.1, ge=0, lt=1)
     max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
     """Longest context in tokens, the first END included."""
@@ -70,12 +70,12 @@ class GptSettings(LanguageSettings):
     pre_norm: bool = True
     activation: Activation = "gelu-tanh"
     bias: bool = True
-    """Whether linear maps and layer norms have one."""
+    """Whether linear maps and layer norms have a bias."""
     norm_epsilon: float = Field(1e-5, gt=0)
     tied_embeddings: bool = True
-    """Whether the table of token vectors is the output's matrix too."""
+    """Whether the output matrix is the token embedding."""
     output_bias: bool = False
-    """Whether a lasting, untrained number is added to each symbol's logit; zeros unless loaded."""
+    """Whether logits have a fixed bias that is not trained; zeros unless loaded."""
 
     @model_validator(mode="before")
     @classmethod
@@ -97,7 +97,7 @@ class GptSettings(LanguageSettings):
 
     @property
     def blocks(self) -> BlockOptions:
-        """What its blocks have in common."""
+        """The options of its blocks."""
         return BlockOptions(
             self.hidden_size,
             self.heads,
@@ -114,17 +114,17 @@ class GptSettings(LanguageSettings):
 
 @dataclass
 class GptState:
-    """Keys and values of the tokens so far, one row a text that is written on."""
+    """Keys and values of the tokens so far, one row for each generated text."""
 
     caches: LayerCaches
 
     @property
     def length(self) -> int:
-        """Number of tokens read."""
+        """Number of tokens so far."""
         return self.caches.length
 
     def select(self, rows: Tensor) -> Self:
-        """The state of ``rows [M]``, in that order."""
+        """The state of ``rows [M]``, in this order."""
         return replace(self, caches=self.caches.select(rows))
 
 
@@ -148,7 +148,7 @@ class GptEmbeddings(nn.Module):
 
 
 class Gpt(LanguageModel):
-    """The language model; a token sees itself and those before it, so padding may stand behind.
+    """The language model; tokens attend to themselves and earlier ones, so padding is at the end.
 
     Args:
         settings: sizes and options.
@@ -183,8 +183,9 @@ class Gpt(LanguageModel):
         self._reset()
 
     def _reset(self) -> None:
-        """Normal weights of deviation 0.02; those that end a sublayer, of which there are two a
-        layer, less by the root of their number (Radford et al. 2019, section 2.3)."""
+        """Normal weights of standard deviation 0.02; for the last map of each sublayer, of which a
+        layer has two, divided by the square root of their number (Radford et al. 2019, section
+        2.3)."""
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
                 nn.init.normal_(module.weight, std=_STD)
@@ -195,7 +196,7 @@ class Gpt(LanguageModel):
                 nn.init.normal_(parameter, std=last)
 
     def states(self, tokens: Tensor) -> Tensor:
-        """What each next token is predicted from ``[B, T, D]``, given ``tokens [B, T]``.
+        """The states ``[B, T, D]`` that predict each next token, given ``tokens [B, T]``.
 
         Raises:
             ValueError: there are more tokens than ``max_length``.
@@ -204,7 +205,7 @@ class Gpt(LanguageModel):
 
     def _read(self, tokens: Tensor, state: GptState | None) -> Tensor:
         hidden = self._embed(tokens, 0 if state is None else state.length)
-        # One token is the last: it sees all that there is.
+        # A single token is the last one and may attend to all others.
         mask = causal() if tokens.shape[1] > 1 else None
         caches = [None] * len(self.layers) if state is None else state.caches
         for layer, cache in zip(self.layers, caches, strict=True):
@@ -243,7 +244,7 @@ class Gpt(LanguageModel):
     def step(self, tokens: Tensor, state: GptState) -> tuple[Tensor, GptState]:
         """Logits ``[N, V]`` after the last ``tokens [N]``, and the state after them.
 
-        The state that was given is used up.
+        The given state must not be used afterwards.
 
         Raises:
             ValueError: there are more tokens than ``max_length``.

@@ -1,8 +1,8 @@
-"""Hierarchical attention: words make sentences, and sentences make a text.
+"""Hierarchical attention: over the words of each sentence, then over the sentences of a text.
 
     u_t = tanh(W h_t + b),   α_t = softmax_t(u_tᵀ u),   s = Σ_t α_t h_t
 
-over the states h of a bidirectional GRU, for the words of each sentence and then for sentences.
+over the states h of a bidirectional GRU, first for words and then for sentences.
 Yang et al. 2016, "Hierarchical Attention Networks for Document Classification", section 2.2.
 Shapes: B batch, L tokens, N sentences of a text, S sentences of a batch, W words of the longest
 sentence, D width of a state, U hidden units.
@@ -47,18 +47,18 @@ class HierarchicalSettings(EncoderSettings):
     sentence_hidden_size: int = Field(50, ge=1, le=MOST_WIDTH)
     """Width of a sentence's state in each direction."""
     attention_size: int = Field(100, ge=1, le=MOST_WIDTH)
-    """Units of each attention: of u_t."""
+    """Width of u_t in each attention."""
     dropout: float = Field(0.3, ge=0, lt=1)
-    """On embeddings, on words' states and on sentences' states."""
+    """Dropout on embeddings and on the states of words and sentences."""
     max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
 
 
 class AttentionOverParts(Watchable):
-    """Each part's states summed by attention; a part without states has zeros.
+    """The weighted sum of the states of each part; zeros for a part without states.
 
-    Every part asks the same learned question u, so that scores are made once a state. Watched, it
-    shows ``[B, 1, parts, K]``.
+    All parts share the learned query u, so that each state is scored once. Watchers get weights
+    ``[B, 1, parts, K]``.
 
     Args:
         dim: width of the states.
@@ -73,48 +73,49 @@ class AttentionOverParts(Watchable):
         self.normalize = Softmax()
 
     def forward(self, states: Tensor, parts: Tensor) -> Tensor:
-        """``[B, parts, D]`` from ``states [B, K, D]`` and which are in a part ``[B, parts, K]``."""
+        """``[B, parts, D]`` from ``states [B, K, D]`` and the members of each part, booleans
+        ``[B, parts, K]``."""
         scores = torch.tanh(self.hidden(states)) @ self.context  # [B, K]
         weights: Tensor = self.normalize(scores.unsqueeze(1).expand(parts.shape), parts)
         one_head = weights.unsqueeze(1)
         self.show(one_head)
         if self.watched_in_part:
             self.show_some(lambda rows: one_head[..., rows, :], one_head, states.shape[1])
-        # Through what was shown, so that who watches can ask for gradients by it.
+        # Uses the tensor that watchers get, so that they can compute gradients with respect to it.
         return one_head.squeeze(1).to(states.dtype) @ states
 
 
 class _Sentences(NamedTuple):
-    """Where the words of a batch are, as n words of S sentences."""
+    """The positions of the n words of a batch in its S sentences."""
 
     row: Tensor
-    """Of each word ``[n]``."""
+    """Row of each word ``[n]``."""
     column: Tensor
     sentence: Tensor
-    """Number of each word's sentence in the batch ``[n]``."""
+    """Index of each word's sentence in the batch ``[n]``."""
     place: Tensor
-    """Place of each word in its sentence ``[n]``."""
+    """Position of each word in its sentence ``[n]``."""
     lengths: Tensor
     """Words of each sentence ``[S]``."""
     row_of: Tensor
     """Row of each sentence ``[S]``."""
     place_of: Tensor
-    """Place of each sentence in its row ``[S]``."""
+    """Position of each sentence in its row ``[S]``."""
     counts: Tensor
     """Sentences of each row ``[B]``."""
 
 
 class HierarchicalEncoder(WithConstants, TextEncoder):
-    """The encoder; ``states`` are the words', each read within its sentence.
+    """The encoder; ``states`` are those of words, each computed within its sentence.
 
-    A sentence ends with a token of ``sentence_ends`` that is followed by none of them, with its
-    text (a pair's second text begins another), or not at all: without such tokens a text is one
-    sentence. BEGIN and the ENDs are read by nobody; an empty text has zeros for its vector.
+    A sentence ends after the last of consecutive tokens of ``sentence_ends``, and at the end of a
+    text. Without such tokens, a text is one sentence. BEGIN and the ENDs are ignored; the vector of
+    an empty text is zero.
 
     Args:
         settings: sizes and options.
         vocabulary: number of symbols.
-        sentence_ends: the tokens that end sentences: those of full stops, of line ends, …
+        sentence_ends: the tokens that end sentences: full stops, line ends, …
 
     Example:
         >>> from heedful.models.encoders import sequences_of
@@ -165,14 +166,14 @@ class HierarchicalEncoder(WithConstants, TextEncoder):
         return Encoded(states, pooled.squeeze(1))
 
     def sentence_numbers(self, batch: Sequences) -> Tensor:
-        """Which sentence of its row each token is in ``[B, L]``, from 0; −1 for none."""
+        """The index of each token's sentence in its row ``[B, L]``, from 0; −1 for none."""
         where = self._sentences(batch)
         numbers = torch.full_like(batch.tokens, -1)
         numbers[where.row, where.column] = where.place_of[where.sentence]
         return numbers
 
     def _words(self, tokens: Tensor, where: _Sentences) -> Tensor:
-        """Each word's state ``[B, L, D]``, read sentence by sentence."""
+        """The state of each word ``[B, L, D]``, computed within its sentence."""
         width = int(where.lengths.max()) if len(where.lengths) else 0
         if not width:
             return self.tokens.weight.new_zeros(*tokens.shape, self.dim)
@@ -185,11 +186,11 @@ class HierarchicalEncoder(WithConstants, TextEncoder):
 
     def _sentences(self, batch: Sequences) -> _Sentences:
         ends = torch.isin(batch.tokens, self.sentence_ends)
-        ends[:, :-1] &= ~ends[:, 1:]  # Of several in a row, the last.
+        ends[:, :-1] &= ~ends[:, 1:]  # Of consecutive ends, keep the last.
         ends |= batch.tokens == END
         before = ends.cumsum(1) - ends.long()  # sentences that ended before a token
         row, column = text_mask(batch).nonzero(as_tuple=True)
-        # One number for each sentence of the batch, growing from word to word.
+        # A number for each sentence of the batch, increasing from word to word.
         number = row * (batch.tokens.shape[1] + 1) + before[row, column]
         _, sentence, lengths = torch.unique_consecutive(
             number, return_inverse=True, return_counts=True

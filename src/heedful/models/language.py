@@ -1,6 +1,6 @@
-"""What language models have in common: they predict each next token of one stream of text.
+"""The base class of language models, which predict each next token of a stream of text.
 
-Documents are parted, begun and ended by one symbol, END; a BEGIN that search gives is read as END.
+END begins, separates and ends documents; BEGIN, which search passes, is replaced by END.
 Shapes: B batch, N rows of search, T tokens, D width, V vocabulary.
 """
 
@@ -15,7 +15,7 @@ from heedful.models.pairs import State, sample_rows
 
 
 class LanguageModel(nn.Module):
-    """Base of models that write a text on."""
+    """Base of language models."""
 
     max_length: int
     """Longest context in tokens, the first END included."""
@@ -28,12 +28,12 @@ class LanguageModel(nn.Module):
         """Gives the logits in place of the table and the bias, in a quantised copy."""
 
     def states(self, tokens: Tensor) -> Tensor:
-        """What each next token is predicted from ``[B, T, D]``, given ``tokens [B, T]``."""
+        """The states ``[B, T, D]`` that predict each next token, given ``tokens [B, T]``."""
         raise NotImplementedError
 
     @property
     def embedding(self) -> nn.Embedding:
-        """The table of token vectors: the first embedding of the model unless overridden."""
+        """The token embedding; by default, the first embedding of the model."""
         return first_embedding(self)
 
     @property
@@ -43,11 +43,11 @@ class LanguageModel(nn.Module):
 
     @property
     def output_bias(self) -> Tensor | None:
-        """What is added to the logits ``[V]``; None for nothing."""
+        """The bias of the logits ``[V]``; None for none."""
         return None
 
     def logits(self, states: Tensor) -> Tensor:
-        """Unnormalised log-probabilities ``[.., V]`` of the next token from ``states [.., D]``."""
+        """Logits ``[.., V]`` of the next token from ``states [.., D]``."""
         if self.projection is not None:
             logits: Tensor = self.projection(states)
             return logits
@@ -56,7 +56,7 @@ class LanguageModel(nn.Module):
     def start(self, prompts: Tensor) -> State:
         """The state after all but the last token of ``prompts [B, T]``, T at least 1.
 
-        Prompts of one call are equally long. The first :meth:`step` is given their last tokens.
+        Prompts of one call have the same length. The first :meth:`step` gets their last tokens.
         """
         raise NotImplementedError
 
@@ -65,13 +65,13 @@ class LanguageModel(nn.Module):
         raise NotImplementedError
 
     def sample(self, rows: int, length: int) -> Tensor:
-        """Prompts of made-up tokens, to measure how fast :meth:`start` and :meth:`step` are."""
+        """Prompts of arbitrary tokens, to measure the speed of :meth:`start` and :meth:`step`."""
         return sample_rows(rows, length)
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         """Attention module name → the axes of its queries and its keys: all are "text".
 
-        Empty unless overridden.
+        Empty by default.
         """
         return {}
 
@@ -84,5 +84,5 @@ class LanguageModel(nn.Module):
 
 
 def boundary(tokens: Tensor) -> Tensor:
-    """``tokens`` with each BEGIN, which language models do not have, read as END."""
+    """``tokens`` with each BEGIN, which language models do not have, replaced by END."""
     return tokens.masked_fill(tokens == BEGIN, END)

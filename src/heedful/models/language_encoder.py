@@ -1,8 +1,8 @@
-"""A language model that reads: a text's vector is the state after its last token.
+"""A language model as an encoder: a text's vector is the state after its last token.
 
 Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.2, and
-Howard and Ruder 2018, "Universal Language Model Fine-tuning for Text Classification" (ULMFiT); they
-add the mean and the largest of each number to that state, which here stands alone.
+Howard and Ruder 2018, "Universal Language Model Fine-tuning for Text Classification" (ULMFiT), who
+concatenate that state with mean and maximum pooling; here it is used alone.
 Shapes: B batch, L tokens, D width.
 """
 
@@ -38,9 +38,9 @@ class LanguageEncoderSettings(EncoderSettings):
 
 
 class LanguageEncoder(TextEncoder):
-    """The encoder; its BEGIN is read as END, and each token sees those before it only.
+    """The encoder; BEGIN is replaced by END, and each token attends only to earlier ones.
 
-    Of a pair, END parts the texts.
+    END separates the texts of a pair.
 
     Args:
         writer: the language model.
@@ -66,10 +66,10 @@ class LanguageEncoder(TextEncoder):
         self.dim = self.pooled_dim = dim
 
     def encode(self, batch: Sequences) -> Encoded:
-        """The vectors of a batch; states beyond a row's length mean nothing.
+        """The vectors of a batch; states beyond a row's length are undefined.
 
         Raises:
-            ValueError: rows are longer than the model reads.
+            ValueError: rows are longer than ``max_length``.
         """
         states = self.writer.states(batch.tokens)
         rows = torch.arange(len(states), device=states.device)
@@ -83,7 +83,7 @@ class LanguageEncoder(TextEncoder):
         return {f"writer.{name}": axes for name, axes in self.writer.attention_axes().items()}
 
     def depth(self, name: str) -> int:
-        """As deep as in the language model."""
+        """The depth in the language model."""
         return self.writer.depth(name.removeprefix("writer."))
 
 

@@ -1,4 +1,4 @@
-"""What models that turn one sequence into another have in common.
+"""The base class of sequence-to-sequence models.
 
 Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
 """
@@ -16,27 +16,27 @@ class Source(NamedTuple):
     """A batch of source sequences."""
 
     tokens: Tensor
-    """Integers ``[B, S]``: each row its tokens, END, then PAD."""
+    """Integers ``[B, S]``: in each row the tokens, END, then PAD."""
     lengths: Tensor
-    """Integers ``[B]``: tokens a row, END included."""
+    """Integers ``[B]``: tokens of each row, END included."""
 
 
 class AlignmentSource(NamedTuple):
-    """Where a word alignment of source and target is read from a model's attention."""
+    """The attention module and rows from which a word alignment is read."""
 
     module: str
     """Name of the attention module in ``model.named_modules()``."""
     heads: tuple[int, ...] | None
     """The heads whose weights are averaged; all of them if None."""
     shift: int
-    """Row of a target token: 0, where it is predicted; 1, the one after, where it is fed in."""
+    """Row of a target token: 0, where it is predicted; 1, the next row, where it is the input."""
 
 
 class State(Protocol):
-    """What a model carries from one step of decoding to the next, for N rows."""
+    """The state of a model between decoding steps, for N rows."""
 
     def select(self, rows: Tensor) -> Self:
-        """The state of ``rows [M]`` in that order; a row may be repeated or left out."""
+        """The state of ``rows [M]``, in this order; rows may be repeated or left out."""
         ...
 
 
@@ -51,12 +51,12 @@ class TensorState(dict[str, Tensor]):
     """
 
     def select(self, rows: Tensor) -> "TensorState":
-        """The state of ``rows [M]``, in that order."""
+        """The state of ``rows [M]``, in this order."""
         return TensorState({name: part.index_select(0, rows) for name, part in self.items()})
 
 
 class PairModel(nn.Module):
-    """Base of models that turn a source sequence into a target sequence: a decodable.
+    """Base of sequence-to-sequence models, which are decodables.
 
     A subclass sets ``max_length`` and implements :meth:`states`, :attr:`output_table`,
     :meth:`start`, :meth:`step` and, if it has attention, :meth:`attention_axes`.
@@ -65,15 +65,15 @@ class PairModel(nn.Module):
     max_length: int
     """Longest sequence in tokens, END included, on either side."""
     generates: bool = True
-    """Whether it writes outputs, and not only aligns those that are given."""
+    """Whether it generates outputs; false if it only aligns given ones."""
 
     def __init__(self) -> None:
         super().__init__()
         self.projection: nn.Module | None = None
-        """Gives the logits in place of the table and the bias, in a quantised copy."""
+        """Computes the logits instead of the table and the bias, in a quantised copy."""
 
     def states(self, source: Source, target_in: Tensor) -> Tensor:
-        """What each next token is predicted from ``[B, T, D]``, given ``target_in [B, T]``."""
+        """The states ``[B, T, D]`` that predict each next token, given ``target_in [B, T]``."""
         raise NotImplementedError
 
     @property
@@ -83,22 +83,22 @@ class PairModel(nn.Module):
 
     @property
     def output_bias(self) -> Tensor | None:
-        """What is added to the logits ``[V]``; None for nothing."""
+        """The bias of the logits ``[V]``; None for none."""
         return None
 
     def logits(self, states: Tensor) -> Tensor:
-        """Unnormalised log-probabilities ``[.., V]`` of the next token from ``states [.., D]``."""
+        """Logits ``[.., V]`` of the next token from ``states [.., D]``."""
         if self.projection is not None:
             logits: Tensor = self.projection(states)
             return logits
         return F.linear(states, self.output_table, self.output_bias)
 
     def teacher_force(self, source: Source, target_in: Tensor) -> Tensor:
-        """Logits ``[B, T, V]`` of each next token when ``target_in [B, T]`` is given."""
+        """Logits ``[B, T, V]`` of each next token, given ``target_in [B, T]``."""
         return self.logits(self.states(source, target_in))
 
     def start(self, source: Source) -> State:
-        """The state of decoding before the first step, one row a source."""
+        """The state of decoding before the first step, one row per source."""
         raise NotImplementedError
 
     def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, State]:
@@ -106,15 +106,15 @@ class PairModel(nn.Module):
         raise NotImplementedError
 
     def sample(self, rows: int, length: int) -> Source:
-        """Sources of made-up tokens, to measure how fast :meth:`start` and :meth:`step` are."""
+        """Sources of arbitrary tokens, to measure the speed of :meth:`start` and :meth:`step`."""
         return Source(sample_rows(rows, length), torch.full((rows,), length))
 
     @property
     def alignment(self) -> AlignmentSource | None:
         """Where a word alignment is read; None for a model without cross-attention.
 
-        Unless overridden, the last module that attends from the target to the source, at the row in
-        which a token is predicted.
+        By default, the last module that attends from the target to the source, in the row that
+        predicts a token.
         """
         axes = self.attention_axes()
         found = [module for module, own in axes.items() if own == ("target", "source")]
@@ -122,7 +122,7 @@ class PairModel(nn.Module):
 
     @property
     def link_threshold(self) -> float | None:
-        """The weight that makes a link, where weights are probabilities of links; else None."""
+        """The weight above which a link is made, if weights are link probabilities; else None."""
         return None
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
@@ -134,14 +134,14 @@ class PairModel(nn.Module):
 
 
 def sample_rows(rows: int, length: int) -> Tensor:
-    """Made-up tokens ``[rows, length]`` with an END in each row, to measure speed with."""
+    """Arbitrary tokens ``[rows, length]`` with an END in each row, to measure speed."""
     tokens = torch.full((rows, length), UNKNOWN)
     tokens[:, -1] = END
     return tokens
 
 
 def require_one_vocabulary(tied: str, source: int, target: int) -> None:
-    """Raise ValueError where all embeddings are to be one table of vocabularies that differ."""
+    """Raise ValueError if all embeddings are tied, but the vocabularies differ in size."""
     if tied == "all" and source != target:
         raise ValueError(
             "model.tied_embeddings = 'all' needs one vocabulary for both sides "

@@ -29,17 +29,17 @@ __all__ = ["RecurrentEncoderDecoder", "RecurrentSettings", "RecurrentState"]
 class RecurrentEncoderDecoder(PairModel):
     """Recurrent encoder and decoder with attention none, Bahdanau's or Luong's.
 
-    The decoder starts from the encoder's final state through a bridge where their sizes differ
-    (:class:`heedful.layers.recurrent.Bridge`). Dropout falls on the embeddings, between layers and
-    on the readout, never on recurrent connections (Zaremba et al. 2014).
+    The decoder starts from the encoder's final state, through a bridge if their sizes differ
+    (:class:`heedful.layers.recurrent.Bridge`). Dropout is applied to the embeddings, between layers
+    and to the readout, never to recurrent connections (Zaremba et al. 2014).
 
     Args:
-        settings: the model's shape.
+        settings: sizes and options.
         source_vocabulary: number of symbols of the source.
         target_vocabulary: number of symbols of the target.
 
     Raises:
-        ValueError: embeddings of vocabularies that differ in size are to be one.
+        ValueError: all embeddings are tied, but the vocabularies differ in size.
 
     Example:
         >>> settings = RecurrentSettings(embedding_size=8, hidden_size=8)

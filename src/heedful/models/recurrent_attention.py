@@ -1,7 +1,8 @@
-"""How a recurrent decoder reads its source: one query a row, by all rows of a source at once.
+"""Attention of a recurrent decoder: one query per row, for all rows of a source at once.
 
-A kernel stands in for the mechanisms that it knows.
-Shapes: A sources, N rows, K rows a source at most, S positions, H the query's width, E a value's.
+A kernel computes the mechanisms that it supports.
+Shapes: A sources, N rows, at most K rows per source, S positions, H width of the query, E of a
+value.
 """
 
 from functools import partial
@@ -17,26 +18,26 @@ from heedful.models.recurrent_rows import SourceRows
 def keys_and_values(
     attention: Attention, annotations: Tensor, lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Projected keys, values and which may be read ``[A, 1, S]``, of ``annotations [A, S, ..]``."""
+    """Projected keys, values and the mask ``[A, 1, S]`` of ``annotations [A, S, ..]``."""
     count, positions, _ = annotations.shape
     allowed = masks.padding(lengths).dense((count, 1, positions), annotations.device)
     return (*attention.remember(annotations), allowed)
 
 
 class KnownReading(NamedTuple):
-    """What a kernel must know of a mechanism."""
+    """The parameters of a mechanism that a kernel needs."""
 
     vector: Tensor | None
     """v of an additive score; None for a dot product."""
     scale: float
-    """Of the scores."""
+    """Factor on the scores."""
 
 
 def known_reading(attention: Attention, width: int) -> KnownReading | None:
-    """What a kernel must know to read in the mechanism's place; None where it cannot stand in.
+    """The parameters with which a kernel computes the mechanism; None if it cannot.
 
-    It can for softmax over an additive score or a dot product of ``width`` numbers, where nobody
-    watches.
+    It can for softmax over an additive score or a dot product of width ``width``, if the module is
+    not watched.
     """
     now = attention.mechanism
     vector, softmax_scale = now.tanh_vector(), now.softmax_scale()
@@ -51,13 +52,13 @@ def known_reading(attention: Attention, width: int) -> KnownReading | None:
 def read_rows(
     attention: Attention, query: Tensor, rows: SourceRows, memory: tuple[Tensor, ...]
 ) -> Tensor:
-    """Contexts ``[N, E]`` of one query a row, ``query [N, H]``, over what is known of sources.
+    """Contexts ``[N, E]`` of one query per row, ``query [N, H]``, over the sources.
 
     Args:
         attention: the mechanism.
         query: before its projection.
-        rows: which source each row reads.
-        memory: what :func:`keys_and_values` gave, the values perhaps gone through linear maps.
+        rows: the source of each row.
+        memory: the result of :func:`keys_and_values`; the values may be mapped linearly.
     """
     key, value, allowed = memory
     known = known_reading(attention, query.shape[-1])
@@ -67,7 +68,7 @@ def read_rows(
         if contexts is not None:
             return contexts
     if attention.watched or attention.watched_in_part:
-        # Who watches sees a matrix a row.
+        # Watchers get a matrix for each row.
         key, value, allowed = (rows.copied(part) for part in memory)
         return attention.read(query.unsqueeze(1), Memory(key, value), allowed).squeeze(1)
     contexts = attention.read(rows.spread(query), Memory(key, value), allowed)

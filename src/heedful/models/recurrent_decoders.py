@@ -22,21 +22,21 @@ from heedful.models.recurrent_settings import RecurrentSettings
 
 @dataclass(frozen=True)
 class RecurrentState:
-    """What decoding carries for N rows of A sources."""
+    """The state of decoding for N rows of A sources."""
 
     hidden: Hidden
     """Each decoder layer's state."""
     memory: tuple[Tensor, ...]
-    """What of the sources is read at every step; its first dimension is A."""
+    """Tensors of the sources that are read at every step; their first dimension is A."""
     rows: SourceRows
-    """Which source each row reads."""
+    """The source of each row."""
     feed: Tensor | None = None
-    """The attentional vector of the step before ``[N, H]``, with input feeding."""
+    """The attentional vector of the previous step ``[N, H]``, with input feeding."""
 
     def select(self, rows: Tensor) -> "RecurrentState":
-        """The state of ``rows [M]`` in that order; a row may be repeated or left out.
+        """The state of ``rows [M]``, in this order; rows may be repeated or left out.
 
-        The memory is not copied; sources that no row reads are taken out of it now and then.
+        The memory is not copied; sources without rows are removed from it from time to time.
         """
         after, left = self.rows.select(rows)
         return RecurrentState(
@@ -52,14 +52,14 @@ def _select(parts: tuple[Tensor, ...], rows: Tensor) -> tuple[Tensor, ...]:
 
 
 class RecurrentDecoder(nn.Module):
-    """Base of the decoders; ``stack`` reads ``[embedding; more]`` at every step.
+    """Base of the decoders; the input of ``stack`` is ``[embedding; more]`` at every step.
 
-    There are two ways through the same weights: :meth:`unroll`, where all target tokens are known,
-    and :meth:`step`, one token a row, from a memory that went through :meth:`prepare`.
+    There are two implementations on the same weights: :meth:`unroll`, if all target tokens are
+    known, and :meth:`step`, one token per row, on a memory from :meth:`prepare`.
     """
 
     feeding = False
-    """Whether a step reads the attentional vector of the one before."""
+    """Whether a step reads the attentional vector of the previous one."""
 
     def __init__(self, settings: RecurrentSettings, more: int) -> None:
         super().__init__()
@@ -73,15 +73,15 @@ class RecurrentDecoder(nn.Module):
         )
 
     def remember(self, annotations: Tensor, final: Hidden, lengths: Tensor) -> tuple[Tensor, ...]:
-        """What is read at every step, from ``annotations [B, S, A]`` and the final states."""
+        """The memory of all steps, from ``annotations [B, S, A]`` and the final states."""
         raise NotImplementedError
 
     def unroll(self, embedded: Tensor, state: RecurrentState) -> Tensor:
-        """Readouts ``[B, T, D]`` for the target ``embedded [B, T, E]``, one row a source."""
+        """Readouts ``[B, T, D]`` for the target ``embedded [B, T, E]``, one row per source."""
         raise NotImplementedError
 
     def prepare(self, memory: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """What :meth:`step` reads, with all done that does not depend on the step."""
+        """The memory for :meth:`step`, after all computations that do not depend on the step."""
         return memory
 
     def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:
@@ -89,7 +89,7 @@ class RecurrentDecoder(nn.Module):
         raise NotImplementedError
 
     def _input_weights(self) -> tuple[Tensor, Tensor, Tensor]:
-        """W_ih of the lowest layer for the embedding and for what is more; its bias."""
+        """W_ih of the lowest layer for the embedding and for the rest of the input; its bias."""
         weight, bias = self.stack.weights("ih", 0)
         return weight[:, : self.embedding], weight[:, self.embedding :], bias
 
@@ -97,8 +97,8 @@ class RecurrentDecoder(nn.Module):
 class _DeepOutput(RecurrentDecoder):
     """Base of the decoders whose cell and maxout readout read the same context c_t.
 
-    Both are linear in c_t before they are anything else, and c_t is a sum of what a source is
-    remembered by. So in steps W c and U c (gates and readout, side by side) are read in place of c.
+    Both apply a linear map to c_t first, and c_t is a weighted sum of annotations. In single steps,
+    W c and U c (for gates and readout, concatenated) are therefore summed instead of c.
     """
 
     readout: Maxout
@@ -150,7 +150,7 @@ class _FixedVector(_DeepOutput):
 
 
 class _Bahdanau(_DeepOutput):
-    """Attention from the state before: c_t = Σ_j α(s_{t-1}, h_j) h_j.
+    """Attention from the previous state: c_t = Σ_j α(s_{t-1}, h_j) h_j.
 
     Bahdanau, Cho, Bengio 2015, section 3.1: s_t = f(s_{t-1}, y_{t-1}, c_t) and
     p(y_t) = g(y_{t-1}, s_t, c_t), where g is a maxout layer (appendix A.2.2, which has s_{t-1}
@@ -187,7 +187,7 @@ class _Bahdanau(_DeepOutput):
         return torch.stack(tops), torch.stack(contexts)
 
     def _in_one(self, words: Tensor, state: RecurrentState) -> tuple[Tensor, Tensor] | None:
-        """The same in one operator; None where it cannot."""
+        """The same in one operator; None if it is not available."""
         score, alone = self.attention.score, state.rows.alone and len(state.hidden) == 1
         if type(score) is not scores.Additive or not alone:
             return None
@@ -217,11 +217,11 @@ class _Bahdanau(_DeepOutput):
 
 
 class _Luong(RecurrentDecoder):
-    """Attention from the present state: h̃_t = tanh(W_c [c_t; h_t]).
+    """Attention from the current state: h̃_t = tanh(W_c [c_t; h_t]).
 
     Luong, Pham, Manning 2015, section 3, equation 5 (global attention), and section 3.3 (input
-    feeding: the cell reads [y_{t-1}; h̃_{t-1}], with h̃_0 = 0). W_c's product with c_t is a sum of
-    those with what is remembered, which go through it once.
+    feeding: the cell reads [y_{t-1}; h̃_{t-1}], with h̃_0 = 0). W_c is multiplied with the
+    annotations once, because c_t is a weighted sum of them.
     """
 
     def __init__(self, settings: RecurrentSettings, annotation_dim: int) -> None:
@@ -259,7 +259,7 @@ class _Luong(RecurrentDecoder):
         return torch.stack(vectors, 1)
 
     def _in_one(self, embedded: Tensor, state: RecurrentState, feed: Tensor) -> Tensor | None:
-        """Attentional vectors ``[T, B, H]`` in one operator; None where it cannot."""
+        """Attentional vectors ``[T, B, H]`` in one operator; None if it is not available."""
         score = self.attention.score
         alone = state.rows.alone and len(state.hidden) == 1
         if not alone:

@@ -1,9 +1,9 @@
-"""A recurrent encoder whose states are pooled to one vector, by attention or plainly.
+"""A recurrent encoder whose states are pooled to one vector.
 
 Lin et al. 2017, "A Structured Self-Attentive Sentence Embedding", section 2.1: bidirectional LSTM,
-r hops of attention over its states, and a hidden layer before the output (section 4). Pairs read
-apart: Conneau et al. 2017, "Supervised Learning of Universal Sentence Representations from Natural
-Language Inference Data", section 3.1.
+r hops of attention over its states, and a hidden layer before the output (section 4). Texts of a
+pair that are encoded separately: Conneau et al. 2017, "Supervised Learning of Universal Sentence
+Representations from Natural Language Inference Data", section 3.1.
 Shapes: B batch, L tokens, D width of a token's state, R hops.
 """
 
@@ -43,19 +43,19 @@ class RecurrentEncoderSettings(EncoderSettings):
     embedding_size: int = Field(100, ge=1, le=MOST_WIDTH)
     bidirectional: bool = True
     pooling: Pooling = "structured"
-    """How a text's states become one vector: by attention, their mean, the largest of each number,
-    or the states after the last token of each direction."""
+    """How a text's states are pooled: by attention, their mean or maximum, or the last state of
+    each direction."""
     hops: int = Field(10, ge=1, le=MOST_WIDTH)
-    """Of structured pooling: r."""
+    """Number of hops r of structured pooling."""
     attention_size: int = Field(150, ge=1, le=MOST_WIDTH)
-    """Of structured pooling: d_a."""
+    """Hidden width d_a of structured pooling."""
     pooled_layer_size: int = Field(0, ge=0, le=MOST_WIDTH)
     """Width of a ReLU layer over the pooled vector; none if 0."""
     dropout: float = Field(0.3, ge=0, lt=1)
-    """On embeddings, between layers, on the last layer's states, and before the hidden layer."""
+    """Dropout on embeddings, between layers, on the last states, and before the ReLU layer."""
     pairs: Literal["joined", "apart"] = "joined"
-    """Whether the texts of a pair are read as one row, or each by itself, u and v, which become
-    (u, v, |u − v|, u ∘ v); then only pairs are read."""
+    """Whether the texts of a pair are encoded as one row ("joined") or separately as u and v, which
+    become (u, v, |u − v|, u ∘ v) ("apart"); the latter accepts only pairs."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest row in tokens, BEGIN and the ENDs included."""
 
@@ -69,9 +69,9 @@ class RecurrentEncoderSettings(EncoderSettings):
 
 
 class RecurrentTextEncoder(TextEncoder):
-    """The encoder. Pooled are the tokens of texts alone: BEGIN and the ENDs are read, not pooled.
+    """The encoder. BEGIN and the ENDs are encoded, but not pooled.
 
-    An empty text has zeros for the vector of its pooling (but for "last").
+    The pooled vector of an empty text is zero (except for "last").
 
     Args:
         settings: sizes and options.
@@ -126,7 +126,7 @@ class RecurrentTextEncoder(TextEncoder):
         return Encoded(states, self._finish(pooled))
 
     def _read(self, tokens: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """States ``[B, L, D]``, and each direction's after its last token ``[B, D]``."""
+        """States ``[B, L, D]``, and the last states of both directions ``[B, D]``."""
         states, final = self.recurrent(self.drop(self.tokens(tokens)), lengths)
         return self.drop(states), self.drop(final[-1][0])
 
@@ -135,7 +135,7 @@ class RecurrentTextEncoder(TextEncoder):
         for pooling, text in zip(
             (self.pooling, self.second_pooling), both_texts(batch), strict=True
         ):
-            # An empty text is read as one PAD, whose vector is zeros.
+            # An empty text is encoded as one PAD, whose vector is zero.
             states, last = self._read(text.tokens, text.lengths.clamp(min=1))
             places = torch.arange(text.tokens.shape[1], device=states.device)
             there = places < text.lengths.unsqueeze(1)
@@ -146,7 +146,7 @@ class RecurrentTextEncoder(TextEncoder):
     def _pool(
         self, pooling: StructuredSelfAttention | None, states: Tensor, last: Tensor, there: Tensor
     ) -> Tensor:
-        """One vector a row from the ``states [B, L, D]`` that are ``there [B, L]``."""
+        """One vector per row from the ``states [B, L, D]`` selected by ``there [B, L]``."""
         if pooling is not None:
             hops: Tensor = pooling(states, there.unsqueeze(1))
             return hops.flatten(1)
@@ -163,7 +163,7 @@ class RecurrentTextEncoder(TextEncoder):
         return pooled if self.hidden is None else torch.relu(self.hidden(self.drop(pooled)))
 
     def attention_axes(self) -> dict[str, tuple[str, str]]:
-        """``pooling`` from "hops" to "text"; of pairs read apart, two, to "first" and "second"."""
+        """``pooling`` from "hops" to "text"; for separate texts, two, to "first" and "second"."""
         if self.pooling is None:
             return {}
         if self.second_pooling is None:
@@ -171,14 +171,14 @@ class RecurrentTextEncoder(TextEncoder):
         return {"pooling": ("hops", "first"), "second_pooling": ("hops", "second")}
 
     def depth(self, name: str) -> int:
-        """0 for the table of tokens, n + 1 for layer n; what pools is one deeper than the last."""
+        """0 for the embedding, n + 1 for layer n; pooling is one deeper than the last layer."""
         if name.startswith("recurrent."):
             return int(name.removesuffix("_reverse").rpartition("_l")[2]) + 1
         return 0 if name.startswith("tokens.") else self.settings.layers + 1
 
 
 def _sharing(pooling: StructuredSelfAttention) -> StructuredSelfAttention:
-    """Another module with the same parameters, whose weights are watched by themselves."""
+    """Another module with the same parameters, whose weights can be watched separately."""
     hops, hidden_dim = pooling.W_s2.shape
     other = StructuredSelfAttention(pooling.dim, hidden_dim, hops)
     other.W_s1, other.W_s2 = pooling.W_s1, pooling.W_s2

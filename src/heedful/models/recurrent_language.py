@@ -1,8 +1,8 @@
 """A language model of recurrent layers, without attention.
 
-Zaremba et al. 2014, "Recurrent Neural Network Regularization": dropout on what goes into a layer
-and out of the last, never on recurrent connections. One table for input and output: Press and Wolf
-2017, "Using the Output Embedding to Improve Language Models".
+Zaremba et al. 2014, "Recurrent Neural Network Regularization": dropout on the input of each layer
+and the output of the last, never on recurrent connections. Tied embeddings: Press and Wolf 2017,
+"Using the Output Embedding to Improve Language Models".
 Shapes: B batch, N rows of search, T tokens, E embedding, D width of a state, V vocabulary.
 """
 
@@ -35,13 +35,13 @@ class RecurrentLanguageSettings(LanguageSettings):
     hidden_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of a layer's state."""
     embedding_size: int = Field(ge=1, le=MOST_WIDTH)
-    """``hidden_size`` unless given."""
+    """``hidden_size`` by default."""
     dropout: float = Field(0.2, ge=0, lt=1)
-    """On embeddings, between layers and on the last layer's states."""
+    """Dropout on embeddings, between layers and on the last layer's states."""
     tied_embeddings: bool = True
-    """Whether the table of token vectors is the output's matrix too."""
+    """Whether the output matrix is the token embedding."""
     max_length: int = Field(1024, ge=2, le=MOST_POSITIONS)
-    """Tokens of a text that are read at once; a state may be carried on beyond them."""
+    """Longest context in tokens; a state may be carried beyond it."""
 
     @model_validator(mode="before")
     @classmethod
@@ -66,18 +66,18 @@ class RecurrentLanguageSettings(LanguageSettings):
 
 @dataclass
 class RecurrentLanguageState:
-    """All layers' states after the tokens so far, one row a text that is written on."""
+    """All layers' states after the tokens so far, one row for each generated text."""
 
     hidden: Hidden
 
     def select(self, rows: Tensor) -> "RecurrentLanguageState":
-        """The state of ``rows [M]``, in that order."""
+        """The state of ``rows [M]``, in this order."""
         return RecurrentLanguageState(
             tuple(tuple(part.index_select(0, rows) for part in layer) for layer in self.hidden)
         )
 
     def detach(self) -> "RecurrentLanguageState":
-        """The same numbers without their history, for backpropagation that stops here."""
+        """The state without its autograd history, for truncated backpropagation."""
         return RecurrentLanguageState(
             tuple(tuple(part.detach() for part in layer) for layer in self.hidden)
         )
@@ -124,7 +124,7 @@ class RecurrentLanguageModel(LanguageModel):
     def read(
         self, tokens: Tensor, state: RecurrentLanguageState
     ) -> tuple[Tensor, RecurrentLanguageState]:
-        """``states`` of ``tokens [B, T]`` that go on from ``state``, and the state after them."""
+        """``states`` of ``tokens [B, T]``, starting from ``state``, and the state after them."""
         embedded = self.drop(self.tokens(boundary(tokens)))
         states, hidden = self.recurrent(embedded, state.hidden)
         return self.drop(states), RecurrentLanguageState(hidden)
@@ -149,7 +149,7 @@ class RecurrentLanguageModel(LanguageModel):
         return self.logits(states.squeeze(1)), after
 
     def depth(self, name: str) -> int:
-        """0 for the table of tokens, n + 1 for layer n; the output is one deeper than the last."""
+        """0 for the embedding, n + 1 for layer n; the output is one deeper than the last layer."""
         if name.startswith("recurrent"):
             return int(name.rpartition("_l")[2]) + 1
         return 0 if name.startswith("tokens") else self.settings.layers + 1

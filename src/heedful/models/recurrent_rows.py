@@ -1,6 +1,6 @@
-"""Rows of a search over sources: what is known of a source stays where it is.
+"""The mapping of search rows to sources, whose tensors are not copied.
 
-Shapes: A sources, N rows, K rows a source at most, M rows chosen.
+Shapes: A sources, N rows, at most K rows per source, M selected rows.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,9 @@ all others shrinks by a quarter at least, so that moving them costs little."""
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Which of A sources each of N rows reads.
+    """The source, of A, that each of N rows reads.
 
-    Rows of one source are put beside each other, so that it is read where it is, by all of its rows
-    at once, and never copied for each.
+    Rows of one source are grouped, so that they read it together and it is not copied for each row.
     """
 
     sources: Tensor
@@ -28,11 +27,11 @@ class SourceRows:
     width: int
     """K."""
     slots: Tensor | None
-    """Each row's place ``[N]`` among A · K; None where every source has K rows, in order."""
+    """Each row's index ``[N]`` among A · K; None if every source has K rows, in order."""
 
     @classmethod
     def one_each(cls, count: int, device: torch.device) -> "SourceRows":
-        """A row for each of ``count`` sources."""
+        """One row for each of ``count`` sources."""
         return cls(torch.arange(count, device=device), count, 1, None)
 
     @classmethod
@@ -59,9 +58,9 @@ class SourceRows:
         return self.width == 1 and self.slots is None
 
     def select(self, rows: Tensor) -> tuple["SourceRows", Tensor | None]:
-        """Rows ``[M]`` in that order, and which sources are left ``[A']``; None if all are."""
+        """Rows ``[M]``, in this order, and the remaining sources ``[A']``; None if all remain."""
         sources = self.sources.index_select(0, rows)
-        # Rows that change places among those of one source, as beams do, change nothing here.
+        # Reordering rows within their source, as in beam search, changes nothing here.
         if sources.shape == self.sources.shape and torch.equal(sources, self.sources):
             return self, None
         read = torch.zeros(self.count, dtype=torch.bool, device=sources.device)
@@ -72,7 +71,7 @@ class SourceRows:
         return SourceRows.of((read.cumsum(0) - 1)[sources], len(left)), left
 
     def spread(self, x: Tensor) -> Tensor:
-        """``[A, K, ..]`` from ``x [N, ..]``: a source's rows beside each other, 0 where none is."""
+        """``[A, K, ..]`` from ``x [N, ..]``: rows grouped by source, padded with 0."""
         shape = self.count, self.width, *x.shape[1:]
         if self.slots is None:
             return x.view(shape)
@@ -85,5 +84,5 @@ class SourceRows:
         return flat if self.slots is None else flat.index_select(0, self.slots)
 
     def copied(self, part: Tensor) -> Tensor:
-        """What each row reads of ``part [A, ..]``, copied for it: ``[N, ..]``."""
+        """A copy of ``part [A, ..]`` for each row: ``[N, ..]``."""
         return part if self.alone else part.index_select(0, self.sources)

@@ -20,7 +20,7 @@ AttentionName = Literal[
 
 
 class RecurrentSettings(PairSettings):
-    """The shape of a recurrent encoder–decoder."""
+    """Sizes and options of a recurrent encoder–decoder."""
 
     renamed: ClassVar[dict[str, str]] = {
         "embedding": "embedding_size",
@@ -33,25 +33,25 @@ class RecurrentSettings(PairSettings):
     embedding_size: int = Field(256, ge=1, le=MOST_WIDTH)
     """Width of the embeddings, on both sides."""
     hidden_size: int = Field(256, ge=1, le=MOST_WIDTH)
-    """Width of a layer's state, in each direction, of encoder and decoder."""
+    """Width of a layer's state in encoder and decoder, in each direction."""
     encoder_layers: int = Field(1, ge=1, le=MOST_LAYERS)
     decoder_layers: int = Field(1, ge=1, le=MOST_LAYERS)
     bidirectional: bool = True
     """Whether the encoder reads in both directions."""
     attention: AttentionName = "bahdanau"
     input_feeding: bool | None = None
-    """Luong only: whether an attentional vector is part of the next step's input; so unless said.
-    None with attention of any other kind."""
+    """Luong only: whether the attentional vector is part of the next step's input; true by default.
+    None with any other attention."""
     window: int | None = Field(None, ge=1, le=MOST_POSITIONS)
-    """Luong's local-p only: D, words read on either side of the predicted place; 10 unless said."""
+    """Luong's local-p only: D, positions on either side of the predicted one; 10 by default."""
     temperature: float | None = Field(None, gt=0)
-    """Hard by Gumbel only: of the softmax that gives the gradient; 1 unless said."""
+    """Hard by Gumbel only: temperature of the softmax for the gradient; 1 by default."""
     expected: float | None = Field(None, ge=0, lt=1)
-    """Hard by REINFORCE only: share of training's steps that read the expectation in place of a
-    draw; 0.5 unless said."""
+    """Hard by REINFORCE only: share of training steps that use the expectation instead of a sample;
+    0.5 by default."""
     dropout: float = Field(0.2, ge=0.0, lt=1.0)
     tied_embeddings: Literal["all", "output", "none"] = "none"
-    """Which matrices are one: source embedding, target embedding and output ("all"), the last two
+    """Which matrices are tied: source embedding, target embedding and output ("all"), the last two
     ("output"), or none."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
     """Longest sequence in tokens, END included, on either side."""
@@ -116,7 +116,7 @@ Number = TypeVar("Number", int, float)
 def _part_of(
     owner: str, what: str, given: Number | None, default: Number, info: ValidationInfo
 ) -> Number | None:
-    """A setting of one kind of attention: its default there, None or refused with any other."""
+    """A setting of one kind of attention: its default, and None or an error with other kinds."""
     attention = info.data.get("attention", owner)
     if attention == owner:
         return default if given is None else given

@@ -1,4 +1,4 @@
-"""Named sizes: a name fills in the numbers that a recipe does not give."""
+"""Named sizes, which set the defaults of a recipe's sizes."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,19 +12,18 @@ Sizes = Mapping[str, Mapping[str, Any]]
 
 
 def fill_from_size(given: Any, sizes: Sizes, smallest: str) -> Any:
-    """A table of settings with what its ``size``, or ``hidden_size``, implies.
+    """Add the sizes that follow from ``size``, or ``hidden_size``, to a table of settings.
 
-    Where a width of one's own is given without them, ``ffn_size`` is 4 · hidden_size and a head is
-    64 wide.
+    If ``hidden_size`` differs from the named size, ``ffn_size`` is 4 · hidden_size and a head is 64
+    wide by default.
 
     Args:
-        given: the table as it was given; what is no table is left as it is.
-        sizes: the numbers of each size: layers, hidden_size, ffn_size, heads, and what
-            else belongs to it.
-        smallest: the size where neither a size nor layers are given.
+        given: the given table; anything else is returned unchanged.
+        sizes: the values of each size: layers, hidden_size, ffn_size, heads, and others.
+        smallest: the default size if neither a size nor layers are given.
 
     Raises:
-        ValueError: a size is named, and all of its numbers are given, one of them otherwise.
+        ValueError: a size is named although all of its values are given, and one contradicts it.
 
     Example:
         >>> sizes = {"tiny": {"layers": 2, "hidden_size": 128, "ffn_size": 512, "heads": 2}}
@@ -46,7 +45,7 @@ def fill_from_size(given: Any, sizes: Sizes, smallest: str) -> Any:
 
 
 def _heads(dim: int) -> int:
-    """As many heads as divide ``hidden_size`` and are at least 64 wide; one of a narrower model."""
+    """The largest divisor of ``hidden_size`` whose heads are at least 64 wide; at least 1."""
     return max(n for n in range(1, max(1, dim // HEAD_WIDTH) + 1) if dim % n == 0)
 
 

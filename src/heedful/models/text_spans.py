@@ -1,6 +1,6 @@
-"""Where the texts of a row are, apart from BEGIN, the ENDs and padding.
+"""The texts of a row without BEGIN, the ENDs and padding.
 
-Shapes: B batch, L tokens a row, W tokens of the longest text.
+Shapes: B batch, L tokens of a row, W tokens of the longest text.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ def text_lengths(batch: Sequences) -> tuple[Tensor, Tensor]:
 
 
 def text_mask(batch: Sequences) -> Tensor:
-    """Which tokens are those of a text, and no BEGIN, END or padding: booleans ``[B, L]``."""
+    """Which tokens belong to a text, without BEGIN, END and padding: booleans ``[B, L]``."""
     first, second = (lengths.unsqueeze(1) for lengths in text_lengths(batch))
     places = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
     of_first = (places > 0) & (places <= first)
@@ -38,7 +38,7 @@ def text_mask(batch: Sequences) -> Tensor:
 
 
 def both_texts(batch: Sequences) -> tuple[Text, Text]:
-    """The two texts of each row, each beginning at place 0.
+    """The two texts of each row, each starting at position 0.
 
     Example:
         >>> from heedful.models.encoders import sequences_of

@@ -1,4 +1,4 @@
-"""The Transformer: encoder and decoder of self-attention.
+"""The Transformer: encoder and decoder with self-attention.
 
 Vaswani et al. 2017, "Attention Is All You Need". With one shared table of 37,000 symbols the base
 size has 63,082,496 parameters; the paper's "65 M" is met by a table of about 41,000 rows
@@ -38,14 +38,14 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 class AttentionSettings(Settings):
-    """The parts of all attentions: of the encoder, of the decoder and to the source."""
+    """The parts of all attention modules: in the encoder, in the decoder and to the source."""
 
     score: Annotated[str, AfterValidator(known_score)] = "scaled-dot"
     normalizer: Annotated[str, AfterValidator(known_normalizer)] = "softmax"
 
 
 class TransformerSettings(PairSettings):
-    """Sizes and options of a Transformer; ``size`` fills in what is not given."""
+    """Sizes and options of a Transformer; ``size`` sets the other defaults."""
 
     renamed: ClassVar[dict[str, str]] = {
         "dim": "hidden_size",
@@ -72,9 +72,9 @@ class TransformerSettings(PairSettings):
     scale_embeddings: bool = True
     """Whether embeddings are multiplied by √hidden_size, as in the paper."""
     output_bias: bool = False
-    """Whether a lasting, untrained number is added to each symbol's logit; zeros unless loaded."""
+    """Whether logits have a fixed bias that is not trained; zeros unless loaded."""
     decoder_layers: int | None = Field(None, ge=1, le=MOST_LAYERS)
-    """``layers`` unless given, and so with the next two."""
+    """``layers`` by default; the next two settings likewise."""
     decoder_ffn_size: int | None = Field(None, ge=1, le=MOST_WIDTH)
     decoder_heads: int | None = Field(None, ge=1, le=MOST_WIDTH)
     attention: AttentionSettings = AttentionSettings()
@@ -100,10 +100,10 @@ class TransformerSettings(PairSettings):
 
 
 def _size_if_true(size: str, given: dict[str, Any]) -> str | None:
-    """The size's name, unless some of its numbers are given otherwise.
+    """The name of the size, or None if some of its values are overridden.
 
     Raises:
-        ValueError: all of them are, so that the name would change nothing.
+        ValueError: all of its values are given and one contradicts it.
     """
     other = [key for key, number in SIZES[size].items() if given.get(key, number) != number]
     if other and SIZES[size].keys() <= given.keys():
@@ -116,13 +116,13 @@ def _size_if_true(size: str, given: dict[str, Any]) -> str | None:
 
 @dataclass
 class TransformerState:
-    """One row a hypothesis; sources are kept once and pointed at."""
+    """The state of decoding, one row per hypothesis; sources are stored once."""
 
     caches: LayerCaches
     sources: SourceMemories
 
     def select(self, rows: Tensor) -> Self:
-        """The state of ``rows [M]``, in that order."""
+        """The state of ``rows [M]``, in this order."""
         return replace(self, caches=self.caches.select(rows), sources=self.sources.select(rows))
 
 
@@ -135,7 +135,7 @@ class Transformer(PairModel):
         target_vocabulary: number of target symbols.
 
     Raises:
-        ValueError: all embeddings are to be one table, but the vocabularies differ in size.
+        ValueError: all embeddings are tied, but the vocabularies differ in size.
     """
 
     bias: Tensor | None
@@ -193,7 +193,7 @@ class Transformer(PairModel):
     def _embed(
         self, tokens: Tensor, table: nn.Embedding, positions: nn.Module, first: int | Tensor = 0
     ) -> Tensor:
-        """``[B, L] -> [B, L, D]``; the factor √D is section 3.4's."""
+        """``[B, L] -> [B, L, D]``; the factor √D is from section 3.4."""
         scale = math.sqrt(self.settings.hidden_size) if self.settings.scale_embeddings else 1.0
         embedded: Tensor = self.dropout(positions(table(tokens) * scale, first))
         return embedded
@@ -214,7 +214,7 @@ class Transformer(PairModel):
     def states(self, source: Source, target_in: Tensor) -> Tensor:
         memories, source_mask = self.encode(source)
         hidden = self._embed(target_in, self.target_embedding, self.target_positions)
-        # Padding stands at the end of a target, so the causal mask hides it as well.
+        # Padding is at the end of a target, so the causal mask hides it as well.
         for layer, memory in zip(self.decoder_layers(), memories, strict=True):
             hidden = layer(hidden, causal(), memory, source_mask)
         result: Tensor = self.decoder_norm(hidden)
@@ -246,7 +246,7 @@ class Transformer(PairModel):
 
     @property
     def alignment(self) -> AlignmentSource:
-        """The last layer but one (the last of two), all heads, where the word is predicted."""
+        """All heads of the penultimate layer (the last of two), where the word is predicted."""
         layers = len(self.decoder)
         layer = layers - 2 if layers > 2 else layers - 1
         return AlignmentSource(f"decoder.{layer}.cross_attention", heads=None, shift=0)
