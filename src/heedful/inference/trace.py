@@ -272,7 +272,9 @@ def _check_maps(trace: Trace) -> None:
         if one.step_axis is not None and not trace.axes[one.step_axis].steps:
             raise ValueError(f"map {one.name}: its step axis {one.step_axis} has no steps")
         if one.step_axis in axes[1:]:
-            raise ValueError(f"map {one.name}: {one.step_axis} is both its step axis and another axis")
+            raise ValueError(
+                f"map {one.name}: {one.step_axis} is both its step axis and another axis"
+            )
         shape = tuple(len(trace.axes[axis]) for axis in axes)
         if one.weights.ndim != 1 + len(axes) or one.weights.shape[1:] != shape:
             sizes = ", ".join(f"{axis}: {size:,}" for axis, size in zip(axes, shape, strict=True))

@@ -92,7 +92,9 @@ class TransformerSettings(PairSettings):
     def _heads_divide_dim(self) -> "TransformerSettings":
         for heads in (self.heads, self.decoder_heads):
             if heads is not None and self.hidden_size % heads:
-                raise ValueError(f"hidden_size {self.hidden_size} is not a multiple of heads {heads}")
+                raise ValueError(
+                    f"hidden_size {self.hidden_size} is not a multiple of heads {heads}"
+                )
             if heads is not None:
                 with torch.device("meta"):
                     build_relative_position(self.positions, self.hidden_size // heads, heads)
