@@ -48,7 +48,7 @@ def test_the_steps_are_an_axis_of_their_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("step_axis", "shape", "message"),
     [
-        ("nowhere", (2, 3, 4, 5), "there is no axis nowhere"),
+        ("nowhere", (2, 3, 4, 5), "unknown axis nowhere"),
         ("question", (2, 4, 4, 5), "step axis question has no steps"),
         ("hops", (2, 4, 5), r"\[2, 4, 5\] do not fit its axes \(hops: 3, question: 4, memory: 5\)"),
         ("hops", (2, 3, 4, 4), r"\[2, 3, 4, 4\] do not fit its axes"),
