@@ -239,7 +239,7 @@ def test_the_runs_rule_is_what_evaluation_scores(folder: Path) -> None:
     report = json.loads(result.stdout)
     assert report["alignment"]["aer"] == pytest.approx(kept["figures"]["aer"])
     assert report["alignment_rule"]["module"] == kept["module"]
-    assert "is read at" in result.stderr
+    assert "alignments from" in result.stderr
 
 
 def test_a_damaged_rule_is_one_clear_line(folder: Path) -> None:

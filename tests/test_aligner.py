@@ -234,7 +234,7 @@ def test_what_an_aligner_cannot_do_is_one_clear_line(folder: Path, tmp_path: Pat
         (("train", "x.toml", "--task", "align", "--out", tmp_path / "a"), "leave out the recipe"),
         (("train", "--task", "align", "--out", tmp_path / "a"), "give a recipe, or a corpus"),
         (("train", "--task", "align", *data, "--out", folder / "run" / "forward"), "is a run"),
-        (("train", *data, "--set", "task=alignment", "--out", tmp_path / "b"), "go together"),
+        (("train", *data, "--set", "task=alignment", "--out", tmp_path / "b"), "needs model.kind"),
         (("align", folder, folder / "c.tsv"), "is no run"),
     ):
         with pytest.raises(UserError, match=says):

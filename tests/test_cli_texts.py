@@ -282,7 +282,7 @@ def test_a_stranger_classifies_and_looks_at_why(trained: Path, tmp_path: Path) -
     assert Trace.load(saved).title == "the film was good"
     without = CliRunner().invoke(look, ["view", str(trained), "--output", str(page)])
     assert "needs a text" in str(without.exception)
-    with pytest.raises(UserError, match="it is used with heedful classify"):
+    with pytest.raises(UserError, match="use it with heedful classify"):
         ask(["generate", trained, "--prompt", "x"])
 
 

@@ -226,7 +226,7 @@ def test_the_term_is_its_formula(name: str) -> None:
             Forced(batch, seen, torch.zeros(1))
         )
     unlinked = Batch(**{**vars(batch), "links": None})
-    with pytest.raises(UserError, match=r"name their file: data\.links"):
+    with pytest.raises(UserError, match=r"set data\.links"):
         term.loss(Forced(unlinked, seen, torch.zeros(1)))
 
 
@@ -332,7 +332,7 @@ def test_guidance_that_cannot_be_is_refused(tmp_path: Path) -> None:
     write(tmp_path, rows_of_words(60, 1))
     none = {"kind": "recurrent", "attention": "none", "embedding_size": 8, "hidden_size": 8}
     for model, guided, says in (
-        (SMALL, {"module": "decoder.0.self_attention"}, "these attend to the source"),
+        (SMALL, {"module": "decoder.0.self_attention"}, "choose a module with cross-attention"),
         (SMALL, {"head": 7}, "has 2 heads"),
         (none, {}, "no attention to its source"),
     ):

@@ -233,7 +233,7 @@ def test_the_recipe_takes_its_settings_with_drawn_attention_alone() -> None:
     )
     assert drawn.training.reinforce == ReinforceSettings(entropy=0.2)
     assert "[training.reinforce]" in write_toml(drawn)
-    with pytest.raises(UserError, match=r"training\.reinforce is for attention") as caught:
+    with pytest.raises(UserError, match=r"training\.reinforce needs attention") as caught:
         check_recipe(tables, "recipe.toml")
     assert "\n" not in str(caught.value)
     with pytest.raises(UserError, match=r"did you mean 'training\.reinforce\.entropy'|entropy"):

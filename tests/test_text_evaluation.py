@@ -143,7 +143,7 @@ def test_other_files_are_scored_by_the_recipes_columns(made: Made, tmp_path: Pat
     [
         (["--beam", "3"], "--beam is for translation, text-to-text or alignment"),
         (["--attention"], "--attention is for translation, text-to-text or alignment"),
-        (["--encoding", "latin-1"], "--encoding is for the files of --data"),
+        (["--encoding", "latin-1"], "--encoding needs --data"),
         (["--head", "nothing"], "has no head 'nothing'; there are classification"),
         (["--data", "missing.csv"], "data file missing.csv does not exist"),
     ],
@@ -161,5 +161,5 @@ def test_without_test_examples_files_are_asked_for(made: Made, tmp_path: Path) -
     assert heedful.train(RECIPES["tagging"], tmp_path / "run", data=tmp_path)
     run = open_run(tmp_path / "run")
     assert isinstance(run, TextRun)
-    with pytest.raises(UserError, match="keeps no test examples"):
+    with pytest.raises(UserError, match="has no test examples"):
         score_text_run(run)

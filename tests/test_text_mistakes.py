@@ -63,19 +63,20 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         "classification",
         {"test.tsv": "text\tlabel\nthe pink cat\tpink\n"},
         ["data.test=test.tsv"],
-        "test.tsv: 'pink' is no label of the training examples (example 1, 'the pink cat')",
+        "test.tsv: the label 'pink' does not occur in the training examples (example 1, "
+        "'the pink cat')",
     ),
     (
         "tagging",
         {"test-tags.tsv": "oh\tINTJ\n"},
         ["data.test=test-tags.tsv"],
-        "test-tags.tsv: 'INTJ' is no label of the training examples",
+        "test-tags.tsv: the label 'INTJ' does not occur in the training examples",
     ),
     (
         "classification",
         {"one.tsv": "text\tlabel\na cat\tred\na dog\tred\n"},
         ["data.train=one.tsv"],
-        "every example of one.tsv is labelled 'red'",
+        "every example of one.tsv has the label 'red'",
     ),
     (
         "classification",
@@ -113,7 +114,7 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         "pairs",
         {},
         ["data.format=label-text"],
-        "format = 'label-text' has one text a line: name one column of text",
+        "format = 'label-text' has one text per line: set one column of text",
     ),
     (
         "tagging",
@@ -132,7 +133,7 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         "unknown 'tasks.colour.task' = 'tag'; did you mean 'tagging'?",
     ),
     ("several", {}, ["training.choose_by=color.accuracy"], "did you mean 'colour.accuracy'?"),
-    ("several", {}, ["training.choose_by=loss"], "is no figure of a validation"),
+    ("several", {}, ["training.choose_by=loss"], "is not a validation figure"),
     (
         "classification",
         {},
@@ -141,11 +142,11 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
     ),
     ("classification", {}, ["max_tokens=500"], "max_tokens 500 is more than model.max_length 40"),
     ("gpt", {}, ["context=50", "model.max_length=40"], "context 50 is more than model.max_length"),
-    ("gpt", {}, ["data.sentences=en"], "data.sentences is for hidden tokens"),
+    ("gpt", {}, ["data.sentences=en"], "data.sentences is for masked tokens"),
     ("classification", {}, ["training.penalty=0.1"], "model.pooling = 'structured'"),
-    ("frozen", {}, ["training.penalty=0.1"], "training.penalty is of the hops by which texts"),
-    ("masked", {}, ["tokeniser.mask=false"], "hidden tokens need tokeniser.mask = true"),
-    ("masked", {}, ["training.label_smoothing=0.1"], "training.label_smoothing is of labels"),
+    ("frozen", {}, ["training.penalty=0.1"], "training.penalty needs a classification task"),
+    ("masked", {}, ["tokeniser.mask=false"], "masked tokens need tokeniser.mask = true"),
+    ("masked", {}, ["training.label_smoothing=0.1"], "training.label_smoothing is for labels"),
     ("alone", {}, ["training.choose_by=next_accuracy"], "needs masking.next_sentence = true"),
     (
         "masked",
@@ -157,13 +158,13 @@ RECIPE_MISTAKES: list[tuple[str, dict[str, str], Command, str]] = [
         "tagging",
         {},
         ['model={kind = "decomposable"}'],
-        "model.kind = 'decomposable' has no vectors of words to tag",
+        "model.kind = 'decomposable' has no word vectors for tagging",
     ),
     (
         "classification",
         {},
         ['model={kind = "decomposable"}'],
-        "reads pairs of texts only: data.text names the columns of both",
+        "reads pairs of texts only: set data.text to both columns",
     ),
     (
         "attentive",
@@ -236,7 +237,7 @@ OPTION_MISTAKES: list[tuple[Command, str]] = [
     ([*CLASSIFY, "."], "--data . is a folder; without a recipe, give the files"),
     ([*CLASSIFY, "absent.csv"], "absent.csv does not exist"),
     ([*CLASSIFY, "latin.csv"], "latin.csv"),
-    ([*CLASSIFY, "-"], "examples from standard input cannot be measured first"),
+    ([*CLASSIFY, "-"], "standard input can be read only once"),
     (["--task", "classify"], "give a recipe, or a corpus with --data FILE"),
     (["--task", "classify", "tagging.toml"], "has task = 'tagging', not --task classify"),
     (["tagging.toml", "--data", ".", "--label", "x"], "unknown key 'data.label'"),
@@ -342,7 +343,7 @@ def test_rare_labels_are_never_only_held_out(
     tables = {**RECIPES["classification"], "training": {"max_steps": 1}}
     tables["data"] = {"train": "rare.tsv", "validation_share": 0.3, "test_share": 0.3}
     train(tables, tmp_path / "run", data=folder)
-    assert "labels so rare that all their examples would have been" in capsys.readouterr().err
+    assert "all examples of some rare labels would have been" in capsys.readouterr().err
     run = open_run(tmp_path / "run")
     assert isinstance(run, TextRun)
     facts = run.facts["sets"]["classification"]
@@ -405,7 +406,7 @@ def test_a_first_line_that_seems_to_name_columns_is_doubted(
     tables = {**RECIPES["classification"], "training": {"max_steps": 1}}
     tables["data"] = {"train": "numbered.tsv", "text": "1", "label": "2", "validation_share": 0.2}
     train(tables, tmp_path / "run", data=folder)
-    assert ("only its first line is labelled 'kind'" in capsys.readouterr().err) == numbers
+    assert ("only the first line has the label 'kind'" in capsys.readouterr().err) == numbers
 
 
 def test_long_texts_are_learnt_from_in_windows(

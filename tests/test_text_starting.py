@@ -82,7 +82,7 @@ def test_a_pre_trained_encoder_is_fine_tuned(
     start = first("masked")
     name = f"{task}-{len(data.get('text', []))}"
     run = started(folder, name, start, task=task, data=data, max_tokens=24)
-    assert f"begins with the encoder of {start}; new heads: {task}" in capsys.readouterr().err
+    assert f"starting from the encoder of {start}; new heads: {task}" in capsys.readouterr().err
     expected, found = open_run(start).chosen().weights(), begun(run)
     assert heads(found) == set()
     for key, tensor in expected.items():
@@ -109,7 +109,7 @@ def test_a_pre_trained_encoder_learns_several_things_with_its_own_heads(
     start = first("masked")
     several = started(folder, "several", start, task="several", tasks=tasks, max_tokens=24)
     said = capsys.readouterr().err
-    assert "heads that go on: hidden ('masked' there); new heads: colour" in said
+    assert "kept heads: hidden ('masked' there); new heads: colour" in said
     expected, found = open_run(start).chosen().weights(), begun(several)
     assert heads(found) == {"hidden", "hidden_next"}
     for key, tensor in expected.items():
@@ -118,7 +118,7 @@ def test_a_pre_trained_encoder_learns_several_things_with_its_own_heads(
 
     # And from there on, one head by its labels, the other by its task alone.
     again = started(folder, "again", several, task="classification", data=LABELLED, max_tokens=24)
-    assert "heads that go on: classification ('colour' there)" in capsys.readouterr().err
+    assert "kept heads: classification ('colour' there)" in capsys.readouterr().err
     learnt = open_run(several).chosen().weights()
     assert torch.equal(
         begun(again)["heads.classification.output.weight"], learnt["heads.colour.output.weight"]
@@ -130,7 +130,7 @@ def test_a_head_goes_on_only_with_the_same_labels(
 ) -> None:
     start = first("attentive")
     same = started(folder, "same", start, task="classification", data=LABELLED, max_tokens=24)
-    assert "heads that go on: classification\n" in capsys.readouterr().err
+    assert "kept heads: classification\n" in capsys.readouterr().err
     expected = open_run(start).chosen().weights()
     assert all(torch.equal(begun(same)[key], tensor) for key, tensor in expected.items())
     data = {"train": "other.tsv"}
@@ -161,7 +161,7 @@ def test_a_language_model_learns_to_classify_and_tag(
     for task, data in (("classification", LABELLED), ("tagging", TAGGED)):
         run = started(folder, f"{name}-{task}", first(name), task=task, data=data, **length)
         said = capsys.readouterr().err
-        assert f"begins with the language model of {first(name)}; new heads: {task}" in said
+        assert f"starting from the language model of {first(name)}; new heads: {task}" in said
         found = begun(run)
         assert found.keys() == {f"encoder.writer.{key}" for key in expected}
         assert all(torch.equal(found[f"encoder.writer.{key}"], expected[key]) for key in expected)
@@ -208,7 +208,7 @@ CLASSIFIED: dict[str, Any] = {"task": "classification", "data": LABELLED, "max_t
         (
             "gpt",
             {"task": "masked", "data": DOCUMENTS, "max_tokens": 8},
-            "hidden tokens are learnt by model.kind = 'bert' only",
+            "masked tokens need model.kind = 'bert'",
         ),
         ("translation", CLASSIFIED, "is a run for translation, .* task = 'classification' cannot"),
         (

@@ -45,5 +45,5 @@ def test_questions_learn_their_answers(tmp_path: Path) -> None:
     assert heedful.train(recipe, tmp_path / "run", data=tmp_path)
     [answer] = heedful.load(tmp_path / "run").translate(["Eve is in the bay . Where is Eve ?"])
     assert answer.text == "in the bay"
-    with pytest.raises(UserError, match="it is used with heedful translate"):
+    with pytest.raises(UserError, match="use it with heedful translate"):
         heedful.load_classifier(tmp_path / "run")

@@ -1,4 +1,4 @@
-"""From runs to a word aligner: which reads which side, by which rule, and how they are joined."""
+"""Loads one or two runs as a word aligner: their directions, alignment rules, and the join."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from heedful.tasks.pairs.run import PairRun, open_pair_run
 Languages = tuple[str | None, str | None]
 
 DIRECTIONS = {"forward": False, "reverse": True}
-"""The runs in a folder that ``heedful train --task align`` makes, and whether they are turned."""
+"""The runs in a folder from ``heedful train --task align``, and whether they are reversed."""
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,15 @@ def load_directions(
     """Load one run, or two of opposite directions.
 
     Args:
-        paths: of the runs.
-        languages: of the corpus's source and target side; those of the first run unless given.
+        paths: the runs.
+        languages: of the source and target side of the corpus; default: those of the first run.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        precision: of matrix products.
+        precision: precision of matrix products.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
 
     Raises:
-        UserError: a folder is no run, a run does not attend to its source, or the languages of
-            runs and corpus do not belong together.
+        UserError: a folder is not a run, a run does not attend to its source, or the languages of
+            runs and corpus do not match.
     """
     runs = [open_pair_run(path) for path in paths]
     if len(runs) == 2:
@@ -75,47 +75,47 @@ def load_directions(
 
 
 def build_aligner(directions: Sequence[RunDirection], join: Join | None) -> Aligner:
-    """The aligner of one or two runs, by the rules that were chosen for them; says which.
+    """The aligner of one or two runs, with the rules chosen for them; notices report the rules.
 
     Args:
         directions: from `load_directions`.
-        join: how two directions are joined; what was chosen with the rules if None, else
+        join: how two directions are joined. If None, the join that was chosen with the rules, or
             `DEFAULT_JOIN`.
     """
     rules = [joined_rule_of(each.run, each.translator.models[0]) for each in directions]
     known = [rule for rule in rules if rule is not None]
     together = len(directions) == 2 and len(known) == 2 and known[0].key == known[1].key
     if together and join in (None, known[0].join):
-        # What is best alone is not what is best joined, so joining has rules of its own.
+        # The best rule of a single run may not be the best for joining.
         for each, joined in zip(directions, known, strict=True):
             each.translator.rules = (joined.rule,)
-            notice(f"{each.run.path} is read at {joined.rule.describe()}")
+            notice(f"{each.run.path}: alignments from {joined.rule.describe()}")
         notice(f"joined by {known[0].join}: rules {known[0].origin} together")
         join = known[0].join
     else:
         for each in directions:
-            say_rule(each.run, each.translator)
+            report_rule(each.run, each.translator)
     pieces = [Direction(each.translator, each.turned) for each in directions]
     return Aligner(pieces, join or DEFAULT_JOIN)
 
 
-def say_rule(run: PairRun, translator: Translator) -> None:
-    """Say by which rule a run's alignments are read, and where it is from."""
+def report_rule(run: PairRun, translator: Translator) -> None:
+    """Print a notice with the alignment rule of a run and its origin."""
     known = rule_of(run, translator.models[0])
     if known is not None:
-        notice(f"{run.path} is read at {known.rule.describe()} ({known.origin})")
+        notice(f"{run.path}: alignments from {known.rule.describe()} ({known.origin})")
 
 
 def _require_opposite(run: PairRun, other: PairRun) -> None:
     if run.path.resolve() == other.path.resolve():
-        raise UserError(f"{run.path} is given twice; the second run is that of the other direction")
+        raise UserError(f"{run.path} is given twice; the second run must be the other direction")
     first, second = _languages(run), _languages(other)
     if _differ(first, second[::-1]):
         same = not _differ(first, second)
         raise UserError(
-            f"{run.path} translates {_said(first)} and {other.path} {_said(second)}"
+            f"{run.path} translates {_described(first)} and {other.path} {_described(second)}"
             + (" too" if same else "")
-            + f"; the second run must translate {_said(first[::-1])}"
+            + f"; the second run must translate {_described(first[::-1])}"
         )
     if None in (*first, *second) and _sides(run) == _sides(other):
         raise UserError(
@@ -125,15 +125,15 @@ def _require_opposite(run: PairRun, other: PairRun) -> None:
 
 
 def _sides(run: PairRun) -> tuple[list[str], bool]:
-    """What the run was trained on, and which way round."""
+    """The hashes of the run's training files, and whether they are reversed."""
     return run.facts["data"]["hashes"].get("train", [str(run.path)]), run.recipe.data.reversed
 
 
 def _is_turned(run: PairRun, languages: Languages) -> bool:
-    """Whether the run reads the corpus's target side.
+    """Whether the source language of the run is the target side of the corpus.
 
     Raises:
-        UserError: the corpus is in other languages than the run's.
+        UserError: the languages of corpus and run do not match.
     """
     own = _languages(run)
     if not _differ(own, languages):
@@ -141,7 +141,7 @@ def _is_turned(run: PairRun, languages: Languages) -> bool:
     if not _differ(own[::-1], languages):
         return True
     raise UserError(
-        f"{run.path} translates {_said(own)}, but the corpus is said to be {_said(languages)} "
+        f"{run.path} translates {_described(own)}, but the corpus is {_described(languages)} "
         "(--from, --to)"
     )
 
@@ -162,5 +162,5 @@ def _base(language: str) -> str:
     return language.lower().replace("_", "-").partition("-")[0]
 
 
-def _said(languages: Languages) -> str:
+def _described(languages: Languages) -> str:
     return " to ".join(language or "?" for language in languages)

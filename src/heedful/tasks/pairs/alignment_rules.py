@@ -1,4 +1,4 @@
-"""The rule by which a run's alignments are read, kept beside its weights in ``alignment.json``."""
+"""Alignment rules of runs: where alignments are read, stored in the run's ``alignment.json``."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -21,39 +21,39 @@ _FORMAT = 1
 
 
 class KnownRule(NamedTuple):
-    """A run's rule and where it is from."""
+    """The rule of a run, and its origin."""
 
     rule: AlignmentRule
     origin: str
 
 
 class JoinedRule(NamedTuple):
-    """One direction's rule when its links are joined with the other's."""
+    """The rule of one direction if its links are joined with those of the other direction."""
 
     rule: AlignmentRule
     join: Join
     key: str
-    """The same in both runs that belong together."""
+    """The same in both runs."""
     origin: str
 
 
 class ChosenOn(NamedTuple):
-    """What a rule was chosen on."""
+    """The data and the checkpoint that a rule was chosen on."""
 
     gold: str
     """The file of links."""
     hash: str
-    """Its content's."""
+    """The content hash of the file."""
     pairs: int
     checkpoint: str
-    """Whose weights were aligned with."""
+    """The checkpoint that was used."""
 
 
 def rule_of(run: PairRun, model: PairModel) -> KnownRule | None:
-    """The rule that was chosen for a run, else that of its model; None without cross-attention.
+    """The rule chosen for a run, or its model's default; None without cross-attention.
 
     Raises:
-        UserError: the run's ``alignment.json`` is damaged, or names what the model has not.
+        UserError: the run's ``alignment.json`` is damaged, or names a module that does not exist.
     """
     path = run.path / FILE
     if path.exists():
@@ -63,11 +63,11 @@ def rule_of(run: PairRun, model: PairModel) -> KnownRule | None:
     if guided is not None:
         return KnownRule(AlignmentRule(guided, model.link_threshold), "guided by links in training")
     usual = usual_rule(model)
-    return None if usual is None else KnownRule(usual, "the model's own, chosen on nothing")
+    return None if usual is None else KnownRule(usual, "the model's default")
 
 
 def guided_source(recipe: PairRecipe, model: PairModel) -> AlignmentSource | None:
-    """Where a recipe's links guide the attention of its model; None if they do not.
+    """The attention that a recipe's links guide; None without guided alignment.
 
     Raises:
         UserError: the model does not attend to its source, or has no such module.
@@ -79,12 +79,12 @@ def guided_source(recipe: PairRecipe, model: PairModel) -> AlignmentSource | Non
     if usual is None or not modules:
         raise UserError(
             "data.links: this model has no attention to its source that links could guide; leave "
-            "them out, or train another model"
+            "out data.links, or choose another model"
         )
     module = guided.module or usual.module
     if module not in modules:
         raise UserError(
-            f"training.guided_alignment.module = {module!r}: these attend to the source: "
+            f"training.guided_alignment.module = {module!r}: choose a module with cross-attention: "
             f"{', '.join(modules)}"
         )
     heads = None if guided.head is None else (guided.head - 1,)
@@ -115,13 +115,13 @@ def write_rule(
     chosen_on: ChosenOn,
     joined: tuple[AlignmentRule, JoinedRules] | None = None,
 ) -> None:
-    """Keep a rule with its run; whatever aligns with the run reads it from then on.
+    """Store a rule in its run; it is used for all alignments with the run.
 
     Args:
         run: the run.
-        alone: its best rule, and the figures.
-        chosen_on: what the figures were measured on.
-        joined: this direction's rule where it is joined with the other's, and both together.
+        alone: its best rule, with its score.
+        chosen_on: the data of the score.
+        joined: the rule of this direction for joining, and the rules of both directions.
     """
     values: dict[str, Any] = {
         "format": _FORMAT,
@@ -137,7 +137,7 @@ def write_rule(
 
 
 def chosen_on(run: PairRun, gold: str, pairs: int, checkpoint: str | int | None) -> ChosenOn:
-    """The facts about what a rule is chosen on."""
+    """The data and the checkpoint that a rule is chosen on."""
     return ChosenOn(gold, content_hash(Path(gold)), pairs, run.chosen(checkpoint).path.name)
 
 
@@ -172,8 +172,8 @@ def _rule(values: Mapping[str, Any], which: str, model: PairModel, path: Path) -
         raise _damaged(path)
     if where.module not in cross_modules(model):
         raise UserError(
-            f"{path}: the model has no '{where.module}' that attends to its source; choose the "
-            "rule again (heedful align --choose-rule), or delete the file"
+            f"{path}: the model has no cross-attention '{where.module}'; choose the rule again "
+            "(heedful align --choose-rule), or delete the file"
         )
     return AlignmentRule(where, threshold)
 

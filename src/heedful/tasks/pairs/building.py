@@ -1,4 +1,4 @@
-"""From a run's settings to its model, terms of its loss, and translator."""
+"""Builds the model of a run, the terms of its loss, and its translator."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,14 +43,14 @@ def _fresh(run: PairRun) -> PairModel:
 
 
 def _frozen(run: PairRun, model: PairModel) -> list[nn.Embedding]:
-    """The tables that the recipe keeps as they are."""
+    """The embedding tables that the recipe freezes."""
     vectors = run.recipe.vectors
     kept = vectors.files if vectors is not None and vectors.frozen else ()
     return [_embeddings(model)[side] for side in kept]
 
 
 def load_run_start(run: PairRun, model: PairModel) -> None:
-    """Put what a run began with into its model: another's weights, or the vectors of words.
+    """Load the initial weights of a run: those of another run, or pre-trained word vectors.
 
     Raises:
         UserError: weights or vectors are missing or damaged.
@@ -69,7 +69,7 @@ def _embeddings(model: PairModel) -> dict[str, nn.Embedding]:
 
 
 def loss_terms(run: PairRun, model: PairModel, training: TrainingSettings) -> list[Term]:
-    """What the loss has beside the cross-entropy."""
+    """The terms that are added to the cross-entropy."""
     terms: list[Term] = []
     guided = guided_source(run.recipe, model)
     if guided is not None:
@@ -81,7 +81,7 @@ def loss_terms(run: PairRun, model: PairModel, training: TrainingSettings) -> li
 
 
 def search_options(evaluation: EvaluationSettings) -> SearchOptions:
-    """The search that a recipe asks for."""
+    """The search options of a recipe."""
     return SearchOptions(beam=evaluation.beam, length_penalty=evaluation.length_penalty)
 
 
@@ -98,13 +98,13 @@ def load_translator(
     Args:
         paths: folders of runs.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        precision: ``float32`` unless ``bfloat16``, ``float16`` or ``int8`` is asked for; ``auto``
-            measures which of float32 and bfloat16 is faster, and prints it.
+        precision: ``float32``, ``bfloat16``, ``float16`` or ``int8``; ``auto`` measures which of
+            float32 and bfloat16 is faster, and prints it.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
-        make: the class of what is returned.
+        make: the class of the translator.
 
     Raises:
-        UserError: a folder is no run of a translator, or the vocabularies differ.
+        UserError: a folder is not a run of a translator, or the vocabularies differ.
     """
     chosen_device = choose_device(device)
     chosen_precision = check_precision(precision, chosen_device, int8=True)
@@ -132,16 +132,16 @@ def load_translator(
 
 
 def require_same_vocabulary(one: PairRun, other: PairRun) -> None:
-    """Raise UserError unless two runs have the very same tokenisers and protect the same."""
+    """Raise UserError unless two runs have the same tokenisers and the same ``data.protect``."""
     if _fingerprint(one) != _fingerprint(other):
         raise UserError(
-            f"{one.path} and {other.path} have different vocabularies; only runs with the same "
-            "tokeniser go together (train the second with --start-from the first)"
+            f"{one.path} and {other.path} have different vocabularies; they must have the same "
+            "tokeniser (train the second with --start-from the first)"
         )
     if one.recipe.data.protect != other.recipe.data.protect:
         raise UserError(
-            f"{one.path} and {other.path} protect different spans; only runs with the same "
-            "data.protect go together"
+            f"{one.path} and {other.path} protect different spans; they must have the same "
+            "data.protect"
         )
 
 

@@ -1,4 +1,4 @@
-"""What ``heedful train`` is told of a corpus of pairs."""
+"""The options of ``heedful train`` for a corpus of pairs."""
 
 from dataclasses import dataclass
 from typing import Annotated

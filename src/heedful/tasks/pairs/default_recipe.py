@@ -1,4 +1,4 @@
-"""A recipe for people without one: sizes, vocabulary, steps and held-out pairs from the corpus."""
+"""Default recipes: sizes, vocabulary, steps and held-out pairs are chosen from the corpus."""
 
 from collections import Counter
 from pathlib import Path
@@ -20,13 +20,13 @@ from heedful.tasks.default_recipe import (
 
 
 class CorpusSize(NamedTuple):
-    """How large a corpus is, after the filters."""
+    """The size of a corpus after filtering."""
 
     pairs: int
     words: int
-    """Of the longer side of each pair."""
+    """Words of the longer side of each pair."""
     word_types: int
-    """Different words, both sides together."""
+    """Distinct words of both sides."""
 
 
 def measure(
@@ -35,7 +35,7 @@ def measure(
     """Read a corpus once and count.
 
     Raises:
-        UserError: it is empty, or cannot be read.
+        UserError: the corpus is empty or cannot be read.
     """
     pairs = words = 0
     types: set[str] = set()
@@ -59,7 +59,7 @@ def choose_recipe(
     encoding: str | None = None,
     folder: Path | None = None,
 ) -> dict[str, Any]:
-    """The tables of a recipe that suits a corpus.
+    """Choose a recipe for a corpus; returns its tables.
 
     The rules (docs/recipes.md gives the reasons): the tiny Transformer up to a million pairs, the
     base size beyond; pre-norm, which learns to align several times sooner than post-norm; more
@@ -69,8 +69,8 @@ def choose_recipe(
     """
     refuse_pipe(
         paths,
-        "a corpus from standard input cannot be measured first; save it to a file, or give a "
-        "recipe",
+        "standard input can be read only once, so no recipe can be chosen for it; save it to a "
+        "file, or give a recipe",
     )
     size = measure(find_data(paths, folder), source, target, encoding)
     small, middling = size.pairs < 20_000, size.pairs < 1_000_000
@@ -127,20 +127,24 @@ def choose_aligning_recipe(
     folder: Path | None = None,
     reversed: bool = False,
 ) -> dict[str, Any]:
-    """The tables of a recipe for aligning the words of a corpus.
+    """Choose a recipe for aligning the words of a corpus; returns its tables.
 
-    The whole corpus is trained on: what is wanted are its own links. The rules are in
-    docs/aligning.md.
+    Nothing is held out, because the corpus itself is to be aligned. docs/aligning.md lists the
+    rules.
 
     Args:
         paths: the corpus.
-        source: language of what the model reads.
-        target: language of what the model's queries are.
-        encoding: of text files.
-        folder: where relative paths start.
+        source: language of the model's source.
+        target: language of the model's target, whose words are the queries.
+        encoding: encoding of text files.
+        folder: base folder of relative paths.
         reversed: the files have the target first.
     """
-    refuse_pipe(paths, "a corpus from standard input cannot be measured first; save it to a file")
+    refuse_pipe(
+        paths,
+        "standard input can be read only once, so no recipe can be chosen for it; save it to a "
+        "file",
+    )
     size = measure(find_data(paths, folder), source, target, encoding)
     small = size.pairs < 20_000
     passes = 8 if small else 4 if size.pairs < 200_000 else 2
@@ -153,7 +157,7 @@ def choose_aligning_recipe(
         "data": {
             **data_table(paths, source=source, target=target, encoding=encoding),
             "reversed": reversed,
-            # A pair that occurs twice says the same twice; one that is far too long says little.
+            # Repeated pairs add no information, and very long pairs little.
             "filters": {"duplicates": True, "max_words": 100},
         },
         "tokeniser": {"vocabulary_size": vocabulary(size.word_types, most)},

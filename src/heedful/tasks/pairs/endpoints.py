@@ -20,7 +20,7 @@ from heedful.tasks.endpoints import (
     too_large,
 )
 
-# As JSON: a digit or two less where a weight is 0, or 1.
+# Bytes of a weight in JSON; one or two less for 0 and 1.
 _BYTES_A_WEIGHT = 7
 _HINT = "send less text, or ask for fewer translations, or without alignments"
 
@@ -63,7 +63,7 @@ class AlternativesRequest(ModelRequest):
 
 
 class AlternativesResponse(BaseModel):
-    """The most probable words, and the translations that go on with them."""
+    """The most probable next words, and the translations that continue with them."""
 
     alternatives: list[dict[str, Any]]
 
@@ -119,7 +119,7 @@ class Translate(Endpoint[TranslateRequest]):
 
 
 class TranslateStream(Endpoint[StreamRequest]):
-    """A long text's parts, a line of JSON as each is finished."""
+    """Translate a long text; one line of JSON for each part as it is finished."""
 
     path = "translate/stream"
     request = StreamRequest
@@ -130,7 +130,7 @@ class TranslateStream(Endpoint[StreamRequest]):
 
     def texts(self, request: StreamRequest) -> list[str]:
         if request.prefix is not None:
-            raise UserError("prefix is for /api/translate: a text with one is not split")
+            raise UserError("prefix needs /api/translate, because a text with prefix is not split")
         return as_list(request.text)
 
     def work(self, model: Model, request: StreamRequest, limits: Limits, on_line: OnLine) -> Work:
@@ -153,7 +153,7 @@ class TranslateStream(Endpoint[StreamRequest]):
 
 
 class Alternatives(Endpoint[AlternativesRequest]):
-    """Other words at a place of a translation."""
+    """Alternative words at a position of a translation."""
 
     path = "alternatives"
     request = AlternativesRequest
@@ -170,7 +170,7 @@ class Alternatives(Endpoint[AlternativesRequest]):
     ) -> Work:
         require_one_line(request.text, "alternatives are")
         if request.count > limits.hypotheses:
-            raise UserError(f"{request.count:,} words; the most is {limits.hypotheses}")
+            raise UserError(f"{request.count:,} words; the maximum is {limits.hypotheses}")
         return Work(
             lambda found: {"alternatives": [dict(vars(one)) for one in found]},
             call=lambda: model.predictor.alternatives(request.text, request.prefix, request.count),
@@ -178,7 +178,7 @@ class Alternatives(Endpoint[AlternativesRequest]):
 
 
 class Faithfulness(Endpoint[FaithfulnessRequest]):
-    """How an output's probability falls without the source words attended to most."""
+    """How much the probability of an output falls without the source words with most attention."""
 
     path = "faithfulness"
     request = FaithfulnessRequest
@@ -201,13 +201,13 @@ ENDPOINTS = (Translate(), TranslateStream(), Alternatives(), Faithfulness())
 
 
 def require_one_line(text: str, what: str) -> None:
-    """Raise UserError for a text of several lines, each of which is translated for itself."""
+    """Raise UserError for a text of several lines, which are translated separately."""
     if one_line(text.strip()) != text.strip():
         raise UserError(f"{what} of one line; send the lines one by one")
 
 
 def to_json(one: Translation) -> dict[str, Any]:
-    """A translation's fields, its words, and the weights between them."""
+    """The fields of a translation, its words, and the attention weights between them."""
     shown = one.to_json()
     shown["source_words"], shown["target_words"] = one.source.split(), one.text.split()
     if one.alignment is not None:

@@ -1,4 +1,4 @@
-"""How good translations are: those of a run, or those of any system in files."""
+"""Evaluation of translations: those of a run, or those of any system in files."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
@@ -22,7 +22,7 @@ from heedful.evaluation.forced_alignment import align_translations
 from heedful.evaluation.outcome import Evaluation, Figure
 from heedful.evaluation.report import Report, ReportSettings, build_report
 from heedful.evaluation.statistics import METRICS, check_tokeniser
-from heedful.tasks.pairs.aligners import say_rule
+from heedful.tasks.pairs.aligners import report_rule
 from heedful.tasks.pairs.alignment_rules import describe_rule
 from heedful.tasks.pairs.evaluation_options import PairEvaluation
 from heedful.tasks.pairs.run import PairRun, open_pair_run, search_of
@@ -31,11 +31,11 @@ from heedful.tasks.spec import Opening
 
 @dataclass
 class _Found:
-    """What one run has given."""
+    """The outputs of a run, and what was measured on them."""
 
     outputs: list[str]
     used: dict[str, Any]
-    """How: checkpoint, beam, engine, device, precision."""
+    """Checkpoint, beam, engine, device and precision."""
     alignment: AlignmentScore | None = None
     attention: list[HeadStatistics] = field(default_factory=list)
 
@@ -49,21 +49,21 @@ def evaluate_pairs(
         run: the run.
         data: files of pairs; the run's own test set if None.
         options: what to measure.
-        opening: how the runs are opened.
+        opening: loads the runs.
 
     Raises:
-        UserError: there is nothing to translate, options exclude each other, or a file or run
-            cannot be used.
+        UserError: the test set is empty, options exclude each other, or a file or run cannot be
+            used.
     """
     given = [name for name, file in options.files.items() if file is not None]
     if given:
         raise UserError(
-            f"{given[0]} is for scoring files; leave it out, or leave out the run {run.path}"
+            f"{given[0]} is for scoring files; leave out the option or the run {run.path}"
         )
     _check_indexing(options)
     settings = _settings(options, options.tokenise or run.recipe.evaluation.tokenise)
     pairs = _test_pairs(run, data, options)
-    # The gold is read first: a mistake in it should not cost the time of translating.
+    # Read the gold links first, so that an error in them is found before translating.
     gold = None if options.gold is None else _gold_of(options, pairs)
     own = _translated(run, pairs, options, opening, gold, attention=options.attention)
     other = None
@@ -89,7 +89,7 @@ def evaluate_pairs(
 
 
 def evaluate_files(options: PairEvaluation) -> Evaluation:
-    """Score outputs of any system, or its word links, that stand in files.
+    """Score files with the outputs, or the word links, of any system.
 
     Raises:
         UserError: a file is missing, or options exclude each other.
@@ -97,7 +97,7 @@ def evaluate_files(options: PairEvaluation) -> Evaluation:
     _check_files(options)
     _check_indexing(options)
     if options.attention:
-        raise UserError("--attention needs a run: files of outputs have no attention")
+        raise UserError("--attention needs a run, because files contain no attention weights")
     links = None
     if options.gold is not None and options.links is not None:
         right = read_gold(
@@ -115,7 +115,7 @@ def evaluate_files(options: PairEvaluation) -> Evaluation:
         if name != "--links"
     }
     if options.by_length and texts["--sources"] is None:
-        notice("--by-length is left out: it needs the sources (--sources FILE)")
+        notice("--by-length is ignored: it needs the sources (--sources FILE)")
     report = build_report(
         str(options.hypotheses),
         texts["--hypotheses"] or [],
@@ -146,14 +146,14 @@ def _evaluation(
         )
         for score in report.scores
     }
-    told = {
+    details = {
         "version": version("heedful"),
         "settings": asdict(settings),
         **facts,
         **report.as_json(),
     }
     return Evaluation(
-        report.system, figures, outputs, tables=report.tables(), details=told, settings=how
+        report.system, figures, outputs, tables=report.tables(), details=details, settings=how
     )
 
 
@@ -164,11 +164,11 @@ def _check_indexing(options: PairEvaluation) -> None:
 
 def _check_files(options: PairEvaluation) -> None:
     if options.links is not None and options.gold is None:
-        raise UserError("--links needs --gold FILE to be scored against")
+        raise UserError("--links needs --gold FILE with the gold links")
     if options.hypotheses is None and options.links is None:
         raise UserError("nothing to evaluate: give a run, or --hypotheses FILE --references FILE")
     if options.hypotheses is not None and options.references is None:
-        raise UserError("--hypotheses needs --references FILE to be compared with")
+        raise UserError("--hypotheses needs --references FILE")
     if options.gold is not None and options.links is None:
         raise UserError("--gold without a run needs --links FILE, the links to score")
 
@@ -179,7 +179,7 @@ def _settings(options: PairEvaluation, tokenise: str) -> ReportSettings:
     if unknown or not names:
         raise UserError(f"--metrics {options.metrics}: use some of {','.join(METRICS)}")
     if "bleu" in names or options.by_length or options.sentences:
-        check_tokeniser(tokenise)  # now, and not after all is translated
+        check_tokeniser(tokenise)  # fails before translating
     return ReportSettings(
         metrics=tuple(name for name in METRICS if name in names),
         tokenise=tokenise,
@@ -201,7 +201,7 @@ def _test_pairs(run: PairRun, data: Sequence[str] | None, options: PairEvaluatio
         return pairs
     pairs = run.pairs("test")
     if not pairs:
-        raise UserError(f"{run.path} keeps no test set; name one: --data FILE --from … --to …")
+        raise UserError(f"{run.path} has no test set; give one: --data FILE --from … --to …")
     return pairs
 
 
@@ -222,7 +222,7 @@ def _translated(
     *,
     attention: bool = False,
 ) -> _Found:
-    """The translations of a run, and what is asked of its attention while it writes references."""
+    """Translate with a run; measure alignments and attention on the references if requested."""
     search = search_of(run.path, options.beam, "heedful evaluate")
     point = run.chosen(opening.checkpoint).path.name
     engine: dict[str, Any] = {}
@@ -242,12 +242,12 @@ def _translated(
     }
     found = _Found([translation.text for translation in translations], used)
     if gold is not None:
-        say_rule(run, translator)
+        report_rule(run, translator)
         used["alignment_rule"] = describe_rule(translator.rules[0])
         with progress("aligning references", len(sources), "sentences") as advance:
             links = align_translations(translator, sources, references, advance=advance)
         found.alignment = alignment_error_rate(gold, [one.links for one in links])
     if attention:
-        with progress("looking at attention", len(sources), "sentences") as advance:
+        with progress("measuring attention", len(sources), "sentences") as advance:
             found.attention = attention_statistics(translator, sources, references, advance=advance)
     return found

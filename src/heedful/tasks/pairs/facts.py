@@ -1,4 +1,4 @@
-"""What ``run.json`` tells of a run that learns from pairs of texts."""
+"""The facts in ``run.json`` of runs for pairs of texts."""
 
 from pydantic import BaseModel
 
@@ -20,7 +20,7 @@ class _PairData(BaseModel):
 
 
 class PairFacts(Facts):
-    """Of a run that learns from pairs of texts."""
+    """The facts of a run for pairs of texts."""
 
     source: str | None = None
     target: str | None = None

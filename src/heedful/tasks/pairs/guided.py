@@ -1,8 +1,8 @@
-"""Guided alignment: attention learns from word links that are given.
+"""Guided alignment: attention is trained on given word links.
 
     L = −Σ_t 1/|A_t| Σ_{s ∈ A_t} log a[t, s]
 
-for every target token t that is linked to source tokens A_t; those without links count nothing.
+summed over the target tokens t that are linked to source tokens A_t.
 Chen et al. 2016, "Guided alignment training for topic-aware neural machine translation", section
 3; for one head of a Transformer Garg et al. 2019, "Jointly learning to align and translate with
 Transformer models", section 4.2.
@@ -20,17 +20,17 @@ from heedful.tasks.pairs.terms import Forced, all_steps
 from heedful.training.protocol import Loss
 
 _LEAST = 1e-9
-"""Added to a weight before its logarithm, for normalizers that give zeros."""
+"""Added to weights before the logarithm, because some normalizers return zeros."""
 
 
 class GuidedAlignment:
-    """The term of the loss by which attention learns given links.
+    """The term of the loss that trains attention on given links.
 
     Its part ``guided_alignment`` is the sum above, without the weight.
 
     Args:
-        where: the module, the heads (their mean learns), and the row of a target token.
-        weight: of this term beside the cross-entropy.
+        where: the module, the heads (their mean is trained), and the row of a target token.
+        weight: the weight of this term.
     """
 
     def __init__(self, where: AlignmentSource, weight: float) -> None:
@@ -39,7 +39,7 @@ class GuidedAlignment:
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """The one module that learns."""
+        """The name of the trained module."""
         return (self.where.module,)
 
     def loss(self, forced: Forced) -> Loss:
@@ -50,9 +50,9 @@ class GuidedAlignment:
         """
         links = forced.batch.links
         if links is None:
-            raise UserError("the encoded corpus has no links; name their file: data.links")
+            raise UserError("the encoded corpus has no links; set data.links to their file")
         weights = all_steps(forced.seen[self.where.module])  # [B, H, T, S]
-        # The last row, or the first, is nobody's: see the rule of the same module in inference.
+        # One row, the last or the first, belongs to no target token: see `rows_of`.
         mean = rows_of(weights, self.where).float().mean(1)  # [B, T - 1, S]
         row, target, source = links.unbind(1)
         linked = torch.log(mean[row, target, source] + _LEAST)
@@ -63,8 +63,8 @@ class GuidedAlignment:
         return Loss(self.weight * total, {"guided_alignment": total.detach()})
 
     def tensors(self) -> dict[str, Tensor]:
-        """Nothing is remembered."""
+        """Empty: the term has no state."""
         return {}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Nothing is remembered."""
+        """Do nothing: the term has no state."""

@@ -1,4 +1,4 @@
-"""From files to a run that can train: held-out pairs, tokeniser, encoded corpus, facts."""
+"""Prepares a run for pairs of texts: held-out pairs, tokeniser, encoded corpus, facts."""
 
 import shutil
 import zlib
@@ -39,13 +39,14 @@ from heedful.tasks.preparation import (
 def prepare_run(
     path: Path, recipe: PairRecipe, data_folder: Path | None, start: Start | None = None
 ) -> PairRun:
-    """Make a new run: read, filter and encode the data once; nothing of it is read again.
+    """Make a new run: read, filter and encode the data. Training does not read the files again.
 
     Args:
-        path: the run's folder; what an interrupted preparation left there is made anew.
+        path: the run's folder; files of an interrupted preparation are overwritten.
         recipe: all settings.
-        data_folder: where relative paths of the recipe start; the current folder if None.
-        start: tokenisers and first weights; trained on the corpus and drawn if None.
+        data_folder: base folder of relative paths in the recipe; the current folder if None.
+        start: gives tokenisers and initial weights; if None, tokenisers are trained on the corpus
+            and weights are random.
 
     Raises:
         UserError: the data are missing, empty or broken, or the folder cannot be written.
@@ -53,7 +54,7 @@ def prepare_run(
     corpus = _Corpus(recipe, path, data_folder)
     hashes = content_hashes(corpus.files) | vector_hashes(recipe.vectors, data_folder)
     if corpus.linked:
-        # Now, in one pass: a mistake in the links should not cost a tokeniser's training.
+        # Check the links first, so that an error in them is found before training the tokeniser.
         check_links(corpus.read_linked(Counter()), corpus.files["links"][0])
     held_out = {part: corpus.held_out(part) for part in HELD_OUT}
     tokenisers = (
@@ -71,7 +72,7 @@ def prepare_run(
     overlap = count_overlaps(
         lambda: (pair.source for pair in corpus.filtered()),
         {part: [pair.source for pair in pairs] for part, pairs in held_out.items()},
-        lambda part, n, all: f"{n} of {all} {part} sources also stand in the training corpus",
+        lambda part, n, all: f"{n} of {all} {part} sources are also in the training corpus",
     )
     about = {
         "source": recipe.data.source,
@@ -101,7 +102,7 @@ def _encode(
     tokenisers: Tokenisers,
     left_out: Counter[str],
 ) -> int:
-    """Write the encoded training pairs; their number."""
+    """Write the encoded training pairs; returns their number."""
     shutil.rmtree(folder, ignore_errors=True)
     written = write_pair_store(
         corpus.training_linked(left_out) if corpus.linked else corpus.training(left_out),
@@ -125,13 +126,13 @@ def start_tokenisers(start: Start) -> Tokenisers:
     """The tokenisers of the run that another starts from.
 
     Raises:
-        UserError: it is none of pairs of texts.
+        UserError: that run is not for pairs of texts.
     """
     return open_pair_run(start.run.path).tokenisers()
 
 
 def data_hashes(recipe: PairRecipe, data_folder: Path | None) -> dict[str, list[str]]:
-    """Each part's content hashes, for a run that goes on to be compared with."""
+    """The content hashes of each part, which are compared when a run is resumed."""
     return recipe_hashes(_named(recipe.data), recipe.vectors, data_folder)
 
 
@@ -140,14 +141,14 @@ def _named(data: DataSettings) -> dict[str, list[str]]:
 
 
 class _Corpus:
-    """A recipe's data: files found, read as often as asked for, held-out pairs set apart."""
+    """The data of a recipe: training pairs, which can be read repeatedly, and held-out pairs."""
 
     def __init__(self, recipe: PairRecipe, path: Path, data_folder: Path | None) -> None:
         self.settings: DataSettings = recipe.data
         self.seed = recipe.seed
         self.linked = self.settings.links is not None
         if self.settings.links == "-":
-            raise UserError("data.links: links are read more than once, so not from a pipe")
+            raise UserError("data.links cannot be standard input, because it is read twice")
         spooled = path / "data" / "standard-input"
         self.files = find_files(_named(self.settings), data_folder, spooled)
         self.shares = held_out_shares(self.files, self.settings)
@@ -164,11 +165,11 @@ class _Corpus:
         return (pair.turned() for pair in pairs) if self.settings.reversed else pairs
 
     def _as_filed(self, part: str, left_out: Counter[str] | None) -> Iterator[Pair]:
-        """The pairs as the files have them."""
+        """The pairs in the order of the files' sides."""
         settings = self.settings
         if are_rows(self.files[part]):
             return (Pair(*row) for row in read_rows(self.files[part]))
-        # The languages are those of the model; the files may have them the other way round.
+        # The languages are those of the model; the sides of the files may be reversed.
         first, second = settings.source, settings.target
         if settings.reversed:
             first, second = second, first
@@ -219,7 +220,7 @@ class _Corpus:
         return memory
 
     def training_linked(self, left_out: Counter[str]) -> Iterator[LinkedPair]:
-        """As `filtered`, each pair with its links."""
+        """Like `filtered`, each pair with its links."""
         kept = (pair for pair in self.read_linked(left_out) if self._part(pair) == "train")
         return filter_pairs(kept, self.settings.filters, left_out)
 
@@ -239,7 +240,7 @@ class _Corpus:
         return pairs
 
     def _part(self, pair: Pair | LinkedPair) -> str:
-        """Which part a pair of the training corpus goes to: pairs of one source to the same."""
+        """The part of a pair; pairs with the same source are in the same part."""
         return part_of(pair.source, self.seed, self.shares)
 
 

@@ -1,4 +1,4 @@
-"""The recipe of what learns from pairs of texts: translators and word aligners."""
+"""The recipe of models for pairs of texts: translators and word aligners."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, Self
@@ -21,19 +21,19 @@ from heedful.tasks.pairs.reinforce import ReinforceSettings
 
 
 class DataSettings(FileSettings):
-    """Where the examples come from."""
+    """The files of examples, and how they are read."""
 
     train: list[str] = Field(min_length=1, max_length=2)
     """One file (TSV, TMX, PO, XLIFF; ``-`` is standard input) or two aligned text files."""
     validation: list[str] = Field([], max_length=2)
     test: list[str] = Field([], max_length=2)
     source: str | None = None
-    """Language of the source side, matched by prefix; needed for TMX, PO and XLIFF."""
+    """Language of the source side, matched by prefix; required for TMX, PO and XLIFF."""
     target: str | None = None
     reversed: bool = False
-    """The files have the target first: learn from their second side to their first."""
+    """Whether the files have the target first: the second side is translated to the first."""
     links: str | None = None
-    """Word links of the training pairs (0-0 1-2), one line a pair, in the files' order."""
+    """File of word links of the training pairs (0-0 1-2), one line per pair, in the same order."""
     max_tokens: int = Field(256, ge=2, le=MOST_POSITIONS)
     """Longer training pairs are left out (and counted)."""
     protect: list[str] = Field([])
@@ -55,14 +55,14 @@ class DataSettings(FileSettings):
 
     @property
     def rules(self) -> Rules | None:
-        """What is protected; None if nothing is."""
+        """The rules for protected spans; None if there are none."""
         return Rules(tuple(self.protect), self.source, self.target) if self.protect else None
 
     def example_of(self, row: Any) -> list[str]:
-        """The two texts as they stand in the row, which ``reversed`` exchanges later.
+        """The two texts of a row, in the order of the row; ``reversed`` exchanges them later.
 
-        By name they are those of the languages, or ``source`` and ``target``; ``translation`` may
-        hold both, as in the datasets of OPUS.
+        Their names are those of the languages, or ``source`` and ``target``; ``translation`` may
+        contain both, as in the datasets of OPUS.
         """
         keys = set(getattr(row, "keys", tuple)())
         if keys == {"translation"} or keys == {"id", "translation"}:
@@ -78,20 +78,21 @@ class DataSettings(FileSettings):
 
 
 class GuidedSettings(Settings):
-    """How attention learns from ``data.links``, where they are given."""
+    """How attention is trained on ``data.links``."""
 
     weight: float = Field(0.05, ge=0)
-    """Of the term beside the cross-entropy."""
+    """Weight of the term in the loss."""
     module: str | None = None
-    """The attention module; that of the model's own alignments unless set."""
+    """The attention module; default: the module of the model's own alignments."""
     head: int | None = Field(None, ge=1)
-    """The head, from 1; the mean of all unless set."""
+    """The head, from 1; default: the mean of all heads."""
     shift: int | None = Field(None, ge=0, le=1)
-    """Row of a target token: 0 where it is predicted, 1 where it is fed in; the model's own."""
+    """Row of a target token: 0 where it is predicted, 1 where it is fed in; default: the model's
+    own."""
 
 
 class PairVectorSettings(VectorSettings):
-    """Word vectors that the embeddings begin with; one that both sides share takes both."""
+    """Initial word vectors of the embeddings; an embedding shared by both sides uses both files."""
 
     source: str | None = None
     target: str | None = None
@@ -104,7 +105,7 @@ class PairVectorSettings(VectorSettings):
 
 
 class TrainingSettings(LoopSettings):
-    """How a model for pairs learns its weights."""
+    """How a model for pairs is trained."""
 
     label_smoothing: float = Field(0.1, ge=0, lt=1)
     guided_alignment: GuidedSettings = GuidedSettings()
@@ -120,16 +121,16 @@ class EvaluationSettings(Settings):
     tokenise: str = "13a"
     """sacreBLEU's tokeniser; ``none`` for text that is tokenised already."""
     validation_pairs: int = Field(1000, ge=1)
-    """Pairs translated at validation: the first ones; the loss is over all."""
+    """Number of pairs translated at validation, the first ones; the loss is over all pairs."""
     samples: int = Field(3, ge=0)
 
 
 class PairRecipe(Recipe):
-    """All settings of a run that learns from pairs of texts."""
+    """All settings of a run for pairs of texts."""
 
     task: Literal["translation", "text-to-text", "alignment"] = "translation"
-    """``text-to-text`` is the same learning for whatever else is a pair: a text and its summary, a
-    question and its answer, a turn of a dialogue and the next."""
+    """``text-to-text`` is the same training for other pairs: a text and its summary, a question and
+    its answer, a turn of a dialogue and the next."""
     data: DataSettings
     tokeniser: TokeniserSettings = TokeniserSettings()
     vectors: PairVectorSettings | None = None
@@ -141,7 +142,7 @@ class PairRecipe(Recipe):
 
     @field_validator("model", mode="before")
     @classmethod
-    def _kind_is_transformer_unless_said(cls, given: Any) -> Any:
+    def _kind_defaults_to_transformer(cls, given: Any) -> Any:
         return {"kind": "transformer", **given} if isinstance(given, dict) else given
 
     @model_validator(mode="after")
@@ -158,22 +159,22 @@ class PairRecipe(Recipe):
             )
         if (self.task == "alignment") == self.model.translates:
             raise ValueError(
-                "task = 'alignment' and model.kind = 'aligner' go together: the aligner does not "
-                "translate, and translators are aligned with as they are"
+                "task = 'alignment' needs model.kind = 'aligner', and the aligner needs this task; "
+                "translators align without training for it"
             )
         if self.task == "alignment" and self.training.choose_by != "loss":
             raise ValueError("task = 'alignment' has no translations: training.choose_by = 'loss'")
         if self.task == "alignment" and self.vectors is not None and self.vectors.target:
-            raise ValueError("the aligner embeds the source only: leave vectors.target out")
+            raise ValueError("the aligner embeds the source only: leave out vectors.target")
         if self.data.links is None and self.training.guided_alignment != GuidedSettings():
             raise ValueError(
-                "training.guided_alignment needs data.links, the word links to learn from"
+                "training.guided_alignment needs data.links, the word links to train on"
             )
         rewarded = self.model.learns_by_reward
         if not rewarded and self.training.reinforce != ReinforceSettings():
             raise ValueError(
-                "training.reinforce is for attention that learns by reward, as with "
-                "model.attention = 'hard-reinforce'; with this model, leave it out"
+                "training.reinforce needs attention that is trained by reward, such as "
+                "model.attention = 'hard-reinforce'; leave it out for this model"
             )
         return self
 
@@ -194,7 +195,7 @@ def without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 
 def require_scorable(recipe: PairRecipe) -> None:
-    """Raise UserError now, and not at the first validation, if it cannot be scored here."""
+    """Raise UserError before the training if outputs could not be scored at validation."""
     try:
         check_tokeniser(recipe.evaluation.tokenise, present=recipe.is_validated)
     except UserError as error:

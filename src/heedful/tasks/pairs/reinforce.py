@@ -1,12 +1,13 @@
-"""REINFORCE: how attention that is drawn, and passes no gradient, learns where to look.
+"""REINFORCE: training of sampled attention, which passes no gradient.
 
     ∇ E_a[Σ_t ℓ_t] = E_a[Σ_t ∇ℓ_t + Σ_t (Σ_{k ≥ t} ℓ_k − b) ∇ log p(a_t)],   ℓ_t = −log p(y_t | a)
 
 Williams 1992, "Simple Statistical Gradient-Following Algorithms for Connectionist Reinforcement
 Learning"; for attention Xu et al. 2015, "Show, Attend and Tell", section 4.1: the reward is the
 log-likelihood, less a moving average of it, and the entropy of the choice is added to what is
-maximised. There the reward of each draw is the whole sentence's. Here it is that of the tokens from
-the draw on, those further on discounted by γ: what came before cannot be the draw's doing.
+maximised. There, the reward of each sample is that of the whole sentence. Here, it is that of the
+tokens from the sample on, with later tokens discounted by γ, because a sample cannot influence
+earlier tokens.
 
 Shapes: B batch, H heads, T target tokens.
 """
@@ -23,7 +24,7 @@ from heedful.training.protocol import Loss
 
 
 def rewarded_modules(model: nn.Module) -> tuple[str, ...]:
-    """Names of the attention modules whose normalizers say that they learn by reward."""
+    """Names of the attention modules whose normalizers are trained by reward."""
     return tuple(
         name.rpartition(".")[0].replace("_orig_mod.", "")
         for name, part in model.named_modules()
@@ -32,20 +33,20 @@ def rewarded_modules(model: nn.Module) -> tuple[str, ...]:
 
 
 class ReinforceSettings(Settings):
-    """How strongly, and by what, drawn attention learns."""
+    """Settings for training sampled attention."""
 
     weight: float = Field(0.1, gt=0)
-    """Of the reward."""
+    """Weight of the reward."""
     discount: float = Field(0.0, ge=0, le=1)
-    """γ: how much a draw is credited with later tokens; with 0, its own token's is all."""
+    """γ: the credit of a sample for later tokens; with 0, only its own token counts."""
     decay: float = Field(0.9, ge=0, lt=1)
-    """Of the moving average of rewards."""
+    """Decay of the moving average of rewards."""
     entropy: float = Field(0.0, ge=0)
-    """Weight of the bonus for draws that are not settled."""
+    """Weight of the entropy bonus."""
 
 
 class Reinforce:
-    """The term of the loss by which drawn attention learns.
+    """The term of the loss that trains sampled attention.
 
     It adds ``−weight · Σ_t (R_t − b) log p(a_t) − entropy · Σ_t H_t`` over the target tokens, where
     ``R_t − b`` is short for ``Σ_{k ≥ t} γ^{k−t} (log p(y_k) − b)``, and b is the moving average of
@@ -67,11 +68,11 @@ class Reinforce:
         self.average = torch.zeros(2, dtype=torch.float64)
 
     def loss(self, forced: Forced) -> Loss:
-        """The term for a batch; the baseline moves on."""
+        """The term for a batch; updates the baseline."""
         real = forced.batch.target_out != PAD
         reward = -forced.surprise
         baseline = self._baseline(reward.sum() / real.sum())
-        advantage = self._to_come((reward - baseline) * real)
+        advantage = self._discounted((reward - baseline) * real)
         total, entropies = torch.zeros_like(baseline), torch.zeros_like(baseline)
         heads = 0
         for name in self.modules:
@@ -87,14 +88,14 @@ class Reinforce:
         return Loss(self.settings.weight * total - self.settings.entropy * entropies, parts)
 
     def _baseline(self, mean: Tensor) -> Tensor:
-        """The moving average before this batch, whose mean reward a token is then part of it."""
+        """The moving average before this batch; the batch's mean reward is then added to it."""
         average, total = self.average.to(mean.device, mean.dtype).unbind()
         now = torch.stack([mean.detach(), torch.ones_like(mean)]).to(self.average)
         decay = self.settings.decay
         self.average = decay * self.average + (1.0 - decay) * now
         return torch.where(total > 0, average / total.clamp(min=1e-30), mean.detach())
 
-    def _to_come(self, rewards: Tensor) -> Tensor:
+    def _discounted(self, rewards: Tensor) -> Tensor:
         """``Σ_{k ≥ t} γ^{k−t} r_k`` for ``rewards [B, T]``."""
         places = torch.arange(rewards.shape[1], device=rewards.device)
         later = places.unsqueeze(1) - places  # [k, t]
@@ -106,5 +107,5 @@ class Reinforce:
         return {"average": self.average}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`tensors` gave."""
+        """Restore the state from :meth:`tensors`."""
         self.average = tensors["average"].cpu().clone()

@@ -1,4 +1,4 @@
-"""Choosing how alignments are read from runs, and keeping the choice in them."""
+"""Chooses the alignment rules of runs by gold links, and stores them in the runs."""
 
 from collections.abc import Sequence
 
@@ -21,19 +21,19 @@ def choose_rules(
     where: str,
     checkpoint: str | int | None = None,
 ) -> list[ReportTable]:
-    """Choose each run's rule by the alignment error rate, and keep it in the run.
+    """Choose each run's rule by the alignment error rate, and store it in the run.
 
-    With two directions, the rules and the way to join are also chosen together.
+    With two directions, the best combination of rules and join is also chosen.
 
     Args:
         directions: one run, or two of opposite directions.
         pairs: texts with gold links.
         gold: their links.
         where: the file of the links.
-        checkpoint: which checkpoint was loaded, as it was named.
+        checkpoint: the checkpoint that was loaded.
 
     Returns:
-        Tables of the best rules of each run, and of the joined ones.
+        Tables of the best rules of each run, and of the joined rules.
     """
     searches, tables = [], []
     for each in directions:
@@ -49,7 +49,7 @@ def choose_rules(
     if len(directions) == 1:
         write_rule(directions[0].run, searches[0].best, facts[0])
         return tables
-    # Links are joined as those of the corpus, so the direction that is not turned is forward.
+    # Links are joined in the direction of the corpus, so the run that is not turned is forward.
     order = sorted((0, 1), key=lambda number: directions[number].turned)
     both = choose_joined(*(searches[number] for number in order))
     for number, rule in zip(order, (both.forward, both.reverse), strict=True):

@@ -1,4 +1,4 @@
-"""Runs that learn from pairs of texts."""
+"""Runs for pairs of texts."""
 
 import json
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ MEMORY = "memory.jsonl"
 
 @dataclass(frozen=True)
 class PairRun(Run):
-    """A run that learns from pairs of texts."""
+    """A run for pairs of texts."""
 
     recipe: PairRecipe
 
@@ -33,7 +33,7 @@ class PairRun(Run):
         """The run's own tokenisers.
 
         Raises:
-            UserError: they are missing, damaged or were changed.
+            UserError: the tokenisers are missing, damaged or changed.
         """
         self.require_unchanged("tokeniser/")
         found = load_tokenisers(self.path / "tokeniser")
@@ -52,7 +52,7 @@ class PairRun(Run):
         return Memory.load(path) if path.exists() else None
 
     def pairs(self, part: str) -> list[Pair]:
-        """The ``validation`` or ``test`` pairs that the run keeps; none if it was given none."""
+        """The ``validation`` or ``test`` pairs stored in the run; empty if there are none."""
         name = f"data/{part}.jsonl"
         self.require_unchanged(name)
         try:
@@ -65,7 +65,7 @@ class PairRun(Run):
 
 
 def open_pair_run(path: str | Path) -> PairRun:
-    """As :func:`open_run`, of a run that learns from pairs of texts.
+    """Like :func:`open_run`, for a run for pairs of texts.
 
     Raises:
         UserError: also for a run of another task.
@@ -77,10 +77,10 @@ def open_pair_run(path: str | Path) -> PairRun:
 
 
 def search_of(run: Path, beam: int | None, where: str) -> SearchOptions:
-    """The search of a run's recipe, with another beam where one is given.
+    """The search options of a run's recipe, with another beam if one is given.
 
     Raises:
-        UserError: the folder is no run, or the beam is out of range.
+        UserError: the folder is not a run, or the beam is out of range.
     """
     recipe = open_pair_run(run).recipe.evaluation
     width = recipe.beam if beam is None else beam
@@ -89,7 +89,7 @@ def search_of(run: Path, beam: int | None, where: str) -> SearchOptions:
 
 
 def write_pairs(path: Path, pairs: list[Pair]) -> None:
-    """Write pairs as JSON lines, whole or not at all."""
+    """Write pairs as JSON lines, atomically."""
     with atomic_file(path) as file:
         for pair in pairs:
             file.write((json.dumps(list(pair), ensure_ascii=False) + "\n").encode("utf-8"))

@@ -1,4 +1,4 @@
-"""What the specs of tasks of pairs of texts have in common."""
+"""The base class of the specs of tasks for pairs of texts."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from heedful.tasks.pairs.run import PairRun
 
 _LEAST_SYMBOLS = 5
-"""Of a vocabulary: before it is made, its size is not known."""
+"""A vocabulary size for checking the model before the vocabulary is built."""
 
 
 class PairSpec(TaskSpec):
-    """A task of pairs of texts."""
+    """A task for pairs of texts."""
 
     corpus = "the corpus (TSV, TMX, PO, XLIFF), or twice for two aligned text files"
     reading_settings = ("encoding",)

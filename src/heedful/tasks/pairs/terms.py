@@ -1,4 +1,4 @@
-"""Terms of a loss beside the cross-entropy, from attention that is watched while it is trained.
+"""Terms of a loss on attention weights, in addition to the cross-entropy.
 
 Shapes: B batch, H heads, S source tokens, T target tokens.
 """
@@ -15,11 +15,11 @@ from heedful.training.protocol import Loss
 
 
 class Forced(NamedTuple):
-    """What teacher forcing a batch has given."""
+    """The results of teacher forcing a batch."""
 
     batch: Batch
     seen: Seen
-    """The watched modules' weights, in the graph."""
+    """The weights of the watched modules, with gradients."""
     surprise: Tensor
     """``−log p`` of each target token in nats, detached ``[B, T]``; zero at padding."""
 
@@ -37,16 +37,16 @@ class Term(Protocol):
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """What it remembers from batch to batch, by name; a checkpoint keeps it."""
+        """The state of the term by name, for checkpoints."""
         ...
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`tensors` gave."""
+        """Restore the state from :meth:`tensors`."""
         ...
 
 
 def all_steps(calls: list[Tensor]) -> Tensor:
-    """``[B, H, T, S]`` of a module that was called once (a Transformer's) or once a step."""
+    """``[B, H, T, S]`` from a module that was called once (Transformers) or once per step."""
     return calls[0] if len(calls) == 1 else torch.cat(calls, dim=2)
 
 
@@ -56,7 +56,7 @@ def modules_of(terms: Sequence[Term]) -> list[str]:
 
 
 def with_terms(loss: Loss, terms: Sequence[Term], forced: Forced) -> Loss:
-    """A loss and all the terms, their parts beside its own."""
+    """The loss plus all terms, with the parts of all."""
     total, parts, _ = loss
     for term in terms:
         more = term.loss(forced)
@@ -65,7 +65,7 @@ def with_terms(loss: Loss, terms: Sequence[Term], forced: Forced) -> Loss:
 
 
 def tensors_of(terms: Sequence[Term]) -> dict[str, Tensor]:
-    """What all terms remember, under their numbers."""
+    """The state of all terms; names are prefixed by the number of the term."""
     return {
         f"{number}.{name}": tensor
         for number, term in enumerate(terms)
@@ -74,7 +74,7 @@ def tensors_of(terms: Sequence[Term]) -> dict[str, Tensor]:
 
 
 def load_terms(terms: Sequence[Term], tensors: dict[str, Tensor]) -> None:
-    """Give each term back what :func:`tensors_of` had of it."""
+    """Restore the state from :func:`tensors_of`."""
     for number, term in enumerate(terms):
         begin = f"{number}."
         term.load(

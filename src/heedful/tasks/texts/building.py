@@ -1,4 +1,4 @@
-"""From the settings of a run for single texts to its model and task."""
+"""Builds the model and the training task of a run for single texts."""
 
 from typing import Any, cast
 
@@ -36,17 +36,17 @@ def _fresh(run: TextRun) -> nn.Module:
 
 
 def _frozen(run: TextRun, model: nn.Module) -> list[nn.Embedding]:
-    """The table that the recipe keeps as it is."""
+    """The embedding table that the recipe freezes, if any."""
     vectors = run.recipe.vectors
     return [_embedding(model)] if vectors is not None and vectors.frozen else []
 
 
 def headed_encoder(run: TextRun) -> HeadedEncoder:
-    """The encoder of a run with its heads, with weights as they are drawn.
+    """The encoder of a run with its heads, with random initial weights.
 
     Raises:
-        ValueError: the settings do not go together.
-        UserError: the encoder has not the vectors that a head decides by.
+        ValueError: the settings contradict each other.
+        UserError: the encoder does not return the vectors that a head needs.
     """
     recipe = cast(EncoderRecipe, run.recipe)
     known = run.facts["vocabulary"]
@@ -62,23 +62,23 @@ def headed_encoder(run: TextRun) -> HeadedEncoder:
 def training_of(
     run: TextRun, model: Any, settings: TextTrainingSettings, device: torch.device, precision: str
 ) -> Training:
-    """What the task of a run is made of."""
+    """The arguments for building the training task of a run."""
     return Training(run, model, run.vocabulary(), settings, device, precision)
 
 
 def build_text_task(
     run: TextRun, model: Any, settings: TextTrainingSettings, device: torch.device, precision: str
 ) -> Task:
-    """The task of a run that learns one thing, ready for the loop."""
+    """The training task of a run with a single task."""
     ((name, own),) = run.recipe.parts().items()
     training = training_of(run, model, settings, device, precision)
     return part_of(own.task).learn(name, own, training)
 
 
 def load_text_start(run: TextRun, model: nn.Module) -> None:
-    """Put the weights that a run began with into its model, and the vectors of words.
+    """Load the initial weights of a run: those of another run, and pre-trained word vectors.
 
-    Heads that the other run did not have, or that decide on other labels, stay as they are.
+    Heads that the other run does not have, or that have other labels, keep their random weights.
 
     Raises:
         UserError: weights or vectors are missing or damaged.

@@ -1,4 +1,4 @@
-"""Where the examples of recipes for single texts are: files, columns, and what is held out."""
+"""Settings for the data of single texts: files, columns and formats."""
 
 import math
 from collections import Counter
@@ -20,17 +20,17 @@ from heedful.runs.settings import FileSettings
 _MOST_REAL_LABELS = 10
 """Ratings from 0.5 to 5 in half steps are ten classes."""
 _MOST_DISTINCT_LABELS = 20
-"""Fewer different labels may be classes, of however few examples."""
+"""Up to this number, labels are accepted as classes, however few examples there are."""
 
 
 class ExampleData(FileSettings):
     """Files of examples for single texts."""
 
     counts_overlap: ClassVar[bool] = True
-    """Whether held-out examples are looked for among those of training."""
+    """Whether held-out examples that are also in the training data are counted."""
 
     def read(self, files: Sequence[str]) -> Iterator[Example]:
-        """The examples of files, or of what `heedful.data.python_rows.write_rows` wrote.
+        """The examples of files, or of Python data written by `write_rows`.
 
         Raises:
             UserError: a file is missing or broken.
@@ -42,16 +42,16 @@ class ExampleData(FileSettings):
         raise NotImplementedError
 
     def stored(self, value: Any) -> Example:
-        """The example that JSON holds as ``value``: what `example_of` made of a row."""
+        """The example for a JSON value that `example_of` returned."""
         raise NotImplementedError
 
     def check_labels(self, labelled: Counter[str], first: Example | None, files: str) -> None:
-        """Refuse labels that cannot be learnt.
+        """Raise UserError for labels that cannot be trained on.
 
         Args:
-            labelled: how many examples have each.
+            labelled: label → number of examples.
             first: the first example.
-            files: where they are from.
+            files: the files, for messages.
         """
 
 
@@ -63,9 +63,9 @@ class LabelledData(ExampleData):
     label: str = "label"
     """The column of the label, by name or number from 1."""
     format: LabelledFormat | None = None
-    """Known by the file's name unless given; ``label-text`` has label, space and text a line."""
+    """Default: from the file name; ``label-text`` has a label, a space and a text per line."""
     unlabelled: Unlabelled = "error"
-    """What is done about rows without a label: ``error``, or ``skip``."""
+    """What to do with rows without a label: ``error`` or ``skip``."""
 
     @field_validator("text", mode="before")
     @classmethod
@@ -75,7 +75,7 @@ class LabelledData(ExampleData):
     @model_validator(mode="after")
     def _columns_are_the_formats(self) -> "LabelledData":
         if self.format == "label-text" and len(self.text) > 1:
-            raise ValueError("format = 'label-text' has one text a line: name one column of text")
+            raise ValueError("format = 'label-text' has one text per line: set one column of text")
         return self
 
     def read_files(self, files: Sequence[str]) -> Iterator[Labelled]:
@@ -101,9 +101,8 @@ class LabelledData(ExampleData):
         alone = first is not None and labelled[first.labels[0]] == 1 and len(labelled) > 2
         if alone and first is not None and self.label.isdigit() and not are_rows(self.train):
             notice(
-                f"{self.train[0]}: only its first line is labelled '{first.labels[0]}'; if that "
-                "line names the columns, it is learnt as an example: choose them by name, not by "
-                "number"
+                f"{self.train[0]}: only the first line has the label '{first.labels[0]}'; if it is "
+                "a header, give the columns by name instead of number, or it is used as an example"
             )
         require_classes(labelled, files)
 
@@ -140,9 +139,9 @@ class DocumentData(ExampleData):
     counts_overlap: ClassVar[bool] = False
 
     documents: DocumentRule = "blank-lines"
-    """What parts documents: blank lines, WikiText's titles, line ends, or files (``whole``)."""
+    """What separates documents: blank lines, WikiText's titles, line ends, or files (``whole``)."""
     sentences: str | None = None
-    """For pairs of segments: the language by whose rules lines are cut into sentences."""
+    """For pairs of segments: the language whose rules are used to split lines into sentences."""
 
     def read_files(self, files: Sequence[str]) -> Iterator[Document]:
         found = read_documents(
@@ -154,14 +153,14 @@ class DocumentData(ExampleData):
         return Document(value)
 
     def example_of(self, row: Any) -> str:
-        """A text, or a row whose column ``text`` has it; a row is a whole document."""
+        """The text of a row: the row itself or its column ``text``; a row is a whole document."""
         if not isinstance(row, str):
             (row,) = python_rows.values(row, ["text"])
         return python_rows.text(row, "text")
 
 
 def require_classes(labelled: Counter[str], files: str) -> None:
-    """Refuse a column that holds values rather than classes.
+    """Raise UserError for a label column with values that are not classes.
 
     Class numbers (0, 1, 2) and ratings (1 to 5, or in half steps) are classes.
 
@@ -174,8 +173,8 @@ def require_classes(labelled: Counter[str], files: str) -> None:
     whole = numeric and all(float(label).is_integer() for label in labelled)
     if numeric and not whole and many > _MOST_REAL_LABELS:
         raise UserError(
-            f"{files}: the labels are {many:,} different real numbers; heedful classifies and has "
-            "no regression: choose another label column, or group the numbers into classes"
+            f"{files}: the labels are {many:,} different real numbers; regression is not "
+            "supported: choose another label column, or group the numbers into classes"
         )
     if many > _MOST_DISTINCT_LABELS and 2 * many > number:
         raise UserError(

@@ -1,4 +1,4 @@
-"""What ``heedful train`` is told of tables and of tagged words."""
+"""The options of ``heedful train`` for tables and tagged words."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,11 +12,13 @@ class LabelledColumns:
 
     text: Annotated[
         list[str] | None,
-        typer.Option("--text", help="classify: the column of the text; twice for pairs of texts."),
+        typer.Option(
+            "--text", help="classify: column of the text; give it twice for pairs of texts."
+        ),
     ] = None
-    label: Annotated[
-        str | None, typer.Option("--label", help="classify: the column of the label.")
-    ] = None
+    label: Annotated[str | None, typer.Option("--label", help="classify: column of the label.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,6 @@ class TaggedColumn:
     column: Annotated[
         str | None,
         typer.Option(
-            "--column", help="tag: the column of the tags (upos), or an attribute (misc.NER)."
+            "--column", help="tag: column of the tags (upos), or an attribute (misc.NER)."
         ),
     ] = None

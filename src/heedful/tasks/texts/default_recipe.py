@@ -1,4 +1,4 @@
-"""Recipes for people without one, for single texts: sizes and steps from the examples."""
+"""Default recipes for single texts: sizes and steps are chosen from the examples."""
 
 from array import array
 from collections.abc import Iterable, Sequence
@@ -23,12 +23,13 @@ from heedful.tasks.default_recipe import (
 
 _SEED = 1
 _PIPE = (
-    "examples from standard input cannot be measured first; save them to a file, or give a recipe"
+    "standard input can be read only once, so no recipe can be chosen for it; save it to a file, "
+    "or give a recipe"
 )
 
 
 class Size(NamedTuple):
-    """How large a set of examples is."""
+    """The size of a set of examples."""
 
     examples: int
     words: int
@@ -36,14 +37,14 @@ class Size(NamedTuple):
     longest: int
     """Characters of the longest example."""
     share: float
-    """Of the examples, to be held out for validation and as much again for test."""
+    """The share of examples held out for validation, and the same share for test."""
 
 
 def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
     """Count examples and their words, once.
 
     Raises:
-        UserError: there is none.
+        UserError: there are no examples.
     """
     examples = words = longest = 0
     types: set[str] = set()
@@ -62,7 +63,7 @@ def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
 
 
 def _share(places: "array[float]") -> float:
-    """A tenth, but a thousand examples at most; more of a few, so that there are some; or none."""
+    """The share to hold out: 10 %, at most 1,000 examples; more if this gives no examples; or 0."""
     share = round(min(0.1, 1000 / len(places)), 6)
     while share < 0.35:
         validation = sum(place < share for place in places)
@@ -83,13 +84,13 @@ def choose_classification(
     unlabelled: Unlabelled = "error",
     folder: Path | None = None,
 ) -> dict[str, Any]:
-    """The tables of a recipe for a classifier of texts, or of pairs of texts.
+    """Choose a recipe for a classifier of texts or pairs of texts; returns its tables.
 
-    A bidirectional LSTM with structured self-attention, which learns from little and shows what it
-    attended to; docs/texts.md gives the reasons.
+    The model is a bidirectional LSTM with structured self-attention, which needs few examples and
+    shows its attention. docs/texts.md gives the reasons.
 
     Raises:
-        UserError: the files are broken, or have no such columns.
+        UserError: the files are invalid, or have no such columns.
     """
     refuse_pipe(paths, _PIPE)
     text, label = text or ["text"], label or "label"
@@ -133,10 +134,10 @@ def choose_tagging(
     encoding: str | None = None,
     folder: Path | None = None,
 ) -> dict[str, Any]:
-    """The tables of a recipe for a tagger of words.
+    """Choose a recipe for a tagger; returns its tables.
 
     Raises:
-        UserError: the files are broken, or have no such column.
+        UserError: the files are invalid, or have no such column.
     """
     refuse_pipe(paths, _PIPE)
     column = column or "upos"
@@ -170,10 +171,10 @@ def choose_language_model(
     encoding: str | None = None,
     folder: Path | None = None,
 ) -> dict[str, Any]:
-    """The tables of a recipe for a small GPT.
+    """Choose a recipe for a small GPT; returns its tables.
 
     Raises:
-        UserError: the files are broken or empty.
+        UserError: the files are invalid or empty.
     """
     refuse_pipe(paths, _PIPE)
     rule = documents or "blank-lines"
@@ -201,7 +202,7 @@ def choose_language_model(
 
 
 def fine_tuned(tables: dict[str, Any], start: Any) -> dict[str, Any]:
-    """A chosen recipe, for training that begins with the weights of another run.
+    """Adapt a chosen recipe to training that starts from another run.
 
     Args:
         tables: the recipe, without a model.
@@ -223,10 +224,9 @@ def _tokeniser(size: Size) -> dict[str, Any]:
 
 
 def _row(size: Size) -> int:
-    """Tokens of the longest row: that of the longest example, up to a page.
+    """Maximum tokens of a row: enough for the longest example, within 32 and 512.
 
-    A token is a character at least (but for rare ones, which are spelt in bytes). How much more it
-    is depends on script and vocabulary, and words would not tell: Chinese does not part them.
+    A token is at least one character, except for rare characters, which are encoded as bytes.
     """
     return max(32, min(512, size.longest + 3))
 

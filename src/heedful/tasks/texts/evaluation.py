@@ -1,4 +1,4 @@
-"""How good a run for single texts is, on the test examples that it keeps or on others."""
+"""Evaluation of runs for single texts, on the test examples of the run or on other files."""
 
 import tempfile
 from collections.abc import Sequence
@@ -19,16 +19,16 @@ from heedful.tasks.texts.score import Scorer, TextScore
 def evaluate_texts(
     run: TextRun, data: Sequence[str] | None, options: TextEvaluation, opening: Opening
 ) -> Evaluation:
-    """Score each thing that a run has learnt.
+    """Evaluate each head of a run.
 
     Args:
         run: the run.
-        data: files, in the form of the run's own; its test examples if None.
+        data: files in the format of the training data; the run's test examples if None.
         options: what to score.
-        opening: how the run is opened.
+        opening: loads the run.
 
     Raises:
-        UserError: there is nothing to score, or a file cannot be used.
+        UserError: there are no examples, or a file cannot be used.
     """
     scores = score_text_run(run, data, options, opening)
     point = run.chosen(opening.checkpoint).path.name
@@ -62,16 +62,16 @@ def score_text_run(
     options: TextEvaluation | None = None,
     opening: Opening | None = None,
 ) -> list[TextScore]:
-    """As :func:`evaluate_texts`, the scores one by one; by default of all that was learnt."""
+    """Like :func:`evaluate_texts`, but returns one score per head; default: all heads."""
     options, opening = options or TextEvaluation(), opening or Opening()
     if options.encoding is not None and data is None:
-        raise UserError("--encoding is for the files of --data")
+        raise UserError("--encoding needs --data")
     own = spec_of_run(run.path)[1]
     heads, head = own.heads(run.recipe), options.head
     if head is not None and head not in heads:
         raise UserError(f"{run.path} has no head '{head}'; there are {', '.join(heads)}")
     if data is not None and head is None and len(heads) > 1:
-        raise UserError(f"{run.path} has learnt several things: say which data are for (--head)")
+        raise UserError(f"{run.path} has several heads: give the head that --data is for (--head)")
     scores = []
     for name, task in heads.items():
         if head not in (None, name):
@@ -85,14 +85,13 @@ def score_text_run(
             scores.append(spec.score(run, name, examples, options, opening))
     if not scores:
         raise UserError(
-            f"{run.path} keeps no test examples (its recipe names no data.test); give files with "
-            "--data"
+            f"{run.path} has no test examples (its recipe has no data.test); give files with --data"
         )
     return scores
 
 
 def _read(run: TextRun, name: str, data: Sequence[str], encoding: str | None) -> Sequence[Example]:
-    """Examples of files, read as those that the run learnt ``name`` from."""
+    """The examples of files, read like the training data of the head ``name``."""
     nothing = {"validation": [], "test": [], "validation_share": 0.0, "test_share": 0.0}
     chosen = {} if encoding is None else {"encoding": encoding}
     others = run.recipe.sets()[name].model_copy(update={"train": list(data), **nothing, **chosen})

@@ -10,18 +10,16 @@ from heedful.tasks.options import Sentences
 
 @dataclass(frozen=True)
 class TextEvaluation:
-    """What is scored, and how many of the worst mistakes are shown."""
+    """What to score, and how many of the worst errors to show."""
 
     sentences: Sentences = 3
     head: Annotated[
         str | None,
-        typer.Option(
-            "--head", help="Of a run that learnt several things about texts, one of them."
-        ),
+        typer.Option("--head", help="Which head of a multi-task run; default: all."),
     ] = None
     encoding: Annotated[
         str | None,
         typer.Option(
-            "--encoding", help="Of --data of a run for single texts, if not the recipe's."
+            "--encoding", help="Encoding of --data for single texts; default: the recipe's."
         ),
     ] = None

@@ -1,4 +1,4 @@
-"""The examples of a recipe for single texts: read as often as asked for, held-out ones apart."""
+"""The examples of a recipe for single texts, which can be read repeatedly, and held-out parts."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,9 +20,9 @@ class Examples:
     Args:
         name: the table's name in the recipe, for messages.
         data: the table.
-        seed: chooses what is held out.
-        folder: where what is read from a pipe is kept.
-        data_folder: where relative paths start; the current folder if None.
+        seed: determines which examples are held out.
+        folder: standard input is copied to this folder.
+        data_folder: base folder of relative paths; the current folder if None.
 
     Raises:
         UserError: a file is missing or cannot be read.
@@ -37,14 +37,14 @@ class Examples:
         self.labels: list[str] = []
         """Labels or tags of the training examples, sorted; found by `find_labels`."""
         self._kept: frozenset[str] = frozenset()
-        """Labels so rare that all their examples would be held out: they are trained on."""
+        """Labels whose examples would all be held out; these examples are used for training."""
 
     def find_labels(self) -> list[str]:
-        """Find the labels, once, before anything is read by its part; documents have none.
+        """Collect the labels. Call it once, before reading a part; documents have no labels.
 
         Raises:
-            UserError: there is but one label, no example, or nothing to hold out, or the labels
-                are numbers or other values rather than classes.
+            UserError: there is only one label, no example, or nothing to hold out, or the labels
+                are values that are not classes.
         """
         counts = dict.fromkeys(PARTS, 0)
         found: dict[str, set[str]] = {part: set() for part in PARTS}
@@ -63,8 +63,8 @@ class Examples:
             named = [" ".join(label.split()) for label in sorted(self._kept)[:5]]
             shown = ", ".join(named) + (", …" if len(self._kept) > 5 else "")
             notice(
-                f"{self.name}: labels so rare that all their examples would have been held out are "
-                f"trained on instead: {shown} ({len(self._kept):,} in all)"
+                f"{self.name}: all examples of some rare labels would have been held out; they are "
+                f"used for training instead: {shown} ({len(self._kept):,} labels)"
             )
         if not counts["train"] and not self._kept:
             raise UserError(f"{files}: all {number:,} examples were held out; lower the shares")
@@ -76,8 +76,8 @@ class Examples:
                 )
         if len(every) == 1:
             raise UserError(
-                f"every example of {files} is labelled '{min(every)}': there is nothing to tell "
-                "apart; give examples of at least two labels"
+                f"every example of {files} has the label '{min(every)}'; give examples of at least "
+                "two labels"
             )
         self.data.check_labels(labelled, first, files)
         self.labels = sorted(every)
@@ -87,7 +87,7 @@ class Examples:
         """The examples of ``train``, ``validation`` or ``test``.
 
         Raises:
-            UserError: a file is broken.
+            UserError: a file is invalid.
         """
         if part != "train" and self.files[part]:
             yield from self.data.read(self.files[part])
@@ -104,19 +104,20 @@ class Examples:
         return part_of(example.known_by, self.seed, self.shares)
 
     def texts(self) -> Iterator[str]:
-        """All texts that are learnt from."""
+        """All training texts."""
         for example in self.of("train"):
             yield from example.texts
 
 
 def check_labels(examples: Sequence[Example], known: Sequence[str], where: str) -> None:
-    """Raise UserError for a held-out label that training has never seen."""
+    """Raise UserError for a held-out label that does not occur in the training examples."""
     seen = set(known)
     for number, example in enumerate(examples, start=1):
         for label in example.labels:
             if label not in seen:
                 text = example.known_by
                 raise UserError(
-                    f"{where}: '{label}' is no label of the training examples (example "
-                    f"{number:,}, '{text[:40]}'); correct it, leave it out, or add examples of it"
+                    f"{where}: the label '{label}' does not occur in the training examples "
+                    f"(example {number:,}, '{text[:40]}'); correct it, leave it out, or add "
+                    "examples of it"
                 )

@@ -1,4 +1,4 @@
-"""What ``run.json`` tells of a run for single texts."""
+"""The facts in ``run.json`` of runs for single texts."""
 
 from pydantic import BaseModel
 
@@ -24,7 +24,7 @@ class _Set(BaseModel):
 
 
 class TextFacts(Facts):
-    """Of a run for single texts."""
+    """The facts of a run for single texts."""
 
     data: _TextData
     sets: dict[str, _Set]

@@ -1,4 +1,4 @@
-"""Encoding examples that have labels: rows of tokens, short enough, each with its labels."""
+"""Encodes labelled examples as rows of tokens of limited length, each with its labels."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,14 +29,14 @@ def encode_rows(
     """Write the rows of the training examples as a store of ``tokens`` and ``labels``.
 
     Args:
-        folder: of the store.
-        examples: whose ``train`` part is encoded.
-        rows_of: an example's rows, several where it is too long for one.
-        codecs: of both columns.
-        max_tokens: of a row, for the message.
+        folder: the folder of the store.
+        examples: their ``train`` part is encoded.
+        rows_of: returns the rows of an example; several if it is too long for one.
+        codecs: the codecs of both columns.
+        max_tokens: maximum tokens of a row, for the message.
 
     Returns:
-        How many examples and rows there are.
+        The numbers of examples and rows.
     """
     counts: Counter[str] = Counter()
 
@@ -50,7 +50,7 @@ def encode_rows(
     if counts["long"]:
         notice(
             f"{counts['long']:,} of {counts['examples']:,} training examples are longer than "
-            f"max_tokens {max_tokens}: learnt from in windows, {counts['windows']:,} in all"
+            f"max_tokens {max_tokens}: they are split into windows, {counts['windows']:,} in all"
         )
     return {"train": counts["examples"], "windows": counts["windows"]}
 
@@ -67,7 +67,7 @@ def _write(
 
 
 def seen(examples: Iterable[Any], unit: str) -> Iterator[Any]:
-    """The examples, with their progress shown."""
+    """The examples, with a progress bar."""
     with progress("encoding", None, unit) as advance:
         for example in examples:
             yield example
@@ -81,7 +81,7 @@ def deciding_layer(
     recipe: Any,
     what: str,
 ) -> nn.Module:
-    """The layer that decides on labels.
+    """The output layer of a head.
 
     Raises:
         UserError: the encoder has no vectors (``width`` is None) of ``what``.

@@ -1,4 +1,4 @@
-"""Runs for single texts, opened to read or write with."""
+"""Loads the predictors of runs for single texts."""
 
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -39,13 +39,13 @@ def load_classifier(
 
     Args:
         path: the run's folder.
-        head: what is decided, of a run that learnt several things; its only classification if None.
+        head: the head of a multi-task run; its only classification head if None.
         device: ``auto``, ``cpu``, ``cuda`` or ``mps``.
-        precision: ``float32`` unless another is asked for; ``auto`` takes the fastest.
+        precision: the precision of matrix products; ``auto`` chooses the fastest.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
 
     Raises:
-        UserError: the folder is no run that classifies.
+        UserError: the folder is not a run of a classifier.
     """
     opened = _open(path, "classification", head, device, precision, checkpoint)
     settings = opened.run.recipe.parts()[opened.head]
@@ -71,7 +71,7 @@ def load_tagger(
     """The tagger of a run; the arguments are those of :func:`load_classifier`.
 
     Raises:
-        UserError: the folder is no run that tags.
+        UserError: the folder is not a run of a tagger.
     """
     opened = _open(path, "tagging", head, device, precision, checkpoint)
     return Tagger(
@@ -92,10 +92,10 @@ def load_filler(
     precision: str = "float32",
     checkpoint: str | int | None = None,
 ) -> FillMask:
-    """What fills hidden tokens in, of a run; the arguments are those of :func:`load_classifier`.
+    """The predictor of masked tokens of a run; the arguments are those of :func:`load_classifier`.
 
     Raises:
-        UserError: the folder is no run that was pre-trained on hidden tokens.
+        UserError: the folder is not a run of a masked language model.
     """
     opened = _open(path, "masked", head, device, precision, checkpoint)
     return FillMask(
@@ -114,10 +114,10 @@ def load_generator(
     precision: str = "float32",
     checkpoint: str | int | None = None,
 ) -> Generator:
-    """The language model of a run, ready to write; the arguments are :func:`load_classifier`'s.
+    """The text generator of a run; the arguments are those of :func:`load_classifier`.
 
     Raises:
-        UserError: the folder is no run of a language model.
+        UserError: the folder is not a run of a language model.
     """
     opened = _open(path, "language-model", None, device, precision, checkpoint)
     return Generator(
@@ -137,8 +137,8 @@ def _open(
     name = _head(path, run.recipe, task, head)
     if precision == "int8" and task != "language-model":
         raise UserError(
-            f"{path} is a run for {run.recipe.task}: int8 is for translating and for writing a "
-            "text on; use float32 or bfloat16"
+            f"{path} is a run for {run.recipe.task}: int8 is available for translation and "
+            "generation only; use float32 or bfloat16"
         )
     chosen = choose_device(device)
     products = check_precision(precision, chosen, int8=True)
@@ -148,10 +148,10 @@ def _open(
 
 
 def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
-    """The head that a command is about.
+    """The head for a task.
 
     Raises:
-        UserError: the run has none for it, or several of which none is named.
+        UserError: the run has no such head, or several and none is named.
     """
     heads = spec_named(recipe.task).heads(recipe)
     fitting = [name for name, own in heads.items() if own == task]
@@ -165,6 +165,6 @@ def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:
     if len(fitting) == 1:
         return fitting[0]
     if fitting:
-        raise UserError(f"{path} has several heads for this: say which (--head {fitting[0]}, …)")
+        raise UserError(f"{path} has several heads for this: choose one (--head {fitting[0]}, …)")
     others = ", ".join(sorted({f"heedful {spec_named(own).command}" for own in heads.values()}))
-    raise UserError(f"{path} is a run for {recipe.task}; it is used with {others}")
+    raise UserError(f"{path} is a run for {recipe.task}; use it with {others}")

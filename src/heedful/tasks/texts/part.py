@@ -1,4 +1,4 @@
-"""What a task of single texts brings for each thing that a recipe learns."""
+"""What a task for single texts implements for each head, or for a recipe without heads."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,14 +17,14 @@ from heedful.training.protocol import Task
 
 
 class Training(NamedTuple):
-    """What a task is made of, beside its own settings."""
+    """The arguments for building a training task, without its own settings."""
 
     run: TextRun
     model: nn.Module
     """On ``device``."""
     vocabulary: SavedVocabulary
     settings: TextTrainingSettings
-    """As this session has them."""
+    """The settings of this training, some of which may have changed since the run was started."""
     device: torch.device
     precision: str
 
@@ -33,10 +33,10 @@ class TextPart(Protocol):
     """A task: its settings are those of a head, or a recipe that has no heads."""
 
     def fresh_model(self, run: TextRun) -> nn.Module:
-        """The model of a run of this task, with weights as they are drawn.
+        """The model of a run of this task, with random initial weights.
 
         Raises:
-            ValueError: the settings do not go together.
+            ValueError: the settings contradict each other.
         """
         ...
 
@@ -48,13 +48,13 @@ class TextPart(Protocol):
         vocabulary: SavedVocabulary,
         recipe: TextRecipe,
     ) -> dict[str, Any]:
-        """Write the encoded training examples to ``folder``; facts about them."""
+        """Write the encoded training examples to ``folder``; returns facts about them."""
         ...
 
     def layers(
         self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
     ) -> dict[str, nn.Module]:
-        """The modules that decide, by the name of the head."""
+        """The modules of the head by name."""
         ...
 
     def learn(self, name: str, settings: Any, training: Training) -> Task:
@@ -69,5 +69,5 @@ class TextPart(Protocol):
 
 
 def part_of(task: str) -> TextPart:
-    """What the task of a name brings."""
+    """The task with a name."""
     return cast(TextPart, spec_named(task))

@@ -1,4 +1,4 @@
-"""From files to a run for single texts that can train: vocabulary, labels, encoded examples."""
+"""Prepares a run for single texts: vocabulary, labels, encoded examples, facts."""
 
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -32,13 +32,14 @@ SENTENCE_ENDS = frozenset(".!?…。！？।")
 def prepare_text_run(
     path: Path, recipe: TextRecipe, data_folder: Path | None, start: Start | None = None
 ) -> Run:
-    """Make a new run: read and encode the data once; nothing of it is read again.
+    """Make a new run: read and encode the data. Training does not read the files again.
 
     Args:
-        path: the run's folder; what an interrupted preparation left there is made anew.
+        path: the run's folder; files of an interrupted preparation are overwritten.
         recipe: all settings.
-        data_folder: where relative paths of the recipe start; the current folder if None.
-        start: vocabulary and first weights; made of the data and drawn if None.
+        data_folder: base folder of relative paths in the recipe; the current folder if None.
+        start: gives the vocabulary and initial weights; if None, the vocabulary is trained on the
+            data and weights are random.
 
     Raises:
         UserError: the data are missing, empty or broken, or the folder cannot be written.
@@ -86,13 +87,13 @@ def prepare_text_run(
 
 
 def text_data_hashes(recipe: TextRecipe, data_folder: Path | None) -> dict[str, list[str]]:
-    """Each part's content hashes, for a run that goes on to be compared with."""
+    """The content hashes of each part, which are compared when a run is resumed."""
     files = {name: data.files for name, data in recipe.sets().items()}
     return recipe_hashes(_by_key(files), recipe.vectors, data_folder)
 
 
 def _by_key(files: Mapping[str, Mapping[str, list[str]]]) -> dict[str, list[str]]:
-    """The files of each part of what is learnt, by the key of the part in ``run.json``."""
+    """The files of each part of each head, by the key of the part in ``run.json``."""
     return {f"{name}.{part}": own for name, parts in files.items() for part, own in parts.items()}
 
 
@@ -112,7 +113,7 @@ def _vocabulary(
 
     def texts() -> Iterable[str]:
         for examples in sources.values():
-            # sentencepiece learns from lines; what is read whole must show its line breaks.
+            # sentencepiece is trained on lines; the other kinds need texts with line breaks.
             whole = recipe.tokeniser.kind not in ("bpe", "unigram")
             for text in examples.texts():
                 yield from [text] if whole else text.split("\n")
@@ -123,20 +124,20 @@ def _vocabulary(
 def _encode(
     folder: Path, name: str, examples: Examples, vocabulary: SavedVocabulary, recipe: TextRecipe
 ) -> dict[str, Any]:
-    """Write the encoded training examples of what is learnt as ``name``; facts about them."""
+    """Write the encoded training examples of the head ``name``; returns facts about them."""
     own = recipe.parts()[name]
     return part_of(own.task).encode(folder, own, examples, vocabulary, recipe)
 
 
 def _overlap(examples: Examples, held_out: dict[str, list[Example]]) -> dict[str, int]:
-    """How many held-out texts training has, too; said."""
+    """Count the held-out texts that are also in the training data; a notice reports it."""
     if not examples.data.counts_overlap:
         return {}
     return count_overlaps(
         lambda: (example.text for example in examples.of("train")),
         {part: [example.text for example in own] for part, own in held_out.items()},
         lambda part, n, all: (
-            f"{n:,} of {all:,} texts of {examples.name}.{part} also stand in the training examples"
+            f"{n:,} of {all:,} texts of {examples.name}.{part} are also in the training examples"
         ),
     )
 

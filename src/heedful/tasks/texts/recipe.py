@@ -1,4 +1,4 @@
-"""Recipes of what reads or writes single texts: classifiers, taggers, BERTs, language models."""
+"""Recipes for single texts: classifiers, taggers, masked and other language models."""
 
 from collections.abc import Mapping
 from difflib import get_close_matches
@@ -38,15 +38,15 @@ __all__ = [
 
 
 class TextTrainingSettings(LoopSettings):
-    """How encoders and language models learn their weights."""
+    """How encoders and language models are trained."""
 
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     penalty: float = Field(0.0, ge=0)
-    """Of ``‖AAᵀ − I‖²`` of each example's hops (structured self-attention)."""
+    """Weight of the penalty ``‖AAᵀ − I‖²`` on each example's hops (structured self-attention)."""
     layer_decay: float = Field(1.0, gt=0, le=1)
-    """The learning rate of each layer over that of the layer above it."""
+    """Ratio of the learning rate of each layer to that of the layer above."""
     unfreeze_every: int | None = Field(None, ge=1)
-    """Learn the head alone at first, and one layer more each so many steps, from the top."""
+    """Train only the head at first, and unfreeze one more layer, from the top, every N steps."""
     schedule: Literal[
         "inverse_square_root", "linear", "cosine", "constant", "slanted_triangular"
     ] = "linear"
@@ -57,20 +57,20 @@ class TextTrainingSettings(LoopSettings):
 
 
 class TextVectorSettings(VectorSettings):
-    """Word vectors that the embedding begins with."""
+    """Initial word vectors of the embedding."""
 
     file: str
 
 
 class MaskingSettings(Settings):
-    """What an encoder is pre-trained on (Devlin et al. 2019, section 3.1)."""
+    """Pre-training of an encoder (Devlin et al. 2019, section 3.1)."""
 
     share: float = Field(0.15, gt=0, lt=1)
-    """Of the tokens, that are to be told; 80 % of them are masked, 10 % replaced, 10 % kept."""
+    """Share of tokens to predict; 80 % of them are masked, 10 % replaced, 10 % unchanged."""
     whole_word: bool = False
-    """Choose words, with all their tokens."""
+    """Mask whole words, with all their tokens."""
     next_sentence: bool = True
-    """Also learn whether the second segment of a pair follows the first."""
+    """Also predict whether the second segment of a pair follows the first."""
 
 
 class ClassificationHead(Settings):
@@ -79,10 +79,10 @@ class ClassificationHead(Settings):
     task: Literal["classification"] = "classification"
     data: LabelledData
     weight: float = Field(1.0, gt=0)
-    """λ of its loss, where there are several."""
+    """λ of its loss in multi-task training."""
 
     def figures(self) -> tuple[str, ...]:
-        """What checkpoints can be chosen by."""
+        """Figures that checkpoints can be chosen by."""
         return _choices(ClassificationTraining)
 
 
@@ -94,12 +94,12 @@ class TaggingHead(Settings):
     weight: float = Field(1.0, gt=0)
 
     def figures(self) -> tuple[str, ...]:
-        """What checkpoints can be chosen by."""
+        """Figures that checkpoints can be chosen by."""
         return _choices(TaggingTraining)
 
 
 class MaskedHead(Settings):
-    """Hidden tokens, and whether two segments follow each other."""
+    """Predicts masked tokens, and whether two segments follow each other."""
 
     task: Literal["masked"] = "masked"
     data: DocumentData
@@ -107,7 +107,7 @@ class MaskedHead(Settings):
     masking: MaskingSettings = MaskingSettings()
 
     def figures(self) -> tuple[str, ...]:
-        """What checkpoints can be chosen by."""
+        """Figures that checkpoints can be chosen by."""
         following = self.masking.next_sentence
         known = _choices(MaskedTraining)
         return tuple(each for each in known if following or each != "next_accuracy")
@@ -125,15 +125,15 @@ class TextRecipe(Recipe):
     training: TextTrainingSettings = TextTrainingSettings()
 
     def parts(self) -> Mapping[str, Any]:
-        """The settings of each thing that is learnt: a head, or the recipe that has none."""
+        """Name → settings of each head, or the recipe itself if it has no heads."""
         raise NotImplementedError
 
     def sets(self) -> Mapping[str, ExampleData]:
-        """The data by the name of what is learnt from them."""
+        """Name of each head → its data."""
         return {name: part.data for name, part in self.parts().items()}
 
     def table_of(self, name: str) -> str:
-        """The key of the data table from which ``name`` is learnt."""
+        """The key of the data table of the head ``name``."""
         return "data"
 
     def data_tables(self) -> dict[str, FileSettings]:
@@ -147,17 +147,17 @@ class EncoderRecipe(TextRecipe):
         default_factory=lambda: BertSettings.model_validate({"size": "tiny"})
     )
     max_tokens: int = Field(128, ge=8, le=MOST_POSITIONS)
-    """Longest row that is trained on, BEGIN and the ENDs included; what is longer goes in parts."""
+    """Maximum tokens of a training row, with BEGIN and ENDs; longer examples are split."""
     head_dropout: float = Field(0.1, ge=0, lt=1)
-    """Before the layer that decides."""
+    """Dropout before the output layer of a head."""
 
     @field_validator("model", mode="before")
     @classmethod
-    def _kind_is_bert_unless_said(cls, given: Any) -> Any:
+    def _kind_defaults_to_bert(cls, given: Any) -> Any:
         return {"kind": "bert", **given} if isinstance(given, dict) else given
 
     def heads(self) -> Mapping[str, HeadSettings]:
-        """What is learnt, by name."""
+        """Name → head."""
         raise NotImplementedError
 
     def parts(self) -> Mapping[str, HeadSettings]:
@@ -172,9 +172,9 @@ class EncoderRecipe(TextRecipe):
             )
         masked = any(head.task == "masked" for head in self.heads().values())
         if masked and not self.model.fills_masks:
-            raise ValueError(f"hidden tokens are learnt by {_kinds_that_fill_masks()} only")
+            raise ValueError(f"masked tokens need {_kinds_that_fill_masks()}")
         if masked and not self.tokeniser.mask:
-            raise ValueError("hidden tokens need tokeniser.mask = true")
+            raise ValueError("masked tokens need tokeniser.mask = true")
         self._training_fits()
         for name, head in self.heads().items():
             self._can_read(name, head)
@@ -184,30 +184,30 @@ class EncoderRecipe(TextRecipe):
         tasks = {head.task for head in self.heads().values()}
         if self.training.penalty and not self.model.has_hops:
             raise ValueError(
-                "training.penalty is for structured self-attention: model.pooling = 'structured'"
+                "training.penalty needs structured self-attention: model.pooling = 'structured'"
             )
         if self.training.penalty and "classification" not in tasks:
-            raise ValueError("training.penalty is of the hops by which texts are classified")
+            raise ValueError("training.penalty needs a classification task")
         if self.vectors is not None and self.model.is_pretrained:
             raise ValueError(
-                "[vectors] are for other encoders: a language model has learnt its own"
+                "[vectors] is for other encoders: a language model has its own embeddings"
             )
         if self.training.label_smoothing and tasks == {"masked"}:
-            raise ValueError("training.label_smoothing is of labels and tags; leave it out")
+            raise ValueError("training.label_smoothing is for labels and tags; leave it out")
 
     def _can_read(self, name: str, head: HeadSettings) -> None:
-        """Raise ValueError for examples that the model does not read."""
+        """Raise ValueError for examples that the model cannot read."""
         if not self.model.needs_pairs:
             return
         kind = self.model.kind
         if "pairs" in type(self.model).model_fields:
             kind = f"{kind}' with pairs = 'apart"
         if head.task == "tagging":
-            raise ValueError(f"model.kind = '{kind}' has no vectors of words to tag")
+            raise ValueError(f"model.kind = '{kind}' has no word vectors for tagging")
         if head.task == "classification" and len(head.data.text) == 1:
             raise ValueError(
-                f"model.kind = '{kind}' reads pairs of texts only: {self.table_of(name)}.text "
-                "names the columns of both, or take another model"
+                f"model.kind = '{kind}' reads pairs of texts only: set {self.table_of(name)}.text "
+                "to both columns, or choose another model"
             )
 
 
@@ -283,7 +283,7 @@ class SeveralRecipe(EncoderRecipe):
     task: Literal["several"] = "several"
     tasks: dict[str, Annotated[HeadSettings, Field(discriminator="task")]] = Field(min_length=1)
     temperature: float = Field(1.0, ge=1)
-    """A task is drawn in proportion to its examples to the power of 1 over this."""
+    """τ: tasks are drawn in proportion to their number of examples to the power of 1/τ."""
     training: SeveralTraining = SeveralTraining()
 
     @field_validator("tasks")
@@ -291,9 +291,11 @@ class SeveralRecipe(EncoderRecipe):
     def _names_are_plain(cls, given: dict[str, Any]) -> dict[str, Any]:
         for name in given:
             if not name.isidentifier():
-                raise ValueError(f"tasks: '{name}' is no name of letters, digits and underscores")
+                raise ValueError(
+                    f"tasks: '{name}' may contain letters, digits and underscores only"
+                )
             if hasattr(_NO_HEADS, name):
-                raise ValueError(f"tasks: '{name}' is a name that PyTorch keeps; take another")
+                raise ValueError(f"tasks: '{name}' is a name that PyTorch reserves; use another")
         for name, head in given.items():
             if head.task == "masked" and f"{name}_next" in given:
                 raise ValueError(f"tasks: '{name}_next' is the name of a head of '{name}'")
@@ -317,7 +319,7 @@ class SeveralRecipe(EncoderRecipe):
         if known and by not in ["mean", *known]:
             near = get_close_matches(by, known, n=1, cutoff=0.4)
             hint = f"did you mean '{near[0]}'?" if near else f"there are mean, {', '.join(known)}"
-            raise ValueError(f"training.choose_by = '{by}' is no figure of a validation; {hint}")
+            raise ValueError(f"training.choose_by = '{by}' is not a validation figure; {hint}")
         return self
 
 
@@ -347,14 +349,14 @@ class LanguageRecipe(TextRecipe):
     data: DocumentData
     model: SerializeAsAny[LanguageSettings]
     context: int = Field(128, ge=2, le=MOST_POSITIONS)
-    """Tokens that are trained on at a time; ``model.max_length`` is as many unless given."""
+    """Tokens of a training window; also the default of ``model.max_length``."""
     samples: int = Field(1, ge=0)
-    """Texts that are written at each validation."""
+    """Number of texts generated at each validation."""
     training: LanguageTraining = LanguageTraining()
 
     @model_validator(mode="before")
     @classmethod
-    def _gpt_of_the_context_unless_said(cls, given: Any) -> Any:
+    def _model_defaults_to_gpt(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
         model, context = given.get("model", {}), given.get("context", 128)
@@ -373,5 +375,5 @@ class LanguageRecipe(TextRecipe):
                 f"context {self.context} is more than model.max_length {self.model.max_length}"
             )
         if self.data.sentences is not None:
-            raise ValueError("data.sentences is for hidden tokens; a language model reads lines")
+            raise ValueError("data.sentences is for masked tokens; a language model reads lines")
         return self

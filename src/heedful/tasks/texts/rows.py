@@ -1,4 +1,4 @@
-"""Batches of rows that encoders read, each with what is to be decided of it.
+"""Batches of rows for encoders, with labels.
 
 Shapes: B rows, L tokens, BEGIN and the ENDs included.
 """
@@ -27,10 +27,10 @@ class RowBatch:
     """Rows with labels.
 
     Attributes:
-        rows: what is read.
+        rows: the input of the encoder.
         labels: [B] the class of each row; or [B, L] 1 + the tag of each token that begins a word,
             0 elsewhere.
-        weight: number of decisions.
+        weight: number of labels.
     """
 
     rows: Sequences
@@ -57,12 +57,12 @@ class RowBatch:
 
 
 class RowBatches(StoreBatches[RowBatch]):
-    """What encoded rows and labels give: a store with the columns ``tokens`` and ``labels``.
+    """Batches from a store with the columns ``tokens`` and ``labels``.
 
     Args:
-        folder: rows without the first BEGIN and the last END, and what they are labelled with.
-        batch_tokens: the limit of a batch.
-        each_token: whether tokens have labels of their own; else a row has one.
+        folder: the store; its rows are without the first BEGIN and the last END.
+        batch_tokens: maximum tokens of a batch.
+        each_token: whether each token has a label; otherwise each row has one.
 
     Raises:
         UserError: the store is empty, or a file is missing or damaged.
@@ -105,10 +105,10 @@ def rows_read(source: Tensor, lengths: Tensor) -> Sequences:
 def tagged_rows(
     example: Tagged, numbers: Mapping[str, int], vocabulary: Vocabulary, limit: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """The windows of a sentence, of ``limit`` tokens at most with BEGIN and END.
+    """The windows of a sentence, of at most ``limit`` tokens with BEGIN and END.
 
     Yields:
-        A window's tokens; for each, 1 + the number of its word's tag, or 0 within a word.
+        A window's tokens; for each token, 1 + the number of its word's tag, or 0 within a word.
     """
     tokens, firsts = encode_words(vocabulary, example.words)
     tags = [0] * len(tokens)

@@ -19,7 +19,7 @@ from heedful.tasks.texts.recipe import TextRecipe
 
 @dataclass(frozen=True)
 class TextRun(Run):
-    """A run for single texts; ``facts["sets"]`` tells of the data of each thing that is learnt."""
+    """A run for single texts; ``facts["sets"]`` describes the data of each head."""
 
     recipe: TextRecipe
 
@@ -27,7 +27,7 @@ class TextRun(Run):
         """The run's own vocabulary.
 
         Raises:
-            UserError: it is missing, damaged or was changed.
+            UserError: the vocabulary is missing, damaged or changed.
         """
         self.require_unchanged("tokeniser/")
         found = load_vocabulary(self.path / "tokeniser")
@@ -36,29 +36,29 @@ class TextRun(Run):
         return found
 
     def labels(self, name: str) -> list[str]:
-        """The labels or tags of what is learnt as ``name``, by number."""
+        """The labels or tags of the head ``name``, by number."""
         return [str(label) for label in self.facts["sets"][name]["labels"]]
 
     def set_folder(self, name: str) -> Path:
-        """Where the data of what is learnt as ``name`` are."""
+        """The folder with the data of the head ``name``."""
         return self.path / "data" / name
 
     def labelled(self, name: str, part: str) -> list[Labelled]:
-        """The labelled texts that the run keeps of ``validation`` or ``test``."""
+        """The labelled texts of ``validation`` or ``test`` stored in the run."""
         found = self._kept(name, part)
         if not all(_is_labelled(example) for example in found):
             raise no_examples(self.set_folder(name) / f"{part}.jsonl")
         return [Labelled(tuple(texts), label) for texts, label in found]
 
     def tagged(self, name: str, part: str) -> list[Tagged]:
-        """The tagged sentences that the run keeps of ``validation`` or ``test``."""
+        """The tagged sentences of ``validation`` or ``test`` stored in the run."""
         found = self._kept(name, part)
         if not all(_is_tagged(example) for example in found):
             raise no_examples(self.set_folder(name) / f"{part}.jsonl")
         return [Tagged(tuple(words), tuple(tags)) for words, tags in found]
 
     def documents(self, name: str, part: str) -> list[Document]:
-        """The documents that the run keeps of ``validation`` or ``test``."""
+        """The documents of ``validation`` or ``test`` stored in the run."""
         return [Document(text) for text in self._kept(name, part)]
 
     def _kept(self, name: str, part: str) -> list[Any]:
@@ -82,10 +82,10 @@ def _is_tagged(example: Any) -> bool:
 
 
 def as_text_run(run: Run) -> TextRun:
-    """The same run, if it is one for single texts.
+    """The run, typed as a run for single texts.
 
     Raises:
-        UserError: it is for pairs of texts.
+        UserError: the run is for another kind of task.
     """
     if kind_of(run.recipe).family not in ("encoder", "language"):
         raise UserError(f"{run.path} is a run for {run.recipe.task}, not for single texts")
@@ -93,7 +93,7 @@ def as_text_run(run: Run) -> TextRun:
 
 
 def write_examples(path: Path, examples: Sequence[Example]) -> None:
-    """Write held-out examples as JSON lines, whole or not at all."""
+    """Write held-out examples as JSON lines, atomically."""
     with atomic_file(path) as file:
         for example in examples:
             file.write((json.dumps(example, ensure_ascii=False) + "\n").encode("utf-8"))

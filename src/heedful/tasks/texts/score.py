@@ -1,4 +1,4 @@
-"""What was measured of one thing that a run for single texts has learnt."""
+"""The scores of one head of a run for single texts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,25 +13,25 @@ from heedful.tasks.texts.run import TextRun
 
 @dataclass(frozen=True)
 class TextScore:
-    """What one thing that was learnt has scored."""
+    """The scores of one head."""
 
     name: str
     examples: int
     unit: str
     figures: Mapping[str, Figure]
     tables: Sequence[ReportTable]
-    """For people."""
+    """Tables to print."""
     details: Mapping[str, Any] = field(default_factory=dict)
-    """All that was measured, as JSON."""
+    """All measurements, as JSON."""
     outputs: Sequence[str] | None = None
-    """One for each example."""
+    """One output for each example, if any."""
 
 
 class Scorer(Protocol):
-    """A task that scores one thing that a run has learnt."""
+    """A task that scores a head of a run."""
 
     def kept(self, run: TextRun, name: str, part: str) -> Sequence[Example]:
-        """The examples of ``validation`` or ``test`` that a run keeps of what it learnt."""
+        """The examples of ``validation`` or ``test`` stored in a run for a head."""
         ...
 
     def score(
@@ -42,5 +42,5 @@ class Scorer(Protocol):
         options: TextEvaluation,
         opening: Opening,
     ) -> TextScore:
-        """The figures of one thing that a run has learnt, on examples of :meth:`kept`."""
+        """Score a head on examples of the type that :meth:`kept` returns."""
         ...

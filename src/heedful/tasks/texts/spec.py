@@ -1,4 +1,4 @@
-"""What the specs of tasks of single texts have in common."""
+"""The base classes of the specs of tasks for single texts."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from heedful.training.protocol import Task
 
 _MOST_LABELS = 12
-"""Labels that ``heedful info`` names."""
+"""Maximum number of labels that ``heedful info`` lists."""
 _LEAST_SYMBOLS = 5
-"""Of a vocabulary: before it is made, its size is not known."""
+"""A vocabulary size for checking the model before the vocabulary is built."""
 
 
 class TextSpec(TaskSpec):
@@ -53,15 +53,15 @@ class TextSpec(TaskSpec):
     def check_run(self, run: "Run") -> None:
         from heedful.runs.manifest import FACTS
 
-        told, asked = run.facts["sets"], self.sets(run.recipe)
-        if told.keys() != asked.keys():
+        recorded, configured = run.facts["sets"], self.sets(run.recipe)
+        if recorded.keys() != configured.keys():
             raise UserError(
-                f"{run.path / FACTS}: it is about {', '.join(told) or 'nothing'}, the recipe about "
-                f"{', '.join(asked)}; the files are of different runs"
+                f"{run.path / FACTS} has data of {', '.join(recorded) or 'nothing'}, but the "
+                f"recipe of {', '.join(configured)}; the files belong to different runs"
             )
 
     def sets(self, recipe: Any) -> Mapping[str, Any]:
-        """The data of each thing that a recipe learns."""
+        """Name of each head of a recipe → its data."""
         found: Mapping[str, Any] = recipe.sets()
         return found
 
@@ -70,7 +70,7 @@ class TextSpec(TaskSpec):
         return f"{self.table_of(recipe, name)}.{own}"
 
     def table_of(self, recipe: Any, name: str) -> str:
-        """The key of the data table from which a recipe learns ``name``."""
+        """The key of the data table of the head ``name``."""
         found: str = recipe.table_of(name)
         return found
 
@@ -152,7 +152,7 @@ class TextSpec(TaskSpec):
         from heedful.tasks.texts.default_recipe import fine_tuned
 
         if kind_of(start.recipe).family not in ("encoder", "language"):
-            raise UserError(f"a run for {start.recipe.task} is no start for task = '{self.name}'")
+            raise UserError(f"task = '{self.name}' cannot start from a run for {start.recipe.task}")
         return fine_tuned(tables, start.recipe)
 
     def evaluation_options(self) -> type[Any]:
@@ -168,7 +168,7 @@ class TextSpec(TaskSpec):
         return evaluate_texts(run, data, options, opening)
 
     def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Example"]:
-        """The examples of ``validation`` or ``test`` that a run keeps of what it learnt."""
+        """The examples of ``validation`` or ``test`` stored in a run for a head."""
         return run.documents(name, part)
 
     def score(
@@ -179,14 +179,14 @@ class TextSpec(TaskSpec):
         options: "TextEvaluation",
         opening: Opening,
     ) -> "TextScore":
-        """The figures of one thing that a run has learnt.
+        """Score a head of a run.
 
         Args:
             run: the run.
-            name: what it has learnt.
-            examples: as :meth:`kept` returns them.
-            options: of the evaluation.
-            opening: how the run is opened.
+            name: the head.
+            examples: examples of the type that :meth:`kept` returns.
+            options: the options of the evaluation.
+            opening: loads the run.
         """
         raise UserError(f"{run.path}: {self.name} is scored head by head")
 
@@ -221,7 +221,7 @@ class EncoderSpec(TextSpec):
         return tables
 
     def fresh_model(self, run: "TextRun") -> "nn.Module":
-        """The model of a run, with weights as they are drawn."""
+        """The model of a run with random initial weights."""
         from heedful.tasks.texts.building import headed_encoder
 
         return headed_encoder(run)

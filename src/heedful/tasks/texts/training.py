@@ -1,4 +1,4 @@
-"""Classification and tagging: rows, learnt by the cross-entropy of what is decided of them.
+"""Training of classifiers and taggers by cross-entropy.
 
 Shapes: B rows, L tokens, C classes, R hops.
 """
@@ -30,22 +30,22 @@ ExampleT = TypeVar("ExampleT")
 ReaderT = TypeVar("ReaderT", Classifier, Tagger)
 
 _LEAST = 1e-30
-"""A probability that rounding has made zero costs as much as this."""
+"""Minimum of probabilities before the logarithm, because rounding may give zero."""
 
 
 class ReadingTask(TaskDefaults, Generic[ExampleT, ReaderT]):
-    """What learning to classify and learning to tag have in common.
+    """The base class of the training tasks of classifiers and taggers.
 
     Args:
         model: an encoder with the reader's head.
         train: the training rows.
         validation: examples to validate on; may be empty.
-        reader: classifies or tags with ``model``, as every command does.
+        reader: classifies or tags the validation examples with ``model``.
         device: where the model is.
         label_smoothing: ε in [0, 1) of the training loss.
-        penalty: of ``‖AAᵀ − I‖²_F`` of each row's hops (Lin et al. 2017, equation 8).
-        precision: of matrix products in training; validation is in float32.
-        samples: how many decisions are shown at validation.
+        penalty: weight of ``‖AAᵀ − I‖²_F`` of each row's hops (Lin et al. 2017, equation 8).
+        precision: precision of matrix products in training; validation is in float32.
+        samples: number of predictions shown at validation.
     """
 
     def __init__(
@@ -74,23 +74,23 @@ class ReadingTask(TaskDefaults, Generic[ExampleT, ReaderT]):
         )
 
     def validate(self) -> Validation:
-        """``loss`` a decision (nats), accuracy, macro F1 and Matthews' correlation."""
+        """``loss`` per label (nats), accuracy, macro F1 and Matthews' correlation."""
         return self._measure() if self.validation else Validation({}, [])
 
     def _measure(self) -> Validation:
-        """As `validate`, of one example at least."""
+        """Like `validate`, for at least one example."""
         raise NotImplementedError
 
     def batches(
         self, position: Position, rank: Rank = SINGLE
     ) -> Iterator[tuple[Position, RowBatch]]:
-        """Batches without end from ``position``, each with the position after it."""
+        """Endless batches from ``position``, each with the position after it."""
         return self.train.batches(position, rank)
 
     def loss(self, batch: RowBatch) -> Loss:
-        """Summed cross-entropy of the decisions; its part ``loss`` is unsmoothed.
+        """Summed cross-entropy of the labels plus the penalty on hops, if any.
 
-        With a penalty on hops it is added, and the part ``overlap`` is what it is of.
+        The part ``loss`` is without smoothing; ``overlap`` is the penalty without its weight.
         """
         watching = watch(self.model, self._hops, keep_gradients=True)
         with autocast(self.device, self.precision), watching as seen:
@@ -106,16 +106,16 @@ class ReadingTask(TaskDefaults, Generic[ExampleT, ReaderT]):
             (disagreement(calls[0]).sum() for calls in map(seen.__getitem__, self._hops)),
             start=total.new_zeros(()),
         )
-        # A batch's weight is its rows, as is that of the penalty: hops are pooling's.
+        # The penalty is summed over rows, which are also the weight of a batch with hops.
         return Loss(total + self.penalty * overlap, {"loss": exact, "overlap": overlap.detach()})
 
     def split(self, batch: RowBatch, count: int, fewest: int = FEWEST) -> list[RowBatch]:
-        """Some rows in each; the batch itself where hops are watched."""
+        """Split the rows; with a penalty, return the whole batch, because hops are watched."""
         return [batch] if self._hops else batch.split(count, fewest)
 
 
 def decided(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The logits ``[N, C]`` that are to be decided, and their classes ``[N]``.
+    """The logits ``[N, C]`` of positions with a label, and their labels ``[N]``.
 
     Args:
         logits: ``[B, C]``, or ``[B, L, C]`` where tokens have labels.
@@ -128,7 +128,7 @@ def decided(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class ClassificationTask(ReadingTask[Labelled, Classifier]):
-    """Learning to classify; the arguments are those of :class:`ReadingTask`."""
+    """The training task of classifiers; the arguments are those of :class:`ReadingTask`."""
 
     def _measure(self) -> Validation:
         found = self.reader.classify([read(example) for example in self.validation])
@@ -153,12 +153,12 @@ def _side_by_side(words: Sequence[str], tags: Sequence[str]) -> str:
 
 
 def read(example: Labelled) -> Text:
-    """What a classifier reads of an example."""
+    """The input of a classifier for an example."""
     return example.texts[0] if len(example.texts) == 1 else (example.texts[0], example.texts[1])
 
 
 class TaggingTask(ReadingTask[Tagged, Tagger]):
-    """Learning to tag; the arguments are those of :class:`ReadingTask`."""
+    """The training task of taggers; the arguments are those of :class:`ReadingTask`."""
 
     def _measure(self) -> Validation:
         found = self.reader.tag([example.words for example in self.validation])
@@ -175,7 +175,7 @@ class TaggingTask(ReadingTask[Tagged, Tagger]):
         return Validation({"loss": self._surprise(), **report.figures()}, shown)
 
     def _surprise(self) -> float:
-        """−log p of a word's tag (nats): the mean over the windows that training would make."""
+        """Mean −log p of tags (nats), over the windows that training uses."""
         numbers = {tag: number for number, tag in enumerate(self.reader.tags)}
         rows = [
             row
@@ -187,7 +187,7 @@ class TaggingTask(ReadingTask[Tagged, Tagger]):
         with ready(self.model, self.device):
             for batch in token_batches(items, 1, self.reader.batch_tokens):
                 read = sequences_of([item.tokens for item in batch])
-                # BEGIN, which stands before the tokens, has no tag.
+                # BEGIN and END have no tag.
                 labels = padded([[0, *rows[item.line][1], 0] for item in batch], self.device)
                 read = Sequences(*(part.to(self.device) for part in read))
                 logits = self.model.heads[self.head](self.model.encoder(read))

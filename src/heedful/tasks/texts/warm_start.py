@@ -1,4 +1,4 @@
-"""What a run for single texts takes from another that it starts from."""
+"""The weights that a run for single texts takes from the run that it starts from."""
 
 from collections.abc import Mapping, Sequence
 from typing import cast
@@ -14,14 +14,14 @@ _HEADS = "heads."
 
 
 def weights_beside_heads(start: Start) -> dict[str, Tensor]:
-    """The weights of another run, but for those of its heads."""
+    """The weights of another run without its heads."""
     return {name: tensor for name, tensor in start.weights.items() if not name.startswith(_HEADS)}
 
 
 def weights_of_writer(start: Start, recipe: EncoderRecipe) -> dict[str, Tensor]:
-    """The weights of a language model, as an encoder that reads by one has them; said."""
+    """The weights of a language model, renamed for an encoder; a notice reports it."""
     heads = ", ".join(recipe.heads())
-    notice(f"begins with the language model of {start.run.path}; new heads: {heads}")
+    notice(f"starting from the language model of {start.run.path}; new heads: {heads}")
     kept = weights_beside_heads(start)
     return {f"encoder.writer.{name}": tensor for name, tensor in kept.items()}
 
@@ -29,14 +29,14 @@ def weights_of_writer(start: Start, recipe: EncoderRecipe) -> dict[str, Tensor]:
 def weights_of_encoder(
     start: Start, recipe: EncoderRecipe, labels: Mapping[str, Sequence[str]]
 ) -> dict[str, Tensor]:
-    """The weights of an encoder, and those of heads that decide on the same.
+    """The weights of an encoder, and of heads with the same task and labels.
 
-    Which heads go on and which are new is said.
+    A notice lists the heads that are kept and those that are new.
 
     Args:
         start: the other run.
-        recipe: of the new one.
-        labels: what each of its heads decides on.
+        recipe: the recipe of the new run.
+        labels: head of the new run → its labels.
     """
     run = as_text_run(start.run)
     known = cast(EncoderRecipe, run.recipe)
@@ -56,17 +56,17 @@ def weights_of_encoder(
             new += [] if following else [f"{name}_next"]
     parts = [
         f"{what}: {', '.join(names)}"
-        for what, names in (("heads that go on", taken), ("new heads", new))
+        for what, names in (("kept heads", taken), ("new heads", new))
         if names
     ]
-    notice(f"begins with the encoder of {run.path}; {'; '.join(parts)}")
+    notice(f"starting from the encoder of {run.path}; {'; '.join(parts)}")
     return kept
 
 
 def _same_head(
     run: TextRun, known: EncoderRecipe, name: str, head: HeadSettings, labels: Sequence[str]
 ) -> str | None:
-    """The head of another run that decides on the same: that of the same name, or the first."""
+    """The head of another run with the same task and labels; one with the same name first."""
     heads = known.heads()
     for other in [name, *heads]:
         if other in heads and heads[other].task == head.task and run.labels(other) == list(labels):
