@@ -77,6 +77,10 @@ class Classification(EncoderSpec):
 
         return load_classifier(run, **how)
 
+    def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
+        pairs = len(run.recipe.parts()[head].data.text) == 2
+        return {"head": head, "labels": run.labels(head), "pairs": pairs}
+
     def endpoints(self) -> "Sequence[Endpoint[Any]]":
         from heedful.tasks.classification.endpoints import ENDPOINTS
 

@@ -30,6 +30,7 @@ class LanguageModel(TextSpec):
     name = "language-model"
     place = 8
     has_outputs = False
+    has_int8 = True
     exporters: Mapping[str, Mapping[str, str]] = {"huggingface": {"gpt": "gpt"}}
     command = "generate"
     falling = frozenset({"loss", "perplexity", "bits_per_byte"})

@@ -79,6 +79,9 @@ class Tagging(EncoderSpec):
 
         return load_tagger(run, **how)
 
+    def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
+        return {"head": head, "tags": run.labels(head)}
+
     def endpoints(self) -> "Sequence[Endpoint[Any]]":
         from heedful.tasks.tagging.endpoints import ENDPOINTS
 

@@ -1,9 +1,8 @@
 """Loads the predictors of runs for single texts."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, cast
-
-import torch
+from typing import Any, TypeVar, cast
 
 from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
@@ -17,14 +16,9 @@ from heedful.runs.settings import Recipe
 from heedful.tasks.spec import spec_named
 from heedful.tasks.texts.building import load_text_model
 from heedful.tasks.texts.run import TextRun
+from heedful.tasks.texts.spec import TextSpec
 
-
-class _Opened(NamedTuple):
-    run: TextRun
-    model: Any
-    device: torch.device
-    precision: str
-    head: str
+P = TypeVar("P")
 
 
 def load_classifier(
@@ -47,17 +41,7 @@ def load_classifier(
     Raises:
         UserError: the folder is not a run of a classifier.
     """
-    opened = _open(path, "classification", head, device, precision, checkpoint)
-    settings = opened.run.recipe.parts()[opened.head]
-    return Classifier(
-        opened.model,
-        opened.run.vocabulary(),
-        opened.run.labels(opened.head),
-        head=opened.head,
-        pairs=len(settings.data.text) == 2,
-        device=opened.device,
-        precision=opened.precision,
-    )
+    return _load(Classifier, "classification", path, head, device, precision, checkpoint)
 
 
 def load_tagger(
@@ -73,15 +57,7 @@ def load_tagger(
     Raises:
         UserError: the folder is not a run of a tagger.
     """
-    opened = _open(path, "tagging", head, device, precision, checkpoint)
-    return Tagger(
-        opened.model,
-        opened.run.vocabulary(),
-        opened.run.labels(opened.head),
-        head=opened.head,
-        device=opened.device,
-        precision=opened.precision,
-    )
+    return _load(Tagger, "tagging", path, head, device, precision, checkpoint)
 
 
 def load_filler(
@@ -97,14 +73,7 @@ def load_filler(
     Raises:
         UserError: the folder is not a run of a masked language model.
     """
-    opened = _open(path, "masked", head, device, precision, checkpoint)
-    return FillMask(
-        opened.model,
-        opened.run.vocabulary(),
-        head=opened.head,
-        device=opened.device,
-        precision=opened.precision,
-    )
+    return _load(FillMask, "masked", path, head, device, precision, checkpoint)
 
 
 def load_generator(
@@ -119,32 +88,33 @@ def load_generator(
     Raises:
         UserError: the folder is not a run of a language model.
     """
-    opened = _open(path, "language-model", None, device, precision, checkpoint)
-    return Generator(
-        opened.model, opened.run.vocabulary(), device=opened.device, precision=opened.precision
-    )
+    return _load(Generator, "language-model", path, None, device, precision, checkpoint)
 
 
-def _open(
-    path: str | Path,
+def _load(
+    make: Callable[..., P],
     task: str,
+    path: str | Path,
     head: str | None,
     device: str,
     precision: str,
     checkpoint: str | int | None,
-) -> _Opened:
+) -> P:
     run = cast(TextRun, open_run(path))  # whatever has such a head is one
     name = _head(path, run.recipe, task, head)
-    if precision == "int8" and task != "language-model":
+    spec = cast(TextSpec, spec_named(task))
+    if precision == "int8" and not spec.has_int8:
         raise UserError(
             f"{path} is a run for {run.recipe.task}: int8 is available for translation and "
             "generation only; use float32 or bfloat16"
         )
     chosen = choose_device(device)
     products = check_precision(precision, chosen, int8=True)
-    model = load_text_model(run, checkpoint)
+    model: Any = load_text_model(run, checkpoint)
     model.to(chosen).eval()
-    return _Opened(run, model, chosen, settle_precision(model, products, chosen), name)
+    products = settle_precision(model, products, chosen)
+    own = spec.predictor_arguments(run, name)
+    return make(model, run.vocabulary(), **own, device=chosen, precision=products)
 
 
 def _head(path: str | Path, recipe: Recipe, task: str, head: str | None) -> str:

@@ -32,6 +32,8 @@ _LEAST_SYMBOLS = 5
 class TextSpec(TaskSpec):
     """A task of single texts."""
 
+    has_int8: bool = False
+    """Whether its predictor computes in int8."""
     counted = "decisions"
     changeable_at_start = frozenset(
         {
@@ -190,6 +192,10 @@ class TextSpec(TaskSpec):
         """
         raise UserError(f"{run.path}: {self.name} is scored head by head")
 
+    def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
+        """What its predictor is made of beside a model and a vocabulary."""
+        return {}
+
     def facts(self, predictor: Any) -> dict[str, Any]:
         model = predictor.model
         return {
@@ -234,6 +240,9 @@ class EncoderSpec(TextSpec):
         if kind_of(start.run.recipe).family == "language":
             return weights_of_writer(start, recipe)
         return weights_of_encoder(start, recipe, labels)
+
+    def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
+        return {"head": head}
 
     def heads(self, recipe: Any) -> dict[str, str]:
         return {name: str(head.task) for name, head in recipe.heads().items()}
