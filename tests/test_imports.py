@@ -102,6 +102,25 @@ def test_only_kernels_know_compiled_code(modules: dict[str, ast.Module]) -> None
     assert found == []
 
 
+def _conditions(tree: ast.Module) -> set[str]:
+    """Conditions of compiled code that a module imports."""
+    found = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("heedful.kernels"):
+            found |= {one.name for one in node.names if one.name.startswith(("can_", "has_"))}
+    return found
+
+
+def test_models_do_not_ask_what_is_compiled(modules: dict[str, ast.Module]) -> None:
+    """Operations and the pass over modules decide."""
+    rooms = ("attention", "layers", "models", "tasks")
+    asked = {name: _conditions(tree) for name, tree in modules.items()}
+    assert asked["heedful.inference.fusing.cached"] == {"can_step"}
+    assert not {
+        name: found for name, found in asked.items() if found and name.split(".")[1:2][0] in rooms
+    }
+
+
 def test_kernels_know_tensors_and_no_modules(modules: dict[str, ast.Module]) -> None:
     for name, tree in modules.items():
         if name.startswith("heedful.kernels"):

@@ -14,7 +14,7 @@ from heedful.inference.fusing import cached as fused_forms
 from heedful.inference.fusing import searched
 from heedful.kernels import program
 from heedful.kernels import topk as tops
-from heedful.layers import caches, source_memories
+from heedful.layers import caches
 from heedful.layers.int8_linear import int8_copy, largest_input
 from heedful.models.pairs import Source
 from heedful.models.transformer import Transformer, TransformerSettings
@@ -115,8 +115,7 @@ def test_a_stream_finds_what_batches_do(
     assert len(joins) > 5
     expected = search(searched(model), source, rows=COUNT, options=options, max_lengths=limits)
     same(found, expected)
-    for module in (caches, source_memories, fused_forms):
-        monkeypatch.setattr(module, "can_step", lambda like: False)
+    monkeypatch.setattr(fused_forms, "can_step", lambda like: False)
     monkeypatch.setattr(tops, "library", lambda: None)
     joins.clear()
     same(found, search(searched(model), source, rows=COUNT, options=options, max_lengths=limits))

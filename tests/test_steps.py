@@ -19,7 +19,6 @@ from heedful.kernels import cached_attention as kernel
 from heedful.kernels import topk as tops
 from heedful.kernels.cached_attention import Steps, can_step
 from heedful.kernels.topk import Total, best, plain_best
-from heedful.layers import caches, source_memories
 from heedful.layers.caches import LayerCaches, StepCache
 from heedful.models.gpt import Gpt, GptSettings
 from heedful.models.pairs import Source
@@ -82,7 +81,9 @@ def test_reading_is_softmax_attention(
             return [(scores.softmax(-1).nan_to_num() @ values).squeeze(2)]
 
         terms = max(width, 34)
-        assert_rounded([found], reference(exact, query, key, values, terms=terms))
+        right = reference(exact, query, key, values, terms=terms)
+        assert_rounded([found], right)
+        assert_rounded([parts.plain_read(query, index, lengths, 0.3)], right)
     torch.set_num_threads(before)
 
 
@@ -173,7 +174,7 @@ def test_total_is_exact_where_one_is_far_above() -> None:
 def test_heads_read_steps_as_they_read_memory(key_heads: int, rotary: bool) -> None:
     positions = Rotary(8) if rotary else None
     heads = MultiHeadAttention(32, 4, key_heads=key_heads, positions=positions).eval()
-    caches_of = LayerCaches(1, torch.zeros(1), rows=3)
+    caches_of = LayerCaches(1, 3, in_place=True)
     (cache,) = caches_of
     assert isinstance(cache, StepCache)
     inputs = torch.randn(3, 20, 32)
@@ -205,8 +206,7 @@ def test_what_adds_to_scores_reads_what_is_gathered() -> None:
 
 def plain(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take the compiled forms away."""
-    for part in (caches, source_memories, fused_forms):
-        monkeypatch.setattr(part, "can_step", lambda like: False)
+    monkeypatch.setattr(fused_forms, "can_step", lambda like: False)
     monkeypatch.setattr(tops, "library", lambda: None)
 
 
@@ -299,6 +299,17 @@ def test_a_language_model_goes_on_from_its_prompt(positions: str) -> None:
     torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("firsts", [None, torch.tensor([2, 0, 4])])
+def test_without_a_compiler_steps_are_read_by_the_formula(
+    firsts: Tensor | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts, query = made([3] * 6, [1] * 6, 2, 4, 4), torch.randn(3, 4, 4)
+    index, lengths = torch.randint(3, (3, 6)), torch.tensor([3, 0, 2])
+    found = parts.read(query, index, lengths, 0.5, firsts)
+    monkeypatch.setattr(kernel, "library", lambda: None)
+    assert_near(parts.read(query, index, lengths, 0.5, firsts), found, terms=6)
+
+
 def test_autocast_and_other_types_take_the_plain_way() -> None:
     assert not can_step(torch.zeros(1, dtype=torch.float64))
     with torch.autocast("cpu", torch.bfloat16):
@@ -307,7 +318,7 @@ def test_autocast_and_other_types_take_the_plain_way() -> None:
 
 @compiled
 def test_a_step_of_several_positions_is_given_with_room_for_a_mask() -> None:
-    (cache,) = LayerCaches(1, torch.zeros(1), rows=2)
+    (cache,) = LayerCaches(1, 2, in_place=True)
     memory = cache.append(Memory(torch.randn(2, 1, 3, 4), torch.randn(2, 1, 3, 4)))
     assert isinstance(memory, Memory)
     assert memory.key.shape == (2, 1, 3, 4)
@@ -339,3 +350,18 @@ def test_a_step_with_gradients_is_done_by_the_modules() -> None:
         expected = model.logits(model.states(tokens))[:, -1]
     assert_near(logits.detach(), expected.detach(), terms=64)
     assert found.any()
+
+
+@compiled
+def test_searches_by_the_models_own_methods_read_in_place_too() -> None:
+    class Own(Transformer):
+        """Searched by its own methods, as every subclass."""
+
+    own, source = translator()
+    model = Own(own.settings, 300, 300).eval()
+    replaced, _ = translator()
+    replaced.states = replaced.states  # type: ignore[method-assign]
+    for one in (own, model, replaced):
+        caches = searched(one).start(source).caches
+        assert all(isinstance(cache, StepCache) for cache in caches)
+        assert not any(isinstance(cache, StepCache) for cache in one.start(source).caches)

@@ -16,9 +16,9 @@ import torch
 from safetensors.torch import load_file
 from torch._dynamo.utils import counters
 
-from heedful.attention import dot
 from heedful.basics.errors import UserError
 from heedful.basics.locking import locked
+from heedful.kernels import short_attention_operators
 from heedful.runs.opening import open_run
 from heedful.runs.summary import describe_run, summarise_run
 from heedful.tasks.commands import train_from_command
@@ -396,7 +396,7 @@ def test_compiling_changes_nothing_and_is_done_once_for_all_shapes(
 ) -> None:
     """Traced by the compiler's front end; the code that its back end would make takes minutes."""
     # Attention in C is not traced: PyTorch's takes its place, whose rounding is another.
-    monkeypatch.setattr(dot, "can_do", lambda *_: False)
+    monkeypatch.setattr(short_attention_operators, "can_do", lambda *_: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")  # and put back afterwards
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")

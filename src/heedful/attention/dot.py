@@ -20,8 +20,7 @@ from heedful.attention.masks import Causal, Grid, Mask, flex_mask, split_mask
 from heedful.attention.sdpa import masked_attention
 from heedful.basics.addresses import forward_mode
 from heedful.kernels.additive_rows import span
-from heedful.kernels.short_attention import can_do
-from heedful.kernels.short_attention_operators import short_attention
+from heedful.kernels.short_attention_operators import short_attention_or
 
 _LARGE = 1 << 22  # a mask with at least as many entries is not built as a whole
 _BLOCK = 512  # rows of a block
@@ -75,11 +74,7 @@ def _fused(
     """
     most = max(query.dim(), key.dim(), value.dim())
     if most > 3:
-        if not others["dropout_p"] and can_do(query, key, value, attn_mask):
-            causal = others.get("is_causal", False)
-            given = (query, key, value, attn_mask, causal, others["scale"])
-            return short_attention(*given)
-        return _by_pytorch(query, key, value, attn_mask=attn_mask, **others)
+        return short_attention_or(_by_pytorch, query, key, value, attn_mask=attn_mask, **others)
     query, key, value = (part[(None,) * (4 - part.dim())] for part in (query, key, value))
     if attn_mask is not None and attn_mask.dim() == 3:
         attn_mask = attn_mask.unsqueeze(0)

@@ -18,7 +18,6 @@ from heedful.attention.normalizers import Normalizer
 from heedful.attention.positions.base import RelativePositions
 from heedful.attention.scores import Score
 from heedful.attention.step_memory import StepMemory
-from heedful.kernels.cached_attention import can_step
 
 Aggregate = Literal["projection", "concatenation", "mean"]
 
@@ -159,7 +158,7 @@ class MultiHeadAttention(Attentive):
         parts = self.mechanism
         if isinstance(memory, StepMemory):
             scale = self._step_scale(parts)
-            if scale is not None and can_step(queries):
+            if scale is not None:
                 asked = ProjectedQuery.project(parts, queries, memory.steps.length, first)
                 read = memory.read(asked.projected.squeeze(-2), scale)
                 return self._joined(read.unsqueeze(-2))

@@ -8,10 +8,8 @@ Shapes: N rows, G heads of keys and values, T positions, D width of a key's head
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
-from heedful.attention.masks import padding
 from heedful.kernels.cached_attention import Steps, StepsInC
 
 
@@ -38,13 +36,4 @@ class StepMemory(NamedTuple):
     def gather(self) -> tuple[Tensor, Tensor, Tensor | None]:
         """Keys ``[N, G, T, D]``, values ``[N, G, T, E]``, and the mask ``[N, 1, 1, T]``, if any."""
         key, value = self.steps.gather(self.rows)
-        if self.lengths is None and self.firsts is None:
-            return key, value, None
-        positions = key.shape[2]
-        if self.firsts is None:
-            assert self.lengths is not None
-            return key, value, padding(self.lengths).dense((len(key), 1, 1, positions), key.device)
-        ends = positions if self.lengths is None else (self.firsts + self.lengths).unsqueeze(1)
-        places = torch.arange(positions)
-        mask = (places >= self.firsts.unsqueeze(1)) & (places < ends)
-        return key, value, mask[:, None, None]
+        return key, value, self.steps.allowed(self.lengths, self.firsts)

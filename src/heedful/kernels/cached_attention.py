@@ -167,8 +167,10 @@ class Steps:
     ) -> Tensor:
         """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
 
+        :meth:`plain_read` computes the same where :func:`can_step` does not hold.
+
         Args:
-            query: one query a row and head, float32 on the CPU.
+            query: one query a row and head.
             index: integers ``[N, T]``: the row of each position's step; may be expanded.
             lengths: integers ``[N]``: how many of the positions a row reads; all from its first
                 unless given. A row that reads none gets zeros.
@@ -176,18 +178,17 @@ class Steps:
             firsts: integers ``[N]``: the first position that a row reads; that of all unless given.
 
         Raises:
-            RuntimeError: there is no compiled form.
             ValueError: index or lengths do not fit.
         """
-        found = library()
-        if found is None:
-            raise RuntimeError("no compiled kernel is available for attention over steps")
+        found = library() if can_step(query) else None
         rows, heads, width = query.shape
         key, value = self.parts[0]
         if index.shape != (rows, self.length) or index.dtype != torch.long:
             raise ValueError(f"an index of {list(index.shape)}: expected {[rows, self.length]}")
         if width != key.shape[3] or heads % key.shape[2]:
             raise ValueError(f"queries {list(query.shape)} do not fit keys {list(key.shape)}")
+        if found is None:
+            return self.plain_read(query, index, lengths, scale, firsts)
         query = query if query.stride()[1:] == (width, 1) else query.contiguous()
         lengths = None if lengths is None else lengths.contiguous()
         firsts = None if firsts is None else firsts.contiguous()
@@ -202,6 +203,35 @@ class Steps:
         work = rows * heads * self.length * width
         over_rows(found.heedful_read, given, rows, 1 if work < _SMALL else torch.get_num_threads())
         return out
+
+    def plain_read(
+        self,
+        query: Tensor,
+        index: Tensor,
+        lengths: Tensor | None,
+        scale: float,
+        firsts: Tensor | None = None,
+    ) -> Tensor:
+        """What :meth:`read` computes, by the formula, with gradients and for any type."""
+        key, value = self.gather(index)
+        each = query.shape[1] // key.shape[1]
+        key, value = (part.repeat_interleave(each, 1) for part in (key, value))
+        scores = scale * (query.unsqueeze(-2) @ key.mT)
+        allowed = self.allowed(lengths, firsts)
+        if allowed is None:
+            return (torch.softmax(scores, -1) @ value).squeeze(-2)
+        scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+        weights = torch.softmax(scores, -1).masked_fill(~allowed, 0.0)
+        return (weights @ value).squeeze(-2)
+
+    def allowed(self, lengths: Tensor | None, firsts: Tensor | None = None) -> Tensor | None:
+        """Which positions a row reads, booleans ``[N, 1, 1, T]``; None where it reads all."""
+        if lengths is None and firsts is None:
+            return None
+        places = torch.arange(self.length)
+        begins = 0 if firsts is None else firsts.unsqueeze(1)
+        ends = self.length if lengths is None else begins + lengths.unsqueeze(1)
+        return ((places >= begins) & (places < ends))[:, None, None]
 
 
 class PackedSteps(Steps):

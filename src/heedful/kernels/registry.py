@@ -96,7 +96,7 @@ OPERATIONS = (
     ),
     Operation(
         cached_attention.Steps.read,
-        cached_attention.Steps.gather,
+        cached_attention.Steps.plain_read,
         _SEARCH,
         "test_steps.py",
         (cached_attention.library,),

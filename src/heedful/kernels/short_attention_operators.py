@@ -183,6 +183,37 @@ def short_attention(
     return context
 
 
+def short_attention_or(
+    otherwise: Callable[..., Tensor],
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    attn_mask: Tensor | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+    scale: float,
+    **others: Any,
+) -> Tensor:
+    """:func:`short_attention` where it is faster, without dropout; elsewhere ``otherwise``.
+
+    Args:
+        otherwise: takes what ``F.scaled_dot_product_attention`` does, and computes the same.
+        query: ``[B, H, Q, D]``.
+        key: ``[B, G, K, D]``.
+        value: ``[B, G, K, E]``.
+        attn_mask: booleans, or what is added to the scores.
+        is_causal: as in :func:`short_attention`.
+        dropout_p: share of the weights set to zero.
+        scale: of the dot products.
+        others: further arguments of ``otherwise``.
+    """
+    if not dropout_p and can_do(query, key, value, attn_mask):
+        return short_attention(query, key, value, attn_mask, is_causal, scale)
+    others |= {"is_causal": is_causal, "dropout_p": dropout_p, "scale": scale}
+    return otherwise(query, key, value, attn_mask=attn_mask, **others)
+
+
 class _Short(Function):
     """The operator for plain tensors, in half of its time where there is little to compute."""
 

@@ -1,8 +1,7 @@
 """What a decoder's attention has seen so far, kept from step to step.
 
-Where steps can be read where they are (:func:`heedful.kernels.cached_attention.can_step`), choosing
-rows anew moves an index, and rows may join while others are under way: each has its own first step.
-Elsewhere choosing moves keys and values.
+Choosing rows anew moves keys and values. In caches that are read in place it moves an index, and
+rows may join while others are under way: each has its own first step.
 Shapes: N rows of search, M selected rows, H heads, T steps, D width.
 """
 
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from heedful.attention import Memory
 from heedful.attention.step_memory import StepMemory
-from heedful.kernels.cached_attention import Steps, can_step
+from heedful.kernels.cached_attention import Steps
 
 
 class KeyValueCache:
@@ -172,12 +171,12 @@ class LayerCaches:
 
     Args:
         layers: how many.
-        like: a tensor as the model computes them.
         rows: rows of search N.
+        in_place: whether steps are read where they are: on the CPU only, and one by one.
     """
 
-    def __init__(self, layers: int, like: Tensor, rows: int) -> None:
-        self._lineage = Lineage(rows) if can_step(like) else None
+    def __init__(self, layers: int, rows: int, *, in_place: bool = False) -> None:
+        self._lineage = Lineage(rows) if in_place else None
         self._caches: list[Cache] = [
             KeyValueCache() if self._lineage is None else StepCache(self._lineage)
             for _ in range(layers)

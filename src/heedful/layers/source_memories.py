@@ -13,7 +13,7 @@ from torch import Tensor
 from heedful.attention import Memory
 from heedful.attention.masks import padding
 from heedful.attention.step_memory import StepMemory
-from heedful.kernels.cached_attention import JoinedSteps, PackedSteps, Steps, StepsInC, can_step
+from heedful.kernels.cached_attention import JoinedSteps, PackedSteps, Steps, StepsInC
 
 _HELD = 2
 """Tokens of sources that are held for one that a row reads at most: then the others go."""
@@ -31,16 +31,19 @@ class SourceMemories:
     Args:
         memories: of each layer, ``[B, H, S, D]``.
         lengths: of the sources, integers ``[B]``.
+        in_place: whether they are read where they are: on the CPU only.
     """
 
     _told: tuple[list[StepMemory], list[StepsInC]] | None = None
     """What C is told, and whose numbers it reads."""
 
-    def __init__(self, memories: Sequence[Memory], lengths: Tensor) -> None:
+    def __init__(
+        self, memories: Sequence[Memory], lengths: Tensor, *, in_place: bool = False
+    ) -> None:
         self._memories, self._lengths = list(memories), lengths.long().contiguous()
         self._rows = torch.arange(len(lengths), device=lengths.device)
         self._groups: list[Group] = []
-        if can_step(memories[0].key):
+        if in_place:
             self._keep([[Steps() for _ in memories]], torch.zeros_like(self._rows))
             for steps, memory in zip(self._groups[0], memories, strict=True):
                 steps.append(*memory)

@@ -232,11 +232,16 @@ class Gpt(LanguageModel):
     def output_bias(self) -> Tensor | None:
         return self.bias
 
-    def start(self, prompts: Tensor) -> GptState:
+    def start(self, prompts: Tensor, *, in_place: bool = False) -> GptState:
+        """The state after all but the last token of ``prompts [B, T]``, T at least 1.
+
+        Args:
+            prompts: equally long.
+            in_place: see :class:`heedful.layers.caches.LayerCaches`.
+        """
         if prompts.dim() != 2 or not prompts.shape[1]:
             raise ValueError(f"prompts are {list(prompts.shape)}: expected [B, T], T at least 1")
-        caches = LayerCaches(len(self.layers), self.embedding.weight, len(prompts))
-        state = GptState(caches)
+        state = GptState(LayerCaches(len(self.layers), len(prompts), in_place=in_place))
         if prompts.shape[1] > 1:
             self._read(prompts[:, :-1], state)
         return state

@@ -230,10 +230,17 @@ class Transformer(PairModel):
     def output_bias(self) -> Tensor | None:
         return self.bias
 
-    def start(self, source: Source) -> TransformerState:
-        caches = LayerCaches(len(self.decoder), self.target_embedding.weight, len(source.lengths))
+    def start(self, source: Source, *, in_place: bool = False) -> TransformerState:
+        """The state of decoding before the first step, one row a source.
+
+        Args:
+            source: the sources.
+            in_place: see :class:`heedful.layers.caches.LayerCaches`.
+        """
+        caches = LayerCaches(len(self.decoder), len(source.lengths), in_place=in_place)
         memories, _ = self.encode(source)
-        return TransformerState(caches, SourceMemories(memories, source.lengths))
+        sources = SourceMemories(memories, source.lengths, in_place=in_place)
+        return TransformerState(caches, sources)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         place = state.caches.position

@@ -6,7 +6,10 @@ Models are written in plain PyTorch and know nothing of it.
 from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
+
 from heedful.decoding import Decodable
+from heedful.inference.fusing.cached import reads_in_place
 from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
 from heedful.inference.fusing.encoder import FusedEncoder, fused_encoder
 from heedful.inference.fusing.gpt import FusedGpt
@@ -22,6 +25,24 @@ _FUSED: dict[type, Callable[[Any], Decodable[Any, Any]]] = {
 }
 
 
+_STARTS = (Transformer.start, Gpt.start)
+"""Methods that take ``in_place``."""
+
+
+class _InPlace:
+    """A model that is searched by its own methods, over keys and values where steps leave them."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def start(self, given: Any) -> Any:
+        return self.model.start(given, in_place=reads_in_place(self.model.output_table))
+
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor, Any]:
+        found: tuple[Tensor, Any] = self.model.step(tokens, state)
+        return found
+
+
 def searched(model: Any) -> Decodable[Any, Any]:
     """What a search goes through: the model, or what finds the same in less time.
 
@@ -29,4 +50,6 @@ def searched(model: Any) -> Decodable[Any, Any]:
     """
     make = _FUSED.get(type(model))
     replaced = any(callable(getattr(type(model), name, None)) for name in vars(model))
-    return model if make is None or replaced else make(model)
+    fused = model if make is None or replaced else make(model)
+    own = getattr(type(fused), "start", None) in _STARTS and "start" not in vars(fused)
+    return _InPlace(model) if own else fused

@@ -15,6 +15,11 @@ from heedful.kernels.program import NotFusedError
 T = TypeVar("T")
 
 
+def reads_in_place(like: Tensor) -> bool:
+    """Whether a search keeps keys and values like a tensor where the steps leave them."""
+    return can_step(like)
+
+
 class _Known(NamedTuple):
     modules: list[nn.Module]
     state: list[object] | None
@@ -46,7 +51,7 @@ class Made(Generic[T]):
             others: weights that ``make`` reads beside theirs; one at least.
             make: makes it.
         """
-        if not can_step(others[0]):
+        if not reads_in_place(others[0]):
             return None
         known = self._made.get(model)
         if known is None or known.state != _state(known.modules, others):

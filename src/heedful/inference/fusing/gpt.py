@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from heedful.inference.fusing import cached
 from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
 from heedful.inference.fusing.program import Embedding
 from heedful.kernels.program import Tables
@@ -27,7 +28,8 @@ class FusedGpt:
 
     def start(self, prompts: Tensor) -> FusedGptState:
         """As the model's."""
-        return FusedGptState(self.model.start(prompts).caches, self._fused())
+        in_place = cached.reads_in_place(self.model.output_table)
+        return FusedGptState(self.model.start(prompts, in_place=in_place).caches, self._fused())
 
     def step(self, tokens: Tensor, state: FusedGptState) -> tuple[Tensor, FusedGptState]:
         """As the model's."""

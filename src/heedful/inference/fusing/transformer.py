@@ -7,6 +7,7 @@ from typing import Self
 from torch import Tensor, nn
 
 from heedful.attention.positions import AddedPositions, Learned, Sinusoidal
+from heedful.inference.fusing import cached
 from heedful.inference.fusing.decoder import FusedDecoder, fused_decoder
 from heedful.inference.fusing.encoder import fused_encoder
 from heedful.inference.fusing.program import Embedding
@@ -55,8 +56,8 @@ class FusedTransformer:
             *(model.output_table, model.bias, model.projection),
         )
         sources = self._sources(source)
-        like = model.target_embedding.weight
-        caches = LayerCaches(len(model.decoder), like, len(source.lengths))
+        in_place = cached.reads_in_place(model.target_embedding.weight)
+        caches = LayerCaches(len(model.decoder), len(source.lengths), in_place=in_place)
         return FusedTransformerState(caches, sources, fused)
 
     def step(
@@ -77,7 +78,8 @@ class FusedTransformer:
         if fused is not None and fused.can_read(source.tokens.shape[1]):
             return fused.read(source.tokens, source.lengths)
         memories, _ = model.encode(source)
-        return SourceMemories(memories, source.lengths)
+        in_place = cached.reads_in_place(memories[0].key)
+        return SourceMemories(memories, source.lengths, in_place=in_place)
 
     def _embedding(self, table: nn.Embedding, positions: AddedPositions) -> Embedding:
         """What the model does to tokens, without dropout."""
