@@ -1,22 +1,28 @@
 """Models by kind: heedful's own, and those of plug-ins."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal
 
 import pytest
-from torch import nn
+from torch import Tensor, nn
 
+import heedful
 from heedful.basics.errors import UserError
 from heedful.models import (
     EncoderSettings,
+    LanguageModel,
     LanguageSettings,
     ModelSettings,
     PairModel,
     PairSettings,
+    TensorState,
+    build_encoder,
     build_model,
     register_model,
     registered,
 )
+from heedful.models.language import boundary
 from heedful.models.registry import _builders, kind_of
 from heedful.runs.recipe import check_recipe
 from heedful.runs.settings import Recipe
@@ -111,3 +117,58 @@ def test_each_family_knows_its_kinds() -> None:
         {"bert", "recurrent-encoder", "hierarchical", "decomposable", "language"},
         {"gpt", "recurrent-language-model"},
     ]
+
+
+class MeanSettings(LanguageSettings):
+    """Settings of a language model of a plug-in."""
+
+    kind: Literal["mean"] = "mean"
+    width: int = 8
+    max_length: int = 64
+
+
+class Mean(LanguageModel):
+    """Predicts each token from the sum of those before."""
+
+    def __init__(self, settings: MeanSettings, vocabulary: int) -> None:
+        super().__init__()
+        self.max_length = settings.max_length
+        self.tokens = nn.Embedding(vocabulary, settings.width)
+
+    @property
+    def output_table(self) -> Tensor:
+        return self.tokens.weight
+
+    def states(self, tokens: Tensor) -> Tensor:
+        found: Tensor = self.tokens(boundary(tokens)).cumsum(1)
+        return found
+
+    def start(self, prompts: Tensor) -> TensorState:
+        before = self.tokens(boundary(prompts[:, :-1]))
+        return TensorState(sum=before.sum(1))
+
+    def step(self, tokens: Tensor, state: TensorState) -> tuple[Tensor, TensorState]:
+        after = state["sum"] + self.tokens(boundary(tokens))
+        return self.logits(after), TensorState(sum=after)
+
+
+def test_a_language_model_writes_and_becomes_an_encoder(tmp_path: Path) -> None:
+    register_model(MeanSettings, Mean)
+    lines = [f"the dog sees {number}\n" for number in range(60)]
+    (tmp_path / "train.txt").write_text("".join(lines), encoding="utf-8")
+    tables = {
+        "task": "language-model",
+        "data": {"train": ["train.txt"]},
+        "tokeniser": {"kind": "characters"},
+        "context": 32,
+        "model": {"kind": "mean"},
+        "training": {"max_steps": 2, "warmup_steps": 1, "device": "cpu", "precision": "float32"},
+    }
+    heedful.train(tables, tmp_path / "run", data=tmp_path)
+    generator = heedful.load(tmp_path / "run")
+    assert len(generator.predict(["the dog"])) == 1
+    inner = {"kind": "mean", "width": 4}
+    settings = EncoderSettings.model_validate({"kind": "language", "language_model": inner})
+    encoder = build_encoder(settings, 20)
+    assert (encoder.dim, encoder.max_length) == (4, 64)
+    assert settings.as_tables()["language_model"] == {**inner, "max_length": 64}
