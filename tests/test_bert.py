@@ -210,7 +210,7 @@ def test_a_width_of_ones_own_has_inner_and_heads_that_fit_it() -> None:
     again = BertSettings(**wider.as_tables())
     assert again == wider
     assert BertSettings(**BertSettings(size="mini").as_tables()) == BertSettings(size="mini")
-    with pytest.raises(ValidationError, match="do not agree"):
+    with pytest.raises(ValidationError, match="contradict each other"):
         BertSettings(size="tiny", layers=2, hidden_size=64, ffn_size=512, heads=2)
     with pytest.raises(ValidationError, match="multiple of heads"):
         BertSettings(layers=1, hidden_size=10, heads=3)

@@ -206,7 +206,7 @@ def test_settings_that_do_not_fit_are_told() -> None:
     assert GptSettings(**one.as_tables()) == one
     with pytest.raises(ValidationError, match="multiple of heads"):
         GptSettings(layers=1, hidden_size=10, heads=3)
-    with pytest.raises(ValidationError, match="one left over"):
+    with pytest.raises(ValidationError, match="need an even width of heads"):
         GptSettings(layers=1, hidden_size=9, heads=3, positions="rotary")
     with pytest.raises(ValidationError, match="Extra inputs"):
         GptSettings(layers=1, hidden_size=8, depth=3)

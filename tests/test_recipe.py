@@ -28,7 +28,7 @@ MINIMAL = {"data": {"train": "pairs.tsv"}}
         ("trainin.max_steps=3", "did you mean 'training'"),
         ('training.max_steps="many"', "'training.max_steps' = 'many'"),
         ("training.max_steps=0", "'training.max_steps' = 0"),
-        ("model.heads=3", "no multiple of heads"),
+        ("model.heads=3", "not a multiple of heads"),
         ("model.kind=lstm", "model"),
         ("tokeniser.joint=false", "model.tied_embeddings = 'all' needs tokeniser.joint"),
         ("training.average_checkpoints=9", "raise keep_last"),
@@ -90,7 +90,7 @@ def test_off_turns_off_what_is_on_unless_said(tmp_path: Path) -> None:
 
 def test_a_size_that_would_change_nothing_is_refused() -> None:
     written = {**MINIMAL, "model": check_recipe(MINIMAL, "it").model.as_tables()}
-    with pytest.raises(UserError, match="do not agree"):
+    with pytest.raises(UserError, match="contradict each other"):
         check_recipe(with_overrides(written, ["model.size=big"]), "the recipe")
     some = check_recipe(with_overrides(MINIMAL, ["model.size=tiny", "model.layers=2"]), "it")
     assert (some.model.size, some.model.layers, some.model.hidden_size) == (None, 2, 128)
