@@ -1,19 +1,27 @@
-"""Documents to translate: the same file comes back with its empty targets filled.
+"""Documents to translate: the same file comes back with its texts translated.
+
+Bilingual formats have their empty targets filled; in files of one language each text is replaced.
 
 The original bytes are edited at the places of the targets; nothing is written anew from a tree.
 """
 
+import re
 from pathlib import Path
 
 from heedful.basics.errors import UserError
 from heedful.data.documents.base import Document
+from heedful.data.documents.formats import find_format
 from heedful.data.documents.po import PoDocument
 from heedful.data.documents.tmx import TmxDocument
 from heedful.data.documents.xliff import XliffDocument
+from heedful.data.documents.xliff2 import Xliff2Document
 from heedful.data.readers.kinds import Kind, find_kind
 from heedful.data.readers.opening import STANDARD_INPUT, open_input
 
 __all__ = ["Document", "open_document"]
+
+_HEAD = 4096
+_VERSION_2 = re.compile(rb"""<(?:[\w.-]+:)?xliff\b[^>]*\sversion\s*=\s*["']2\.""")
 
 
 def open_document(
@@ -24,7 +32,7 @@ def open_document(
     encoding: str | None = None,
     kind: Kind | None = None,
 ) -> Document | None:
-    """The PO, XLIFF or TMX file at ``path``, or None where it is plain text.
+    """The document at ``path``, or None where it is plain text.
 
     Args:
         path: the file, plain or gzip. Standard input (``-``) is plain text unless ``kind`` is
@@ -41,6 +49,9 @@ def open_document(
         return None
     with open_input(path) as file:
         name = file.name
+        own = find_format(name, file.head()) if kind is None else None
+        if own is not None:
+            return own.open(b"".join(file.chunks()), name, encoding)
         kind = kind or find_kind(file.head(), name, encoding)
         if kind is Kind.TEXT:
             return None
@@ -48,7 +59,10 @@ def open_document(
     if kind is Kind.PO:
         return PoDocument(data, name, source, target, encoding)
     if kind is Kind.XLIFF:
-        return XliffDocument(data, name, source, target, encoding)
+        is_second = _VERSION_2.search(data[:_HEAD].replace(b"\0", b"")) is not None
+        return (Xliff2Document if is_second else XliffDocument)(
+            data, name, source, target, encoding
+        )
     if source is None or target is None:
         raise UserError(f"{name} is TMX: give the languages to translate from and into")
     return TmxDocument(data, name, source, target, encoding)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from lxml import etree
 
-ENCLOSING = frozenset({"g", "mrk", "hi", "sub"})
+ENCLOSING = frozenset({"g", "mrk", "hi", "sub", "pc"})
 XML_NAMESPACE = "http://www.w3.org/XML/1998/namespace"
 ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "\r": "&#13;"})
 ATTRIBUTE_ESCAPES = str.maketrans(

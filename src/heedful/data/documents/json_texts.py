@@ -1,0 +1,72 @@
+"""JSON catalogues: i18next and other nested strings, Chrome's messages.json, ARB."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from heedful.basics.errors import UserError
+from heedful.data.documents.text_spans import TextSpanDocument
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+', re.DOTALL)
+
+
+class _String(NamedTuple):
+    """A string value: where it stands, without its quotes, and the keys that lead to it."""
+
+    start: int
+    end: int
+    keys: tuple[str, ...]
+
+
+class JsonDocument(TextSpanDocument):
+    """The string values of a JSON file.
+
+    Of Chrome's ``messages.json`` only each ``message`` is a text; of ARB, what stands under keys
+    that begin with ``@`` is none.
+    """
+
+    def find(self) -> None:
+        try:
+            whole = json.loads(self.text)
+        except json.JSONDecodeError as error:
+            raise UserError(f"{self.name}:{error.lineno}: not JSON: {error.msg}") from error
+        except RecursionError as error:
+            raise UserError(f"{self.name}: JSON that is nested too deeply") from error
+        is_chrome = (
+            isinstance(whole, dict)
+            and bool(whole)
+            and all(isinstance(one, dict) and "message" in one for one in whole.values())
+        )
+        is_arb = self.name.casefold().removesuffix(".gz").endswith(".arb")
+        self._ascii = self.text.isascii() and "\\u" in self.text
+        for one in self._strings():
+            if is_chrome and one.keys[1:] != ("message",):
+                continue
+            if is_arb and any(key.startswith("@") for key in one.keys):
+                continue
+            value = json.loads(f'"{self.text[one.start : one.end]}"', strict=False)
+            self.add(one.start, one.end, value)
+
+    def escaped(self, place: int, translation: str) -> str:
+        return json.dumps(translation, ensure_ascii=self._ascii)[1:-1]
+
+    def _strings(self) -> Iterator[_String]:
+        """The string values, from the beginning to the end."""
+        opened: list[tuple[str, list[str]]] = []  # objects and arrays, with the key under way
+        expects_key = False
+        for found in _TOKEN.finditer(self.text):
+            token = found[0]
+            if token[0] == '"' and expects_key:
+                opened[-1][1][:] = [json.loads(token, strict=False)]
+            elif token[0] == '"':
+                keys = tuple(key for _, own in opened for key in own)
+                yield _String(found.start() + 1, found.end() - 1, keys)
+            elif token in "{[":
+                opened.append((token, []))
+                expects_key = token == "{"
+            elif token in "}]":
+                opened.pop()
+                expects_key = False
+            elif token in ",:":
+                expects_key = token == "," and opened[-1][0] == "{"
