@@ -157,8 +157,8 @@ def translate_document(
     options: SearchOptions,
     memory: Memory | None = None,
     advance: Advance | None = None,
-) -> None:
-    """Fill the empty targets of a PO, XLIFF or TMX file; all else stays as it is.
+) -> list[Translation]:
+    """Translate a document; everything but its targets stays as it is.
 
     Args:
         translator: what translates.
@@ -167,6 +167,9 @@ def translate_document(
         options: how to search.
         memory: exact matches are taken from it and marked as such.
         advance: told about progress.
+
+    Returns:
+        The translations of its segments.
 
     Raises:
         UserError: the output cannot be written; nothing is left behind.
@@ -193,12 +196,13 @@ def translate_document(
         notice(f"{document.name}: {counts} matches taken from the memory{more}")
     if output is not None:
         document.write(output)
-        return
+        return found
     with tempfile.TemporaryDirectory() as folder:
         beside = Path(folder) / "filled"
         document.write(beside)
         sys.stdout.buffer.write(beside.read_bytes())
         sys.stdout.buffer.flush()
+    return found
 
 
 def check_output(path: Path | None) -> None:

@@ -1,7 +1,8 @@
 """``heedful translate``: translate text or documents with one run or an ensemble of runs."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -53,6 +54,8 @@ class Translate:
         heedful translate runs/en-de messages.po --output messages.de.po
 
         heedful translate runs/en-de --format po < messages.po > messages.de.po
+
+        heedful translate runs/en-de locales/ --output translated/
     """
 
     run: Annotated[Path, typer.Argument(help="The run of a translator, or its CTranslate2 export.")]
@@ -60,9 +63,9 @@ class Translate:
         str,
         typer.Argument(
             metavar="FILE",
-            help="Text with one sentence per line; TSV (the first column is translated); or a PO, "
-            "XLIFF or TMX file (empty targets are filled in). May be gzip-compressed; default or "
-            "-: standard input.",
+            help="Text with one sentence per line; TSV (the first column is translated); a "
+            "document (PO, XLIFF, TMX, JSON and others); or a folder of documents. May be "
+            "compressed with gzip; default or -: standard input.",
         ),
     ] = "-"
     form: Annotated[
@@ -128,6 +131,14 @@ class Translate:
             "it, unless --scores, --nbest, --sample or --alignments is given.",
         ),
     ] = False
+    strict: Annotated[
+        bool,
+        typer.Option(
+            "--strict",
+            help="Documents: exit code 1 where placeholders, tags or numbers of a translation "
+            "differ from its source.",
+        ),
+    ] = False
     checkpoint: Checkpoint = None
     device: Device = "auto"
     threads: Threads = None
@@ -152,7 +163,8 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
     line_format = LineFormat(json=options.json or (options.nbest or 1) > 1, scores=options.scores)
     if line_format.json and options.scores:
         raise UserError("JSON output includes the score; leave out --scores")
-    for path in (options.output, options.alignments):
+    is_folder = options.file != "-" and Path(options.file).is_dir()
+    for path in (None if is_folder else options.output, options.alignments):
         check_output(path)
     if options.output is not None and options.output == options.alignments:
         raise UserError(f"--output and --alignments are both {options.output}; give two files")
@@ -168,12 +180,51 @@ def run(options: Translate, loads: Callable[..., "Translator"]) -> None:
     search = check(SearchOptions, {**usual, **given}, "search options")
     if translator.engine is not None:
         translator.engine.check(search)
-    document = _document(options, translator)
     memory = _memory(options)
+    if is_folder:
+        _translate_folder(options, translator, search, line_format, memory)
+        return
+    document = _document(options, translator)
     if document is None:
         _translate_lines(options, translator, search, line_format, memory)
-    else:
-        _translate_document(options, translator, search, line_format, document, memory)
+    elif _translate_document(options, translator, search, line_format, document, memory):
+        raise typer.Exit(1)
+
+
+def _translate_folder(
+    options: Translate,
+    translator: "Translator",
+    search: "SearchOptions",
+    line_format: "LineFormat",
+    memory: "Memory | None",
+) -> None:
+    """Translate the documents of a folder, and text files line by line."""
+    from heedful.tasks.translation.folders import translate_folder, translator_key
+
+    if options.output is None:
+        raise UserError(f"{options.file} is a folder; give the folder to write as --output")
+    if options.output.is_file():
+        raise UserError(f"cannot write {options.output}: it is a file; give a folder")
+    lacks = False
+
+    def translate(path: Path, place: Path) -> bool:
+        nonlocal lacks
+        own = replace(options, file=str(path), output=place)
+        document = _document(own, translator)
+        if document is not None:
+            lacks |= _translate_document(own, translator, search, line_format, document, memory)
+        elif path.suffix.casefold() == ".txt":
+            _translate_lines(own, translator, search, line_format, memory)
+        else:
+            return False
+        return True
+
+    key = translator_key(options.run, (search, options.no_memory, options.checkpoint))
+    counts = translate_folder(Path(options.file), options.output, key, translate)
+    files = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
+    print(f"{options.output}: {files or 'no files'}")
+    if counts["refused"] or (options.strict and lacks):
+        raise typer.Exit(1)
 
 
 def _memory(options: Translate) -> "Memory | None":
@@ -246,7 +297,8 @@ def _translate_document(
     line_format: "LineFormat",
     document: "Document",
     memory: "Memory | None",
-) -> None:
+) -> bool:
+    """Translate a document; whether ``--strict`` was asked for and a serious finding remains."""
     from heedful.inference.files import translate_document
 
     file, output = options.file, options.output
@@ -259,9 +311,32 @@ def _translate_document(
         raise UserError(f"{file} declares its encoding; leave out --encoding")
     total = len(document.segments)
     with bar("translating", file, output, "segments", total) as advance:
-        translate_document(
+        found = translate_document(
             translator, document, output, options=search, memory=memory, advance=advance
         )
+    return _findings(document, [one.text for one in found], translator) and options.strict
+
+
+def _findings(document: "Document", translations: Sequence[str], translator: "Translator") -> bool:
+    """Print what the checks find, by kind; whether some of it is serious."""
+    from heedful.basics.notices import notice
+    from heedful.data.protected.choosing import ALWAYS
+    from heedful.data.protected.pairs import Rules
+    from heedful.data.units import Unit
+    from heedful.evaluation.checks import SERIOUS, check_units
+
+    rules = translator.protection.rules or Rules(
+        ALWAYS, translator.source_language, translator.target_language
+    )
+    pairs = zip(document.segments, translations, strict=True)
+    units = (Unit(str(number), *pair) for number, pair in enumerate(pairs, start=1))
+    counts = Counter(
+        one.check for _, found in check_units(units, rules) for one in found if one.check in SERIOUS
+    )
+    if counts:
+        by_check = ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
+        notice(f"{document.name}: {by_check}; see heedful check")
+    return bool(counts)
 
 
 def _document(options: Translate, translator: "Translator") -> "Document | None":

@@ -1,0 +1,94 @@
+"""Whole folders of documents: each file is translated to the same place of another folder."""
+
+import hashlib
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from heedful.basics.bounded_reading import read_json
+from heedful.basics.errors import UserError
+from heedful.basics.files import content_hash, write_json
+from heedful.basics.notices import notice
+from heedful.tasks.pairs.run import MEMORY
+
+RECORD = ".heedful-translated.json"
+"""The file of the output folder that lists what was translated from which content."""
+_OF_RUN = ("run.json", "result.json", MEMORY)
+
+Outcome = str
+"""What became of a file: ``translated``, ``unchanged``, ``copied`` or ``refused``."""
+
+
+def translate_folder(
+    source: Path, output: Path, key: str, translate: Callable[[Path, Path], bool]
+) -> Counter[Outcome]:
+    """Translate each file of a folder; hidden files and folders are left out.
+
+    A file whose content and translator are those of its last translation is skipped. A file that is
+    no document is copied. One that cannot be translated is reported, and the others go on.
+
+    Args:
+        source: the folder.
+        output: the folder to write, which is made.
+        key: stands for the translator and its options.
+        translate: writes the translation of a file to a path; False if it is no document.
+
+    Raises:
+        UserError: one folder is inside the other, or nothing can be written.
+    """
+    if output.resolve() == source.resolve() or source.resolve() in output.resolve().parents:
+        raise UserError(f"{output} is inside {source}; give another folder as --output")
+    known = _known(output, key)
+    done: dict[str, str] = {}
+    counts: Counter[Outcome] = Counter()
+    for path in _files(source):
+        name = path.relative_to(source).as_posix()
+        place = output / name
+        found = content_hash(path)
+        if known.get(name) == found and place.exists():
+            counts["unchanged"] += 1
+        else:
+            try:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                if translate(path, place):
+                    counts["translated"] += 1
+                else:
+                    shutil.copyfile(path, place)
+                    counts["copied"] += 1
+            except UserError as error:
+                notice(str(error))
+                counts["refused"] += 1
+                continue
+        done[name] = found
+        write_json(output / RECORD, {"translator": key, "files": done})
+    return counts
+
+
+def translator_key(run: Path, options: Any) -> str:
+    """A hash of what translations follow from: the run, its memory and the search's options."""
+    found = hashlib.sha256(repr(options).encode())
+    for name in _OF_RUN:
+        if (run / name).is_file():
+            found.update(content_hash(run / name).encode())
+    return found.hexdigest()
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.rglob("*")):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.is_file() and not hidden:
+            yield path
+
+
+def _known(output: Path, key: str) -> dict[str, str]:
+    """Name of a file → the content that its translation was made from."""
+    path = output / RECORD
+    if not path.exists():
+        return {}
+    record = read_json(path)
+    files = record.get("files")
+    if record.get("translator") != key or not isinstance(files, dict):
+        return {}
+    return {str(name): str(found) for name, found in files.items()}
