@@ -154,6 +154,18 @@ def test_models_whose_buffers_change_are_learnt_whole(tmp_path: Path) -> None:
         torch.set_num_threads(before)
 
 
+def test_operations_are_counted_by_the_strategy(tmp_path: Path) -> None:
+    """Through its module, which a wrapper may have taken the place of."""
+    loop = loop_of(Halves(), tmp_path, 3, SingleProcess)
+    batches, calls = loop.task.batches(loop.progress.position), []
+    assert isinstance(loop.strategy, SingleProcess)
+    loop.strategy.module.register_forward_pre_hook(lambda *given: calls.append(given))
+    for steps, expected in ((1, 2), (2, 3)):  # the first batch is computed twice
+        loop._step(batches)
+        assert (loop.progress.step, len(calls)) == (steps, expected)
+    assert loop.progress.operations_per_weight > 0
+
+
 class AllReduce(SingleProcess):
     """One of two processes, which are threads here, each with a process group of gloo."""
 

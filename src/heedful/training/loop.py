@@ -17,7 +17,6 @@ from heedful.runs.checkpoints import Checkpoint, whole_checkpoints
 from heedful.runs.settings import LoopSettings
 from heedful.training.checkpointing import prune, restore, save
 from heedful.training.interrupting import interruptible
-from heedful.training.operations import operation_counter
 from heedful.training.optimisers import build_optimiser, learning_rate
 from heedful.training.parameter_groups import groups_of
 from heedful.training.progress import Progress
@@ -27,7 +26,6 @@ from heedful.training.report import Report
 from heedful.training.running_sums import RunningSums
 from heedful.training.strategies import Learnt, MakeStrategy, SingleProcess
 from heedful.training.threads import Threads
-from heedful.training.trial import trial
 
 Stop = Callable[[int, dict[str, float]], str | None]
 """Asked after each validation, the last one too, with its step and figures: why training should end
@@ -190,7 +188,8 @@ class Loop:
         for number, (_, batch) in enumerate(group, start=1):
             batch = batch.to(self.device)
             if not progress.operations_per_weight:
-                progress.operations_per_weight = self._count_operations(batch)
+                progress.operations_per_weight = self.strategy.operations(batch) / batch.weight
+                self.optimiser.zero_grad(set_to_none=True)
             learnt = self.strategy.learn(batch, weight, last=number == len(group))
             for one in learnt:
                 self._add(losses, one)
@@ -259,19 +258,6 @@ class Loop:
         if not self.writes:  # the writing process goes on from the sums of all
             progress.sums, progress.weights = {}, {}
         self._sums.begin(progress.sums, progress.step)
-
-    def _count_operations(self, batch: Any) -> float:
-        """Floating-point operations a token, forward and backward, counted on one batch.
-
-        Counting changes neither random generators, nor buffers, nor what the task remembers.
-        """
-        eager = torch.compiler.set_stance("force_eager")
-        with eager, trial(self.task), operation_counter() as counter:
-            total = self.task.loss(batch).total
-            torch.autograd.backward(total)
-        self.optimiser.zero_grad(set_to_none=True)
-        operations: float = counter.get_total_flops() / batch.weight
-        return operations
 
     def _log(self) -> None:
         progress = self.progress

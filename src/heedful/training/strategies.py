@@ -13,8 +13,10 @@ from torch import Tensor, nn
 from heedful.basics.thread_contention import without_contention
 from heedful.data.positions import SINGLE, Rank
 from heedful.runs.checkpoints import model_tensors
+from heedful.training.operations import operation_counter
 from heedful.training.optimisers import optimiser_tensors
 from heedful.training.protocol import Loss, Task
+from heedful.training.trial import trial
 
 
 class Learnt(NamedTuple):
@@ -76,6 +78,13 @@ class Strategy(Protocol):
         """
         ...
 
+    def operations(self, batch: Any) -> int:
+        """Floating-point operations of a batch, forward and backward, as this process computes it.
+
+        Counting changes neither random generators, nor buffers, nor the task; it adds gradients.
+        """
+        ...
+
     def clip(self, limit: float) -> Tensor:
         """Scale the gradients down to a norm of at most ``limit``; return their norm before."""
         ...
@@ -132,6 +141,13 @@ class SingleProcess:
             loss: Loss = self.module(batch)
             torch.autograd.backward(self.scaler.scale(loss.total / weight))
         return [Learnt(batch.weight, loss)]
+
+    def operations(self, batch: Any) -> int:
+        """Floating-point operations of a whole batch."""
+        eager = torch.compiler.set_stance("force_eager")
+        with eager, trial(self.task), operation_counter() as counter:
+            torch.autograd.backward(self.module(batch).total)
+        return counter.get_total_flops()
 
     def clip(self, limit: float) -> Tensor:
         """Scale the gradients down to a norm of at most ``limit``; their norm before."""
