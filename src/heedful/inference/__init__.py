@@ -1,4 +1,4 @@
-"""Inference: text in, result out, given models and tokenisers."""
+"""Inference: predictors, which turn texts into results with a model and a vocabulary."""
 
 from heedful.inference.alignment import AlignmentRule
 from heedful.inference.axes import Axis

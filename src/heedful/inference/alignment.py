@@ -1,4 +1,4 @@
-"""Word alignments from attention: the finished output goes through the model once more, watched.
+"""Word alignments from attention: the weights of a forced-decoding pass over the finished output.
 
 Shapes: B batch, H heads, S source tokens with END, T target tokens with BEGIN.
 """
@@ -15,12 +15,13 @@ from heedful.models.pairs import AlignmentSource, PairModel, Source
 
 
 class AlignmentRule(NamedTuple):
-    """How word links are had from a model's attention."""
+    """How word links are read from a model's attention."""
 
     where: AlignmentSource
     """The module, its heads, and the row of a target token."""
     threshold: float | None = None
-    """A word is linked to every source word of at least this weight; to the heaviest if None."""
+    """A word is linked to every source word with at least this weight; if None, to the source word
+    with the largest weight."""
 
     def describe(self) -> str:
         """The rule in words."""
@@ -36,7 +37,7 @@ class AlignmentRule(NamedTuple):
 
 
 def usual_rule(model: PairModel) -> AlignmentRule | None:
-    """The model's own rule; None for one that does not attend to its source."""
+    """The default rule of a model; None if it does not attend to its source."""
     where = model.alignment
     return None if where is None else AlignmentRule(where, model.link_threshold)
 
@@ -80,7 +81,7 @@ def head_weights(
     """Weights ``[B, H, T, S]`` of each module, from one pass, on the CPU."""
     with watch(model, modules) as seen:
         model.states(source, target_in)
-    # A Transformer reads all positions in one call, a recurrent decoder one in a call.
+    # A Transformer computes all positions in one call, a recurrent decoder one per call.
     return {name: torch.cat(seen[name], dim=2).float().cpu() for name in modules}
 
 
@@ -114,7 +115,7 @@ def word_weights(
         target_words: the same for target tokens.
 
     Returns:
-        Weights ``[.., target words, source words]``. What went to END is missing from a row's sum.
+        Weights ``[.., target words, source words]``. The weights of END are dropped.
     """
     weights = weights[..., : len(target_words), : len(source_words)]
     to_source = _membership(source_words)  # [source words, S]
@@ -126,9 +127,9 @@ def word_weights(
 def join(
     soft: Sequence[Tensor], source_starts: Sequence[int], target_starts: Sequence[int]
 ) -> Tensor:
-    """One matrix from those of consecutive parts, each placed where its first words stand.
+    """One matrix from those of consecutive parts, each placed at the index of its first words.
 
-    A word that a cut went through belongs to two parts: its row is the mean of both.
+    A word that was split between two parts gets the mean of both rows.
     """
     bottom = max(start + len(part) for start, part in zip(target_starts, soft, strict=True))
     right = max(start + part.shape[1] for start, part in zip(source_starts, soft, strict=True))

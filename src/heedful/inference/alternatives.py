@@ -1,4 +1,4 @@
-"""Translations that begin as somebody wants: a given beginning, or another word at a place.
+"""Translations with a given beginning, and alternative words at a position.
 
 Shapes: B sources, P tokens of the beginning, V vocabulary.
 """
@@ -18,22 +18,22 @@ from heedful.inference.splitting import Part
 from heedful.inference.translation import Translation
 from heedful.models.pairs import Source
 
-# Different tokens may begin the same word, so more are tried than words are wanted.
+# Different tokens may begin the same word, so try more tokens than requested words.
 _TRIED = 2
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """A word that might stand at a place of a translation."""
+    """An alternative word at a position of a translation."""
 
     word: str
-    """The word, as `str.split` gives it; empty where the translation ends instead."""
+    """The word, as in `str.split`; empty if the translation ends instead."""
     text: str
-    """The best translation that has it there."""
+    """The best translation with this word."""
     log_probability: float
     """Natural logarithm of that translation's probability."""
     probability: float
-    """Of the word's first token after what stands before it, in [0, 1]."""
+    """Probability of the word's first token, given the tokens before it, in [0, 1]."""
 
 
 def continue_from(
@@ -102,7 +102,7 @@ class _Begun:
 
     @property
     def word_starts(self) -> Tensor:
-        """Which tokens begin a word ``[V]``."""
+        """Booleans ``[V]``: the tokens that begin a word."""
         tokeniser = self.translator.tokenisers.target
         allowed = torch.zeros(tokeniser.size, dtype=torch.bool, device=self.translator.device)
         allowed[tokeniser.word_starts()] = True
@@ -124,7 +124,7 @@ class _Begun:
         options: SearchOptions,
         allowed: Tensor | None = None,
     ) -> tuple[Source, list[list[Hypothesis]]]:
-        """The hypotheses that go on from each beginning (all equally long), these included."""
+        """The hypotheses that begin with each prefix (all of one length), prefixes included."""
         device = self.translator.device
         source = source_of([self.source] * len(beginnings), device)
         given = torch.tensor(beginnings, dtype=torch.long, device=device)
@@ -150,7 +150,7 @@ class _Begun:
     def translation(
         self, hypotheses: list[Hypothesis], soft: Tensor | None, options: SearchOptions
     ) -> Translation:
-        """The translation that the best hypothesis is, the others being its alternatives."""
+        """The translation of the best hypothesis, with the others as its alternatives."""
         return assemble(
             self.text,
             [Part("", self.text)],

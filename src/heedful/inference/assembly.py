@@ -1,4 +1,4 @@
-"""From search's hypotheses for the parts of a text back to the text's translation."""
+"""Assembles the translation of a text from the hypotheses of its parts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +14,7 @@ from heedful.inference.word_alignment import WordAlignment
 
 @dataclass
 class Found:
-    """What search and alignment found for one part."""
+    """The results of search and alignment for one part."""
 
     hypotheses: list[Hypothesis]
     soft: Tensor | None
@@ -31,11 +31,11 @@ def assemble(
     threshold: float | None = None,
     after: str = "",
 ) -> Translation:
-    """The translation of ``source`` from those of its parts, and its alternatives.
+    """The translation of ``source`` and its alternatives, from the hypotheses of its parts.
 
-    The i-th hypothesis of a text in parts is made of its parts' i-th ones (the last where a part
-    has fewer); ``exponent`` is the length penalty's, ``threshold`` that of the alignment's links,
-    ``after`` the white space after the last part.
+    The i-th hypothesis of a text consists of the i-th hypotheses of its parts (the last one of a
+    part with fewer). ``exponent`` is that of the length penalty, ``threshold`` that of alignment
+    links, and ``after`` the white space after the last part.
     """
     ranks = range(max(len(one.hypotheses) for one in found))
     ranked = [_joined(source, parts, found, rank, protection, exponent, after) for rank in ranks]
@@ -64,7 +64,7 @@ def _joined(
     exponent: float,
     after: str,
 ) -> tuple[Translation, list[str]]:
-    """The translation made of each part's hypothesis of that rank, and the parts' texts."""
+    """The translation from the hypotheses of one rank, and the texts of the parts."""
     chosen = [one.hypotheses[min(rank, len(one.hypotheses) - 1)] for one in found]
     own = [part.text for part in parts]
     texts = [
@@ -90,9 +90,9 @@ def _joined(
 
 
 def word_starts(before: Sequence[str], texts: Sequence[str]) -> list[int]:
-    """The index of each text's first word in all of them joined.
+    """The index of each text's first word in the concatenation of all.
 
-    Without white space at a join, the last word of one text and the first of the next are one.
+    Without white space between two texts, the last word of one continues in the next.
     """
     starts, words, open_word = [], 0, False
     for gap, text in zip(before, texts, strict=True):

@@ -1,4 +1,4 @@
-"""Axes of traces. An axis is of a kind, which says how views draw it; views know no models."""
+"""Axes of traces. The kind of an axis determines how views draw it; views know no models."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,17 +13,17 @@ _TOLERANCE = 0.05
 
 
 class AxisKind(NamedTuple):
-    """A kind of axis: what its places are named, and what may lie under them."""
+    """A kind of axis: how its positions are labelled, and which media it accepts."""
 
     name: str
     extent: tuple[str, ...] = ()
-    """What the numbers of its extent are; without any, an axis has labels."""
+    """The names of the numbers of its extent; if empty, an axis has labels."""
     count: Callable[[tuple[float, ...]], int] = lambda extent: 0
-    """How many places an extent has."""
+    """Extent → number of positions."""
     label: Callable[[tuple[float, ...], int], str] = lambda extent, place: str(place + 1)
-    """What a place of an extent is called."""
+    """Extent and position → label."""
     media: tuple[str, ...] = ()
-    """Types of media that it takes."""
+    """The accepted types of media."""
 
 
 _kinds: dict[str, AxisKind] = {}
@@ -34,7 +34,7 @@ def _cell(place: int, columns: int) -> tuple[int, int]:
 
 
 def register_axis_kind(kind: AxisKind) -> None:
-    """Add a kind of axis. Views without a drawing of their own for it show its labels."""
+    """Add a kind of axis. Views that have no drawing for it show its labels."""
     _kinds[kind.name] = kind
 
 
@@ -62,20 +62,21 @@ for _kind in (
 
 @dataclass(frozen=True)
 class Axis:
-    """Places that are attended from or to, in their order.
+    """Positions that attend or are attended to, in order.
 
     Args:
-        kind: ``tokens``, ``labels`` or ``slots`` (places of a memory), which have labels;
+        kind: ``tokens``, ``labels`` or ``slots`` (of a memory), which have labels;
             ``image``, whose extent is (rows, columns) of cells, row by row; ``time``, whose extent
             is (frames, seconds); or a kind of :func:`register_axis_kind`.
-        labels: a text for each place; not with an extent.
+        labels: a text for each position; not with an extent.
         extent: of an image or of time.
-        media: the picture under an image's cells; the sound, or a picture of its features with time
-            from left to right, under a time axis.
-        steps: whether its places come one after the other, as decoding steps, hops and glimpses do.
+        media: the picture of an image axis; the sound of a time axis, or a picture of its features
+            with time from left to right.
+        steps: whether its positions are consecutive steps, such as decoding steps, hops or
+            glimpses.
 
     Raises:
-        ValueError: the kind is unknown, or the rest does not fit it.
+        ValueError: the kind is unknown, or the other arguments do not match it.
 
     Example:
         >>> Axis("image", extent=(2, 2)).labels[1]
@@ -136,26 +137,26 @@ class Axis:
 
     @property
     def is_extended(self) -> bool:
-        """Whether it has an extent, from which its labels follow."""
+        """Whether it has an extent, from which its labels are made."""
         return bool(self.extent)
 
     @classmethod
     def of(cls, given: "Axis | Sequence[str]") -> "Axis":
-        """An axis as it is, or one of tokens."""
+        """Return an axis unchanged; make an axis of tokens from texts."""
         return given if isinstance(given, Axis) else cls("tokens", list(given))
 
     def to_json(self) -> dict[str, Any]:
-        """All but the media's bytes."""
+        """All fields except the bytes of the media."""
         places = {"extent": list(self.extent)} if self.is_extended else {"labels": self.labels}
         media = None if self.media is None else self.media.type
         return {"kind": self.kind, **places, "media": media, "steps": self.steps}
 
     @classmethod
     def from_json(cls, found: dict[str, Any], data: bytes) -> "Axis":
-        """What :meth:`to_json` gave, and the media's bytes.
+        """Build an axis from the result of :meth:`to_json` and the bytes of the media.
 
         Raises:
-            ValueError, KeyError, TypeError: it is damaged.
+            ValueError, KeyError, TypeError: the data are damaged.
         """
         media = None if found["media"] is None else Media(str(found["media"]), data)
         labels = [str(one) for one in found.get("labels", [])]

@@ -1,4 +1,4 @@
-"""What goes through the model at once: parts of similar length, filled up by tokens."""
+"""Batches of parts of similar length, limited by their number of tokens."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -15,9 +15,9 @@ class Item(NamedTuple):
     """A text, or a part of one, as tokens."""
 
     line: int
-    """Which text of the window it belongs to."""
+    """Index of its text in the window."""
     part: int
-    """Which part of that text it is."""
+    """Index of the part in its text."""
     tokens: list[int]
 
 
@@ -41,19 +41,19 @@ def token_batches(items: Sequence[Item], width: int, batch_tokens: int) -> Itera
 
 
 def source_of(sequences: Sequence[Sequence[int]], device: torch.device) -> Source:
-    """A batch of source sequences, END added to each."""
+    """A batch of source sequences, with END appended to each."""
     rows = [[*tokens, END] for tokens in sequences]
     lengths = torch.tensor([len(row) for row in rows], device=device)
     return Source(padded(rows, device), lengths)
 
 
 def target_in_of(sequences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """What a decoder is fed to write the target sequences: BEGIN, then their tokens."""
+    """The decoder's input for target sequences: BEGIN, then their tokens."""
     return padded([[BEGIN, *tokens] for tokens in sequences], device)
 
 
 def target_out_of(sequences: Sequence[Sequence[int]], device: torch.device) -> Tensor:
-    """What a decoder is to write: the target sequences' tokens, then END."""
+    """The decoder's expected output: the tokens of the target sequences, then END."""
     return padded([[*tokens, END] for tokens in sequences], device)
 
 

@@ -1,4 +1,4 @@
-"""Classifying: a text, or two, in; one of the labels out.
+"""Classification of texts and of pairs of texts.
 
 Shapes: B rows, C classes.
 """
@@ -34,15 +34,15 @@ class Classification:
     """One text and its class."""
 
     label: str | None
-    """The most probable one; None where there is nothing to read."""
+    """The most probable label; None for an empty text."""
     probability: float
     probabilities: dict[str, float]
-    """Of all labels, in their order."""
+    """The probabilities of all labels, in the order of the labels."""
     windows: int = 1
-    """In how many windows the text was read; more than 1 if it is longer than the model reads."""
+    """Number of windows; more than 1 if the text is longer than the model's maximum."""
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; docs/texts.md says what its fields are."""
+        """A JSON object; its fields are described in docs/texts.md."""
         return dict(vars(self))
 
 
@@ -54,27 +54,27 @@ class Row(NamedTuple):
 
 
 class Classifier:
-    """An encoder with a head for classes, and its vocabulary, ready to classify.
+    """A predictor that classifies texts: an encoder with a head for classes, and its vocabulary.
 
-    A text longer than the model reads is read in as few windows as cover it, evenly spread, and
-    its probabilities are the mean of theirs. Of a pair, a text that takes at most half of the room
-    is whole in every window; otherwise each has half of it, and every window of the one is read
-    with every window of the other. A text that is empty, or white space only, has no label, nor
-    has a pair of which one is.
+    A text longer than the model's maximum is read in the smallest number of windows, evenly spaced,
+    and its probabilities are averaged over them. In a pair, a text that needs at most half of the
+    room is whole in every window; otherwise each text has half of it, and every window of one text
+    is combined with every window of the other. An empty text, or one of white space only, has no
+    label, and neither has a pair with such a text.
 
     Args:
         model: the encoder and its heads.
         vocabulary: text to tokens.
-        labels: the classes' names, in the head's order.
-        head: the head's name.
-        pairs: whether it was trained on pairs of texts; either is taken if None.
-        device: where the model is.
-        precision: of matrix products: float32, bfloat16 or float16.
-        batch_tokens: padded tokens that go through the model at once.
-        say: takes notices: standard error's.
+        labels: the names of the classes, in the order of the head's outputs.
+        head: the name of the head.
+        pairs: whether the inputs are pairs of texts; None accepts both.
+        device: the device of the model.
+        precision: precision of matrix products: float32, bfloat16 or float16.
+        batch_tokens: maximum number of padded tokens in a batch.
+        say: called with notices; by default they are printed to standard error.
 
     Raises:
-        ValueError: there is no such head.
+        ValueError: the model has no such head.
     """
 
     task = "classification"
@@ -102,36 +102,36 @@ class Classifier:
     def classify(
         self, texts: Iterable[Text], *, advance: Advance | None = None
     ) -> list[Classification]:
-        """The class of each text, in their order; as many as there are texts.
+        """The class of each text, in the order of the texts.
 
         Raises:
-            UserError: a text is not valid Unicode, or pairs are given where texts are wanted or
-                the other way round.
+            UserError: a text is not valid Unicode, or pairs are given instead of texts or vice
+                versa.
         """
         require_list(texts, "classify")
         blocks = self.classify_blocks([list(texts)], advance=advance)
         return [one for block in blocks for one in block]
 
     def predict(self, texts: Iterable[Text]) -> list[Classification]:
-        """As :meth:`classify`: what every predictor has."""
+        """The same as :meth:`classify`; every predictor has this method."""
         return self.classify(texts)
 
     def trace(self, text: Text, *, label: str | None = None, relevance: bool = True) -> Trace:
-        """What the model attends to while it reads ``text``.
+        """The attention weights of the model for ``text``.
 
         Args:
-            text: a text, or a pair, that fits into the model.
-            label: the class whose gradients are taken; the most probable one unless given.
-            relevance: whether to add what is made from the weights.
+            text: a text, or a pair, that fits into one window.
+            label: the class to compute gradients for; the most probable one by default.
+            relevance: whether to add attention rollout and gradients.
 
         Returns:
-            The axis "text" (``<s>``, the tokens, ``</s>``, and a second text's with another), and
-            others that the model names; ``decided`` is the label. With ``relevance``, attention
-            rollout, attention × gradient, and from the axis "decision" to the text what the class
-            rests on: the rollout's row, and the gradients followed through the layers.
+            A trace with the axis "text" (``<s>``, the tokens, ``</s>``, and the same for a second
+            text) and further axes of the model; ``decided`` is the label. With ``relevance``, it
+            also has attention rollout, attention × gradient, and maps from the axis "decision" to
+            the text: the rollout's row, and gradients propagated through the layers.
 
         Raises:
-            UserError: the text is empty or too long, or there is no such label.
+            UserError: the text is empty or too long, or the label is unknown.
         """
         row = only_row(self.rows(text), self.max_length)
         if label is not None and label not in self.labels:
@@ -155,7 +155,7 @@ class Classifier:
     def classify_blocks(
         self, blocks: Iterable[Sequence[Text]], *, advance: Advance | None = None
     ) -> Iterator[list[Classification]]:
-        """As `classify`, block by block; the texts of one are sorted and batched together."""
+        """The same as `classify`, block by block; the texts of a block are batched together."""
         counts: Counter[str] = Counter()
         for block in blocks:
             found = self.classify_rows([self.rows(text) for text in block], advance)
@@ -171,10 +171,10 @@ class Classifier:
             self.say(f"{were(counts['empty'], 'text')} empty and got no label")
 
     def rows(self, text: Text) -> list[Row]:
-        """The windows of a text; none for one that is empty.
+        """The windows of a text; none for an empty text.
 
         Raises:
-            UserError: it is a pair where a text is wanted, or the other way round.
+            UserError: it is a pair instead of a text, or vice versa.
         """
         pair = not isinstance(text, str)
         if self.pairs is not None and pair != self.pairs:
@@ -189,18 +189,18 @@ class Classifier:
         return rows_of([self.vocabulary.encode(part) for part in parts], self.max_length)
 
     def encode(self, rows: Sequence[Row]) -> Sequences:
-        """A batch of windows, all of them of texts or all of pairs."""
+        """A batch of windows, either all of texts or all of pairs."""
         seconds = [row.second for row in rows if row.second is not None]
         made = sequences_of([row.first for row in rows], seconds or None)
         return Sequences(*(part.to(self.device) for part in made))
 
     def logits(self, batch: Sequences) -> Tensor:
-        """The labels' unnormalised log-probabilities ``[B, C]``."""
+        """The logits of the labels ``[B, C]``."""
         result: Tensor = self.model.heads[self.head](self.model.encoder(batch)).float()
         return result
 
     def classification(self, windows: Sequence[Tensor]) -> Classification:
-        """A text's class from the probabilities ``[C]`` of each of its windows."""
+        """The class of a text from the probabilities ``[C]`` of its windows."""
         if not windows:
             return Classification(None, 0.0, dict.fromkeys(self.labels, 0.0), 0)
         mean = torch.stack(list(windows)).double().mean(0)
@@ -211,7 +211,7 @@ class Classifier:
     def classify_rows(
         self, rows: Sequence[Sequence[Row]], advance: Advance | None = None
     ) -> list[Classification]:
-        """The class of each text that `rows` has made windows of."""
+        """The class of each text, given the windows from `rows`."""
         advance = advance or (lambda count: None)
         missing = [len(own) for own in rows]
         found = [[torch.empty(0)] * len(own) for own in rows]
@@ -238,10 +238,10 @@ class Classifier:
 
 
 def only_row(rows: Sequence[Row], max_length: int) -> Row:
-    """The one window of a text that is traced.
+    """The only window of a text that is traced.
 
     Raises:
-        UserError: there is none, or the text is too long for one.
+        UserError: the text is empty, or too long for one window.
     """
     if not rows:
         raise UserError("the text is empty; give a text to look at")
@@ -254,10 +254,10 @@ def only_row(rows: Sequence[Row], max_length: int) -> Row:
 
 
 def rows_of(tokens: Sequence[list[int]], max_length: int) -> list[Row]:
-    """The windows, of ``max_length`` tokens at most, of one text or of two.
+    """The windows of one text or two, of at most ``max_length`` tokens.
 
     Raises:
-        UserError: no text fits into so few tokens.
+        UserError: ``max_length`` is too small for any text.
     """
     if len(tokens) == 1:
         room = room_for_text(max_length)
@@ -266,7 +266,7 @@ def rows_of(tokens: Sequence[list[int]], max_length: int) -> list[Row]:
 
 
 def _pair_rows(first: list[int], second: list[int], room: int) -> list[Row]:
-    """The windows of a pair of texts of which ``room`` tokens fit."""
+    """The windows of a pair of texts, with room for ``room`` tokens."""
     half = room // 2
     if len(first) + len(second) <= room:
         return [Row(first, second)]

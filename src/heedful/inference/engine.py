@@ -1,4 +1,4 @@
-"""Search by something else than our own models: what it has to offer, and how it is asked.
+"""The protocol of search engines of other libraries.
 
 Shapes: S source tokens, T target tokens.
 """
@@ -15,25 +15,25 @@ from heedful.inference.assembly import Found
 
 
 class Outcome(NamedTuple):
-    """What a search has found for one source."""
+    """The result of a search for one source."""
 
     hypotheses: list[Hypothesis]
-    """As `heedful.decoding.search` gives them: best score first, all different."""
+    """As from `heedful.decoding.search`: best score first, all different."""
     weights: Tensor | None
-    """Of the best one ``[T, S or more]``: rows of its tokens, columns of the source's; or None."""
+    """Weights of the best hypothesis ``[T, S or more]``, target by source tokens; or None."""
 
 
 class SearchEngine(Protocol):
-    """Finds outputs for source tokens: a model and a search in one, made by another library."""
+    """Finds outputs for source tokens: model and search of another library."""
 
     @property
     def architecture(self) -> str:
-        """The kind of model, as a class of ours is called."""
+        """The architecture, by the name of a class of heedful."""
         ...
 
     @property
     def parameters(self) -> int:
-        """Numbers that were learnt."""
+        """Number of parameters."""
         ...
 
     @property
@@ -43,16 +43,16 @@ class SearchEngine(Protocol):
 
     @property
     def device(self) -> str:
-        """Where it computes: ``cpu`` or ``cuda``."""
+        """The device: ``cpu`` or ``cuda``."""
         ...
 
     @property
     def compute_type(self) -> str:
-        """In which numbers it takes products, by its own name."""
+        """The number type of matrix products, by the engine's own name."""
         ...
 
     def check(self, options: SearchOptions) -> None:
-        """Raise UserError if it cannot search like this."""
+        """Raise UserError if these options are not supported."""
         ...
 
     def search(
@@ -64,14 +64,14 @@ class SearchEngine(Protocol):
         scores: bool,
         weights: bool,
     ) -> list[Outcome]:
-        """Search for sequences of source tokens, END left out.
+        """Search for sequences of source tokens, without END.
 
         Args:
             sequences: the tokens of each source.
-            options: how to search; `check` has passed them.
-            limits: the longest output of each source in tokens, END included.
-            scores: whether probabilities are wanted; they may be NaN if not, each token's own.
-            weights: whether the attention by which words are aligned is wanted.
+            options: search settings, accepted by `check`.
+            limits: the maximum length of each output in tokens, END included.
+            scores: whether to return probabilities; otherwise those of tokens may be NaN.
+            weights: whether to return attention weights for word alignment.
         """
         ...
 
@@ -86,7 +86,7 @@ def found_by(
     scores: bool,
     alignments: bool,
 ) -> list[Found]:
-    """What an engine finds for a batch, its attention turned into weights between words."""
+    """The results of an engine for a batch, with attention converted to weights between words."""
     found = []
     outcomes = engine.search(sequences, options, limits, scores=scores, weights=alignments)
     for sequence, limit, outcome in zip(sequences, limits, outcomes, strict=True):

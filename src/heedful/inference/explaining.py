@@ -1,4 +1,4 @@
-"""Why a text was classified as it was: what was attended to, and what is lost without each word."""
+"""Explanations of a classification: attention to each word, and the effect of leaving it out."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,51 +15,52 @@ _LEAST = 1e-45
 
 @dataclass(frozen=True)
 class Reason:
-    """A word, and what it had to do with a text's class."""
+    """A word and its effect on the class of a text."""
 
     word: str
     fall: float
-    """By how much the label's probability falls when the word is left out; negative if it rises."""
+    """The decrease of the label's probability without the word; negative if it increases."""
     log_odds: float
-    """By how much the label's log-odds fall when the word is left out, in nats. Unlike ``fall``,
-    it does not vanish where the label's probability is near 0 or 1."""
+    """The decrease of the label's log-odds without the word, in nats. Unlike ``fall``, it does not
+    vanish if the label's probability is close to 0 or 1."""
     share: float | None
-    """Its share of attention × gradient of the label: all words' sum to 1, or are all 0 if nothing
-    attended to spoke for the label. None of a model that does not attend to words. It shows where
-    the model looked, and finds the deciding word far less often than ``fall``."""
+    """The word's share of attention × gradient of the label. The shares of all words sum to 1, or
+    are all 0 if nothing that was attended to supports the label. None for a model that does not
+    attend to words. It shows where the model attends, and identifies the deciding word far less
+    often than ``fall``."""
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A text's class, and each of its words' part in it."""
+    """The class of a text, and the effect of each of its words."""
 
     classification: Classification
     words: tuple[Reason, ...]
-    """In their order; of a pair, both texts'."""
+    """The words in order; those of both texts of a pair."""
     trace: Trace = field(repr=False)
 
     def __str__(self) -> str:
-        """The label with its probability, then a line a word with its ``fall``."""
+        """The label with its probability, then one line per word with its ``fall``."""
         found = self.classification
         lines = [f"{one.fall:+.4f}  {one.word}" for one in self.words]
         return "\n".join([f"{found.label}  {found.probability:.4f}", *lines])
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; docs/texts.md says what its fields are."""
+        """A JSON object; its fields are described in docs/texts.md."""
         words = [dict(vars(one)) for one in self.words]
         return {**self.classification.to_json(), "words": words}
 
 
 def explain(classifier: Classifier, text: Text, *, label: str | None = None) -> Explanation:
-    """The class of ``text``, and which of its words speak for it.
+    """The class of ``text``, and the words that support it.
 
     Args:
-        classifier: what decides.
-        text: a text, or a pair, that fits into the model.
-        label: the class that is spoken for; the most probable one unless given.
+        classifier: the predictor.
+        text: a text, or a pair, that fits into one window.
+        label: the class to explain; the most probable one by default.
 
     Raises:
-        UserError: the text is empty or too long, or there is no such label.
+        UserError: the text is empty or too long, or the label is unknown.
     """
     trace = classifier.trace(text, label=label)
     [row] = classifier.rows(text)
@@ -82,21 +83,21 @@ def explain(classifier: Classifier, text: Text, *, label: str | None = None) -> 
 def _log_odds(probabilities: Mapping[str, float], label: str) -> float:
     """ln p(label) − ln p(any other label).
 
-    The others' probability is summed, since 1 − p loses it where p is near 1.
+    The probabilities of the others are summed, because 1 − p loses digits if p is close to 1.
     """
     others = math.fsum(value for name, value in probabilities.items() if name != label)
     return math.log(max(probabilities[label], _LEAST)) - math.log(max(others, _LEAST))
 
 
 def word_shares(trace: Trace, words: int) -> Sequence[float | None]:
-    """Each word's share of what speaks for the one decision of a trace.
+    """Each word's share of attention × gradient for the only decision of a trace.
 
     Args:
-        trace: as :meth:`heedful.inference.classifier.Classifier.trace` makes it.
-        words: how many there are, in all texts.
+        trace: from :meth:`heedful.inference.classifier.Classifier.trace`.
+        words: number of words in all texts.
 
     Returns:
-        As :attr:`Reason.share` says.
+        See :attr:`Reason.share`.
     """
     maps = [one for one in trace.maps if (one.query_axis, one.kind) == (DECISION, "gradient")]
     if not maps:

@@ -1,7 +1,7 @@
-"""What ``--precision auto`` is on the CPU: the faster of float32 and bfloat16, measured.
+"""``--precision auto`` on the CPU: the faster of float32 and bfloat16, measured.
 
-A processor that multiplies bfloat16 may still compute a small model faster in float32, and one that
-does not may be faster with half of the weights' bytes. So a loaded model computes a few rows in
+A processor that multiplies bfloat16 may compute a small model faster in float32, and one that does
+not may be faster with weights of half the size. A loaded model therefore computes a few rows in
 both.
 """
 
@@ -26,16 +26,17 @@ _ROWS, _LENGTH, _STEPS = 32, 8, 4
 def settle_precision(
     model: nn.Module, precision: str, device: torch.device, say: Callable[[str], None] | None = None
 ) -> str:
-    """What ``auto`` is for a loaded model; any other precision as it is.
+    """Replace ``auto`` by the faster precision for a loaded model; return others unchanged.
 
-    The measurement takes a fraction of a second and is kept for each processor and model size
+    The measurement takes a fraction of a second and is stored for each processor and model size
     (:mod:`heedful.basics.autotuning`).
 
     Args:
         model: in evaluation mode, on ``device``.
         precision: checked by :func:`heedful.basics.device.check_precision`.
-        device: where it computes.
-        say: is told what was chosen; by default a notice, each choice once in a process.
+        device: the device of the model.
+        say: called with a description of the choice; by default it is printed as a notice, each
+            choice once in a process.
     """
     if precision != "auto":
         return precision
@@ -45,7 +46,7 @@ def settle_precision(
 
 
 def said_of(found: Measured | None) -> str:
-    """What was chosen and why, for people."""
+    """A description of the choice and its reason."""
     if found is None:
         return "float32; this processor does not multiply bfloat16 in hardware"
     ratio = found.ratio("bfloat16", "float32")
@@ -53,7 +54,7 @@ def said_of(found: Measured | None) -> str:
 
 
 def sizes_of(model: nn.Module) -> str:
-    """The shapes of a model's parameters, as a hash: models that compute alike have the same."""
+    """A hash of the shapes of a model's parameters, which determine its cost."""
     shapes = "\n".join(str(tuple(one.shape)) for one in model.parameters())
     return f"{type(model).__name__} {hashlib.sha256(shapes.encode()).hexdigest()[:16]}"
 
@@ -70,7 +71,7 @@ def _measured(model: nn.Module, device: torch.device) -> Measured | None:
 def _way(
     model: nn.Module, precision: str, device: torch.device, work: Callable[[Any], None]
 ) -> Callable[[], None]:
-    """Does ``work`` in a precision; the model's form in it is made at the first call."""
+    """A function that does ``work`` in a precision; its first call converts the model."""
 
     @functools.cache
     def prepared() -> tuple[nn.Module, str]:
@@ -94,7 +95,7 @@ def _search(model: Any) -> None:
 
 
 def _read(model: Any) -> None:
-    """One reading of rows."""
+    """One pass over some rows."""
     model.read_sample(_ROWS, _LENGTH)
 
 

@@ -1,4 +1,4 @@
-"""Files through a translator: lines in, as many lines out; documents in, the same documents out."""
+"""Translation of files: text files line by line, and documents in place."""
 
 import contextlib
 import json
@@ -32,18 +32,18 @@ from heedful.inference.translation_window import Advance
 from heedful.inference.translator import Translator
 
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
-# A program that feeds a pipe may need a moment between its writes.
+# A program that writes to a pipe may need a moment between its writes.
 _PATIENCE_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class LineFormat:
-    """What a line of output holds."""
+    """The format of a line of output."""
 
     json: bool = False
-    """A JSON object an input, in place of the text."""
+    """Write a JSON object for each input instead of the text."""
     scores: bool = False
-    """A TAB and the score after the text."""
+    """Write a TAB and the score after the text."""
 
 
 def translate_lines(
@@ -63,18 +63,18 @@ def translate_lines(
     """Translate a text file, or standard input (``-``), line by line.
 
     Args:
-        translator: what translates.
-        path: text, plain, gzip or xz.
-        output: a file, made whole or not at all; standard output if None, which is flushed
-            whenever no further input waits.
-        options: how to search.
-        line_format: what a line of output holds.
-        encoding: UTF-8 unless said.
-        tsv: translate the first column; the others are left out, and counted in a notice.
-        wary: stop at a PO, XLIFF or TMX file.
-        alignments: a file for the word alignments in Pharaoh form, one line an input.
+        translator: the predictor.
+        path: a text file, plain, gzip or xz.
+        output: a file, written atomically; standard output if None, which is flushed whenever no
+            further input is waiting.
+        options: search settings.
+        line_format: the format of a line of output.
+        encoding: of the file; UTF-8 by default.
+        tsv: translate only the first column; lines with more columns are counted in a notice.
+        wary: raise an error for a PO, XLIFF or TMX file.
+        alignments: a file for word alignments in Pharaoh format, one line per input.
         memory: exact matches are taken from it; they have no scores and no alignments.
-        advance: told about progress.
+        advance: called with progress.
 
     Raises:
         UserError: the input cannot be read or the output cannot be written.
@@ -111,9 +111,9 @@ def line_windows(
     wary: bool = False,
     size: int = WINDOW,
 ) -> Iterator[list[str]]:
-    """The lines of a file, or of standard input, as many at a time as are batched together.
+    """The lines of a file, or of standard input, in windows that are batched together.
 
-    Of a pipe, what is there when no more waits. For the options see
+    From a pipe, a window ends when no more input is waiting. For the options see
     :func:`heedful.inference.line_input.source_blocks`.
 
     Raises:
@@ -124,12 +124,12 @@ def line_windows(
 
 
 def write_lines(windows: Iterable[Iterable[str]], output: Path | None, noun: str) -> None:
-    """Write answers, each as one line: a line break in one becomes a space, and that is said.
+    """Write each answer as one line. Line breaks become spaces and are counted in a notice.
 
     Args:
         windows: the answers, written and flushed window by window.
-        output: a file, made whole or not at all; standard output if None.
-        noun: what an answer is called in the notice.
+        output: a file, written atomically; standard output if None.
+        noun: the word for an answer in the notice.
 
     Raises:
         UserError: the output cannot be written.
@@ -161,12 +161,12 @@ def translate_document(
     """Translate a document; everything but its targets stays as it is.
 
     Args:
-        translator: what translates.
+        translator: the predictor.
         document: the opened file.
-        output: where the filled file goes; standard output if None.
-        options: how to search.
+        output: the file to write; standard output if None.
+        options: search settings.
         memory: exact matches are taken from it and marked as such.
-        advance: told about progress.
+        advance: called with progress.
 
     Returns:
         The translations of its segments.
@@ -206,10 +206,10 @@ def translate_document(
 
 
 def check_output(path: Path | None) -> None:
-    """Say before the work, not after it, that a file cannot be written.
+    """Check in advance that a file can be written.
 
     Raises:
-        UserError: ``path`` is a folder, or lies where nothing may be written.
+        UserError: ``path`` is a folder, or its folder is not writable.
     """
     if path is None:
         return
@@ -221,7 +221,7 @@ def check_output(path: Path | None) -> None:
 
 
 def count_lines(path: str) -> int | None:
-    """How many lines a regular file has, for progress; None for a pipe."""
+    """The number of lines of a regular file, for progress; None for a pipe."""
     if path == STANDARD_INPUT or not Path(path).is_file():
         return None
     return sum(len(block) for block in read_line_blocks(path))
@@ -235,7 +235,7 @@ def _line(one: Translation, line_format: LineFormat) -> str:
 
 @contextlib.contextmanager
 def opened_output(output: Path | None) -> Iterator[IO[bytes]]:
-    """A file that is whole or absent after the block; standard output if None."""
+    """A file that is written atomically; standard output if None."""
     if output is None:
         yield sys.stdout.buffer
         return
@@ -253,7 +253,7 @@ def _opened_alignments(path: Path | None) -> Iterator[IO[bytes] | None]:
 
 
 def _more_waits(path: str) -> Callable[[], bool] | None:
-    """Whether standard input has more to read now; None where there is no need to ask."""
+    """A function that returns whether standard input has more to read; None for other files."""
     if path != STANDARD_INPUT:
         return None
     try:
@@ -267,6 +267,6 @@ def _more_waits(path: str) -> Callable[[], bool] | None:
         try:
             return bool(select.select([number], [], [], _PATIENCE_SECONDS)[0])
         except (OSError, ValueError):
-            return False  # Windows cannot ask a pipe: every block is then answered at once.
+            return False  # Windows cannot poll a pipe: every block is then answered at once.
 
     return more_waits

@@ -1,4 +1,4 @@
-"""Filling in: a text with hidden words in, what may stand there out.
+"""Fill-mask: predicts the masked tokens of a text.
 
 Shapes: M masks, L tokens, V vocabulary.
 """
@@ -26,22 +26,22 @@ from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 MASK = "[MASK]"
 """How a hidden token is written, beside the vocabulary's own way."""
 
-# No tokeniser joins it with what follows, and most of them do not know it.
+# No tokeniser merges it with the text after it, and most have no token for it.
 _STRANGER = "☃"
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A token that may stand at a hidden place."""
+    """A candidate token for a mask."""
 
     token: str
-    """The piece, as the vocabulary names it."""
+    """The token, as in the vocabulary."""
     word: str
-    """Its text."""
+    """The text of the token."""
     probability: float
-    """Of the token there, whatever stands at other hidden places."""
+    """Probability of the token at this mask, independently of other masks."""
     text: str
-    """The text with it, and with the likeliest tokens at the other hidden places."""
+    """The text with this token, and with the most probable tokens at the other masks."""
 
     def to_json(self) -> dict[str, Any]:
         """A JSON object."""
@@ -50,36 +50,36 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Filling:
-    """A text with hidden tokens, and what may stand there."""
+    """A text with masks, and the candidates for each."""
 
     source: str
     text: str
-    """With the likeliest token at each hidden place."""
+    """The text with the most probable token at each mask."""
     masks: tuple[tuple[Candidate, ...], ...]
-    """For each hidden place the likeliest tokens, the most probable first."""
+    """The candidates for each mask, most probable first."""
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; docs/texts.md says what its fields are."""
+        """A JSON object; its fields are described in docs/texts.md."""
         masks = [[one.to_json() for one in own] for own in self.masks]
         return {"source": self.source, "text": self.text, "masks": masks}
 
 
 class FillMask:
-    """An encoder with the head of masked pre-training, and its vocabulary, ready to fill.
+    """A predictor of masked tokens: an encoder with the head of masked pre-training, and its
+    vocabulary.
 
-    In a text longer than the model reads, each hidden place is read in the middle of as much text
-    as the model takes.
+    If a text is longer than the model's maximum, each mask is predicted in a window around it.
 
     Args:
         model: the encoder and its heads.
         vocabulary: text to tokens and back; with a mask.
-        head: the head's name.
-        device: where the model is.
-        precision: of matrix products: float32, bfloat16 or float16.
-        say: takes notices: standard error's.
+        head: the name of the head.
+        device: the device of the model.
+        precision: precision of matrix products: float32, bfloat16 or float16.
+        say: called with notices; by default they are printed to standard error.
 
     Raises:
-        ValueError: there is no such head.
+        ValueError: the model has no such head.
         UserError: the vocabulary has no mask.
     """
 
@@ -109,32 +109,32 @@ class FillMask:
         self._names = MASK if own == MASK else f"{MASK} or {own}"
 
     def fill(self, text: str, count: int = 5) -> Filling:
-        """The ``count`` likeliest tokens at each hidden place of ``text``.
+        """The ``count`` most probable tokens at each mask of ``text``.
 
         Args:
-            text: with ``[MASK]``, or the vocabulary's own mask, where a token is hidden.
-            count: of candidates.
+            text: contains ``[MASK]``, or the vocabulary's own mask, in place of tokens.
+            count: number of candidates.
 
         Raises:
-            UserError: it is no text, nothing is hidden in it, or ``count`` is below 1.
+            UserError: the argument is not a text, has no mask, or ``count`` is below 1.
         """
         if not isinstance(text, str):
             raise UserError("fill takes one text; fill_all takes several")
         if not text.strip():
-            self.tokens(text)  # refuses it
+            self.tokens(text)  # raises the error
         return self.fill_all([text], count)[0]
 
     def predict(self, texts: Iterable[str]) -> list[Filling]:
-        """As :meth:`fill_all`: what every predictor has."""
+        """The same as :meth:`fill_all`; every predictor has this method."""
         return self.fill_all(texts)
 
     def trace(self, text: str, *, relevance: bool = True) -> Trace:
-        """What the model attends to; ``decided`` are the likeliest hidden tokens.
+        """The attention weights of the model; ``decided`` are the most probable masked tokens.
 
-        As :meth:`heedful.inference.classifier.Classifier.trace`.
+        See :meth:`heedful.inference.classifier.Classifier.trace`.
 
         Raises:
-            UserError: nothing is hidden in the text, or it is too long.
+            UserError: the text has no mask, or is too long.
         """
         tokens = self.tokens(text)
         only_row([Row(tokens, None)], self.max_length)
@@ -166,17 +166,16 @@ class FillMask:
         first: int | None = None,
         advance: Advance | None = None,
     ) -> list[Filling]:
-        """As `fill`, for each text; one that is empty stays so.
+        """The same as `fill` for each text; empty texts are returned unchanged.
 
         Args:
-            texts: each with something hidden.
-            count: of candidates.
-            first: the number of the first text, for messages; none unless given.
-            advance: told about progress.
+            texts: each contains a mask.
+            count: number of candidates.
+            first: the line number of the first text, for messages; None for no numbers.
+            advance: called with progress.
 
         Raises:
-            UserError: ``texts`` is a string, nothing is hidden in one of them, or ``count`` is
-                below 1.
+            UserError: ``texts`` is a string, one of them has no mask, or ``count`` is below 1.
         """
         require_list(texts, "fill_all")
         if count < 1:
@@ -200,15 +199,15 @@ class FillMask:
         return found
 
     def tokens(self, text: str, where: str = "") -> list[int]:
-        """The tokens of ``text``, hidden ones among them.
+        """The tokens of ``text``, including masks.
 
         Raises:
-            UserError: nothing is hidden.
+            UserError: the text has no mask.
         """
         parts = self._hidden.split(text)
         if len(parts) == 1:
             raise UserError(f"{where}the text has no mask; write {self._names} in place of a word")
-        # A hidden token begins with the space before it, as the token that it hides would.
+        # A mask includes the space before it, like the token that it replaces.
         tokens = self.vocabulary.encode(parts[0].removesuffix(" "))
         for place, part in enumerate(parts[1:], start=2):
             inner = part.removesuffix(" ") if place < len(parts) else part
@@ -216,7 +215,7 @@ class FillMask:
         return tokens
 
     def _behind(self, text: str) -> list[int]:
-        """The tokens of ``text`` behind a hidden token, where no space is put before it."""
+        """The tokens of ``text`` after a mask, without a space in front."""
         before = self.vocabulary.encode(_STRANGER)
         whole = self.vocabulary.encode(_STRANGER + text)
         behind = whole[len(before) :]
@@ -259,7 +258,7 @@ class FillMask:
         )
 
     def probabilities(self, tokens: list[int], places: Sequence[int]) -> Tensor:
-        """Of every token at each of the hidden ``places``, ``[M, V]``; inside `ready`."""
+        """Probabilities ``[M, V]`` of all tokens at the masked ``places``; inside `ready`."""
         room = room_for_text(self.max_length)
         if len(tokens) <= room:
             rows, at = [tokens], [(0, place) for place in places]
@@ -271,7 +270,7 @@ class FillMask:
                 for row, (place, start) in enumerate(zip(places, starts, strict=True))
             ]
         found = []
-        # One row at a time: texts to fill are few.
+        # One row at a time, because there are usually few texts.
         for number, row in enumerate(rows):
             batch = Sequences(*(part.to(self.device) for part in sequences_of([row])))
             states = self.model.encoder(batch).states

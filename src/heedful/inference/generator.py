@@ -1,4 +1,4 @@
-"""Language models: writing on from a prompt, and how well they predict a text.
+"""Language models: generation from a prompt, and perplexity.
 
 Shapes: B prompts, P tokens of the prompts.
 """
@@ -42,24 +42,24 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True)
 class Generated:
-    """One text that a model wrote."""
+    """One generated text."""
 
     prompt: str
     text: str
-    """What follows the prompt, without it; without the stop string that ended it."""
+    """The continuation, without the prompt and without the stop string that ended it."""
     tokens: tuple[str, ...]
-    """The pieces that the model wrote; a stop string's are among them."""
+    """The generated tokens, including those of a stop string."""
     token_scores: tuple[float, ...]
-    """Natural logarithm of each piece's probability."""
+    """Natural logarithm of each token's probability."""
     log_probability: float
-    """Their sum, and that of the end where the model itself ended."""
+    """The sum of the token scores, plus that of END if the model ended the text."""
     score: float
-    """Log-probability over the length penalty."""
+    """Log-probability divided by the length penalty."""
     ended: Literal["end", "stop", "limit"]
-    """Who ended it: the model, a stop string, or the largest number of tokens."""
+    """What ended the text: the model, a stop string, or the maximum number of tokens."""
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; docs/texts.md says what its fields are."""
+        """A JSON object; its fields are described in docs/texts.md."""
         return {
             "prompt": self.prompt,
             "text": self.text,
@@ -72,20 +72,20 @@ class Generated:
 
 
 class Generator:
-    """A language model and its vocabulary, ready to write.
+    """A predictor that generates text: a language model and its vocabulary.
 
     Args:
-        model: what predicts each next token.
+        model: the language model.
         vocabulary: text to tokens and back.
-        device: where the model is.
-        precision: of matrix products: float32, bfloat16, float16, or int8, for which the model is
-            replaced by an int8 copy, made of its weights as they are now.
-        batch_tokens: tokens that go through the model at once.
-        options: how to write where a call does not say it; by drawing unless given.
-        say: takes notices: standard error's.
+        device: the device of the model.
+        precision: precision of matrix products: float32, bfloat16, float16, or int8, which uses an
+            int8 copy of the model's current weights.
+        batch_tokens: maximum number of tokens in a batch.
+        options: default search settings; sampling unless given.
+        say: called with notices; by default they are printed to standard error.
 
-    The model is in evaluation mode while it writes and as it was before, afterwards. One thread at
-    a time may use it.
+    The model is in evaluation mode during a call; its mode is restored afterwards. Only one thread
+    at a time may use it.
     """
 
     task = "language-model"
@@ -120,21 +120,21 @@ class Generator:
         begins: bool = False,
         stream: Stream | None = None,
     ) -> list[Generated]:
-        """Write on from ``prompt``: ``options.nbest`` texts, best first.
+        """Generate ``options.nbest`` continuations of ``prompt``, best first.
 
         Args:
-            prompt: what stands before. After nothing a new document is begun.
-            options: how to write; the generator's own unless given.
-            max_tokens: the most tokens written.
-            stop: strings at which a text ends; they are not in it.
-            begins: whether the prompt is the beginning of a document, so that a document's
-                boundary is put before it.
-            stream: takes the text in pieces while it is written: whole characters, and nothing
-                that may turn out to be a stop string. Of beam search it gets the whole at the end.
+            prompt: the text to continue. An empty prompt starts a new document.
+            options: search settings; those of the generator by default.
+            max_tokens: maximum number of generated tokens.
+            stop: strings that end a text; they are not part of it.
+            begins: whether the prompt is the beginning of a document, which adds a document
+                boundary before it.
+            stream: called with pieces of the text during generation: whole characters, without any
+                that may be part of a stop string. With beam search, called once at the end.
 
         Raises:
-            UserError: several texts are to be streamed, a stop string is empty, or no token is
-                to be written.
+            UserError: several texts are to be streamed, a stop string is empty, or ``max_tokens``
+                is below 1.
         """
         chosen = options or self.options
         if stream is not None and chosen.nbest > 1:
@@ -155,29 +155,29 @@ class Generator:
         first: int = 0,
         advance: Advance | None = None,
     ) -> list[list[Generated]]:
-        """Write on from each prompt for itself; the results are in the prompts' order.
+        """Generate continuations of each prompt, in the order of the prompts.
 
-        As `generate`. Samples depend on the seed and on a prompt's number, not on the others.
+        As `generate`. Samples depend on the seed and on a prompt's number, not on other prompts.
 
         Args:
-            prompts: what stands before.
-            options: how to write; the generator's own unless given.
-            max_tokens: the most tokens written after each.
-            stop: strings at which a text ends; they are not in it.
-            begins: whether each is the beginning of a document.
-            first: the number of the first prompt, where more came before.
-            advance: told about progress.
+            prompts: the texts to continue.
+            options: search settings; those of the generator by default.
+            max_tokens: maximum number of generated tokens for each prompt.
+            stop: strings that end a text; they are not part of it.
+            begins: whether each prompt is the beginning of a document.
+            first: the number of the first prompt, if there were earlier calls.
+            advance: called with progress.
 
         Raises:
-            UserError: ``prompts`` is a string, a stop string is empty, or no token is to be
-                written.
+            UserError: ``prompts`` is a string, a stop string is empty, or ``max_tokens`` is
+                below 1.
         """
         require_list(prompts, "generate_all")
         call = _Call(self, options or self.options, max_tokens, stop, begins, None)
         return call.write(list(prompts), first, advance or (lambda count: None))
 
     def predict(self, prompts: Iterable[str]) -> list[Generated]:
-        """One text for each prompt, drawn as by :meth:`generate_all`: what every predictor has."""
+        """One text for each prompt, as by :meth:`generate_all`; every predictor has this method."""
         return [texts[0] for texts in self.generate_all(prompts)]
 
     def trace(
@@ -191,25 +191,24 @@ class Generator:
         latest: bool = False,
         relevance: bool = True,
     ) -> Trace:
-        """What the model attends to while it writes.
+        """The attention weights of the model during generation.
 
         Args:
-            prompt: what stands before.
-            written: what follows it; what the model writes unless given, nothing if empty.
-            options: how to write it; greedily unless given.
-            max_tokens: the most tokens written.
+            prompt: the text to continue.
+            written: the continuation; by default, the model generates it. It may be empty.
+            options: search settings for the continuation; greedy by default.
+            max_tokens: maximum number of generated tokens.
             begins: whether the prompt is the beginning of a document.
-            latest: whether to look at the last tokens that fit where both are longer than the
-                model reads.
-            relevance: whether to add rollout, and attention × gradient of what follows the prompt.
+            latest: whether to use the last tokens that fit if the text is longer than the context.
+            relevance: whether to add rollout, and attention × gradient of the continuation.
 
         Returns:
-            The axis "text": the tokens as they are fed in, ``<s>`` for the boundary before a
-            document; ``decided[i]`` is what followed the i-th, after the last one the likeliest
-            token.
+            A trace with the axis "text": the input tokens, with ``<s>`` for the boundary before a
+            document. ``decided[i]`` is the token after the i-th; after the last one, the most
+            probable token.
 
         Raises:
-            UserError: there is nothing to look at, or more than the model's context.
+            UserError: the text is empty, or longer than the model's context.
         """
         vocabulary, model = self.vocabulary, self.model
         if latest and written is not None:
@@ -251,18 +250,18 @@ class Generator:
         )
 
     def _last_that_fits(self, prompt: str, written: str, begins: bool) -> tuple[str, str, bool]:
-        """As much of the end of both as fits into the model; all, unless it is too long."""
+        """The longest end of prompt and continuation that fits into the context."""
         vocabulary, most = self.vocabulary, self.max_length
         tokens = vocabulary.encode(prompt + written)
         boundary = begins or not vocabulary.encode(prompt)
         if len(tokens) + boundary <= most:
             return prompt, written, begins
-        # Its end as text may be of more tokens than its last ones, if these began inside a word.
+        # Decoded and encoded again, the last tokens may become more if they began inside a word.
         kept = most
         while len(vocabulary.encode(vocabulary.decode(tokens[-kept:]))) > most:
             kept -= 1
         text = vocabulary.decode(tokens[-kept:])
-        # Something has to stand before, or a document would seem to begin here.
+        # The prompt must not be empty, or the text would count as the beginning of a document.
         before = max(1, len(text) - len(written))
         return text[:before], text[before:], False
 
@@ -275,29 +274,29 @@ class Generator:
         ends: bool = True,
         advance: Advance | None = None,
     ) -> Perplexity:
-        """How well the model predicts ``texts``; each is a document.
+        """The perplexity of ``texts``, each of which is a document.
 
-        The first token is predicted from a document's boundary. A document longer than the context
-        is read in windows of the context's length, each ``stride`` tokens on: a window counts what
-        the one before did not reach, so all but the first window's tokens are predicted from at
-        least context − stride tokens.
+        The first token is predicted from the document boundary. A document longer than the context
+        is read in windows of the context's length, shifted by ``stride`` tokens. Each window counts
+        the tokens that the previous one did not reach, so that all tokens except those of the first
+        window are predicted from at least context − stride tokens.
 
         Args:
             texts: documents.
-            stride: tokens from window to window, from 1 to the context; half of it unless given.
-                Smaller ones cost more and give lower figures.
-            joined: read all as one stream, with a boundary between two documents.
-            ends: whether the boundary that ends a document is to be predicted, too.
-            advance: told about progress.
+            stride: shift of windows in tokens, from 1 to the context; half of the context by
+                default. Smaller strides cost more and give lower perplexities.
+            joined: treat all documents as one stream, with a boundary between documents.
+            ends: whether to predict the boundary at the end of a document, too.
+            advance: called with progress.
 
         Raises:
-            UserError: there is no text in them, or the stride is out of range.
+            UserError: all texts are empty, or the stride is out of range.
         """
         return perplexity(self, texts, stride=stride, joined=joined, ends=ends, advance=advance)
 
 
 class _Call:
-    """What one call of the generator was asked for."""
+    """The arguments of one call of the generator."""
 
     def __init__(
         self,
@@ -316,7 +315,7 @@ class _Call:
         self.max_tokens, self.stop, self.stream = max_tokens, tuple(stop), stream
 
     def write(self, prompts: Sequence[str], first: int, advance: Advance) -> list[list[Generated]]:
-        """What follows each prompt."""
+        """The continuations of each prompt."""
         items = self._items(prompts)
         found: dict[int, list[Generated]] = {}
         with ready(self.generator.model, self.generator.device, self.generator.products):
@@ -330,10 +329,10 @@ class _Call:
         return [found[line] for line in range(len(prompts))]
 
     def _items(self, prompts: Sequence[str]) -> list[Item]:
-        """The prompts' tokens, as many as the context takes."""
+        """The tokens of the prompts, as many as fit into the context."""
         generator = self.generator
         context = generator.max_length
-        # Half of the context at least, and so much that what is written finds room beside it.
+        # At least half of the context, and more if the continuation leaves room.
         kept = max(1, context // 2, context - self.max_tokens)
         items, cut, unknown = [], 0, 0
         for line, tokens in enumerate(generator.vocabulary.encode_batch(list(prompts))):
@@ -351,7 +350,7 @@ class _Call:
         return items
 
     def _batches(self, items: Sequence[Item]) -> list[list[Item]]:
-        """Prompts of one length together: a model reads them at once."""
+        """Batches of prompts of one length."""
         batches: list[list[Item]] = []
         for item in sorted(items, key=lambda item: (-len(item.tokens), item.line)):
             same = batches and len(batches[-1][0].tokens) == len(item.tokens)
@@ -374,7 +373,7 @@ class _Call:
             stream=None if searched else self.stream,
         )
         prompts = torch.tensor([item.tokens for item in batch], device=generator.device)
-        # One step more than tokens: there the end is given.
+        # One more step than tokens, in which END is forced.
         limits = torch.full((rows,), self.max_tokens + 1, device=generator.device)
         found = search(
             writer,
@@ -414,7 +413,8 @@ class _Call:
 def _joined_tokens(
     vocabulary: Vocabulary, prompt: str, written: str, begins: bool
 ) -> tuple[list[int], int]:
-    """The tokens of both, and how many are the prompt's: what follows may change its last ones."""
+    """The tokens of prompt and continuation, and the number of the prompt's, whose last tokens may
+    depend on the continuation."""
     given, tokens = vocabulary.encode(prompt), vocabulary.encode(prompt + written)
     if begins or not given:
         given, tokens = [END, *given], [END, *tokens]

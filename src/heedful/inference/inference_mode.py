@@ -1,4 +1,4 @@
-"""A model made ready to answer, and as it was before when it has answered."""
+"""Contexts that prepare models for inference and restore them afterwards."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -21,10 +21,10 @@ Model = TypeVar("Model", bound=nn.Module)
 def in_precision(
     models: Sequence[Model], precision: str, device: torch.device
 ) -> tuple[tuple[Model, ...], str]:
-    """Models as they search, and the precision of autocast around them.
+    """Models for search in a precision, and the precision of autocast around them.
 
-    On the CPU, models that search in int8 or bfloat16 are copies; products outside their linear
-    maps are float32 then.
+    On the CPU, models for int8 or bfloat16 are copies; products outside their linear maps are in
+    float32.
 
     Raises:
         UserError: int8 is asked for and a model only aligns, or PyTorch has no int8 products here.
@@ -41,7 +41,7 @@ def in_precision(
 
 @contextmanager
 def ready(model: nn.Module, device: torch.device, precision: str = "float32") -> Iterator[None]:
-    """Evaluation mode, no gradients, matrix products in ``precision``; afterwards as before."""
+    """Evaluation mode, no gradients, and matrix products in ``precision`` while the block runs."""
     with (
         evaluating(model),
         torch.inference_mode(),
@@ -58,10 +58,10 @@ _evaluating: "WeakKeyDictionary[nn.Module, tuple[int, list[nn.Module]]]" = WeakK
 
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
-    """Models in evaluation mode; in training mode again when no thread uses them any more.
+    """Set models to evaluation mode; training mode is restored when no thread uses them any more.
 
-    The mode belongs to the model, not to a thread: a thread that trains the same model meanwhile
-    would train without dropout. Use a copy of the model in one of the two.
+    The mode belongs to the model, not to a thread: a thread that trains the same model at the same
+    time would train without dropout. Use a copy of the model in one of the two.
     """
     for model in models:
         with _lock:

@@ -1,4 +1,4 @@
-"""Lines to translate, from text, from TSV, and from pipes that should have held text."""
+"""Lines to translate, from text files, TSV and pipes."""
 
 import contextlib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from heedful.data.readers.opening import STANDARD_INPUT
 
 
 def is_tsv(path: str) -> bool:
-    """Whether a file's name says that its lines are ``source TAB target``."""
+    """Whether a file is TSV (``source TAB target``) by its name."""
     return path.casefold().removesuffix(".gz").removesuffix(".xz").endswith(".tsv")
 
 
@@ -23,9 +23,9 @@ def source_blocks(
 
     Args:
         path: text, plain, gzip or xz.
-        encoding: UTF-8 unless said.
-        tsv: take what stands before a line's first TAB; lines with more are counted in a notice.
-        wary: stop at a PO, XLIFF or TMX file, which nobody has looked at before.
+        encoding: UTF-8 by default.
+        tsv: use the text before the first TAB; lines with more columns are counted in a notice.
+        wary: raise an error for a PO, XLIFF or TMX file.
 
     Raises:
         UserError: the input cannot be read, or is such a file.
@@ -46,7 +46,7 @@ def source_blocks(
 
 def _require_text(block: list[str], name: str) -> None:
     kind = Kind.TEXT
-    with contextlib.suppress(UserError):  # XML of a kind that is not read: lines, like any other
+    with contextlib.suppress(UserError):  # other XML is treated as lines of text
         kind = find_kind("\n".join(block).encode("utf-8", "replace"), Path(name).name)
     if kind is not Kind.TEXT:
         option = kind.value.lower()

@@ -1,4 +1,4 @@
-"""Lines in windows: as many as may be sorted and batched together."""
+"""Windows of lines that are sorted and batched together."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -14,10 +14,10 @@ def windows(
     """Join blocks of lines into windows of ``size`` lines.
 
     Args:
-        blocks: lines, in any portions.
+        blocks: lines, in blocks of any size.
         size: lines of a full window.
-        more_waits: whether more input is there already; where it is not, a window is given as it
-            is, so that who writes into a pipe gets an answer. Without it only full windows are.
+        more_waits: returns whether more input is waiting; if not, the window is yielded as it is,
+            so that the writer of a pipe gets an answer. If None, windows are always full.
 
     Example:
         >>> list(windows([["a", "b"], ["c"]], size=2))

@@ -1,6 +1,6 @@
-"""Pictures and sounds that an axis of a trace lies over: PNG and WAV bytes, checked.
+"""Pictures and sounds of the axes of a trace: PNG and WAV bytes, checked.
 
-A trace may come from a stranger, so sizes are bounded and headers read before anything is drawn.
+A trace may be untrusted, so sizes are limited and headers are checked before anything is drawn.
 """
 
 import io
@@ -53,7 +53,7 @@ class Media:
             pixels: from 0 to 1, or uint8 from 0 to 255.
 
         Raises:
-            ValueError: the shape is another, or the picture is too large.
+            ValueError: the shape is wrong, or the picture is too large.
         """
         if pixels.ndim not in (2, 3) or (pixels.ndim == 3 and pixels.shape[2] != 3):
             raise ValueError(
@@ -77,7 +77,7 @@ class Media:
 
         Args:
             samples: ``[N]``, from -1 to 1.
-            rate: samples a second.
+            rate: samples per second.
         """
         values = (samples.detach().float().cpu().clamp(-1, 1) * 32767).round().to(torch.int16)
         file = io.BytesIO()
@@ -109,7 +109,7 @@ class Media:
 
     @property
     def seconds(self) -> float:
-        """Of a sound.
+        """Duration of a sound in seconds.
 
         Raises:
             ValueError: the bytes are not a PCM WAV file, or it is shorter than its header says.

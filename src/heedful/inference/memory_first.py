@@ -1,4 +1,4 @@
-"""Translating with a memory: what it has is taken from it, the rest goes through the model."""
+"""Translation with a memory: exact matches are taken from it, other texts are translated."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,17 +22,17 @@ def translate_with_memory(
     contexts: Sequence[str | None] | None = None,
     advance: Advance | None = None,
 ) -> Iterator[list[Translation]]:
-    """As :meth:`Translator.translate_windows`; exact matches of the memory are taken from it.
+    """The same as :meth:`Translator.translate_windows`, with exact matches from the memory.
 
     Args:
-        translator: translates what the memory does not have.
+        translator: translates texts without a match.
         memory: units with their translations.
         blocks: windows of texts.
-        options: how to search.
-        scores: whether scores are wanted; those of matches are 0.
-        alignments: whether alignments are wanted; matches have none.
-        contexts: the context of each text, in the order of all windows; none unless given.
-        advance: told about progress.
+        options: search settings.
+        scores: whether to compute scores; those of matches are 0.
+        alignments: whether to compute alignments; matches have none.
+        contexts: the context of each text, in the order of all windows; None for none.
+        advance: called with progress.
     """
     pending: deque[tuple[Sequence[str], list[Match | None]]] = deque()
     known = iter(contexts or ())

@@ -1,4 +1,4 @@
-"""How well a language model predicts texts, by a window that slides over them.
+"""Perplexity of a language model, with a sliding window.
 
 Shapes: B windows, T tokens of the longest, D width, V vocabulary.
 """
@@ -19,7 +19,7 @@ from heedful.inference.batches import padded
 from heedful.inference.inference_mode import ready
 from heedful.models.language import LanguageModel
 
-# Logits of so many places are made at a time: of all, they would take the most memory of all.
+# Number of positions whose logits are computed at a time; all logits would need too much memory.
 _PLACES = 512
 # Texts that are encoded and batched together.
 _TEXTS = 1_000
@@ -27,20 +27,20 @@ _TEXTS = 1_000
 
 @dataclass(frozen=True)
 class Perplexity:
-    """How well texts were predicted, and what of them was counted."""
+    """The probability of texts, and the counts for perplexities."""
 
     log_probability: float
-    """Natural logarithm of the texts' probability: the sum over what was predicted."""
+    """Natural logarithm of the probability of the texts: the sum over predicted tokens."""
     tokens: int
-    """What was predicted: the tokens, and the ends of documents where they count."""
+    """Number of predicted tokens, including ends of documents if they count."""
     words: int
-    """What stands between white space."""
+    """Number of words, separated by white space."""
     lines: int
-    """Line breaks in the texts."""
+    """Number of line breaks in the texts."""
     bytes: int
-    """Of the texts in UTF-8."""
+    """Number of bytes of the texts in UTF-8."""
     unknown: int
-    """Tokens that stand for what the vocabulary does not have."""
+    """Number of tokens that are unknown to the vocabulary."""
     documents: int
 
     @property
@@ -55,7 +55,7 @@ class Perplexity:
 
     @property
     def per_word_and_line(self) -> float:
-        """``exp(−log p / (words + lines))``: the usual figure where a line's end is a word."""
+        """``exp(−log p / (words + lines))``: the usual figure if the end of a line is a word."""
         return _exp(-self.log_probability / max(1, self.words + self.lines))
 
     @property
@@ -130,7 +130,7 @@ def perplexity(
 
 
 class _Counting:
-    """What has been counted so far."""
+    """The counts so far."""
 
     def __init__(self) -> None:
         self.found = Perplexity(0.0, 0, 0, 0, 0, 0, 0)
@@ -147,7 +147,7 @@ def _documents(
     ends: bool,
     advance: Callable[[int], None],
 ) -> Iterator[list[int]]:
-    """Each document between its boundaries; an empty one has nothing to predict."""
+    """Each document with its boundaries; empty documents are left out."""
     block: list[str] = []
 
     def encoded() -> Iterator[list[int]]:
@@ -174,7 +174,7 @@ def _documents(
 
 
 def _joined(streams: Iterable[list[int]], ends: bool) -> list[int]:
-    """One stream: what ends a document begins the next."""
+    """One stream, in which the end of a document is the beginning of the next."""
     whole: list[int] = []
     for one in streams:
         whole += one[1:] if ends and whole else one
@@ -182,7 +182,7 @@ def _joined(streams: Iterable[list[int]], ends: bool) -> list[int]:
 
 
 def _windows(stream: Sequence[int], context: int, stride: int) -> Iterator[_Window]:
-    """Windows of at most ``context`` places to predict from; together they count each token once.
+    """Windows with at most ``context`` input tokens, which together count each token once.
 
     Example:
         >>> [tuple(window) for window in _windows([3, 5, 6, 7, 8], 2, 1)]
@@ -222,7 +222,7 @@ def _batches(windows: Iterable[_Window], batch_tokens: int) -> Iterator[list[_Wi
 
 
 def _log_probability(generator: LanguagePredictor, batch: Sequence[_Window]) -> float:
-    """The sum over what the windows count."""
+    """The sum over the counted tokens of the windows."""
     model, device = generator.model, generator.device
     inputs = padded([window.tokens[:-1] for window in batch], device)  # [B, T]
     targets = padded([window.tokens[1:] for window in batch], device)
@@ -230,7 +230,7 @@ def _log_probability(generator: LanguagePredictor, batch: Sequence[_Window]) -> 
     for row, window in enumerate(batch):
         last = len(window.tokens) - 1
         counted[row, last - window.counted : last] = True
-    # Padding stands at the end, where nothing that counts looks at it.
+    # Padding is at the end, so that no counted token attends to it.
     states, wanted = model.states(inputs)[counted], targets[counted]
     return float(chosen_log_probabilities(model, states, wanted).double().sum())
 

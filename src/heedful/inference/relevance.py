@@ -1,4 +1,4 @@
-"""What attention weights lead to: rollout through layers, and weights times their gradients.
+"""Relevance from attention weights: rollout through layers, and weights times gradients.
 
 Shapes: H heads, Q queries, K keys, L layers.
 """
@@ -15,15 +15,15 @@ from heedful.inference.trace import AttentionMap
 
 
 def rollout(maps: Sequence[AttentionMap]) -> list[AttentionMap]:
-    """Attention rollout (Abnar and Zuidema 2020, section 3): weights followed through all layers.
+    """Attention rollout (Abnar and Zuidema 2020, section 3): weights multiplied through all layers.
 
-    Of each axis whose tokens attend to one another, one map ``[L, Q, K]``: "head" l holds the
-    product of layers 1 … l, each ½ (mean of its heads + identity), rows made to sum to 1. Of
-    attention from one axis to another, one map: "head" l holds layer l's mean weights, followed
-    through the keys' whole rollout. A model without self-attention has none.
+    Each axis with self-attention has one map ``[L, Q, K]``: "head" l is the product of layers
+    1 … l, each ½ (mean of its heads + identity), with rows normalized to sum to 1. Attention from
+    one axis to another has one map: "head" l is layer l's mean weights, multiplied with the whole
+    rollout of the keys. A model without self-attention has no rollout.
 
     Args:
-        maps: what was watched; those of the kind ``weights`` are used, in their order.
+        maps: the watched maps; those of kind ``weights`` are used, in order.
     """
     own: dict[str, list[Tensor]] = {}
     between: dict[tuple[str, str], list[Tensor]] = {}
@@ -84,16 +84,16 @@ def weights_times_gradient(
     """Weights times how much a decision's log-probability grows with them, negative ones as 0.
 
     ``(A ⊙ ∂ log p / ∂A)₊`` for each head (as in Chefer, Gur and Wolf 2021, equation 5, but with
-    the log-probability of all that is decided and heads kept apart). In float32.
+    the log-probability of all decisions, and separate heads). In float32.
 
     Args:
-        model: of whatever kind.
+        model: any model.
         axes_of: its attention modules, and the axes of their queries and keys.
-        log_probability: runs the model once on one row; gives the decision's log-probability.
+        log_probability: runs the model once on one row; returns the decision's log-probability.
 
     Returns:
-        A map of the kind ``gradient`` for each attention module that has a part in the decision
-        (an aligner's has none), its name followed by " × gradient".
+        A map of kind ``gradient`` for each attention module that affects the decision (none for an
+        aligner), its name followed by " × gradient".
     """
     if not axes_of:
         return []
@@ -105,7 +105,7 @@ def weights_times_gradient(
         gradients = iter(torch.autograd.grad(total, calls, allow_unused=True))
         maps = []
         for name, axes in axes_of.items():
-            # A Transformer reads all positions in one call, a recurrent decoder one in a call.
+            # A Transformer computes all positions in one call, a recurrent decoder one per call.
             grown = [next(gradients) for _ in seen[name]]
             steps = [
                 (one.detach() * gradient).clamp(min=0)
@@ -119,7 +119,7 @@ def weights_times_gradient(
 
 @contextmanager
 def _differentiable(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode, but with gradients, as far as to the weights of attention."""
+    """Evaluation mode with gradients of attention weights."""
     training = [part for part in model.modules() if part.training]
     frozen = [one for one in model.parameters() if not one.requires_grad]
     model.eval()

@@ -1,4 +1,4 @@
-"""Models and tokenisers that search: what translating, tracing and continuing have in common.
+"""The base of translators: models and tokenisers for search, tracing and forced prefixes.
 
 Shapes: B batch, S source tokens, T target tokens.
 """
@@ -38,21 +38,22 @@ _LONGER_BY = 20
 
 
 class Searcher:
-    """Models and tokenisers, ready to search for translations.
+    """Models and tokenisers that search for translations.
 
     Args:
-        models: one, or several with the same vocabulary, which then form an ensemble; with an
-            engine there may be none, but then nothing is traced and no beginning is given.
+        models: one model, or several with the same vocabulary, which form an ensemble; none is
+            possible with an engine, but then traces and forced prefixes are not available.
         tokenisers: of the source and the target.
-        device: where the models are.
-        precision: of matrix products: float32, bfloat16, float16, or int8, for which the models
-            are replaced by int8 copies, made of their weights as they are now.
-        batch_tokens: padded source tokens times beam that go through the model at once.
-        options: how to search where a call does not say it.
-        source_language: what is translated from, where it is known.
-        target_language: what is translated into, where it is known.
-        rules: how each model's attention is read as an alignment; the models' own unless given.
-        engine: searches in place of the models.
+        device: the device of the models.
+        precision: precision of matrix products: float32, bfloat16, float16, or int8, which uses
+            int8 copies of the models' current weights.
+        batch_tokens: maximum number of padded source tokens times beam in a batch.
+        options: default search settings.
+        source_language: the source language, if known.
+        target_language: the target language, if known.
+        rules: how word alignments are read from each model's attention; by default, the models'
+            own rules.
+        engine: searches instead of the models.
         protect: what becomes placeholders, as it was in training; nothing unless given.
         say: takes notices (of texts that were split, or ended by the limit): standard error's.
 
@@ -100,9 +101,9 @@ class Searcher:
 
     @contextmanager
     def ready(self) -> Iterator[None]:
-        """Evaluation mode, no gradients, the precision asked for; afterwards all is as before.
+        """Evaluation mode, no gradients, and the chosen precision while the block runs.
 
-        The mode is that of the model in all threads: it must not be trained meanwhile; see
+        The mode applies to the model in all threads, so do not train it at the same time; see
         :func:`heedful.inference.inference_mode.evaluating`.
         """
         with evaluating(*self.models), self.computing_here():
@@ -110,16 +111,16 @@ class Searcher:
 
     @contextmanager
     def computing_here(self) -> Iterator[None]:
-        """No gradients and the precision asked for, in this thread, inside `ready`."""
+        """No gradients and the chosen precision, in this thread, inside `ready`."""
         with torch.inference_mode(), autocast(self.device, self._products):
             yield
 
     def encoded_batches(
         self, pairs: Sequence[Pair], use: str = "the loss"
     ) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
-        """Source and target tokens of given pairs, in batches, for what is taken over all of them.
+        """Source and target tokens of given pairs, in batches.
 
-        Pairs longer than the model's limit are left out; that is said once, with the ``use``.
+        Pairs longer than the model's limit are left out; one notice names the count and ``use``.
         """
         sources, targets = self.protection.encode_pairs(
             [pair.source for pair in pairs], [pair.target for pair in pairs]
@@ -132,7 +133,7 @@ class Searcher:
                 f"{len(pairs) - len(fitting):,} of {len(pairs):,} pairs are longer than the "
                 f"model's {self.max_length:,} tokens: left out of {use}"
             )
-        # A batch is as long as its longest side, so that is what batches are made by.
+        # The longer side determines the size of a batch.
         items = [Item(line, 0, max(sources[line], targets[line], key=len)) for line in fitting]
         for batch in token_batches(items, 1, self.batch_tokens):
             lines = [item.line for item in batch]
@@ -140,23 +141,23 @@ class Searcher:
 
     @property
     def computing(self) -> dict[str, str]:
-        """How outputs are computed: the ``device`` and the ``precision``."""
+        """The ``device`` and the ``precision``."""
         if self.engine is not None:
             return {"device": self.engine.device, "precision": self.engine.compute_type}
         return {"device": self.device.type, "precision": self.precision}
 
     @property
     def model(self) -> PairModel:
-        """The model, of an ensemble the first.
+        """The model; the first one of an ensemble.
 
         Raises:
-            UserError: there is none, but an engine alone.
+            UserError: there is only an engine.
         """
         self.require_model()
         return self.models[0]
 
     def require_model(self) -> None:
-        """Raise UserError where there is an engine alone."""
+        """Raise UserError if there is only an engine."""
         if not self.models:
             raise UserError(
                 "this is an export for another engine, which can only translate: for traces, "
@@ -165,10 +166,10 @@ class Searcher:
 
     @property
     def decodable(self) -> Decodable[Source, Any]:
-        """What search goes through: the model, or the ensemble of all.
+        """The decodable for search: the model, or the ensemble.
 
         Raises:
-            UserError: there is none, but an engine alone.
+            UserError: there is only an engine.
         """
         self.require_model()
         members = [searched(model) for model in self.models]
@@ -180,7 +181,7 @@ class Searcher:
         )
 
     def output_limits(self, source: Source) -> Tensor:
-        """The longest output of each source in tokens, END included: integers ``[B]``."""
+        """The maximum length of each output in tokens, END included: integers ``[B]``."""
         return (2 * source.lengths + _LONGER_BY).clamp(max=self.max_length)
 
     def search(
@@ -188,8 +189,8 @@ class Searcher:
     ) -> tuple[Source, list[list[Hypothesis]], list[bool]]:
         """Search for sequences of source tokens, inside `ready`.
 
-        Returns the batch, each sequence's hypotheses, and whether its best one was ended by the
-        limit. ``keys`` tell the sequences' samples apart.
+        Returns the batch, the hypotheses of each sequence, and whether its best one was ended by
+        the limit. ``keys`` are the sequences' numbers, from which random numbers are derived.
         """
         source = source_of(sequences, self.device)
         limits = self.output_limits(source)
@@ -220,8 +221,8 @@ class Searcher:
     ) -> list[Found]:
         """The outputs for sequences of source tokens, by the engine if there is one.
 
-        As `search`, inside `ready`, and with weights between words where alignments are wanted;
-        ``texts`` are those of the sequences, which tell the words that placeholders stand for.
+        As `search`, inside `ready`; with ``alignments``, also weights between words. ``texts`` are
+        the sources, which contain the words of placeholders.
         """
         if self.engine is not None:
             self.engine.check(options)
@@ -244,17 +245,17 @@ class Searcher:
 
     @property
     def aligns(self) -> bool:
-        """Whether a model attends to its source, so that there are alignments."""
+        """Whether a model attends to its source, so that alignments are available."""
         return any(rule is not None for rule in self.rules)
 
     def require_alignments(self) -> None:
-        """Raise UserError unless there are alignments."""
+        """Raise UserError unless alignments are available."""
         if not self.aligns:
             raise UserError("this model has no attention to its source, so there are no alignments")
 
     @property
     def link_threshold(self) -> float | None:
-        """What weights must reach to make links; an ensemble's is that of its first aligner."""
+        """The minimum weight of a link; in an ensemble, that of the first model with a rule."""
         return next((rule.threshold for rule in self.rules if rule is not None), None)
 
     def align(
@@ -267,14 +268,14 @@ class Searcher:
     ) -> list[Tensor]:
         """Weights ``[target words, source words]`` of each pair of a batch, inside `ready`.
 
-        An ensemble's are the mean of its members'.
+        For an ensemble, the mean over its members.
 
         Args:
             source: the batch.
             sources: its tokens.
             targets: the tokens of the targets.
-            texts: the sources, which tell the words that placeholders stand for.
-            forced: the targets, where they were given and not found by search.
+            texts: the sources, which contain the words of placeholders.
+            forced: the targets, if they were given instead of found by search.
         """
         target_in = target_in_of(targets, self.device)
         weights = ensemble_weights(self.models, self.rules, source, target_in)
@@ -285,6 +286,6 @@ class Searcher:
 
 
 def ended_by_limit(hypotheses: Sequence[Hypothesis], limit: int, options: SearchOptions) -> bool:
-    """Whether the best hypothesis was ended by the longest output, in tokens with END."""
+    """Whether the best hypothesis was ended by the maximum length (in tokens, END included)."""
     free = options.forced_length is None
     return free and len(hypotheses[0].token_log_probabilities) == limit

@@ -1,4 +1,4 @@
-"""Texts that are longer than a model reads, as windows of as many tokens as it takes."""
+"""Windows over texts that are longer than a model's maximum."""
 
 import math
 
@@ -6,15 +6,15 @@ from heedful.basics.errors import UserError
 
 
 def spans(length: int, limit: int, overlap: int = 0) -> list[tuple[int, int]]:
-    """As few windows as cover ``length`` tokens, evenly spread, all of ``limit`` if that is less.
+    """The smallest number of evenly spaced windows that cover ``length`` tokens.
 
     Args:
-        length: of the text.
-        limit: of a window.
-        overlap: the least that two neighbours have in common; below ``limit``.
+        length: tokens of the text.
+        limit: tokens of a window.
+        overlap: minimum overlap of two neighbours; below ``limit``.
 
     Returns:
-        Begin and end of each.
+        Start and end of each window.
 
     Example:
         >>> spans(5, 8), spans(10, 8), spans(20, 8, 4)
@@ -30,10 +30,10 @@ def spans(length: int, limit: int, overlap: int = 0) -> list[tuple[int, int]]:
 
 
 def room_for_text(max_length: int, texts: int = 1) -> int:
-    """How many tokens of ``texts`` texts fit beside BEGIN and an END for each.
+    """The number of tokens of ``texts`` texts that fit, without BEGIN and an END for each.
 
     Raises:
-        UserError: none do.
+        UserError: there is no room for tokens.
     """
     room = max_length - 1 - texts
     if room < texts:

@@ -1,20 +1,20 @@
-"""Long lines in parts: at sentence ends, else at punctuation, else at spaces, else anywhere."""
+"""Splits long lines: at sentence ends, else at punctuation, else at spaces, else anywhere."""
 
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-# A run of white space is looked at from its beginning only, or a long one would take its square.
-# A cut is where a match's white space begins; the white space itself is kept between the parts.
+# Match white space only from its beginning, because a long run would take quadratic time.
+# A text is cut before the white space of a match; the white space is kept between the parts.
 _SENTENCE_ENDS = re.compile(r"[.!?…؟।]['\"”’»)\]]*\s+|[。！？｡]+[」』”’）]*\s*|(?<!\s)\s*\n\s*")
 _PUNCTUATION = re.compile(r"[,;:)\]}»”–—]\s+|[、，；：]\s*")
 _SPACES = re.compile(r"\s+")
-# A line from its first character that is no white space to its last.
+# A line without the white space around it.
 _LINES = re.compile(r"[^\s](?:[^\r\n]*[^\s])?")
 _LEVELS = (_SENTENCE_ENDS, _PUNCTUATION, _SPACES)
 _JOINERS = "\u200d\ufe0e\ufe0f"
-# No token of a vocabulary stands for more characters than this; it bounds the search for a cut.
+# Maximum number of characters of a token; it limits the search for a cut.
 _CHARACTERS_A_TOKEN = 32
 
 Count = Callable[[Sequence[str]], list[int]]
@@ -30,9 +30,9 @@ class Part(NamedTuple):
 
 
 def split_lines(text: str) -> tuple[list[Part], str]:
-    """The lines of a text without the white space around them, and what stands after the last.
+    """The lines of a text without the white space around them, and the white space at the end.
 
-    The parts joined, with what stands before each and after the last, are the text itself.
+    The parts and their white space, concatenated, are the text itself.
 
     Example:
         >>> split_lines("  One\\n\\nTwo \\n")
@@ -47,9 +47,9 @@ def split_lines(text: str) -> tuple[list[Part], str]:
 
 
 def split_text(text: str, count: Count, limit: int) -> list[Part]:
-    """Cut ``text`` into as few parts as go, of at most ``limit`` tokens each.
+    """Split ``text`` into the smallest number of parts with at most ``limit`` tokens each.
 
-    The parts joined, with what stands before each, are the text itself.
+    The parts and the white space before them, concatenated, are the text itself.
 
     Example:
         >>> words = lambda texts: [len(text.split()) for text in texts]
@@ -70,7 +70,7 @@ def _split(whole: Part, count: Count, limit: int, level: int) -> list[Part]:
     parts: list[Part] = []
     room = 0
     for piece, size in zip(pieces, count([piece.text for piece in pieces]), strict=True):
-        # White space between two pieces may cost a token a byte.
+        # White space between two pieces may cost one token per byte.
         size_joined = size + len(piece.before.encode())
         if parts and size_joined <= room:
             last = parts.pop()
@@ -83,7 +83,7 @@ def _split(whole: Part, count: Count, limit: int, level: int) -> list[Part]:
 
 
 def _pieces(whole: Part, pattern: re.Pattern[str]) -> list[Part]:
-    """The text cut at every match; what is nothing but white space goes before the next piece."""
+    """Split the text at every match; a piece of white space only is put before the next one."""
     pieces: list[Part] = []
     before, start = whole.before, 0
     for found in pattern.finditer(whole.text):
@@ -96,7 +96,7 @@ def _pieces(whole: Part, pattern: re.Pattern[str]) -> list[Part]:
 
 
 def _cut_anywhere(whole: Part, count: Count, limit: int) -> list[Part]:
-    """Parts that are each as long as fits; a combining character stays with its base."""
+    """Parts of maximum length; a combining character stays with its base."""
     parts: list[Part] = []
     before, rest = whole
     while rest:

@@ -1,4 +1,4 @@
-"""A translator's one search over sequences that enter it as others leave."""
+"""Translation of a stream: one search, which sequences enter as others leave."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
@@ -17,31 +17,31 @@ class Sequenced(NamedTuple):
     """A sequence that enters a search."""
 
     key: int
-    """What it is known by."""
+    """Its unique number."""
     tokens: Sequence[int]
-    """Of the source, END left out."""
+    """The tokens of the source, without END."""
     text: str = ""
     """The source."""
 
 
 class Supplier(Protocol):
-    """Gives sequences to a search that is under way."""
+    """Supplies sequences to a running search."""
 
     def next(self) -> Sequence[Sequenced]:
-        """Those that enter now, or none if there are none now; asked between two steps."""
+        """The sequences that enter now, or none; called between two steps."""
         ...
 
     def left(self, key: int) -> None:
-        """Take note that a sequence has left the search."""
+        """Called when a sequence has left the search."""
         ...
 
     def wanted(self, key: int) -> bool:
-        """Whether anybody still wants what is found for a sequence; if not, it leaves."""
+        """Whether the result of a sequence is still needed; if not, it leaves."""
         ...
 
 
 class _Written(NamedTuple):
-    """What was found for a sequence, and the longest output it might have had."""
+    """The result for a sequence, and its maximum length."""
 
     own: Sequenced
     limit: int
@@ -57,14 +57,14 @@ def find_stream(
 ) -> Iterator[list[tuple[int, Found]]]:
     """The outputs for sequences of source tokens, as they are found, inside ``ready``.
 
-    As :meth:`Translator.find` by the models; where their states cannot join, what is supplied is
-    searched to its end before more is asked for.
+    As :meth:`Translator.find` with models. If their states cannot join, supplied sequences are
+    searched to the end before more are requested.
 
     Args:
-        translator: what translates.
-        supplier: gives the sequences.
-        options: how to search.
-        alignments: whether weights between words are wanted.
+        translator: the predictor.
+        supplier: supplies the sequences.
+        options: search settings.
+        alignments: whether to compute weights between words.
     """
     under_way: dict[int, tuple[Sequenced, int]] = {}
 
@@ -112,7 +112,7 @@ def _all_found(
 
 
 class TextSupplier(Protocol):
-    """As :class:`Supplier`, of texts: each is one line with something in it, and not too long."""
+    """A :class:`Supplier` of texts: each is one line, not empty, and not too long."""
 
     def next(self) -> Sequence[tuple[int, str]]:
         """The keys and texts of those that enter now."""
@@ -149,11 +149,11 @@ def translated_stream(
 
 
 class _Encoding:
-    """Makes a supplier of a supplier of texts.
+    """Converts a supplier of texts to a supplier of sequences.
 
     Args:
-        translator: whose tokeniser is taken.
-        texts: what it is made of.
+        translator: the predictor, whose tokeniser is used.
+        texts: the supplier of texts.
     """
 
     def __init__(self, translator: Searcher, texts: TextSupplier) -> None:

@@ -1,4 +1,4 @@
-"""Tagging: a sentence's words in, as many tags out.
+"""Tagging of the words of sentences.
 
 Shapes: B rows, L tokens, C tags.
 """
@@ -30,14 +30,14 @@ class Tagging:
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
-    """One a word."""
+    """One tag per word."""
     probabilities: tuple[float, ...]
-    """Of each word's tag."""
+    """The probability of each word's tag."""
     windows: int = 1
-    """In how many windows the sentence was read."""
+    """Number of windows."""
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; docs/texts.md says what its fields are."""
+        """A JSON object; its fields are described in docs/texts.md."""
         return {
             "words": list(self.words),
             "tags": list(self.tags),
@@ -47,24 +47,24 @@ class Tagging:
 
 
 class Tagger:
-    """An encoder with a head for tags, and its vocabulary, ready to tag.
+    """A predictor of tags: an encoder with a head for tags, and its vocabulary.
 
-    A word's tag is that of its first token. A sentence longer than the model reads is read in
-    windows that share at least half of their tokens; a word's tag comes from the window in which
-    it stands farthest from an edge behind which the sentence goes on.
+    A word's tag is that of its first token. A sentence longer than the model's maximum is read in
+    windows that overlap by at least half; a word's tag is taken from the window in which the word
+    is farthest from a cut.
 
     Args:
         model: the encoder and its heads.
         vocabulary: text to tokens.
-        tags: their names, in the head's order.
-        head: the head's name.
-        device: where the model is.
-        precision: of matrix products: float32, bfloat16 or float16.
-        batch_tokens: padded tokens that go through the model at once.
-        say: takes notices: standard error's.
+        tags: the names of the tags, in the order of the head's outputs.
+        head: the name of the head.
+        device: the device of the model.
+        precision: precision of matrix products: float32, bfloat16 or float16.
+        batch_tokens: maximum number of padded tokens in a batch.
+        say: called with notices; by default they are printed to standard error.
 
     Raises:
-        ValueError: there is no such head, or the model has no vectors of tokens.
+        ValueError: the model has no such head, or no states of tokens.
     """
 
     task = "tagging"
@@ -98,14 +98,14 @@ class Tagger:
         return [list(one.tags) for one in self.taggings(sentences)]
 
     def predict(self, texts: Iterable[str]) -> list[Tagging]:
-        """The tags of the words that spaces part: what every predictor has."""
+        """The tags of words separated by spaces; every predictor has this method."""
         require_list(texts, "predict")
         return self.taggings([text.split() for text in texts])
 
     def trace(self, words: Sequence[str], *, relevance: bool = True) -> Trace:
-        """What the model attends to while it reads a sentence; ``decided`` are the tags.
+        """The attention weights of the model for a sentence; ``decided`` are the tags.
 
-        As :meth:`heedful.inference.classifier.Classifier.trace`.
+        See :meth:`heedful.inference.classifier.Classifier.trace`.
 
         Raises:
             UserError: the sentence is empty or too long.
@@ -129,7 +129,7 @@ class Tagger:
     def taggings(
         self, sentences: Iterable[Sequence[str]], *, advance: Advance | None = None
     ) -> list[Tagging]:
-        """As `tag`, with probabilities."""
+        """The same as `tag`, with probabilities."""
         require_list(sentences, "tag", "[text.split()]")
         blocks = self.tag_blocks([list(sentences)], advance=advance)
         return [one for block in blocks for one in block]
@@ -137,7 +137,7 @@ class Tagger:
     def tag_blocks(
         self, blocks: Iterable[Sequence[Sequence[str]]], *, advance: Advance | None = None
     ) -> Iterator[list[Tagging]]:
-        """As `taggings`, block by block; the sentences of one are sorted and batched together."""
+        """The same as `taggings`, block by block; sentences of a block are batched together."""
         counts: Counter[str] = Counter()
         first = 1
         for block in blocks:
@@ -203,7 +203,7 @@ class Tagger:
         Raises:
             UserError: ``words`` is a string, or a word is empty or not valid Unicode.
         """
-        if isinstance(words, str):  # whose letters would be tagged
+        if isinstance(words, str):  # otherwise its letters would be tagged
             raise UserError(
                 f"sentence {number} is one text; give its words: a list, such as text.split()"
             )
@@ -216,7 +216,7 @@ class Tagger:
 
 
 def _distance(span: tuple[int, int], place: int, length: int) -> int:
-    """How far a token of a window stands from an edge behind which the text goes on."""
+    """The distance of a token of a window from the nearest edge that is not an end of the text."""
     start, end = span
     if not start <= place < end:
         return -1

@@ -1,4 +1,4 @@
-"""A language model as search sees it: a prompt goes before, stop strings end, texts stream.
+"""A language model as a decodable with prompts, stop strings and streaming.
 
 Shapes: B prompts, N rows of search, P tokens of a prompt, L tokens of a row so far, V vocabulary.
 """
@@ -16,7 +16,7 @@ from heedful.inference.fusing import searched
 from heedful.models.language import LanguageModel
 
 _HALF_A_CHARACTER = "\ufffd"
-# A byte may be a token of its own, and some characters are written with an escape before them.
+# A byte may be a token, and some characters are encoded with an escape before them.
 _TOKENS_A_BYTE = 2
 _MARGIN = 8
 
@@ -25,7 +25,7 @@ Stream = Callable[[str], None]
 
 
 def following(vocabulary: Vocabulary, before: Sequence[int], tokens: Sequence[int]) -> str:
-    """What ``tokens`` say after ``before``: a token's text may depend on what it follows."""
+    """The text of ``tokens`` after ``before``; it may depend on the tokens before."""
     known, whole = vocabulary.decode(before), vocabulary.decode([*before, *tokens])
     for start in (known, known.rstrip(_HALF_A_CHARACTER)):
         if whole.startswith(start):
@@ -34,40 +34,40 @@ def following(vocabulary: Vocabulary, before: Sequence[int], tokens: Sequence[in
 
 
 def until_stop(text: str, stop: Sequence[str]) -> str:
-    """The text before the first of the stop strings in it; all of it without one."""
+    """The text before the first stop string; the whole text if there is none."""
     places = [place for one in stop if (place := text.find(one)) >= 0]
     return text[: min(places)] if places else text
 
 
 @dataclass
 class Written:
-    """The state of a search that writes: N rows, equally long."""
+    """The state of generation: N rows of the same length."""
 
     inner: Any
     tokens: Tensor
-    """The prompt and what was written ``[N, L]``."""
+    """The prompt and the generated tokens ``[N, L]``."""
     length: int
-    """How many tokens the model's state has read."""
+    """Number of tokens in the model's state."""
     begun: bool = False
 
     def select(self, rows: Tensor) -> Self:
-        """The state of ``rows [M]``, in that order."""
+        """The state of ``rows [M]``, in this order."""
         return replace(self, inner=self.inner.select(rows), tokens=self.tokens[rows])
 
 
 class Writer:
-    """A decodable that writes on from prompts.
+    """A decodable that continues prompts.
 
-    At ``max_tokens``, or behind a stop string, the end is the only choice, and costs nothing. When
-    the context is full, the model goes on from the context's last half.
+    At ``max_tokens``, or after a stop string, END is the only choice, with probability 1. When the
+    context is full, the model continues from the last half of the context.
 
     Args:
-        model: what predicts tokens.
-        vocabulary: what stop strings and ``stream`` are read with.
-        max_tokens: the most tokens written after a prompt.
-        stop: strings behind which nothing is written.
-        stream: takes the text of the first row as it grows; what is left at the end is given by
-            :meth:`hand_on`.
+        model: the language model.
+        vocabulary: decodes tokens for stop strings and ``stream``.
+        max_tokens: maximum number of generated tokens.
+        stop: strings that end a text.
+        stream: called with the text of the first row as it grows; :meth:`hand_on` passes the rest
+            at the end.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Writer:
         return Written(self.inner.start(source), source, source.shape[1] - 1)
 
     def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
-        """As any decodable's; the first step is given BEGIN, and reads the prompts' last."""
+        """One step; the first step gets BEGIN and replaces it by the last token of the prompt."""
         so_far, inner, length = state.tokens, state.inner, state.length
         if state.begun:
             so_far = torch.cat([so_far, tokens.unsqueeze(1)], dim=1)
@@ -100,7 +100,7 @@ class Writer:
             kept = so_far[:, -max(1, length // 2) :]
             inner, length = self.inner.start(kept), kept.shape[1] - 1
         logits, inner = self.inner.step(so_far[:, -1], inner)
-        if self.vocabulary.mask is not None:  # it hides a token, and is none
+        if self.vocabulary.mask is not None:  # a mask is never generated
             logits = logits.index_fill(1, self._mask(logits), -torch.inf)
         ended = self._ended(so_far)
         if ended is not None:
@@ -115,13 +115,13 @@ class Writer:
         return torch.tensor([self.vocabulary.mask], device=logits.device)
 
     def _ended(self, so_far: Tensor) -> Tensor | None:
-        """The rows ``[N]`` that may write no more; None for none."""
+        """The rows ``[N]`` that must end; None for none."""
         written = so_far.shape[1] - self._prompt
         if written >= self.max_tokens:
             return so_far.new_ones(len(so_far), dtype=torch.bool)
         if not self.stop or not written:
             return None
-        # A stop string that the last token has completed lies within so many tokens.
+        # A stop string that ends in the last token is within this many tokens.
         tail = min(written, self._tail + _MARGIN)
         texts = [
             following(self.vocabulary, row[:-tail], row[-tail:])
@@ -131,7 +131,7 @@ class Writer:
         return torch.tensor(ended, device=so_far.device) if any(ended) else None
 
     def _show(self, row: list[int]) -> None:
-        """Hand on what can change no more."""
+        """Stream the part of the text that can no longer change."""
         text = following(self.vocabulary, row[: self._prompt], row[self._prompt :])
         certain = until_stop(text, self.stop)
         if certain == text:
@@ -140,7 +140,7 @@ class Writer:
         self.hand_on(certain)
 
     def _begun_stop(self, text: str) -> int:
-        """How many characters at the end may be the beginning of a stop string."""
+        """The number of characters at the end that may be the beginning of a stop string."""
         longest = max(map(len, self.stop), default=1) - 1
         lengths = range(min(longest, len(text)), 0, -1)
         return next(
@@ -148,7 +148,7 @@ class Writer:
         )
 
     def hand_on(self, text: str) -> None:
-        """Give what has not been given yet of ``text``, which may grow no other way."""
+        """Stream the rest of ``text``."""
         if self.stream is not None and len(text) > len(self.shown) and text.startswith(self.shown):
             piece, self.shown = text[len(self.shown) :], text
             self.stream(piece)

@@ -1,4 +1,4 @@
-"""Whole texts: cut into the parts that a model takes, and put together from their translations."""
+"""Whole texts: split into parts for a model, and joined from their translations."""
 
 import re
 from collections.abc import Sequence
@@ -21,13 +21,13 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U00
 
 @dataclass(frozen=True)
 class Cut:
-    """A text as parts, each of which goes through a model for itself."""
+    """A text in parts, which are translated separately."""
 
     text: str
     parts: tuple[Part, ...]
-    """None of them empty; line breaks and empty lines stand before them."""
+    """The parts, none of them empty; line breaks and empty lines are in the white space before."""
     lengths: tuple[int, ...]
-    """Each part's tokens."""
+    """Number of tokens of each part."""
     after: str
     """The white space after the last part."""
 
@@ -41,15 +41,15 @@ def cut_text(
 ) -> Cut:
     """Cut a text at its line breaks, and lines of more than ``limit`` tokens into parts.
 
-    The parts joined, with what stands before each and after the last, are the text itself.
+    The parts and their white space, concatenated, are the text itself.
 
     Args:
         text: any text.
         tokeniser: counts tokens.
-        limit: the most tokens of a part.
-        language: cut lines into sentences, too, as they end in this language (ISO 639); rules of
-            another one are used for those that are not known.
-        failures: counts the lines whose sentences could not be found.
+        limit: maximum number of tokens of a part.
+        language: also split lines into sentences by the rules of this language (ISO 639); unknown
+            languages use the rules of another one.
+        failures: counts the lines that could not be split into sentences.
 
     Raises:
         UserError: the text is not valid Unicode.
@@ -82,15 +82,15 @@ def join_translations(
     exponent: float,
     threshold: float | None = None,
 ) -> Translation:
-    """The translation of a text from those of its parts; every line stays one line.
+    """The translation of a text from those of its parts; each line remains one line.
 
-    The i-th alternative is made of the parts' i-th ones (the last where a part has fewer).
+    The i-th alternative consists of the parts' i-th ones (the last one of a part with fewer).
 
     Args:
         cut: the text.
-        translations: one a part.
-        exponent: the length penalty's.
-        threshold: that of the alignment's links.
+        translations: one per part.
+        exponent: the exponent of the length penalty.
+        threshold: the threshold of alignment links.
     """
     if not cut.parts:
         return Translation(cut.text, cut.text)
@@ -109,12 +109,12 @@ def join_translations(
 
 
 def one_line(text: str) -> str:
-    """A translation of a line as one line, whatever the model wrote."""
+    """A translation of a line as one line, without line breaks that the model generated."""
     return _LINE_BREAK.sub(" ", text)
 
 
 def _lines(text: str) -> tuple[list[Part], str]:
-    """The lines with something in them, and what stands after the last."""
+    """The lines that are not empty, and the white space after the last."""
     lines: list[Part] = []
     before, start = "", 0
     ends = [*_LINE_BREAK.finditer(text), None]
@@ -162,10 +162,10 @@ def _joined(cut: Cut, chosen: Sequence[Translation], exponent: float) -> Transla
 
 
 def _gaps(cut: Cut, texts: Sequence[str]) -> list[str]:
-    """What stands before each part's translation: what stood before the part.
+    """The white space before each part's translation, which is that before the part.
 
-    A space where a script without spaces had none, and the sentence before needs one. (What was
-    cut elsewhere, as a long word is after any character, is put together as it was.)
+    A space is added after a sentence if the source has none, as in scripts without spaces. Parts
+    that were cut inside a word are joined without a space.
     """
     gaps = []
     for place, part in enumerate(cut.parts):

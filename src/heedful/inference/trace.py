@@ -1,4 +1,4 @@
-"""Traces: what a model attended to while it made one output, for views that know no model.
+"""Traces: the attention weights of one output, for views that know no models.
 
 Shapes: H heads, S steps, Q queries, K keys.
 """
@@ -58,30 +58,30 @@ class AttentionMap:
 
 @dataclass(frozen=True)
 class Trace:
-    """What was attended to, over named axes, and what was decided.
+    """Attention weights over named axes, and the decisions of the model.
 
-    Made by :func:`make_trace` or :meth:`of`.
+    Created by :func:`make_trace` or :meth:`of`.
 
     Raises:
-        ValueError: the parts do not fit together; the message says which.
+        ValueError: the parts do not match; the message names them.
     """
 
     axes: dict[str, Axis]
-    """A target axis has the tokens fed in, from the begin symbol on."""
+    """Axis name → axis. A target axis has the decoder's input tokens, starting with BEGIN."""
     maps: list[AttentionMap]
     decided: list[str]
-    """What was written at each step: by the i-th query of a target axis, the i-th token."""
+    """The output of each step: the i-th token for the i-th query of a target axis."""
     log_probabilities: list[float]
     """Natural logarithm of each decided token's probability."""
 
     title: str = ""
-    """What it is of, for people."""
+    """A description for readers."""
     words: dict[str, list[int]] = field(default_factory=dict)
-    """Axis name → the index of each token's word, -1 for none. Axes of whole words need none."""
+    """Axis name → the index of each token's word, -1 for none. Not needed for axes of words."""
     alignment: AlignmentSource | None = None
-    """Where the model's word alignment is read, where it has one."""
+    """Where the model's word alignment is read, if it has one."""
     faithfulness: dict[str, Any] | None = None
-    """What was measured of it by :func:`heedful.evaluation.faithfulness.faithfulness`, as JSON."""
+    """The result of :func:`heedful.evaluation.faithfulness.faithfulness`, as JSON."""
 
     def __post_init__(self) -> None:
         _check_maps(self)
@@ -103,13 +103,13 @@ class Trace:
             axes: axis name → an :class:`~heedful.inference.axes.Axis`, or its tokens.
             maps: name → axis of the queries, axis of the keys, weights ``[H, Q, K]``; or these,
                 with weights ``[H, S, Q, K]``, and the axis of the steps.
-            title: what it is of.
+            title: a description for readers.
 
-        Without any weights a notice says how transformers returns them.
+        If there are no weights at all, a notice explains how to get them from transformers.
 
         Raises:
-            UserError: weights are None, as transformers' SDPA attention returns them.
-            ValueError: weights do not fit their axes or are not finite, or an axis is missing.
+            UserError: some weights are None, as returned by transformers' SDPA attention.
+            ValueError: weights do not match their axes or are not finite, or an axis is missing.
 
         Example:
             >>> weights = torch.full((2, 3, 3), 1 / 3)
@@ -133,7 +133,7 @@ class Trace:
         """The map of the module ``name``.
 
         Raises:
-            UserError: there is none; those that there are are named.
+            UserError: there is no such map; the message lists the existing ones.
         """
         for one in self.maps:
             if one.name == name:
@@ -169,10 +169,10 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
-        """Read what `save` wrote, in this version or an earlier one; no code is run by it.
+        """Read a file of `save`, of this version or an earlier one; no code in it is executed.
 
         Raises:
-            UserError: the file is missing, damaged, or no trace.
+            UserError: the file is missing, damaged, or not a trace.
         """
         try:
             with safe_open(path, framework="pt") as file:
@@ -221,14 +221,14 @@ def make_trace(
     words: Mapping[str, Sequence[int]] | None = None,
     alignment: AlignmentSource | None = None,
 ) -> Trace:
-    """A trace whose parts fit together; every maker of traces calls this.
+    """Create a trace and check that its parts match.
 
     Args:
         axes: axis name → an axis, or its tokens.
         maps: weights over them.
-        decided: what was decided: at each place of a step axis, or altogether.
-        log_probabilities: of each decision, natural logarithms.
-        title: what it is of, for people.
+        decided: the decisions: one for each step of a step axis, or of the whole input.
+        log_probabilities: natural logarithm of each decision's probability.
+        title: a description for readers.
         words: axis name → the index of each token's word, -1 for none.
         alignment: where the model's word alignment is read.
 
@@ -249,7 +249,7 @@ def make_trace(
 
 
 def _read_axis(found: Any, data: Tensor | None) -> Axis:
-    """An axis of a file; in the earlier format it is a list of tokens."""
+    """An axis from a file; in the earlier format it is a list of tokens."""
     if isinstance(found, list):
         return Axis("tokens", [str(token) for token in found])
     return Axis.from_json(found, b"" if data is None else data.to(torch.uint8).numpy().tobytes())

@@ -1,7 +1,7 @@
-"""The tracer: one input through any model, every attention watched.
+"""The tracer: runs any model on one input and records all attention weights.
 
-A predictor gives its model, the axes that it knows, and a function that runs the model and says
-what was decided. Nothing here knows a model or a task.
+A predictor passes its model, the axes that it knows, and a function that runs the model and returns
+its decisions. This module does not depend on models or tasks.
 
 Shapes: H heads, S steps, Q queries, K keys, L layers, N decisions.
 """
@@ -47,22 +47,22 @@ class Attending(Protocol):
 
 
 class Decision(NamedTuple):
-    """What a model decides on one input."""
+    """The decisions of a model on one input."""
 
     labels: list[str]
     log_probabilities: Tensor
-    """``[N]``, natural logarithms; they need gradients where relevance is asked for."""
+    """``[N]``, natural logarithms; they must have gradients if relevance is computed."""
     places: Sequence[int] | None = None
-    """Of an encoder: where on the axis "text" each is decided. The trace then has maps from the
-    axis "decision" to the text as well, if relevance is asked for."""
+    """For encoders: the position of each decision on the axis "text". With relevance, the trace
+    then also has maps from the axis "decision" to the text."""
 
 
 class Described(NamedTuple):
-    """What is known of an input before the model runs."""
+    """The axes and words of an input, which are known before the model runs."""
 
     title: str
     axes: Mapping[str, Axis]
-    """Those that the model may name."""
+    """The axes that the model may name."""
     words: Mapping[str, Sequence[int]] = {}
     """Axis name → the index of each token's word."""
 
@@ -77,7 +77,7 @@ def trace_model(
     relevance: bool = False,
     relevant_from: int = 0,
 ) -> Trace:
-    """What a model attends to while it decides.
+    """The trace of a model's decisions.
 
     Args:
         model: has ``attention_axes``.
@@ -85,8 +85,8 @@ def trace_model(
         described: the input. An axis that a map names and that is not described is numbered.
         ready: a context in which the model is in evaluation mode and without gradients.
         alignment: where the model's word alignment is read.
-        relevance: whether to add what is made from the weights: rollout, and attention times
-            gradient (:mod:`heedful.inference.relevance`).
+        relevance: whether to add rollout and attention × gradient
+            (:mod:`heedful.inference.relevance`).
         relevant_from: the first decision whose log-probability counts for gradients.
     """
     axes_of = cast(Attending, model).attention_axes()
@@ -116,14 +116,14 @@ def trace_model(
 
 
 def _watched(axes_of: Mapping[str, tuple[str, ...]], seen: Seen) -> list[AttentionMap]:
-    """The maps of one row; a module that was called step by step has its steps joined."""
+    """The maps of one row; the calls of a module that runs step by step are concatenated."""
     return [map_of_calls(name, axes_of[name], seen[name]) for name in axes_of if seen[name]]
 
 
 def _axes(maps: Sequence[AttentionMap], known: Mapping[str, Axis]) -> dict[str, Axis]:
-    """The axes that the maps name; those that are not known are numbered.
+    """The axes that the maps name; unknown axes have numbers as labels.
 
-    A model without attention read what is known, too.
+    For a model without attention, all known axes.
     """
     lengths: dict[str, int] = {}
     for one in maps:
@@ -139,7 +139,7 @@ def _axes(maps: Sequence[AttentionMap], known: Mapping[str, Axis]) -> dict[str, 
 
 
 def _rollout_of(followed: Sequence[AttentionMap], decision: Decision) -> list[AttentionMap]:
-    """The rows of the text's rollout at which something is decided: ``[layers, N, K]``."""
+    """The rows of the text's rollout at the positions of decisions: ``[layers, N, K]``."""
     if decision.places is None:
         return []
     name, places = f"rollout of {DECISION} to text", list(decision.places)
@@ -153,12 +153,12 @@ def _rollout_of(followed: Sequence[AttentionMap], decision: Decision) -> list[At
 def _gradient_of(
     gradients: Sequence[AttentionMap], decision: Decision, axes: Mapping[str, Axis]
 ) -> list[AttentionMap]:
-    """What one decision rests on ``[1, 1, K]``, for each axis of tokens that is attended to.
+    """The relevance ``[1, 1, K]`` for one decision, for each axis of tokens that is attended to.
 
-    Weights × gradient, the mean of a layer's heads, are followed through layers of self-attention
-    by ``R ← R + Ā R``, R being the identity at first (Chefer, Gur and Wolf 2021, equation 6).
-    What is read is the sum over the rows of a pooling, if there is one; else the row at which the
-    decision is made, without its own identity.
+    Weights × gradient, averaged over a layer's heads, are propagated through layers of
+    self-attention by ``R ← R + Ā R``, where R is initially the identity (Chefer, Gur and Wolf 2021,
+    equation 6). The result is the sum over the rows of a pooling, if there is one; otherwise the
+    row of the decision, without the identity.
     """
     if decision.places is None or len(decision.places) != 1:
         return []
@@ -200,7 +200,7 @@ def describe_texts(
         words["second"], axes["second"] = word_indices(second), pieces(second)
         axes["text"] += [*axes["second"], END_LABEL]
         words["text"] += [*(one + before if one >= 0 else -1 for one in words["second"]), -1]
-    if not attends:  # then there is the text alone
+    if not attends:  # then there is only the text
         axes = {"text": axes["text"]}
     return Described(title, {name: Axis("tokens", own) for name, own in axes.items()}, words)
 
@@ -216,16 +216,16 @@ def trace_pair(
     alignment: AlignmentSource | None,
     relevance: bool,
 ) -> Trace:
-    """What a model of pairs attends to while it writes a target.
+    """The trace of a sequence-to-sequence model for a given target.
 
-    Axes "source" (its tokens and the end symbol) and "target" (the begin symbol and its tokens, as
-    they are fed in).
+    It has the axes "source" (its tokens and END) and "target" (BEGIN and its tokens, which are the
+    decoder's input).
 
     Args:
-        model: of pairs of texts.
+        model: a sequence-to-sequence model.
         tokenisers: of both sides.
         tokens: of the source and the target, without BEGIN and END.
-        title: as of `trace_model`, like all that follows.
+        title: as in `trace_model`, like the arguments after it.
     """
     sides = tokenisers.source, tokenisers.target
     source, target = tokens
@@ -251,7 +251,7 @@ def trace_pair(
 
 
 def require_fit(what: str, tokens: int, room: int) -> None:
-    """Raise UserError for a text of more than ``room`` tokens."""
+    """Raise UserError if a text has more than ``room`` tokens."""
     if tokens > room:
         raise UserError(
             f"the {what} has {tokens:,} tokens, more than the model's {room:,}; give a shorter text"

@@ -1,4 +1,4 @@
-"""What translating gives: text, score, tokens, word alignment, alternatives."""
+"""The result of a translation: text, score, tokens, word alignment, alternatives."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -21,21 +21,21 @@ class Translation:
     score: float = 0.0
     """Log-probability divided by the length penalty."""
     log_probability: float = 0.0
-    """Natural logarithm of the tokens' probability, the end included."""
+    """Natural logarithm of the tokens' probability, END included."""
     tokens: tuple[str, ...] = ()
-    """The pieces that the model wrote."""
+    """The generated tokens."""
     token_scores: tuple[float, ...] = ()
-    """Natural logarithm of each piece's probability."""
+    """Natural logarithm of each token's probability."""
     alignment: WordAlignment | None = None
-    """Of this text, not of the alternatives; only where it was asked for."""
+    """The word alignment of this text (not of the alternatives), if requested."""
     alternatives: tuple["Translation", ...] = ()
-    """The other hypotheses that were asked for, best first."""
+    """The other hypotheses, best first."""
     parts: int = 1
-    """In how many parts the text was translated, because it was longer than the model's limit."""
+    """Number of parts in which the text was translated; above 1 if it exceeds the model's limit."""
     at_limit: bool = False
-    """Whether the translation was ended by the limit of its length."""
+    """Whether the translation was ended by the maximum length."""
     match: Match | None = None
-    """What the translation memory has for the source, where it was taken from there."""
+    """The match in the translation memory, if the translation was taken from it."""
 
     def trace(self) -> Trace:
         """Its word alignment as a trace: axes of words, one map from target to source.
@@ -58,7 +58,7 @@ class Translation:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; docs/translating.md says what its fields are."""
+        """A JSON object; its fields are described in docs/translating.md."""
         found: dict[str, Any] = {"source": self.source, **self._own()}
         if self.alignment is not None:
             found["alignment"] = [list(link) for link in self.alignment.links]

@@ -1,4 +1,4 @@
-"""A window of texts through a translator: cut where too long, sorted, batched, put together."""
+"""Translates a window of texts: splits long texts, sorts, batches and reassembles them."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -75,7 +75,7 @@ class Window:
         the model one by one.
         """
         encode = self.translator.protection.encode
-        limit = self.translator.max_length - 1  # END takes one
+        limit = self.translator.max_length - 1  # room for END
         keeps = self.translator.protection.rules is not None
         whole: list[tuple[int, Part]] = []
         for line, text in enumerate(self.texts):
@@ -103,7 +103,7 @@ class Window:
         return items
 
     def _workers(self, items: Sequence[Item]) -> int:
-        """How many threads take batches each for themselves; 1 where one batch follows another."""
+        """Number of threads that translate batches concurrently; 1 for sequential batches."""
         one = self.translator
         apart = one.engine is not None or one.device.type != "cpu" or one.parameters > _SMALL
         if apart or self.alignments or any(map(seen_from_outside, one.models)):
@@ -112,7 +112,7 @@ class Window:
         return max(1, min(torch.get_num_threads(), most))
 
     def _searched(self, batches: list[list[Item]], count: int) -> Iterator[list[Item]]:
-        """The batches in their order, each when it was searched."""
+        """The batches in order, each after its search."""
         if count == 1:
             for batch in batches:
                 self._batch(batch)
@@ -135,7 +135,7 @@ class Window:
 
     def _batch(self, batch: list[Item]) -> None:
         sources = [item.tokens for item in batch]
-        # A text's number and a part's make every part's random numbers its own.
+        # Random numbers of a part are derived from the numbers of its text and of the part.
         keys = [((self.start + item.line) << 20) + item.part for item in batch]
         texts = [self.parts[item.line][item.part].text for item in batch]
         found = self.translator.find(

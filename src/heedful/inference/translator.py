@@ -1,4 +1,4 @@
-"""The one way from text to text: validation, ``translate``, ``evaluate`` and serving all take it.
+"""The translator, which validation, ``translate``, ``evaluate`` and serving use.
 
 Shapes: B batch, S source tokens, T target tokens.
 """
@@ -22,7 +22,7 @@ from heedful.inference.translation_window import Advance, Window
 
 
 class Translator(Searcher):
-    """Translates texts, traces and continues translations; made as a ``Searcher`` is."""
+    """Translates texts, traces and continues translations; arguments as for ``Searcher``."""
 
     task = "translation"
 
@@ -34,17 +34,17 @@ class Translator(Searcher):
         alignments: bool = False,
         advance: Advance | None = None,
     ) -> list[Translation]:
-        """Translate texts; the results are in their order.
+        """Translate texts; the results are in the order of the texts.
 
         Args:
-            texts: one by one translated for itself; an empty one, or one of white space only,
-                stays as it is.
-            options: how to search; the translator's own unless given.
-            alignments: whether to find which source words each target word came from.
-            advance: told about progress.
+            texts: translated independently; a text that is empty or white space only is returned
+                unchanged.
+            options: search settings; those of the translator by default.
+            alignments: whether to compute word alignments.
+            advance: called with progress.
 
         Raises:
-            UserError: ``texts`` is a string, alignments are asked for and no model has
+            UserError: ``texts`` is a string, alignments are requested but no model has
                 cross-attention, or a text is not valid Unicode.
         """
         require_list(texts, "translate")
@@ -53,7 +53,7 @@ class Translator(Searcher):
         )
 
     def predict(self, inputs: Iterable[Any]) -> list[Any]:
-        """As :meth:`translate`: what every predictor has."""
+        """The same as :meth:`translate`; every predictor has this method."""
         return self.translate(inputs)
 
     def translate_stream(
@@ -65,7 +65,7 @@ class Translator(Searcher):
         alignments: bool = False,
         advance: Advance | None = None,
     ) -> Iterator[Translation]:
-        """As `translate`, but holding no more than a window of texts at a time."""
+        """The same as `translate`, with only one window of texts in memory at a time."""
         require_list(texts, "translate_stream")
         found = self.translate_windows(
             windows([text] for text in texts),
@@ -85,9 +85,9 @@ class Translator(Searcher):
         alignments: bool = False,
         advance: Advance | None = None,
     ) -> Iterator[list[Translation]]:
-        """As `translate`, window by window: the texts of one are sorted and batched together.
+        """The same as `translate`, window by window; texts of a window are batched together.
 
-        Without ``scores`` these may be NaN, where an engine saves time by leaving them out.
+        Without ``scores``, scores may be NaN if an engine does not compute them.
         """
         options = options or self.options
         if self.engine is not None:
@@ -110,8 +110,8 @@ class Translator(Searcher):
     ) -> Iterator[list[tuple[int, Translation]]]:
         """Translate texts that enter one search as others leave it; see `translated_stream`.
 
-        Each text is found as soon as its search ends; not for sampling, whose random numbers are
-        made of a text's place, nor by another engine.
+        Each translation is yielded as soon as its search ends. Not available for sampling, whose
+        random numbers depend on a text's index, or with another engine.
         """
         counts: Counter[str] = Counter()
         for made in translated_stream(self, texts, options, alignments=alignments):
@@ -127,10 +127,10 @@ class Translator(Searcher):
         options: SearchOptions | None = None,
         relevance: bool = False,
     ) -> Trace:
-        """What the model attends to while it writes ``target_text``, or its own translation.
+        """The attention weights of the model for ``target_text``, by default its translation.
 
-        Of an ensemble the first model is watched. With ``relevance``, attention rollout and
-        attention times gradient are further maps.
+        In an ensemble, those of the first model. With ``relevance``, the trace also has attention
+        rollout and attention × gradient.
 
         Raises:
             UserError: a text is empty or longer than the model's limit, or there is no model.
@@ -172,11 +172,11 @@ class Translator(Searcher):
         """The best translation of ``text`` that begins with ``prefix``.
 
         Args:
-            text: what is translated; not empty.
-            prefix: how the translation begins. After white space at its end a new word begins;
-                without it the last word may go on.
-            options: how to search, not by sampling; the translator's own unless given.
-            alignments: whether to find which source words each target word came from.
+            text: the text to translate; not empty.
+            prefix: the beginning of the translation. If it ends with white space, a new word
+                begins after it; otherwise its last word may continue.
+            options: search settings without sampling; those of the translator by default.
+            alignments: whether to compute word alignments.
 
         Raises:
             UserError: the text is empty, or it or the prefix is longer than the model's limit.
@@ -186,12 +186,12 @@ class Translator(Searcher):
         )
 
     def alternatives(self, text: str, prefix: str, count: int = 5) -> list[Alternative]:
-        """The likeliest words after ``prefix``, each with the translation that goes on with it.
+        """The most probable words after ``prefix``, each with a translation that continues with it.
 
         Args:
-            text: what is translated; not empty.
+            text: the text to translate; not empty.
             prefix: the translation before the word; empty for its first word.
-            count: at most so many, the likeliest first; all different.
+            count: maximum number of words, which are different, most probable first.
 
         Raises:
             UserError: the text is empty, or it or the prefix is longer than the model's limit.

@@ -1,7 +1,7 @@
-"""Which source words each target word came from, held part by part.
+"""Word alignments, stored part by part.
 
-A text that was translated in parts has weights between the words of one part only, so that they
-take memory in the length of the text, not in its square.
+A text that was translated in parts has weights only between words of the same part, so that memory
+is linear in the length of the text.
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,12 +35,12 @@ class Row(NamedTuple):
 
 
 class WordAlignment:
-    """Which source words each target word came from; words are what ``str.split`` gives.
+    """A word alignment of source and target; words are separated by white space.
 
     Args:
         soft: weights ``[target words, source words]``, float32 on the CPU; a row sums to at most 1.
-        threshold: what a weight must reach to make a link; the heaviest source word is linked if
-            None.
+        threshold: the minimum weight of a link; if None, each target word is linked to the source
+            word with the largest weight.
     """
 
     def __init__(self, soft: Tensor, threshold: float | None = None) -> None:
@@ -57,12 +57,12 @@ class WordAlignment:
     ) -> "WordAlignment":
         """The alignment of a text from those of its consecutive parts.
 
-        A word that a cut went through belongs to two parts: its row is the mean of both.
+        A word that was split between two parts gets the mean of both rows.
 
         Args:
             parts: at least one.
             source_starts: the index of each part's first source word in the whole text.
-            target_starts: the same of its first target word.
+            target_starts: the same for its first target word.
             threshold: as above.
         """
         found = cls(torch.zeros(0, 0), threshold)
@@ -75,20 +75,20 @@ class WordAlignment:
 
     @property
     def size(self) -> int:
-        """The number of weights that are held."""
+        """The number of stored weights."""
         return sum(block.weights.numel() for block in self.blocks)
 
     @cached_property
     def soft(self) -> Tensor:
         """All weights ``[target words, source words]``, with zeros between parts.
 
-        Of a long text this is a large matrix; `rows` and `links` do without it.
+        For a long text this is a large matrix; `rows` and `links` do not need it.
         """
         weights, targets, sources = zip(*self.blocks, strict=True)
         return weights[0] if len(weights) == 1 else join(weights, sources, targets)
 
     def rows(self) -> Iterator[Row]:
-        """The weights of each target word, in their order."""
+        """The weights of each target word, in order."""
         of_word: dict[int, list[Row]] = {}
         for block in self.blocks:
             for word, weights in enumerate(block.weights, start=block.target):
@@ -98,7 +98,7 @@ class WordAlignment:
 
     @property
     def links(self) -> list[tuple[int, int]]:
-        """``(source word, target word)``, by target word: the heaviest, or all heavy enough."""
+        """``(source word, target word)``, by target word: the largest, or all from ``threshold``."""
         if len(self.blocks) == 1:
             return _links(*self.blocks[0], self.threshold)
         return [

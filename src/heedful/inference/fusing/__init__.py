@@ -1,4 +1,4 @@
-"""A pass over modules that is made when a search begins: which of them one kernel can stand in for.
+"""A pass over modules when a search begins: replaces whole layers by fused kernels.
 
 Models are written in plain PyTorch and know nothing of it.
 """
@@ -44,9 +44,9 @@ class _InPlace:
 
 
 def searched(model: Any) -> Decodable[Any, Any]:
-    """What a search goes through: the model, or what finds the same in less time.
+    """The decodable for a search: a fused form with the same results, or the model itself.
 
-    A model of a subclass, or with a method of its own, is searched by its own methods.
+    Subclasses of the models, and models with overridden methods, are never fused.
     """
     make = _FUSED.get(type(model))
     replaced = any(callable(getattr(type(model), name, None)) for name in vars(model))

@@ -1,4 +1,4 @@
-"""Which fused form a model has now: made once, and anew when its weights may have changed."""
+"""A cache of fused forms, which are rebuilt when a model's weights may have changed."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -27,7 +27,7 @@ class _Known(NamedTuple):
 
 
 class Made(Generic[T]):
-    """What was made of models, as long as they live and their weights stay as they were."""
+    """Fused forms of models, as long as the models exist and their weights do not change."""
 
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
@@ -39,17 +39,17 @@ class Made(Generic[T]):
         others: Sequence[Tensor],
         make: Callable[[], T],
     ) -> T | None:
-        """The fused form of ``parts`` of a model, if it can take the place of the modules now.
+        """The fused form of ``parts`` of a model, if it can currently replace the modules.
 
-        It can on the CPU, in float32, without gradients and hooks, where there is a compiler and
-        ``make`` raises no NotFusedError. It is made anew when PyTorch has counted a change of a
-        weight, and after a step of an optimiser that holds one.
+        This requires the CPU, float32, no gradients, no hooks, a compiler, and that ``make`` does
+        not raise NotFusedError. The form is rebuilt when the version counter of a weight changes,
+        and after a step of an optimiser that has one of the weights.
 
         Args:
-            model: whose it is.
-            parts: the modules.
-            others: weights that ``make`` reads beside theirs; one at least.
-            make: makes it.
+            model: the model.
+            parts: its modules.
+            others: further weights that ``make`` reads; at least one.
+            make: builds the fused form.
         """
         if not reads_in_place(others[0]):
             return None
@@ -69,10 +69,10 @@ class Made(Generic[T]):
 
 
 class _Optimised:
-    """Counts steps of optimisers that hold fused weights.
+    """Counts steps of optimisers that have fused weights.
 
-    PyTorch's fused optimisers change weights without counting it in their versions. Optimisers of
-    others are not looked at before something is fused, and are not counted after that.
+    PyTorch's fused optimisers change weights without increasing their version counters. Nothing is
+    hooked before a model is fused, and other optimisers are not counted after that.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class _Optimised:
         self._storages: set[int] = set()
 
     def watch(self, weights: Iterable[Tensor]) -> None:
-        """Count the steps of optimisers that hold these weights from now on."""
+        """From now on, count the steps of optimisers that have these weights."""
         if not self._storages:
             register_optimizer_step_post_hook(self._count)
         self._storages.update(map(_storage, weights))
@@ -99,9 +99,9 @@ _optimised = _Optimised()
 
 
 def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[object] | None:
-    """What changes when parts of modules are replaced, a weight is changed, or an optimiser steps.
+    """A state that changes when parts of modules or weights change, or an optimiser steps.
 
-    None where changes are not counted: of tensors that were made in inference mode.
+    None if changes are not counted, for tensors that were created in inference mode.
     """
     inside = [tuple(part._modules.values()) for part in modules]
     weights = _weights(modules, others)

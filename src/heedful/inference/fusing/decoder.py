@@ -18,9 +18,9 @@ from heedful.layers.transformer import DecoderLayer
 
 
 class FusedDecoder:
-    """The layers of a decoder, what follows them, and the product with the vocabulary.
+    """The layers of a decoder, its final norm, and the product with the output table.
 
-    Made by :func:`fused_decoder`, which says for what there is one.
+    Built by :func:`fused_decoder`.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class FusedDecoder:
         self._program.close(norm, [output])
 
     def can_step(self, position: int | Tensor) -> bool:
-        """Whether it knows this position, or those of all rows ``[N]``, and nobody watches an
-        attention, traces or wants gradients: that is for modules."""
+        """Whether the kernel supports this position, or those of all rows ``[N]``, and nothing
+        requires the modules: watchers, tracing or gradients."""
         if not can_step(self._like):
             return False
         last = position if isinstance(position, int) else int(position.max())
@@ -52,9 +52,9 @@ class FusedDecoder:
         """Logits ``[N, V]`` after ``tokens [N]``; the step is added to ``caches``.
 
         Args:
-            tokens: one a row, on the CPU.
-            caches: of these layers.
-            sources: what they read of the sources, where they do.
+            tokens: one per row, on the CPU.
+            caches: the caches of these layers.
+            sources: the memories of the sources, if the layers attend to them.
 
         Raises:
             IndexError: a token is not in the table.
@@ -98,19 +98,19 @@ def fused_decoder(
     bias: Tensor | None,
     projection: nn.Module | None = None,
 ) -> FusedDecoder | None:
-    """The fused form of a model's decoder, if it can take the place of its modules now.
+    """The fused form of a model's decoder, if it can currently replace its modules.
 
-    See :class:`heedful.inference.fusing.cached.Made`; it knows softmax attention over dot products
-    and linear maps as they come, or in int8.
+    See :class:`heedful.inference.fusing.cached.Made`. It supports softmax attention over dot
+    products and linear maps in float32, bfloat16 or int8.
 
     Args:
-        model: whose it is.
+        model: the model.
         layers: its blocks, first to last.
-        norm: what follows the last of them.
-        embedding: what comes before the first.
-        table: the output's matrix ``[V, D]``.
+        norm: the norm after the last block.
+        embedding: the embedding before the first block.
+        table: the output matrix ``[V, D]``.
         bias: of the logits ``[V]``.
-        projection: what gives the logits in the table's place.
+        projection: computes the logits instead of the table.
     """
     others, parts = [table, *([] if bias is None else [bias])], [*layers, norm, *embedding.modules]
     output = Map(table, bias) if projection is None else projection

@@ -1,4 +1,4 @@
-"""An encoder in one call: whole sequences at a time, without their padding.
+"""An encoder in one call: whole sequences, without padding.
 
 Shapes: B sequences, M tokens of all of them, D width of the model, G heads of keys and values.
 """
@@ -22,9 +22,9 @@ LONGEST = 512
 
 
 class FusedEncoder:
-    """The layers of an encoder, what follows them, and what a decoder's layers remember of it.
+    """The layers of an encoder, its final norm, and the decoder's key and value projections.
 
-    Made by :func:`fused_encoder`, which says for what there is one.
+    Built by :func:`fused_encoder`.
     """
 
     def __init__(
@@ -46,11 +46,11 @@ class FusedEncoder:
         program.feed_forward(layer)
 
     def can_read(self, longest: int) -> bool:
-        """Whether it reads sequences of this length, and nobody watches an attention."""
+        """Whether it supports sequences of this length, and no attention is watched."""
         return longest <= min(LONGEST, self._program.program.longest) and not self._program.watched
 
     def read(self, padded: Tensor, lengths: Tensor) -> SourceMemories:
-        """What each reader remembers of the sequences, one row of search a sequence.
+        """The memories of all readers, one row of search per sequence.
 
         Args:
             padded: tokens ``[B, S]``, on the CPU.
@@ -75,7 +75,7 @@ class FusedEncoder:
 
 
 def _remembering(reader: MultiHeadAttention) -> list[nn.Module]:
-    """The projections of keys and values, if they are all that :meth:`remember` does."""
+    """The projections of keys and values, if :meth:`remember` does nothing else."""
     parts = reader.mechanism
     if type(parts.score) not in (Dot, ScaledDot) or parts.positions is not None:
         raise NotFusedError
@@ -94,17 +94,17 @@ def fused_encoder(
     embedding: Embedding,
     readers: Sequence[MultiHeadAttention],
 ) -> FusedEncoder | None:
-    """The fused form of a model's encoder, if it can take the place of its modules now.
+    """The fused form of a model's encoder, if it can currently replace its modules.
 
-    See :class:`heedful.inference.fusing.cached.Made`; it knows softmax attention over dot products
-    and linear maps as they come, or in int8.
+    See :class:`heedful.inference.fusing.cached.Made`. It supports softmax attention over dot
+    products and linear maps in float32, bfloat16 or int8.
 
     Args:
-        model: whose it is.
+        model: the model.
         layers: its blocks, first to last.
-        norm: what follows the last of them.
-        embedding: what comes before the first.
-        readers: the attentions that will read the encoder's result.
+        norm: the norm after the last block.
+        embedding: the embedding before the first block.
+        readers: the attention modules that read the encoder's output.
     """
     parts = [*layers, norm, *readers, *embedding.modules]
     others = [embedding.tables.symbols, embedding.tables.positions]

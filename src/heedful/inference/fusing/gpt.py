@@ -1,4 +1,4 @@
-"""A GPT whose steps of search are one call of the kernel each, where they can."""
+"""A GPT whose search steps are one kernel call each, if possible."""
 
 from dataclasses import dataclass
 
@@ -15,13 +15,13 @@ from heedful.models.language import boundary
 
 @dataclass
 class FusedGptState(GptState):
-    """The model's state, and what makes its next step; None for the model."""
+    """The model's state, and the fused form for its next step; None to use the model."""
 
     fused: FusedDecoder | None = None
 
 
 class FusedGpt:
-    """A decodable that finds what the model finds."""
+    """A decodable with the same results as the model."""
 
     def __init__(self, model: Gpt) -> None:
         self.model = model

@@ -1,6 +1,6 @@
-"""Modules as a program of the kernel that computes whole layers (:mod:`heedful.kernels.program`).
+"""Translates modules to a program of the kernel for whole layers (:mod:`heedful.kernels.program`).
 
-What modules compute is read from them once; it is read again when their weights change.
+A program is built once, and rebuilt when weights change.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,25 +21,25 @@ Block = EncoderLayer | DecoderLayer
 
 
 class Embedding(NamedTuple):
-    """How tokens become the rows that the first block is given."""
+    """How tokens become the input of the first block."""
 
     tables: Tables
     modules: tuple[nn.Module, ...]
-    """What computes the rows where nothing is fused: where one is hooked, nothing is."""
+    """The modules of the embedding; if one has a hook, nothing is fused."""
 
 
 class ModuleProgram:
-    """The program of some blocks; :meth:`close` ends it.
+    """Builds the program of some blocks; :meth:`close` completes it.
 
     Args:
-        layers: the blocks that will be added, from which rows get their width.
-        embedding: what comes before them.
+        layers: the blocks that will be added; they determine the width of rows.
+        embedding: the embedding before them.
 
     Attributes:
-        program: of the kernel.
+        program: the program of the kernel.
 
     Raises:
-        NotFusedError: there is no compiler; also of the methods, for what the kernel does not know.
+        NotFusedError: there is no compiler; in methods, if the kernel does not support a module.
     """
 
     def __init__(self, layers: Sequence[Block], embedding: Embedding) -> None:
@@ -54,15 +54,15 @@ class ModuleProgram:
 
     @property
     def watched(self) -> bool:
-        """Whether somebody watches an attention, which only its module can show."""
+        """Whether an attention is watched, which only its module supports."""
         return any(part.watched_at_all for part in self._attentions)
 
     def sublayer(self, residual: Residual, write: Callable[[int], None]) -> None:
-        """A sublayer and what is around it.
+        """Add a sublayer with its residual connection and norm.
 
         Args:
-            residual: that.
-            write: adds the sublayer, given where its input stands; its result is added to
+            residual: the wrapper of the sublayer.
+            write: adds the sublayer, given the slot of its input; its result is added to
                 ``slots.hidden``.
         """
         slots = self.program.slots
@@ -73,7 +73,7 @@ class ModuleProgram:
             self._norm(residual.norm, slots.hidden, slots.hidden)
 
     def feed_forward(self, layer: Block) -> None:
-        """The feed-forward network of a block."""
+        """Add the feed-forward network of a block."""
         network, program, slots = layer.feed_forward, self.program, self.program.slots
 
         def write(start: int) -> None:
@@ -84,13 +84,13 @@ class ModuleProgram:
         self.sublayer(layer.around_feed_forward, write)
 
     def attend(self, kind: int, attention: MultiHeadAttention, start: int, memory: int = 0) -> None:
-        """An attention: its projections, in one product where they have the same input, and so on.
+        """Add an attention with its projections, in one product if they have the same input.
 
         Args:
-            kind: as :meth:`heedful.kernels.program.Program.attend` takes it.
-            attention: what does it.
-            start: where its input stands.
-            memory: which memory.
+            kind: as in :meth:`heedful.kernels.program.Program.attend`.
+            attention: the module.
+            start: the slot of its input.
+            memory: the index of the memory.
         """
         scale, value = _scale(attention), attention.value_projection
         output = attention.output_projection
@@ -106,7 +106,7 @@ class ModuleProgram:
         program.linear(maps_of([output]), slots.context, slots.hidden, add=slots.hidden)
 
     def close(self, norm: nn.Module, parts: Sequence[nn.Module | Map]) -> None:
-        """What follows the blocks, then the maps whose results are the output."""
+        """Add the final norm and the output maps."""
         slots = self.program.slots
         start = slots.hidden
         if type(norm) is not nn.Identity:
@@ -121,21 +121,21 @@ class ModuleProgram:
 
 
 def _attentions(layer: Block) -> Iterator[MultiHeadAttention]:
-    """The attentions of a block."""
+    """The attention modules of a block."""
     yield layer.self_attention
     if isinstance(layer, DecoderLayer):
         yield layer.cross_attention
 
 
 def _scale(attention: MultiHeadAttention) -> float | None:
-    """The scale of its dot products, if that and a softmax are all that it does."""
+    """The scale of its dot products, if it is a plain softmax of dot products; else None."""
     parts = attention.mechanism
     known = type(parts.score) in (Dot, ScaledDot) and type(parts.normalize) is Softmax
     return parts.fused_scale(attention.head_dim) if known and parts.positions is None else None
 
 
 def maps_of(parts: Sequence[nn.Module | Map]) -> list[Map] | list[Int8Map]:
-    """What linear maps compute: all are ``nn.Linear``, or all bfloat16, or all int8."""
+    """Linear maps for the kernel: all are ``nn.Linear``, or all bfloat16, or all int8."""
     int8 = [part for part in parts if isinstance(part, Int8Linear)]
     if len(int8) == len(parts):
         return [Int8Map(*part.whole(), part.bias, part.largest) for part in int8]
@@ -143,7 +143,7 @@ def maps_of(parts: Sequence[nn.Module | Map]) -> list[Map] | list[Int8Map]:
 
 
 def _plain(part: nn.Module | Map) -> Map:
-    """A linear map as it comes, or rounded to bfloat16; else NotFusedError."""
+    """A linear map in float32 or bfloat16; raises NotFusedError for others."""
     if isinstance(part, Map):
         return part
     if isinstance(part, Bfloat16Linear):

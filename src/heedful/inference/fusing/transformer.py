@@ -1,4 +1,4 @@
-"""A Transformer whose encoder and steps of search are one call of the kernel each, if they can."""
+"""A Transformer whose encoder and search steps are one kernel call each, if possible."""
 
 import math
 from dataclasses import dataclass
@@ -21,26 +21,25 @@ from heedful.models.transformer import Transformer, TransformerState
 
 @dataclass
 class FusedTransformerState(TransformerState):
-    """The model's state, and what makes its next step; None for the model."""
+    """The model's state, and the fused form for its next step; None to use the model."""
 
     fused: FusedDecoder | None = None
 
     @property
     def can_join(self) -> bool:
-        """Whether others may join: where keys and values are read where they are, by the fused
-        form."""
+        """Whether others may join: if the fused form reads keys and values in place."""
         if self.fused is None or not self.fused.can_step(self.caches.position):
             return False
         return self.caches.can_join and self.sources.can_join
 
     def join(self, other: Self) -> Self:
-        """The state of these rows, and then of others that begin now."""
+        """The state of these rows, followed by others that start now."""
         caches, sources = self.caches.join(other.caches), self.sources.join(other.sources)
         return type(self)(caches, sources, other.fused)
 
 
 class FusedTransformer:
-    """A decodable that finds what the model finds."""
+    """A decodable with the same results as the model."""
 
     def __init__(self, model: Transformer) -> None:
         self.model = model
@@ -69,7 +68,7 @@ class FusedTransformer:
         return self.model.step(tokens, state)[0], state
 
     def _sources(self, source: Source) -> SourceMemories:
-        """What the decoder's layers remember of the sources."""
+        """The memories of the sources for the decoder's layers."""
         model = self.model
         readers = [layer.cross_attention for layer in model.decoder_layers()]
         blocks = [layer for layer in model.encoder if isinstance(layer, EncoderLayer)]
@@ -82,7 +81,7 @@ class FusedTransformer:
         return SourceMemories(memories, source.lengths, in_place=in_place)
 
     def _embedding(self, table: nn.Embedding, positions: AddedPositions) -> Embedding:
-        """What the model does to tokens, without dropout."""
+        """The embedding of the model, without dropout."""
         settings = self.model.settings
         scale = math.sqrt(settings.hidden_size) if settings.scale_embeddings else 1.0
         added = _table(positions)
@@ -91,14 +90,14 @@ class FusedTransformer:
 
 
 def _table(positions: AddedPositions) -> Tensor | None:
-    """The vectors that are added ``[L, D]``, where they are a table."""
+    """The position vectors ``[L, D]``, if they are a table; else None."""
     if type(positions) is Learned:
         return positions.table.weight
     return positions.table if type(positions) is Sinusoidal else None
 
 
 def searched_transformer(model: Transformer) -> FusedTransformer | Transformer:
-    """The fused form, if the kernel knows the model's positions."""
+    """The fused form, if the kernel supports the model's positions."""
     known = (
         _table(model.source_positions) is not None and _table(model.target_positions) is not None
     )
