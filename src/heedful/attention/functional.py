@@ -188,11 +188,11 @@ def attend(
     mechanism = _mechanism(score, normalize, positions)
     check_inputs(grouped=True, query=query, key=key, value=value)
     check_dropout(dropout)
-    asked = ProjectedQuery.project(mechanism, query, key.shape[-2], first)
+    projected_query = ProjectedQuery.project(mechanism, query, key.shape[-2], first)
     keys, each = mechanism.remember(key), heads_of_a_group(query, key, value)
     if each > 1 and mechanism.fused_scale(keys.shape[-1]) is None:
         keys, value = (part.repeat_interleave(each, dim=-3) for part in (keys, value))
-    return attend_projected(mechanism, asked, keys, value, mask, dropout)
+    return attend_projected(mechanism, projected_query, keys, value, mask, dropout)
 
 
 def attention_weights(
@@ -222,11 +222,11 @@ def attention_weights(
     """
     mechanism = _mechanism(score, normalize, positions)
     check_inputs(grouped=True, query=query, key=key)
-    asked = ProjectedQuery.project(mechanism, query, key.shape[-2], first)
+    projected_query = ProjectedQuery.project(mechanism, query, key.shape[-2], first)
     keys, each = mechanism.remember(key), heads_of_a_group(query, key)
     if each > 1:
         keys = keys.repeat_interleave(each, dim=-3)
-    return projected_weights(mechanism, asked, keys, mask)[0]
+    return projected_weights(mechanism, projected_query, keys, mask)[0]
 
 
 _PLAIN = Mechanism(ScaledDot(), Softmax())
@@ -246,14 +246,14 @@ def _mechanism(
 
 def attend_projected(
     mechanism: Mechanism,
-    asked: ProjectedQuery,
+    projected_query: ProjectedQuery,
     key: Tensor,
     value: Tensor,
     mask: Mask | Tensor | None,
     dropout: float,
 ) -> Tensor:
     """:func:`attend` for queries and keys that are already projected."""
-    context = _context(mechanism, asked, key, value, mask, dropout)
+    context = _context(mechanism, projected_query, key, value, mask, dropout)
     dtype = _autocast_dtype(value)
     return context if dtype is None else context.to(dtype)
 
@@ -268,37 +268,37 @@ def _autocast_dtype(value: Tensor) -> torch.dtype | None:
 
 def _context(
     mechanism: Mechanism,
-    asked: ProjectedQuery,
+    projected_query: ProjectedQuery,
     key: Tensor,
     value: Tensor,
     mask: Mask | Tensor | None,
     dropout: float,
 ) -> Tensor:
-    scale = mechanism.fused_scale(asked.projected.shape[-1])
+    scale = mechanism.fused_scale(projected_query.projected.shape[-1])
     if scale is not None:
-        return _fused(mechanism, asked, key, value, mask, dropout, scale)
+        return _fused(mechanism, projected_query, key, value, mask, dropout, scale)
     vector, softmax_scale = mechanism.tanh_vector(), mechanism.softmax_scale()
     adds = isinstance(mask, Tensor) and mask.is_floating_point()
     if vector is not None and softmax_scale is not None and not (mechanism.positions or adds):
         tiled = additive_context(
-            asked.projected,
+            projected_query.projected,
             key,
             value,
             vector,
             mask,
-            asked.grid(key),
+            projected_query.grid(key),
             scale=softmax_scale,
             dropout=dropout,
         )
         if tiled is not None:
             return tiled
-    weights, _ = projected_weights(mechanism, asked, key, mask)
-    return aggregate(mechanism, asked, weights, value, dropout)
+    weights, _ = projected_weights(mechanism, projected_query, key, mask)
+    return aggregate(mechanism, projected_query, weights, value, dropout)
 
 
 def _fused(
     mechanism: Mechanism,
-    asked: ProjectedQuery,
+    projected_query: ProjectedQuery,
     key: Tensor,
     value: Tensor,
     mask: Mask | Tensor | None,
@@ -306,17 +306,19 @@ def _fused(
     scale: float,
 ) -> Tensor:
     """The context by fused kernels; only a mask or a bias has the size ``[.., Q, K]``."""
-    query, keys = asked.projected, key.shape[-2]
+    query, keys = projected_query.projected, key.shape[-2]
     require_same_width(query, key)
-    grid = None if mask is None else asked.grid(key)
+    grid = None if mask is None else projected_query.grid(key)
     softmax_scale = mechanism.normalize.softmax_scale() or 1.0
     adds = isinstance(mask, Tensor) and mask.is_floating_point()
     if mechanism.positions is not None or (adds and softmax_scale != 1.0):
-        grid = asked.grid(key)
+        grid = projected_query.grid(key)
         allowed, bias = split_mask(mask, grid)
         if mechanism.positions is not None:
             dot_scale = mechanism.score.dot_scale(query.shape[-1]) or 1.0
-            placed = mechanism.positions.bias(query, keys, asked.key_places(keys), dot_scale)
+            placed = mechanism.positions.bias(
+                query, keys, projected_query.key_places(keys), dot_scale
+            )
             bias = placed if bias is None else bias if placed is None else bias + placed
         if bias is not None:
             mask = added_form(allowed, bias * softmax_scale, query.dtype)
@@ -324,7 +326,7 @@ def _fused(
 
 
 def projected_weights(
-    mechanism: Mechanism, asked: ProjectedQuery, key: Tensor, mask: Mask | Tensor | None
+    mechanism: Mechanism, projected_query: ProjectedQuery, key: Tensor, mask: Mask | Tensor | None
 ) -> tuple[Tensor, Draw | None]:
     """:func:`attention_weights` for queries and keys that are already projected.
 
@@ -334,16 +336,16 @@ def projected_weights(
         Weights ``[.., Q, K]``; log-probability and entropy of the sampled weights, or None if they
         are not sampled or need no reward.
     """
-    query = asked.projected
+    query = projected_query.projected
     if query.dtype in _HALVES:
         with torch.autocast(query.device.type, enabled=False):
-            return _weights(mechanism, asked, query.float(), key.float(), mask)
-    return _weights(mechanism, asked, query, key, mask)
+            return _weights(mechanism, projected_query, query.float(), key.float(), mask)
+    return _weights(mechanism, projected_query, query, key, mask)
 
 
 def _weights(
     mechanism: Mechanism,
-    asked: ProjectedQuery,
+    projected_query: ProjectedQuery,
     query: Tensor,
     key: Tensor,
     mask: Mask | Tensor | None,
@@ -351,14 +353,18 @@ def _weights(
     if mechanism.positions is None:
         scores = mechanism.score.compare(query, key)
     else:
-        places = asked.key_places(key.shape[-2])
+        places = projected_query.key_places(key.shape[-2])
         scores = mechanism.positions.compare(mechanism.score, query, key, places)
-    allowed, bias = split_mask(mask, asked.grid(key)) if mask is not None else (None, None)
+    allowed, bias = (
+        split_mask(mask, projected_query.grid(key)) if mask is not None else (None, None)
+    )
     if bias is not None:
         scores = scores + bias.to(scores.dtype)
     queries = None
     if mechanism.softmax_scale() is None:
-        queries = Queries(asked.vectors, asked.places(asked.first or 0))
+        queries = Queries(
+            projected_query.vectors, projected_query.places(projected_query.first or 0)
+        )
     weights: Tensor = mechanism.normalize(scores, allowed, queries)
     log_probability = mechanism.normalize.log_probability(scores, allowed, weights)
     if log_probability is None:
@@ -368,7 +374,7 @@ def _weights(
 
 def aggregate(
     mechanism: Mechanism,
-    asked: ProjectedQuery,
+    projected_query: ProjectedQuery,
     weights: Tensor,
     value: Tensor,
     dropout: float = 0.0,
@@ -379,7 +385,7 @@ def aggregate(
     weights = weights.to(value.dtype)
     context = weights @ value
     if mechanism.positions is not None:
-        added = mechanism.positions.context(weights, asked.key_places(value.shape[-2]))
+        added = mechanism.positions.context(weights, projected_query.key_places(value.shape[-2]))
         if added is not None:
             context = context + added
     return context

@@ -67,7 +67,7 @@ class Attentive(Watchable):
     def _context(
         self,
         parts: Mechanism,
-        asked: ProjectedQuery,
+        projected_query: ProjectedQuery,
         memory: Memory,
         mask: Mask | Tensor | None,
         *,
@@ -77,16 +77,16 @@ class Attentive(Watchable):
         dropout = self.dropout if self.training else 0.0
         key, value = memory
         if not self.watched_at_all:
-            return attend_projected(parts, asked, key, value, mask, dropout)
+            return attend_projected(parts, projected_query, key, value, mask, dropout)
         if self.watched:
-            weights, draw = projected_weights(parts, asked, key, mask)
+            weights, draw = projected_weights(parts, projected_query, key, mask)
             # Watchers get the tensor that the context is computed from, so that gradients reach it.
             shown = weights if heads else weights.unsqueeze(-3)
             self.show(shown, draw if heads or draw is None else _one_head(draw))
             weights = shown if heads else shown.squeeze(-3)
-            context = aggregate(parts, asked, weights, value, dropout)
+            context = aggregate(parts, projected_query, weights, value, dropout)
         else:
-            context = attend_projected(parts, asked, key, value, mask, dropout)
+            context = attend_projected(parts, projected_query, key, value, mask, dropout)
         if self.watched_in_part:
             if parts.normalize.draws:
                 raise ValueError(
@@ -94,10 +94,10 @@ class Attentive(Watchable):
                 )
 
             def rows_of(rows: Tensor) -> Tensor:
-                weights = projected_weights(parts, asked.choose(rows), key, mask)[0]
+                weights = projected_weights(parts, projected_query.choose(rows), key, mask)[0]
                 return weights if heads else weights.unsqueeze(-3)
 
-            self.show_some(rows_of, asked.projected, key.shape[-2])
+            self.show_some(rows_of, projected_query.projected, key.shape[-2])
         return context
 
 
@@ -161,8 +161,8 @@ class Attention(Attentive):
         ``first`` is the position of the first query; see :func:`heedful.attention.attend`.
         """
         parts = self.mechanism
-        asked = ProjectedQuery.project(parts, query, memory.key.shape[-2], first)
-        return self._context(parts, asked, memory, mask, heads=False)
+        projected_query = ProjectedQuery.project(parts, query, memory.key.shape[-2], first)
+        return self._context(parts, projected_query, memory, mask, heads=False)
 
     def forward(
         self,
@@ -176,5 +176,7 @@ class Attention(Attentive):
         value = key if value is None else value
         check_inputs(query=query, key=key, value=value)
         parts = self.mechanism
-        asked = ProjectedQuery.project(parts, query, key.shape[-2], first)
-        return self._context(parts, asked, Memory(parts.remember(key), value), mask, heads=False)
+        projected_query = ProjectedQuery.project(parts, query, key.shape[-2], first)
+        return self._context(
+            parts, projected_query, Memory(parts.remember(key), value), mask, heads=False
+        )

@@ -159,16 +159,18 @@ class MultiHeadAttention(Attentive):
         if isinstance(memory, StepMemory):
             scale = self._step_scale(parts)
             if scale is not None:
-                asked = ProjectedQuery.project(parts, queries, memory.steps.length, first)
-                read = memory.read(asked.projected.squeeze(-2), scale)
+                projected_query = ProjectedQuery.project(parts, queries, memory.steps.length, first)
+                read = memory.read(projected_query.projected.squeeze(-2), scale)
                 return self._joined(read.unsqueeze(-2))
             key, value, mask = memory.gather()
             memory = Memory(key, value)
         check_leading(query=query.shape[:-2], memory=memory.key.shape[:-3])
-        asked = ProjectedQuery.project(parts, queries, memory.key.shape[-2], first)
+        projected_query = ProjectedQuery.project(parts, queries, memory.key.shape[-2], first)
         if isinstance(mask, Tensor) and mask.dim() == queries.dim() - 1:
             mask = mask.unsqueeze(-3)
-        context = self._context(parts, asked, self._for_all_heads(memory), mask, heads=True)
+        context = self._context(
+            parts, projected_query, self._for_all_heads(memory), mask, heads=True
+        )
         return self._joined(context)
 
     def _step_scale(self, parts: Mechanism) -> float | None:

@@ -45,13 +45,13 @@ _FIRST, _OFTEN, _SELDOM = 1.0, 4.0, 10.0
 _GAIN, _CLEAR = 1.2, 1.5
 """How many times as fast all threads must be to be used, and to be clearly faster."""
 
-_told = threading.Event()
+_notified = threading.Event()
 
 
-def _tell(text: str) -> None:
+def _notify(text: str) -> None:
     """Print a notice that fewer threads are used, once in a process."""
-    if not _told.is_set():
-        _told.set()
+    if not _notified.is_set():
+        _notified.set()
         notice(text)
 
 
@@ -105,7 +105,7 @@ class WaitingTime:
             return
         self._pause = min(max(_FIRST_PAUSE, 2 * self._pause), _LONGEST_PAUSE)
         self._until = time.monotonic() + self._pause
-        _tell("other programs use the processor: some work is computed with fewer threads")
+        _notify("other programs use the processor: some work is computed with fewer threads")
 
     @contextmanager
     def kernel(self) -> Iterator[None]:
@@ -140,7 +140,7 @@ class Trials:
             most = _GAIN * min(self._seconds.values())
             chosen = next(count for count in counts if self._seconds[count] <= most)
         if chosen < usual:
-            _tell(
+            _notify(
                 f"computing with {chosen} of {usual} threads: more are not faster now, because "
                 "other programs use the processor"
             )

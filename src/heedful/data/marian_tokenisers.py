@@ -23,7 +23,7 @@ from heedful.data.fixed_symbols import digest, fixed_names
 from heedful.data.imported_vocabulary import check_places, count_rows, places_of
 from heedful.data.subwords import MARKER, TokeniserSettings, refuse_surrogates
 from heedful.data.tokeniser import INDEX, Tokeniser, Tokenisers
-from heedful.data.tokeniser_files import hash_of, read_kept, read_said
+from heedful.data.tokeniser_files import hash_of, read_kept, read_tokeniser_settings
 from heedful.data.tokenizer_json import check_vocabulary
 
 KIND = "marian"
@@ -252,7 +252,7 @@ def read_rows(
         UserError: a file is missing or damaged.
     """
     source = _rows(files, "vocab.json", where)
-    if read_said(files, where).get("separate_vocabs"):
+    if read_tokeniser_settings(files, where).get("separate_vocabs"):
         return source, _rows(files, "target_vocab.json", where)
     return source, source
 
@@ -268,7 +268,7 @@ def find_marian_special(
     Raises:
         UserError: the configuration and the vocabulary do not agree, or a symbol is missing.
     """
-    said = read_said(files, where)
+    token_settings = read_tokeniser_settings(files, where)
     end, pad, start = (
         config.get(name) for name in ("eos_token_id", "pad_token_id", "decoder_start_token_id")
     )
@@ -284,8 +284,8 @@ def find_marian_special(
         )
     found = []
     for rows in read_rows(files, where):
-        unknown = rows.get(said.get("unk_token", "<unk>"))
-        ends = rows.get(said.get("eos_token", "</s>"))
+        unknown = rows.get(token_settings.get("unk_token", "<unk>"))
+        ends = rows.get(token_settings.get("eos_token", "</s>"))
         if unknown is None or ends != end:
             raise UserError(
                 f"{where}: eos_token_id = {end} and the unknown symbol must be in vocab.json as "

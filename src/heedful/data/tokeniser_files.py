@@ -125,10 +125,10 @@ def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
     """
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
-    said = read_said(files, where)
+    settings = read_tokeniser_settings(files, where)
     found: list[int | None] = []
     for role, usual in zip(_ROLES[family], _NAMES[family], strict=True):
-        name = said.get(f"{role}_token", usual)
+        name = settings.get(f"{role}_token", usual)
         found.append(None if name is None else tokenizer.token_to_id(name))
     needed = (UNKNOWN, BEGIN, END) if family == "wordpiece" else (END,)
     for symbol in needed:
@@ -144,20 +144,20 @@ def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
     return found if len(found) <= END + 1 or found[-1] is not None else found[:-1]
 
 
-def read_said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
+def read_tokeniser_settings(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
     """What the files of settings say, names of tokens as plain strings.
 
     Raises:
         UserError: a file is damaged.
     """
-    said: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in ("special_tokens_map.json", "tokenizer_config.json"):
         if name in files:
             given = parse_json(files[name], f"{where}/{name}")
-            said |= given if isinstance(given, dict) else {}
+            settings |= given if isinstance(given, dict) else {}
     plain = {
         key: value["content"] if isinstance(value, dict) and "content" in value else value
-        for key, value in said.items()
+        for key, value in settings.items()
         if value is not None
     }
     for key, value in plain.items():
@@ -171,7 +171,7 @@ def read_said(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
 
 
 def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
-    said = read_said(files, where)
+    settings = read_tokeniser_settings(files, where)
     count = files["vocab.txt"].count(b"\n")
     if count > MOST_SYMBOLS:
         raise UserError(
@@ -182,18 +182,18 @@ def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
     names = [line.removesuffix("\r") for line in (lines[:-1] if lines[-1] == "" else lines)]
     rows = {name: row for row, name in enumerate(names)}
     check_vocabulary(rows, f"{where}/vocab.txt")
-    unknown = said.get("unk_token", "[UNK]")
+    unknown = settings.get("unk_token", "[UNK]")
     tokenizer = Tokenizer(WordPiece(rows, unk_token=unknown))
     tokenizer.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=said.get("tokenize_chinese_chars", True),
-        strip_accents=said.get("strip_accents"),
-        lowercase=said.get("do_lower_case", True),
+        handle_chinese_chars=settings.get("tokenize_chinese_chars", True),
+        strip_accents=settings.get("strip_accents"),
+        lowercase=settings.get("do_lower_case", True),
     )
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     tokenizer.decoder = decoders.WordPiece(prefix="##")
     special = [
-        said.get(f"{role}_token", usual)
+        settings.get(f"{role}_token", usual)
         for role, usual in zip(_ROLES["wordpiece"], _NAMES["wordpiece"], strict=True)
     ]
     present = [AddedToken(name, special=True) for name in special if name in names]
@@ -202,7 +202,7 @@ def _wordpiece(files: Mapping[str, bytes], where: str) -> Tokenizer:
 
 
 def _byte_merges(files: Mapping[str, bytes], where: str) -> Tokenizer:
-    said = read_said(files, where)
+    settings = read_tokeniser_settings(files, where)
     vocabulary = parse_json(files["vocab.json"], f"{where}/vocab.json", 2 * MOST_SYMBOLS)
     check_vocabulary(vocabulary, f"{where}/vocab.json")
     lines = files["merges.txt"].decode("utf-8").split("\n")
@@ -210,10 +210,10 @@ def _byte_merges(files: Mapping[str, bytes], where: str) -> Tokenizer:
     merges = [(left, right) for left, _, right in pairs]
     tokenizer = Tokenizer(BPE(vocabulary, merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(
-        add_prefix_space=said.get("add_prefix_space", False)
+        add_prefix_space=settings.get("add_prefix_space", False)
     )
     tokenizer.decoder = decoders.ByteLevel()
-    special = [said.get(f"{role}_token") for role in _ROLES["bytes"]] + ["<|endoftext|>"]
+    special = [settings.get(f"{role}_token") for role in _ROLES["bytes"]] + ["<|endoftext|>"]
     present = dict.fromkeys(name for name in special if name in vocabulary)
     tokenizer.add_special_tokens([AddedToken(name, special=True) for name in present])
     return tokenizer

@@ -14,7 +14,7 @@ from heedful.decoding.decodable import Decodable, SelectableT, SourceT_contra
 
 
 @dataclass
-class _Continued(Generic[SelectableT]):
+class _PrefixState(Generic[SelectableT]):
     """The state after a prefix; ``last [N]`` is its last token, until the first step."""
 
     inner: SelectableT
@@ -50,7 +50,7 @@ class ForcedPrefix(Generic[SourceT_contra, SelectableT]):
         self.log_probabilities = torch.zeros(beginnings.shape)
         self.allowed_log_probability = torch.zeros(len(beginnings))
 
-    def start(self, source: SourceT_contra) -> _Continued[SelectableT]:
+    def start(self, source: SourceT_contra) -> _PrefixState[SelectableT]:
         """The state after the prefixes, one row per source ``[B]``."""
         state = self.decodable.start(source)
         tokens = self.beginnings.new_full((len(self.beginnings),), BEGIN)
@@ -62,11 +62,11 @@ class ForcedPrefix(Generic[SourceT_contra, SelectableT]):
             tokens = following
         if chosen:
             self.log_probabilities = torch.cat(chosen, dim=1)
-        return _Continued(state, tokens)
+        return _PrefixState(state, tokens)
 
     def step(
-        self, tokens: Tensor, state: _Continued[SelectableT]
-    ) -> tuple[Tensor, _Continued[SelectableT]]:
+        self, tokens: Tensor, state: _PrefixState[SelectableT]
+    ) -> tuple[Tensor, _PrefixState[SelectableT]]:
         """One step; the first step gets BEGIN and replaces it by the last token of the prefix."""
         begun = state.last is None
         last = tokens if state.last is None else state.last
@@ -74,4 +74,4 @@ class ForcedPrefix(Generic[SourceT_contra, SelectableT]):
         if not begun and self.allowed is not None:
             logits = logits.float().log_softmax(1).masked_fill(~self.allowed, -torch.inf)
             self.allowed_log_probability = logits.logsumexp(1)
-        return logits, _Continued(inner, None)
+        return logits, _PrefixState(inner, None)

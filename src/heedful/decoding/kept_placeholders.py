@@ -42,7 +42,7 @@ class Placeholders:
 
 
 @dataclass
-class _Kept:
+class _PlaceholderState:
     """The state of a search.
 
     Attributes:
@@ -105,7 +105,7 @@ class KeptPlaceholders(Generic[SourceT]):
         self.decodable, self.placeholders = decodable, placeholders
         self.tokens_of, self.limits_of = tokens_of, limits_of
 
-    def start(self, source: SourceT) -> _Kept:
+    def start(self, source: SourceT) -> _PlaceholderState:
         """The state before the first step, one row a source ``[B]``."""
         tokens, limits = self.tokens_of(source), self.limits_of(source)
         known = self.placeholders
@@ -119,9 +119,9 @@ class KeptPlaceholders(Generic[SourceT]):
         opened = steps.unsqueeze(1).expand(-1, known.pairs).clone()
         some = bool(missing.any())
         inner = self.decodable.start(source)
-        return _Kept(inner, missing, opened, alone, steps, limits, some)
+        return _PlaceholderState(inner, missing, opened, alone, steps, limits, some)
 
-    def step(self, tokens: Tensor, state: _Kept) -> tuple[Tensor, _Kept]:
+    def step(self, tokens: Tensor, state: _PlaceholderState) -> tuple[Tensor, _PlaceholderState]:
         """Logits ``[N, V]``, −∞ for tokens that may not follow, and the new state."""
         logits, inner = self.decodable.step(tokens, state.inner)
         known = self.placeholders
@@ -140,7 +140,7 @@ class KeptPlaceholders(Generic[SourceT]):
         logits[:, END] = logits[:, END].masked_fill(count > 0, -torch.inf)
         return logits, after
 
-    def _note_written(self, tokens: Tensor, state: _Kept) -> None:
+    def _note_written(self, tokens: Tensor, state: _PlaceholderState) -> None:
         """Record the last tokens ``[N]`` as written, and as opening or closing pairs."""
         known = self.placeholders
         numbers = (tokens - known.first).unsqueeze(1)
@@ -150,7 +150,7 @@ class KeptPlaceholders(Generic[SourceT]):
         opened = torch.where(opens, state.steps.unsqueeze(1), state.opened)
         state.opened = opened.masked_fill(numbers == pairs + 1, 0)
 
-    def _allowed(self, state: _Kept) -> Tensor:
+    def _allowed(self, state: _PlaceholderState) -> Tensor:
         """The placeholders ``[N, P]`` that may follow."""
         first = self.placeholders.singles + 1
         allowed = state.missing.clone()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from heedful.basics.errors import UserError
 from heedful.decoding import ForcedPrefix, Hypothesis, SearchOptions, search
-from heedful.inference.assembly import Found, assemble
+from heedful.inference.assembly import PartResult, assemble
 from heedful.inference.batches import source_of
 from heedful.inference.searcher import Searcher
 from heedful.inference.splitting import Part
@@ -44,7 +44,7 @@ def continue_from(
         raise UserError("sampling is not available with a given beginning; use beam search")
     if alignments:
         translator.require_alignments()
-    begun = _Begun(translator, text, prefix)
+    begun = _PrefixSearch(translator, text, prefix)
     allowed = begun.word_starts if prefix[-1:].isspace() else None
     with translator.ready():
         source, found = begun.search([begun.prefix], options, allowed)
@@ -59,7 +59,7 @@ def alternatives(translator: Searcher, text: str, prefix: str, count: int) -> li
     """See :meth:`heedful.inference.Translator.alternatives`."""
     if count < 1:
         raise UserError(f"count must be at least 1, not {count}")
-    begun = _Begun(translator, text, prefix)
+    begun = _PrefixSearch(translator, text, prefix)
     options = translator.options.model_copy(
         update={"nbest": 1, "sample": False, "temperature": 1.0, "top_k": None, "top_p": 1.0}
     )
@@ -77,7 +77,7 @@ def alternatives(translator: Searcher, text: str, prefix: str, count: int) -> li
     return list(words.values())[:count]
 
 
-class _Begun:
+class _PrefixSearch:
     """A text and the beginning of its translation, as tokens."""
 
     def __init__(self, translator: Searcher, text: str, prefix: str) -> None:
@@ -154,7 +154,7 @@ class _Begun:
         return assemble(
             self.text,
             [Part("", self.text)],
-            [Found(hypotheses, soft, at_limit=False)],
+            [PartResult(hypotheses, soft, at_limit=False)],
             self.translator.protection,
             options.length_penalty,
             self.translator.link_threshold,

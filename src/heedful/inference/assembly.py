@@ -13,7 +13,7 @@ from heedful.inference.word_alignment import WordAlignment
 
 
 @dataclass
-class Found:
+class PartResult:
     """The results of search and alignment for one part."""
 
     hypotheses: list[Hypothesis]
@@ -25,7 +25,7 @@ class Found:
 def assemble(
     source: str,
     parts: Sequence[Part],
-    found: Sequence[Found],
+    found: Sequence[PartResult],
     protection: Protection,
     exponent: float,
     threshold: float | None = None,
@@ -58,7 +58,7 @@ def assemble(
 def _joined(
     source: str,
     parts: Sequence[Part],
-    found: Sequence[Found],
+    found: Sequence[PartResult],
     rank: int,
     protection: Protection,
     exponent: float,

@@ -17,7 +17,7 @@ from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.inference_mode import ready
-from heedful.inference.sliding_windows import room_for_text, spans, were
+from heedful.inference.sliding_windows import count_phrase, room_for_text, spans
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
@@ -164,11 +164,11 @@ class Classifier:
             yield found
         if counts["windows"]:
             self.say(
-                f"{were(counts['windows'], 'text')} longer than the model's {self.max_length:,} "
-                "tokens: read in windows, whose probabilities are averaged"
+                f"{count_phrase(counts['windows'], 'text')} longer than the model's "
+                f"{self.max_length:,} tokens: read in windows, whose probabilities are averaged"
             )
         if counts["empty"]:
-            self.say(f"{were(counts['empty'], 'text')} empty and got no label")
+            self.say(f"{count_phrase(counts['empty'], 'text')} empty and got no label")
 
     def rows(self, text: Text) -> list[Row]:
         """The windows of a text; none for an empty text.

@@ -11,7 +11,7 @@ from torch import Tensor
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import Hypothesis, SearchOptions
 from heedful.inference.alignment import word_weights
-from heedful.inference.assembly import Found
+from heedful.inference.assembly import PartResult
 
 
 class Outcome(NamedTuple):
@@ -76,7 +76,7 @@ class SearchEngine(Protocol):
         ...
 
 
-def found_by(
+def search_with_engine(
     engine: SearchEngine,
     tokenisers: Tokenisers,
     sequences: Sequence[Sequence[int]],
@@ -85,7 +85,7 @@ def found_by(
     *,
     scores: bool,
     alignments: bool,
-) -> list[Found]:
+) -> list[PartResult]:
     """The results of an engine for a batch, with attention converted to weights between words."""
     found = []
     outcomes = engine.search(sequences, options, limits, scores=scores, weights=alignments)
@@ -99,5 +99,5 @@ def found_by(
             )
         free = options.forced_length is None
         at_limit = free and len(best.token_log_probabilities) == limit
-        found.append(Found(outcome.hypotheses, soft, at_limit))
+        found.append(PartResult(outcome.hypotheses, soft, at_limit))
     return found

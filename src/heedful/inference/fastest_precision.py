@@ -41,11 +41,11 @@ def settle_precision(
     if precision != "auto":
         return precision
     found = _measured(model, device)
-    (say or _say_once)(f"--precision auto: {said_of(found)}")
+    (say or _say_once)(f"--precision auto: {describe_choice(found)}")
     return "float32" if found is None else found.chosen
 
 
-def said_of(found: Measured | None) -> str:
+def describe_choice(found: Measured | None) -> str:
     """A description of the choice and its reason."""
     if found is None:
         return "float32; this processor does not multiply bfloat16 in hardware"

@@ -18,7 +18,7 @@ from heedful.data.examples import require_list
 from heedful.data.vocabulary import Vocabulary
 from heedful.inference.classifier import Advance, Row, check_head, only_row
 from heedful.inference.inference_mode import ready
-from heedful.inference.sliding_windows import room_for_text, were
+from heedful.inference.sliding_windows import count_phrase, room_for_text
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
@@ -193,8 +193,8 @@ class FillMask:
                     advance(1)
         if long:
             self.say(
-                f"{were(long, 'text')} longer than the model's {self.max_length:,} tokens: each "
-                "mask is read in a window around it"
+                f"{count_phrase(long, 'text')} longer than the model's {self.max_length:,} "
+                "tokens: each mask is read in a window around it"
             )
         return found
 

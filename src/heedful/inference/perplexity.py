@@ -108,7 +108,7 @@ def perplexity(
     step = max(1, context // 2) if stride is None else stride
     if not 1 <= step <= context:
         raise UserError(f"the stride must be between 1 and the context, {context:,}, not {step:,}")
-    counting = _Counting()
+    counting = _Counts()
     streams = _documents(generator, texts, counting, ends, advance or (lambda count: None))
     if joined:
         streams = iter([_joined(streams, ends)])
@@ -129,7 +129,7 @@ def perplexity(
     return found
 
 
-class _Counting:
+class _Counts:
     """The counts so far."""
 
     def __init__(self) -> None:
@@ -143,7 +143,7 @@ class _Counting:
 def _documents(
     generator: LanguagePredictor,
     texts: Iterable[str],
-    counting: _Counting,
+    counting: _Counts,
     ends: bool,
     advance: Callable[[int], None],
 ) -> Iterator[list[int]]:

@@ -25,9 +25,9 @@ from heedful.inference.alignment import (
     usual_rule,
     word_weights,
 )
-from heedful.inference.assembly import Found
+from heedful.inference.assembly import PartResult
 from heedful.inference.batches import Item, source_of, target_in_of, token_batches
-from heedful.inference.engine import SearchEngine, found_by
+from heedful.inference.engine import SearchEngine, search_with_engine
 from heedful.inference.fusing import searched
 from heedful.inference.inference_mode import evaluating, in_precision
 from heedful.inference.protection import PLACEHOLDER_TOKENS, Protection
@@ -218,7 +218,7 @@ class Searcher:
         scores: bool = True,
         alignments: bool = False,
         texts: Sequence[str] | None = None,
-    ) -> list[Found]:
+    ) -> list[PartResult]:
         """The outputs for sequences of source tokens, by the engine if there is one.
 
         As `search`, inside `ready`; with ``alignments``, also weights between words. ``texts`` are
@@ -227,7 +227,7 @@ class Searcher:
         if self.engine is not None:
             self.engine.check(options)
             limits = self.output_limits(source_of(sequences, self.device)).tolist()
-            return found_by(
+            return search_with_engine(
                 self.engine,
                 self.tokenisers,
                 sequences,
@@ -241,7 +241,7 @@ class Searcher:
         if alignments:
             written = [best[0].tokens for best in found]
             soft = list(self.align(source, sequences, written, texts))
-        return [Found(*each) for each in zip(found, soft, at_limit, strict=True)]
+        return [PartResult(*each) for each in zip(found, soft, at_limit, strict=True)]
 
     @property
     def aligns(self) -> bool:

@@ -44,6 +44,6 @@ def room_for_text(max_length: int, texts: int = 1) -> int:
     return room
 
 
-def were(count: int, noun: str) -> str:
+def count_phrase(count: int, noun: str) -> str:
     """``1 text was``, ``2 texts were``."""
     return f"{count:,} {noun}{'s were' if count > 1 else ' was'}"

@@ -5,7 +5,7 @@ from typing import NamedTuple, Protocol
 
 from heedful.basics.thread_contention import each_without_contention
 from heedful.decoding import Hypothesis, SearchOptions, Supplied, search_stream
-from heedful.inference.assembly import Found, assemble
+from heedful.inference.assembly import PartResult, assemble
 from heedful.inference.batches import source_of
 from heedful.inference.searcher import Searcher, ended_by_limit
 from heedful.inference.splitting import Part
@@ -40,7 +40,7 @@ class Supplier(Protocol):
         ...
 
 
-class _Written(NamedTuple):
+class _StreamResult(NamedTuple):
     """The result for a sequence, and its maximum length."""
 
     own: Sequenced
@@ -54,7 +54,7 @@ def find_stream(
     options: SearchOptions,
     *,
     alignments: bool = False,
-) -> Iterator[list[tuple[int, Found]]]:
+) -> Iterator[list[tuple[int, PartResult]]]:
     """The outputs for sequences of source tokens, as they are found, inside ``ready``.
 
     As :meth:`Translator.find` with models. If their states cannot join, supplied sequences are
@@ -89,16 +89,16 @@ def find_stream(
     for finished in each_without_contention(steps, translator.device):
         written = []
         for key, hypotheses in finished:
-            written.append(_Written(*under_way.pop(key), hypotheses))
+            written.append(_StreamResult(*under_way.pop(key), hypotheses))
             supplier.left(key)
         yield _all_found(translator, written, options, alignments)
 
 
 def _all_found(
-    translator: Searcher, written: Sequence[_Written], options: SearchOptions, alignments: bool
-) -> list[tuple[int, Found]]:
+    translator: Searcher, written: Sequence[_StreamResult], options: SearchOptions, alignments: bool
+) -> list[tuple[int, PartResult]]:
     found = [
-        Found(one.hypotheses, None, ended_by_limit(one.hypotheses, one.limit, options))
+        PartResult(one.hypotheses, None, ended_by_limit(one.hypotheses, one.limit, options))
         for one in written
     ]
     if alignments:

@@ -18,7 +18,7 @@ from heedful.data.vocabulary import Vocabulary
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.classifier import Advance, Row, check_head, only_row
 from heedful.inference.inference_mode import ready
-from heedful.inference.sliding_windows import room_for_text, spans, were
+from heedful.inference.sliding_windows import count_phrase, room_for_text, spans
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
@@ -147,7 +147,7 @@ class Tagger:
             yield found
         if counts["windows"]:
             self.say(
-                f"{were(counts['windows'], 'sentence')} longer than the model's "
+                f"{count_phrase(counts['windows'], 'sentence')} longer than the model's "
                 f"{self.max_length:,} tokens: read in windows"
             )
 

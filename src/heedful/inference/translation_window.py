@@ -10,7 +10,7 @@ import torch
 from heedful.attention.watching import seen_from_outside
 from heedful.basics.contexts import submit
 from heedful.decoding import SearchOptions
-from heedful.inference.assembly import Found, assemble
+from heedful.inference.assembly import PartResult, assemble
 from heedful.inference.batches import Item, token_batches
 from heedful.inference.searcher import Searcher
 from heedful.inference.splitting import Part, split_lines, split_text
@@ -51,7 +51,7 @@ class Window:
         """The white space after the last part of a text."""
         self.lines: dict[int, int] = {}
         """In how many lines a text goes through the model, if none of them is too long."""
-        self.found: dict[tuple[int, int], Found] = {}
+        self.found: dict[tuple[int, int], PartResult] = {}
 
     def translate(self) -> list[Translation]:
         """The translations in the texts' order."""

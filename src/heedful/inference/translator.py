@@ -103,7 +103,7 @@ class Translator(Searcher):
             counts["at limit"] += sum(one.at_limit for one in translations)
             start += len(block)
             yield translations
-        self._say(counts)
+        self._warn(counts)
 
     def translate_running(
         self, texts: TextSupplier, *, options: SearchOptions, alignments: bool = False
@@ -117,7 +117,7 @@ class Translator(Searcher):
         for made in translated_stream(self, texts, options, alignments=alignments):
             counts["at limit"] += sum(one.at_limit for _, one in made)
             yield made
-        self._say(counts)
+        self._warn(counts)
 
     def trace(
         self,
@@ -198,7 +198,7 @@ class Translator(Searcher):
         """
         return alternatives(self, text, prefix, count)
 
-    def _say(self, counts: Counter[str]) -> None:
+    def _warn(self, counts: Counter[str]) -> None:
         if counts["split"]:
             self.say(
                 f"{_lines(counts['split'])} longer than the model's {self.max_length:,} tokens: "

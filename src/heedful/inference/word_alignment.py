@@ -98,7 +98,7 @@ class WordAlignment:
 
     @property
     def links(self) -> list[tuple[int, int]]:
-        """``(source word, target word)``, by target word: the largest, or all from ``threshold``."""
+        """``(source word, target word)``, by target word: the largest, or all above it."""
         if len(self.blocks) == 1:
             return _links(*self.blocks[0], self.threshold)
         return [

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from heedful.basics.errors import UserError
-from heedful.data.tokeniser_files import family_of, read_said, read_tokenizer
+from heedful.data.tokeniser_files import family_of, read_tokeniser_settings, read_tokenizer
 
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
 """Classes that use ``tokenizer.json`` as it is."""
@@ -39,10 +39,10 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
         UserError: the tokeniser's class is not supported, or ``tokenizer.json`` contradicts
             ``tokenizer_config.json``; or the files are damaged.
     """
-    said = read_said(files, where)
+    settings = read_tokeniser_settings(files, where)
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
-    named = said.get("tokenizer_class") or config.get("tokenizer_class")
+    named = settings.get("tokenizer_class") or config.get("tokenizer_class")
     known = _CLASSES[family]
     if named in _GENERIC:
         return
@@ -55,25 +55,25 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
         return  # then the tokeniser is made of these settings
     steps = json.loads(tokenizer.to_str())
     if family == "wordpiece":
-        _check_normalizer(steps["normalizer"] or {}, said, where)
+        _check_normalizer(steps["normalizer"] or {}, settings, where)
     else:
-        _check_prefix_space(steps["pre_tokenizer"], said, where)
+        _check_prefix_space(steps["pre_tokenizer"], settings, where)
 
 
-def _check_normalizer(step: Mapping[str, Any], said: Mapping[str, Any], where: str) -> None:
+def _check_normalizer(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
     if step.get("type") != "BertNormalizer":
         raise _differ(where, "BertNormalizer", f"normalizer {step.get('type', 'null')}")
     for setting, (field, usual) in _NORMALIZER.items():
-        wanted, found = said.get(setting, usual), step[field]
+        wanted, found = settings.get(setting, usual), step[field]
         if wanted != found:
             theirs = f"{setting} = {json.dumps(wanted)}"
             raise _differ(where, theirs, f"normalizer.{field} = {json.dumps(found)}")
 
 
-def _check_prefix_space(step: Mapping[str, Any], said: Mapping[str, Any], where: str) -> None:
+def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
     for each in step.get("pretokenizers", [step]):
         if each["type"] == "ByteLevel":
-            wanted, found = said.get("add_prefix_space", False), each["add_prefix_space"]
+            wanted, found = settings.get("add_prefix_space", False), each["add_prefix_space"]
             if wanted != found:
                 theirs = f"add_prefix_space = {json.dumps(wanted)}"
                 raise _differ(where, theirs, f"add_prefix_space = {json.dumps(found)}")

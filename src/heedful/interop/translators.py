@@ -18,7 +18,7 @@ from heedful.data.marian_tokenisers import (
     find_marian_special,
 )
 from heedful.data.tokeniser import Tokeniser, Tokenisers
-from heedful.data.tokeniser_files import read_files, read_said
+from heedful.data.tokeniser_files import read_files, read_tokeniser_settings
 from heedful.interop.exported import GENERATION, Exported, as_json
 from heedful.interop.fields import MOST_ROWS, Fields
 from heedful.interop.folder import CONFIG, read_weights
@@ -60,15 +60,15 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
     tokenisers = MarianTokenisers.read(files, special, rows, where)
     places = MarianSymbols(tokenisers.source.places, tokenisers.target.places)
     weights = marian.import_tensors(read_weights(folder), settings, places, where)
-    said = read_said(files, where)
+    token_settings = read_tokeniser_settings(files, where)
     beam = read_generation(folder).get("num_beams", config.get("num_beams"))
     evaluation = EvaluationSettings()
     if type(beam) is int and 1 <= beam <= MOST_BEAM:
         evaluation = EvaluationSettings(beam=beam)
     languages = {
-        side: said[f"{side}_lang"]
+        side: token_settings[f"{side}_lang"]
         for side in ("source", "target")
-        if isinstance(said.get(f"{side}_lang"), str)
+        if isinstance(token_settings.get(f"{side}_lang"), str)
     }
     recipe = PairRecipe(
         data=DataSettings(
@@ -171,7 +171,7 @@ def _own_files(
         "which this vocabulary does not have, and makes it unknown; give it no texts that start so"
     )
     data = run.recipe.data
-    said = {
+    token_settings = {
         "tokenizer_class": "MarianTokenizer",
         "unk_token": "<unk>",
         "eos_token": "</s>",
@@ -183,7 +183,7 @@ def _own_files(
         "target_lang": data.target,
     }
     files["tokenizer_config.json"] = as_json(
-        {key: value for key, value in said.items() if value is not None}
+        {key: value for key, value in token_settings.items() if value is not None}
     )
     return files
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from heedful.kernels.formula_operators import Formula, FormulaOperator, Tensors
 from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c, loops_pay
-from heedful.kernels.source_attention import Sources, plain_reading, stands_in
+from heedful.kernels.source_attention import Sources, has_kernel, plain_source_attention
 
 
 class FedWeights(NamedTuple):
@@ -79,7 +79,7 @@ class Fed(Formula):
             gates = words + F.linear(feed, by.by_feed)
             state = cell_step(cell, gates, F.linear(state[0], by.by_state, by.bias), state)
             query = state[0] if by.by_query is None else F.linear(state[0], by.by_query)
-            context = plain_reading(query, *source)
+            context = plain_source_attention(query, *source)
             feed = torch.tanh(F.linear(state[0], by.by_top) + context)
             vectors.append(feed)
         return (torch.stack(vectors),)
@@ -205,7 +205,7 @@ def fed(
         weights: of the step.
     """
     key, value, _ = source
-    if not stands_in(key) or not loops_pay(words, feed, *state, key, value, *by_word, *weights):
+    if not has_kernel(key) or not loops_pay(words, feed, *state, key, value, *by_word, *weights):
         return None
     known = F.linear(words, *by_word)
     return _operator(known, feed, torch.stack(state), *source, *weights, cell, scale)[0]

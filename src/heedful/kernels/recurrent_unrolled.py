@@ -18,7 +18,7 @@ from torch import Tensor
 
 from heedful.kernels.formula_operators import Formula, FormulaOperator, Tensors
 from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c, loops_pay
-from heedful.kernels.source_attention import Sources, plain_reading, stands_in
+from heedful.kernels.source_attention import Sources, has_kernel, plain_source_attention
 
 
 class _Given(NamedTuple):
@@ -61,7 +61,7 @@ class Unrolled(Formula):
         state, tops, contexts = of.state.unbind(0), [], []
         source = of.key, of.value, of.allowed, of.vector, scale
         for words in of.known.unbind(0):
-            context = plain_reading(F.linear(state[0], of.by_query), *source)
+            context = plain_source_attention(F.linear(state[0], of.by_query), *source)
             gates = words + F.linear(context, of.by_context)
             state = cell_step(cell, gates, F.linear(state[0], of.by_state, of.bias), state)
             tops.append(state[0])
@@ -168,7 +168,7 @@ def unrolled(
             of the latter ``[G·H]``, the query's ``[D, H]``, and v ``[D]``.
     """
     key, value, _ = source
-    if not stands_in(key) or not loops_pay(words, *state, key, value, *by_word, *weights):
+    if not has_kernel(key) or not loops_pay(words, *state, key, value, *by_word, *weights):
         return None
     known = F.linear(words, *by_word)
     tops, contexts = _operator(known, torch.stack(state), *source, *weights, cell, scale)

@@ -103,7 +103,7 @@ OPERATIONS = (
     ),
     Operation(
         source_attention.attend_to_sources,
-        source_attention.plain_reading,
+        source_attention.plain_source_attention,
         _SEARCH,
         "test_recurrent_compiled.py",
         (source_attention.library,),

@@ -34,7 +34,7 @@ def library() -> ctypes.CDLL | None:
     return compiled_library(SOURCES / "source_attention.c", "recurrent models run")
 
 
-def plain_reading(
+def plain_source_attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -76,7 +76,7 @@ def attend_to_sources(
         scale: see there.
     """
     read = [part for part in (key, value, vector) if part is not None]
-    if torch.is_grad_enabled() or not stands_in(*read) or not readable(*read):
+    if torch.is_grad_enabled() or not has_kernel(*read) or not readable(*read):
         return None
     query = asked().contiguous()
     if query.dtype != torch.float32 or not readable(query):
@@ -86,7 +86,7 @@ def attend_to_sources(
     return contexts
 
 
-def stands_in(*tensors: Tensor) -> bool:
+def has_kernel(*tensors: Tensor) -> bool:
     """Whether C computes with such tensors: float32 on the CPU, outside autocast, if nobody has
     asked for another kernel, and there is a compiler."""
     return single_on_cpu(*tensors) and compiled_wanted() and library() is not None

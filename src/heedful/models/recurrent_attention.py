@@ -63,8 +63,8 @@ def read_rows(
     key, value, allowed = memory
     known = known_reading(attention, query.shape[-1])
     if known is not None:
-        asked = partial(attention.score.project_query, query)
-        contexts = attend_to_sources(asked, key, value, allowed, rows.sources, *known)
+        projected_query = partial(attention.score.project_query, query)
+        contexts = attend_to_sources(projected_query, key, value, allowed, rows.sources, *known)
         if contexts is not None:
             return contexts
     if attention.watched or attention.watched_in_part:

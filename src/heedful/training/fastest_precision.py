@@ -8,7 +8,7 @@ import torch
 from heedful.basics.autotuning import Measured, fastest
 from heedful.basics.device import autocast, has_fast_bfloat16, one_thread
 from heedful.data.positions import Position
-from heedful.inference.fastest_precision import said_of, sizes_of
+from heedful.inference.fastest_precision import describe_choice, sizes_of
 from heedful.training.protocol import Task
 
 _TOKENS = 256
@@ -41,7 +41,7 @@ def training_precision(
         if kept == "float32" or has_fast_bfloat16(device):
             return kept
     found = _measured(task, position, device) if has_fast_bfloat16(device) else None
-    say(f"training.precision = 'auto': {said_of(found)}")
+    say(f"training.precision = 'auto': {describe_choice(found)}")
     return "float32" if found is None else found.chosen
 
 

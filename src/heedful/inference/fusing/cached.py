@@ -68,7 +68,7 @@ class Made(Generic[T]):
         return known.made if usual else None
 
 
-class _Optimised:
+class _OptimiserSteps:
     """Counts steps of optimisers that have fused weights.
 
     PyTorch's fused optimisers change weights without increasing their version counters. Nothing is
@@ -95,7 +95,7 @@ def _storage(weight: Tensor) -> int:
     return weight.untyped_storage().data_ptr()
 
 
-_optimised = _Optimised()
+_optimised = _OptimiserSteps()
 
 
 def _state(modules: Sequence[nn.Module], others: Sequence[Tensor]) -> list[object] | None:
