@@ -150,7 +150,7 @@ class StoreBatches(Generic[B]):
         return len(self.store)
 
     def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, B]]:
-        """Batches without end from ``position``, each with the position after it.
+        """An endless stream of batches from ``position``, each with the position after it.
 
         Every pair is in exactly one batch of an epoch. Going on from any position that came with a
         batch gives the batches that would have followed it.

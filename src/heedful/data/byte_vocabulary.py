@@ -1,7 +1,7 @@
-"""Byte-level BPE (Radford et al. 2019, section 2.2): any text, no unknown symbol, nothing lost.
+"""Byte-level BPE (Radford et al. 2019, section 2.2): lossless for any text, no unknown symbol.
 
-Merges are of bytes, within the parts that GPT-2's pattern cuts a text into: a word with the space
-before it, runs of digits, of marks, of white space. Training and merging are done by `tokenizers`.
+Bytes are merged within the parts into which GPT-2's pattern splits a text: a word with the space
+before it, runs of digits, of punctuation, of white space. `tokenizers` does training and encoding.
 """
 
 import json

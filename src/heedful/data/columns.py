@@ -1,8 +1,8 @@
 """Columns: one named part of all examples, and how it is stored.
 
-A row of a column is an array with ``free`` leading dimensions of any size, then the dimensions of
-``inner``: a label has none of both, tokens ``[T]`` have one free dimension, links ``[N, 2]`` and
-sound frames ``[T, F]`` one and an inner one, a picture ``[H, W, C]`` has three free ones.
+A row of a column is an array with ``free`` leading dimensions of any size, followed by the fixed
+dimensions of ``inner``: a label has neither, tokens ``[T]`` have one free dimension, links
+``[N, 2]`` and sound frames ``[T, F]`` one free and one inner, a picture ``[H, W, C]`` three free.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
-"""Encoded documents: a store with a row a sentence.
+"""Encoded documents: a store with a row for each sentence.
 
-Its columns are ``tokens``, and ``begins``: 1 for the first sentence of a document, else 0. Those of
-heedful 0.1 have a file ``documents.starts`` instead: 64-bit numbers, the first sentence of each
-document and at last the number of sentences.
+Its columns are ``tokens``, and ``begins``: 1 for the first sentence of a document, else 0. Stores
+of heedful 0.1 have a file ``documents.starts`` instead: 64-bit integers, the first sentence of each
+document, followed by the number of sentences.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -131,7 +131,7 @@ def write_documents(
 
 
 class _Cutter:
-    """Cuts what is too long, and counts it."""
+    """Splits sentences that are too long, and counts them."""
 
     def __init__(self, vocabulary: Vocabulary, longest: int) -> None:
         self.longest = longest

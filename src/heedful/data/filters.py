@@ -1,6 +1,6 @@
-"""Filters for training data: what a model should not learn from is left out and counted.
+"""Filters for training data: pairs that fail a filter are left out and counted.
 
-Nothing here is applied to what is validated, tested or translated.
+Filters do not apply to validation data, test data or texts to translate.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
-"""Vocabularies of other makers, as their own libraries read them: WordPiece and byte-level BPE.
+"""Imported vocabularies: WordPiece and byte-level BPE of other libraries.
 
-Their symbols are put into our order: PAD, UNKNOWN, BEGIN, END and the mask first, all others as
-they were. The files that say how text becomes tokens are kept byte for byte, so that they can be
-given back. Merging is done by `tokenizers`.
+Symbols are reordered: PAD, UNKNOWN, BEGIN, END and the mask come first, all others keep their
+order. The tokeniser's files are stored byte for byte, so that they can be exported. `tokenizers`
+does the encoding.
 """
 
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ def count_rows(places: Sequence[int | None]) -> int:
 
 
 class ImportedVocabulary:
-    """A tokeniser of another maker with the symbols in our order.
+    """A tokeniser of another library, with the symbols in heedful's order.
 
     Args:
         files: the content of those of `FILES` that there are.

@@ -1,7 +1,7 @@
-"""Word links beside a corpus: read in Pharaoh form, held together with their pairs, checked.
+"""Word links of a corpus: read in Pharaoh format, joined with their pairs, and checked.
 
-A line for each pair, ``0-0 1-2``: source word, target word, counted from 0. Words are what
-``str.split`` gives.
+A file has one line for each pair, ``0-0 1-2``: source word, target word, counted from 0. Words are
+separated by white space.
 """
 
 import re
@@ -55,7 +55,7 @@ def pharaoh_items(line: str, where: str, number: int) -> list[tuple[int, int, st
 
 
 class RangeCheck:
-    """Sees the links of pair after pair, and finds what is wrong if some are out of range.
+    """Checks the links of all pairs, and explains why some are out of range.
 
     Args:
         first: the number of the first word.

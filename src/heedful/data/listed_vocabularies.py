@@ -1,4 +1,4 @@
-"""Vocabularies that are a list: of characters, or of whole words; what is not on it is unknown."""
+"""Vocabularies that list characters or whole words; anything else is unknown."""
 
 import re
 import unicodedata

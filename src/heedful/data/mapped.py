@@ -63,5 +63,5 @@ class Mapped:
 
 
 def damaged(path: Path, how: str = "") -> UserError:
-    """The user's error for a file that does not hold what it should."""
+    """The error for a damaged file."""
     return UserError(f"{path}: the file is damaged{how}; encode the corpus again")

@@ -1,7 +1,7 @@
 """Marian's tokenisers: two sentencepiece models, and a vocabulary that numbers their pieces.
 
-Each side has a model of its own, also where both share one vocabulary; a piece that the vocabulary
-lacks is unknown. The symbols are put into our order, and the files kept byte for byte.
+Each side has its own model, even if both share one vocabulary; pieces that are not in the
+vocabulary are unknown. Symbols are reordered, and the files are stored byte for byte.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""How much of what is held out stands in the training data."""
+"""The overlap of held-out data with training data."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Pairs written to TSV or to two aligned text files, whole or not at all."""
+"""Writes pairs to TSV or to two aligned text files, atomically."""
 
 import gzip
 import re

@@ -1,4 +1,4 @@
-"""Positions: where training stands in its data. Ranks: processes that share it out."""
+"""Positions: the progress of training in its data. Ranks: processes that share the data."""
 
 from collections.abc import Iterator
 from itertools import islice

@@ -1,5 +1,5 @@
-"""How good an output is: corpus scores with intervals, significance, breakdowns, alignment error.
+"""Evaluation: corpus scores with intervals, significance, breakdowns, alignment error.
 
-Everything here takes plain lists of strings (or of links) and knows nothing of models, so that the
-output of any system can be scored.
+Scores take plain lists of strings (or of links) and need no model, so that the output of any system
+can be scored.
 """

@@ -1,4 +1,4 @@
-"""A word aligner: pairs in, links out, from one direction's translator or from both."""
+"""A word aligner: computes links of pairs from the translators of one or both directions."""
 
 import json
 from collections import Counter
@@ -45,7 +45,7 @@ class AlignedPair:
         return " ".join(f"{source}-{target}" for source, target in self.links)
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; docs/aligning.md says what its fields are."""
+        """A JSON object; its fields are described in docs/aligning.md."""
         links = [[*link, round(self.weights[link], 4)] for link in self.links]
         return {"source": self.pair.source, "target": self.pair.target, "links": links}
 

@@ -1,7 +1,7 @@
-"""Alignment error rate: word links against links that people drew.
+"""Alignment error rate: word links compared with manual links.
 
 Och and Ney 2003, "A systematic comparison of various statistical alignment models", section 4.1.
-People mark links as *sure* (S) or only *possible* (P, which takes in S). For links A::
+Annotators mark links as *sure* (S) or only *possible* (P, which includes S). For links A::
 
     precision = |A ∩ P| / |A|      recall = |A ∩ S| / |S|
     AER = 1 − (|A ∩ S| + |A ∩ P|) / (|A| + |S|)

@@ -1,4 +1,4 @@
-"""How each head of each attention module spreads its weights over a corpus: spread, peak, coverage.
+"""Statistics of the weights of each attention head over a corpus: spread, peak, coverage.
 
 Shapes: B batch, H heads, Q queries, K keys, S source tokens, T target tokens.
 """
@@ -70,7 +70,8 @@ def attention_statistics(
 ) -> list[HeadStatistics]:
     """Measure every head while the model is made to write given translations (teacher forcing).
 
-    Pairs with an empty side are left out, and those longer than the model's limit, which is said.
+    Pairs with an empty side are left out. Pairs longer than the model's limit are left out, too,
+    with a notice.
 
     Args:
         translator: of one model; of an ensemble the first one is measured.
@@ -79,7 +80,7 @@ def attention_statistics(
         advance: told how many pairs were finished.
 
     Returns:
-        Module by module, head by head; nothing for a model without attention, which is said.
+        Statistics by module and head; empty, with a notice, for a model without attention.
 
     Raises:
         UserError: the counts differ.

@@ -1,4 +1,4 @@
-"""Where an output is good and where it is not: by length, by sentence, by kind of fault."""
+"""Breakdowns of scores: by length, by sentence, by kind of fault."""
 
 import re
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""Checks of translations before they are delivered: what must stay, and common slips."""
+"""Checks of translations before delivery: protected spans, and common mistakes."""
 
 import re
 from collections import Counter

@@ -1,4 +1,4 @@
-"""How well texts are classified or words tagged: scikit-learn's scores and the worst mistakes."""
+"""Scores of classification and tagging, from scikit-learn, with the worst mistakes."""
 
 import dataclasses
 import math

@@ -1,4 +1,4 @@
-"""Word alignments of given translations: what a model attends to when made to write them."""
+"""Word alignments of given translations: attention weights under teacher forcing."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence

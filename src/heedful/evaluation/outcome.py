@@ -1,4 +1,4 @@
-"""What an evaluation returns, whatever the task: figures, tables for people, and JSON."""
+"""The result of an evaluation of any task: figures, tables, and JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ class Evaluation:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def shown(self) -> list[ReportTable]:
-        """All that was measured, for people."""
+        """All results as tables."""
         return list(self.tables) or [figure_table(self.title, self.figures)]
 
     def to_json(self) -> dict[str, Any]:

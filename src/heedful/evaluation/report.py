@@ -1,4 +1,4 @@
-"""Everything that was measured of one output, as data, as JSON and as tables."""
+"""The report on one output, as data, as JSON and as tables."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Report:
-    """What was measured; parts that were not asked for are empty or None."""
+    """The results; parts that were not requested are empty or None."""
 
     system: str
     count: int

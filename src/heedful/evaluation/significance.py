@@ -1,4 +1,4 @@
-"""Is one system better than another, or is it chance? Two paired tests on the same sentences.
+"""Significance of the difference of two systems: two paired tests on the same sentences.
 
 Paired bootstrap resampling: Koehn 2004, "Statistical significance tests for machine translation
 evaluation". Approximate randomisation: Riezler and Maxwell 2005, "On some pitfalls in automatic

@@ -1,4 +1,4 @@
-"""Word links of both directions joined into one set.
+"""Symmetrisation: combines the word links of both directions.
 
 A model from English to Spanish and one from Spanish to English each link the words of a pair in
 their own way. Intersection and union: Och and Ney 2003, "A systematic comparison of various

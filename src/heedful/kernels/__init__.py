@@ -1,5 +1,5 @@
-"""Everything that is compiled: C, Triton, ctypes, thread pools. Tensors come in and go out.
+"""Compiled code: C, Triton, ctypes, thread pools. Functions take and return tensors.
 
-What takes part in autograd is an operator under ``torch.ops.heedful`` (:mod:`.operators`). What
-serves search alone is none: it runs without gradients on plain CPU tensors.
+Functions with gradients are operators under ``torch.ops.heedful`` (:mod:`.operators`). Functions
+for search only are not: they run without gradients on plain CPU tensors.
 """

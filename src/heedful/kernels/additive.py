@@ -1,8 +1,8 @@
-"""Additive attention at the price of a dot product: softmax(vᵀ tanh(q + k)) · values.
+"""Additive attention at the cost of a dot product: softmax(vᵀ tanh(q + k)) · values.
 
-The formula as it is written is :func:`plain_scores`. Beside it, the same without ever holding
-``[Q, K, D]`` numbers (:mod:`~.additive_tiles`: in PyTorch, in C on the CPU, in Triton), and
-without ever holding ``[Q, K]`` (:mod:`~.additive_rows`).
+The plain formula is :func:`plain_scores`. :mod:`~.additive_tiles` (in PyTorch, in C on the CPU, in
+Triton) computes it without a tensor ``[Q, K, D]``, and :mod:`~.additive_rows` without a tensor
+``[Q, K]``.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The additive score's reductions in C (``additive.c``), where there is a compiler.
+"""The additive score's reductions in C (``additive.c``), if a compiler is available.
 
 Without a compiler, a writable cache or single precision, :class:`~.tiles.PlainTiles` does the work.
 """
@@ -24,12 +24,12 @@ class _Shape(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled reductions; None where they cannot be had, which is said once."""
+    """The compiled reductions; None if they are not available, which prints a notice once."""
     return compiled_library(SOURCES / "additive.c", "additive attention runs")
 
 
 class CompiledTiles(Tiles):
-    """In C, on some threads: each takes a share of the keys."""
+    """Tiles in C, on several threads, each for a part of the keys."""
 
     def __init__(
         self, library: ctypes.CDLL, a: Tensor, b: Tensor, v: Tensor, threads: int | None = None
@@ -44,7 +44,7 @@ class CompiledTiles(Tiles):
         self.fits_a, self.fits_b = fits(self.a2, limit), fits(self.b2, limit)
 
     def _prepare(self, rows: slice) -> list[Tensor]:
-        """What both reductions begin with."""
+        """The first steps of both reductions."""
         queries = (part[:, rows].contiguous() for part in (self.a2, self.ea, self.fits_a))
         return [*queries, self.b2, self.eb, self.fits_b]
 

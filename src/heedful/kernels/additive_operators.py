@@ -1,4 +1,4 @@
-"""The additive reductions as PyTorch operators, which ``torch.compile`` takes as they are."""
+"""The additive reductions as PyTorch operators, which ``torch.compile`` supports."""
 
 from typing import Any
 

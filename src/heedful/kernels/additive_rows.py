@@ -1,7 +1,7 @@
-"""Additive attention by blocks of rows: scored, normalized, used and forgotten.
+"""Additive attention by blocks of rows, whose weights are recomputed in the backward pass.
 
-The same forward and, from nothing but its inputs, again backward; so memory grows with the number
-of keys, not with queries × keys. A row is always whole, so the softmax is the usual one.
+Memory therefore grows with the number of keys instead of queries × keys. A block contains whole
+rows, so no online softmax is needed.
 
 Shapes: n entries (all leading dimensions in one), Q queries, K keys, D units, E values' width.
 """
@@ -25,7 +25,7 @@ where that is all of them."""
 
 
 def rows_of_table(allowed: Tensor | None) -> RowsOf:
-    """The same from the booleans of all rows."""
+    """A function of rows from the booleans of all rows."""
 
     def rows_of(rows: slice | None) -> Tensor | None:
         if allowed is None or rows is None:
@@ -36,7 +36,7 @@ def rows_of_table(allowed: Tensor | None) -> RowsOf:
 
 
 def without_autocast(like: Tensor) -> AbstractContextManager[None]:
-    """What a kernel computes within: autocast, on where ``backward()`` is called in it, is off."""
+    """Turn autocast off for a kernel, also if ``backward()`` is called under autocast."""
     return torch.autocast(like.device.type, enabled=False)
 
 
@@ -49,7 +49,7 @@ def span(allowed: Tensor, keys: int) -> slice:
 
 
 class _Block:
-    """One block of rows: what it may attend to, its weights, and its dropout."""
+    """A block of rows: its mask, weights and dropout."""
 
     def __init__(self, rows: slice, allowed: Tensor | None, keys: int) -> None:
         self.rows, self.allowed = rows, allowed
@@ -84,7 +84,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class AdditiveRows:
-    """All that a context depends on."""
+    """The inputs of the context."""
 
     a: Tensor
     """Projected queries ``[n, Q, D]``."""

@@ -1,4 +1,4 @@
-"""Which of the ways of computing additive scores is taken."""
+"""Selection of the kernel for additive scores."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _traced = ThreadValue(None)  # the same, where torch.compile reads it
 
 
 def chosen_kernel() -> Kernel | None:
-    """The kernel asked for by :func:`use_kernel` in this thread or asyncio task."""
+    """The kernel chosen by :func:`use_kernel` in this thread or asyncio task."""
     if torch.compiler.is_compiling():
         kernel: Kernel | None = _traced.value
         return kernel
@@ -91,12 +91,12 @@ def plainly(query: Tensor, key: Tensor, *others: Tensor) -> bool:
 
 
 def compiled_wanted() -> bool:
-    """Whether nobody has asked for another way than C."""
+    """Whether C is allowed: :func:`use_kernel` has not chosen another kernel."""
     return chosen_kernel() in (None, "compiled")
 
 
 def tiles_for(a: Tensor, b: Tensor, v: Tensor, threads: int | None = None) -> Tiles:
-    """The fastest tiles for these tensors, or those of the kernel that is asked for.
+    """The fastest tiles for these tensors, or those of the chosen kernel.
 
     ``threads`` is how many shares work in C is divided into, PyTorch's number of threads unless
     given: gradients depend on it in the last digits.

@@ -1,4 +1,4 @@
-"""The additive score's two reductions, tile by tile, in PyTorch: the reference of the fast forms.
+"""The additive score's two reductions, tile by tile, in PyTorch: the reference for fast kernels.
 
     s[n, q, k] = Σ_d v_d tanh(a_qd + b_kd),    and for g = ∂L/∂s its gradients in a, b and v.
 
@@ -25,7 +25,7 @@ _TILE_ON_GPU = 1 << 25
 
 
 def plain_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
-    """``vᵀ tanh(query + key)`` as it is written; holds ``[.., Q, K, D]`` numbers."""
+    """``vᵀ tanh(query + key)``, the plain formula; needs a tensor ``[.., Q, K, D]``."""
     both = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))  # [.., Q, K, D]
     return both @ v.to(both.dtype)
 
@@ -74,7 +74,7 @@ class Tiles(ABC):
 
 
 class PlainTiles(Tiles):
-    """In PyTorch alone: on every device, in float32 and float64."""
+    """Tiles in PyTorch: on every device, in float32 and float64."""
 
     def __init__(self, a: Tensor, b: Tensor, v: Tensor) -> None:
         super().__init__(a, b, v)

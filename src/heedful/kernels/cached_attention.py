@@ -1,4 +1,4 @@
-"""One query a row, over keys and values that stay where they are: in C (``steps.c``).
+"""Attention of one query per row over keys and values that are read in place, in C (``steps.c``).
 
 Shapes: N rows, H heads of queries, G of keys and values, T positions, D width of a key's head, E of
 a value's, R rows of a step.
@@ -22,7 +22,7 @@ _PLACES = 4  # addresses of keys and of values, and how far apart the rows of ea
 
 
 class StepsInC(ctypes.Structure):
-    """``struct steps``: where positions lie, and which rows of them are read."""
+    """``struct steps``: the addresses of positions, and the rows that are read."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("keys", "values", "key_strides", "value_strides")),
@@ -42,7 +42,7 @@ class HeadsInC(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled reading; None where it cannot be had, which is said once."""
+    """The compiled kernel; None if it is not available, which prints a notice once."""
     return compiled_library(SOURCES / "cached_attention.c", "search runs")
 
 
@@ -59,7 +59,7 @@ def can_step(like: Tensor) -> bool:
 
 
 class Steps:
-    """Keys and values of positions, each where the step that made them left them.
+    """Keys and values of positions, each in the tensors of the step that computed them.
 
     Steps are never moved or changed: copies share them, and rows of search say by an index which
     row of a step is theirs.

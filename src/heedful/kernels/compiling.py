@@ -1,7 +1,7 @@
-"""C files of ours as libraries for the processor at hand, where there is a compiler.
+"""Compiles heedful's C files for this processor, if a compiler is available.
 
-A file is compiled once and kept in the user's cache folder. Beside everything that is done in C
-stands a plain form that needs no compiler and gives the same results.
+A file is compiled once and stored in the user's cache folder. Every function in C has a plain
+PyTorch reference that needs no compiler and gives the same results.
 
 Environment variables:
     CC: the compiler, ``cc`` by default, with arguments if you like (``ccache gcc``). ``none`` turns
@@ -48,10 +48,10 @@ _say_once = once()
 
 
 def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
-    """The library of a C file; None where it cannot be had.
+    """The library of a C file; None if it is not available.
 
-    That a compiler fails is said, once a call, with ``what`` then does without; that the command of
-    CC does not exist is said once.
+    If the compiler fails, each call prints a notice with ``what``. If the command of CC does not
+    exist, a notice is printed once.
 
     Args:
         source: the file.
@@ -70,9 +70,9 @@ def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
 
 
 def compiler() -> list[str] | None:
-    """The command of the C compiler, from ``CC``; None where there is none.
+    """The command of the C compiler, from ``CC``; None if there is none.
 
-    If ``CC`` names a command that does not exist, that is said once.
+    If ``CC`` names a command that does not exist, a notice is printed once.
     """
     named = os.environ.get("CC", "").strip()
     if named == _OFF:
@@ -189,10 +189,10 @@ def _included(source: Path) -> dict[Path, str]:
 
 
 def _built(compiler: Sequence[str], source: Path) -> Path:
-    """The library's file, from the cache if it is whole there.
+    """The file of the library, from the cache if it is complete.
 
-    Its name ends in the hash of its content: an empty, truncated or foreign file is built anew
-    instead of being loaded, which could end the process with SIGBUS.
+    Its name ends in the hash of its content: an empty, truncated or foreign file is rebuilt instead
+    of loaded, because loading it could end the process with SIGBUS.
     """
     version = subprocess.run(
         [*compiler, "--version"], capture_output=True, text=True, check=True, timeout=60

@@ -1,4 +1,4 @@
-"""Cross-entropy with label smoothing over a large vocabulary, without holding a batch's logits.
+"""Cross-entropy with label smoothing over a large vocabulary, without storing a batch's logits.
 
 Szegedy et al. 2016, "Rethinking the Inception Architecture", section 7: the true distribution is
 ``(1 − ε)`` on the label plus ``ε / V`` on every symbol.
@@ -22,7 +22,7 @@ _CHUNK = 512
 def plain_cross_entropy(
     states: Tensor, table: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """What :func:`cross_entropy` computes, as the plain formula."""
+    """The plain formula of :func:`cross_entropy`."""
     logits = F.linear(states, table, bias).to(_wide(states))
     smooth = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
     return smooth, F.cross_entropy(logits, labels, reduction="none").detach()

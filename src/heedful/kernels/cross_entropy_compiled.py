@@ -1,7 +1,7 @@
-"""Cross-entropy over a large vocabulary in C (``loss.c``), where there is a compiler.
+"""Cross-entropy over a large vocabulary in C (``loss.c``), if a compiler is available.
 
-Logits and their powers of e are made, summed and multiplied while they lie in the processor's
-caches. A row's numbers and a symbol's do not depend on the number of threads.
+Logits and their exponentials are computed, summed and multiplied in blocks that fit into the
+processor's caches. Results are identical for any number of threads.
 Shapes: N positions, D width, V vocabulary.
 """
 
@@ -27,7 +27,7 @@ class _Shape(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled functions; None where they cannot be had, which is said once."""
+    """The compiled functions; None if they are not available, which prints a notice once."""
     found = compiled_library(SOURCES / "cross_entropy.c", "the loss over the vocabulary runs")
     if found is not None:
         for function in (found.heedful_loss_block, found.heedful_loss_slab):
@@ -36,7 +36,7 @@ def library() -> ctypes.CDLL | None:
 
 
 def can_do(states: Tensor, table: Tensor, labels: Tensor) -> bool:
-    """Whether C does it: on the CPU in float32, and every label is a row of the table."""
+    """Whether C supports it: on the CPU in float32, with every label a row of the table."""
     if any(part.dtype != torch.float32 for part in (states, table)):
         return False
     if not readable(states, table, labels):

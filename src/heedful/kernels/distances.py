@@ -1,4 +1,4 @@
-"""Squared distances ``‖q − k‖²`` of all pairs, without their differences in memory."""
+"""Squared distances ``‖q − k‖²`` of all pairs, without storing their differences."""
 
 import math
 from typing import Any

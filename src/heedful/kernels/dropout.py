@@ -1,8 +1,8 @@
 """Dropout with cheap random numbers on the CPU.
 
 Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting".
-PyTorch draws 64 random bits a number there; sixteen are enough, and four times cheaper. In float32
-they are used in C (``dropout.c``), where there is a compiler, with the very same result.
+PyTorch draws 64 random bits per element on the CPU; sixteen are enough and four times cheaper. In
+float32, C code (``dropout.c``) applies them with identical results, if a compiler is available.
 """
 
 import ctypes
@@ -33,7 +33,7 @@ class _Given(ctypes.Structure):
 
 
 class _Own(threading.local):
-    """A thread's own random numbers; None for PyTorch's, which all threads have in common."""
+    """A thread's own generator; None for PyTorch's generator, which all threads share."""
 
     generator: torch.Generator | None = None
 
@@ -53,7 +53,7 @@ def drawing_from(generator: torch.Generator) -> Iterator[None]:
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """Dropout in C; None where it cannot be had, which is said once."""
+    """Dropout in C; None if it is not available, which prints a notice once."""
     return compiled_library(SOURCES / "dropout.c", "dropout runs")
 
 
@@ -102,7 +102,7 @@ def _in_c(hidden: Tensor, words: Tensor) -> bool:
 
 
 def _dropout_in_c(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
-    """:func:`plain_dropout` in one reading."""
+    """:func:`plain_dropout` in one pass."""
     found = library()
     assert found is not None
     hidden = hidden.contiguous()

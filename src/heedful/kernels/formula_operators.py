@@ -1,7 +1,7 @@
-"""Operators that compute in C what a plain formula defines, with derivatives of any order.
+"""Operators in C that are defined by a plain formula, with derivatives of any order.
 
-Where C cannot read the tensors (another type, another device, autocast), the formula computes the
-result and its gradients; it always computes derivatives of second order.
+If C cannot read the tensors (another type or device, autocast), the formula computes the result and
+its gradients; derivatives of second order always use the formula.
 """
 
 from abc import ABC, abstractmethod

@@ -1,7 +1,7 @@
-"""Operators registered with ``torch.library``: how they are called, mapped, differentiated twice.
+"""Operators registered with ``torch.library``: calls, vmap rules, second derivatives.
 
-``torch.library`` takes no rule for forward-mode gradients: PyTorch drops them without a message.
-Callers ask :func:`heedful.basics.addresses.forward_mode` and take the plain formula instead.
+``torch.library`` supports no rule for forward-mode gradients: PyTorch drops them silently. Callers
+check :func:`heedful.basics.addresses.forward_mode` and use the plain formula instead.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ Rule = Callable[..., tuple[Any, Any]]
 
 
 class Operator:
-    """``torch.ops.heedful.<name>``, called in the way that suits the tensors.
+    """``torch.ops.heedful.<name>``, with a faster call for plain tensors.
 
     - Plain tensors: a function of autograd, which takes tens of microseconds less a call.
     - Tensors that ``torch.func`` transforms: a function of autograd with a rule for ``vmap``; what

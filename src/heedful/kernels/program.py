@@ -1,6 +1,6 @@
-"""A list of operations on the numbers of a row, which C does for a block of rows at a time.
+"""A program of operations on rows, which C runs for a block of rows at a time.
 
-Weights are copied and laid out anew for it.
+Weights are copied and repacked for it.
 Shapes: I, O columns into and out of a product; D width of the model.
 """
 
@@ -34,7 +34,7 @@ class _Operation(ctypes.Structure):
 
 
 class _MemoryInC(ctypes.Structure):
-    """``struct memory``: what rows read, and where a step's keys and values go."""
+    """``struct memory``: the keys and values that rows read, and the buffers for new ones."""
 
     _fields_ = [("steps", StepsInC), ("kept_key", ctypes.c_void_p), ("kept_value", ctypes.c_void_p)]
 
@@ -58,12 +58,12 @@ class _Plan(ctypes.Structure):
 
 
 class NotFusedError(Exception):
-    """Something that C does not know, or there is no compiler."""
+    """The kernel does not support an operation, or there is no compiler."""
 
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled operations; None where they cannot be had, which is said once."""
+    """The compiled operations; None if they are not available, which prints a notice once."""
     found = compiled_library(SOURCES / "program.c", "search runs")
     if found is not None:
         for told in (found.heedful_columns, found.heedful_largest, found.heedful_paired):
@@ -105,7 +105,7 @@ class Map(NamedTuple):
 
 
 class Int8Map(NamedTuple):
-    """A linear map of whole numbers."""
+    """A linear map in int8."""
 
     weight: Tensor
     """int8 ``[O, I]``"""

@@ -1,4 +1,4 @@
-"""The part of a recurrent cell that is not a product, in C (``cells.c``), and its gradients.
+"""The element-wise part of a recurrent cell in C (``cells.c``), with its gradients.
 
 :func:`cell_step` is the plain form.
 Shapes: N rows, H hidden, G gates (1 for tanh, 3 for GRU, 4 for LSTM).
@@ -32,7 +32,7 @@ class _CellInC(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled cells; None where they cannot be had, which is said once."""
+    """The compiled cells; None if they are not available, which prints a notice once."""
     return compiled_library(SOURCES / "recurrent_cell.c", "recurrent models run")
 
 
@@ -61,7 +61,7 @@ def cell_step(cell: str, gates: Tensor, recurrent: Tensor, before: LayerState) -
 def next_state(
     kind: str, gates: Tensor, recurrent: Tensor, before: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...] | None:
-    """The state after a step in search; None where only the plain form can make it.
+    """The state after a step of search; None if only the plain form supports it.
 
     Shapes as in :func:`cell_step`.
     """

@@ -1,8 +1,8 @@
 """Softmax attention of short sequences in C (``short.c``), forward and backward.
 
-PyTorch's kernel on the CPU is made for long sequences; with a dozen of positions most of its time
-is none of the products'. Here a head's numbers lie in the nearest cache, keys and values are read
-where projections left them, and contexts and gradients are written as the next projection wants.
+PyTorch's CPU kernel is made for long sequences; with a dozen positions most of its time is
+overhead. Here the data of a head fit into the L1 cache, keys and values are read in the layout of
+the projections' outputs, and contexts and gradients are written in the layout of the next one.
 Shapes: B entries, H heads of queries, G of keys and values, Q queries, K keys, D, E widths.
 """
 
@@ -54,7 +54,7 @@ class _Attention(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled functions; None where they cannot be had, which is said once."""
+    """The compiled functions; None if they are not available, which prints a notice once."""
     found = compiled_library(SOURCES / "short_attention.c", "attention of short sequences runs")
     if found is not None:
         found.heedful_attention_room.restype = ctypes.c_int64

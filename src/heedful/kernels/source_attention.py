@@ -1,7 +1,7 @@
-"""One query a row over the keys and values of the row's source, and its gradients: in C.
+"""Attention of one query per row over the keys and values of its source, with gradients, in C.
 
-What a recurrent decoder's step attends to, where the plain form is a dozen operations with a
-``[N, S, D]`` between them (``reading.c``).
+It computes the attention of a recurrent decoder's step (``reading.c``); the plain form has a dozen
+operations and an intermediate tensor ``[N, S, D]``.
 Shapes: N rows, A sources, S positions, D width of queries and keys, E of values.
 """
 
@@ -30,7 +30,7 @@ class _SourcesInC(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled reading; None where it cannot be had, which is said once."""
+    """The compiled kernel; None if it is not available, which prints a notice once."""
     return compiled_library(SOURCES / "source_attention.c", "recurrent models run")
 
 
@@ -42,7 +42,7 @@ def plain_source_attention(
     vector: Tensor | None,
     scale: float,
 ) -> Tensor:
-    """What :meth:`Sources.read` computes where row n reads source n: ``[N, E]``."""
+    """The plain form of :meth:`Sources.read`, where row n reads source n: ``[N, E]``."""
     if vector is None:
         scores = (key @ query.unsqueeze(2)).squeeze(2)
     else:
@@ -62,7 +62,7 @@ def attend_to_sources(
     vector: Tensor | None,
     scale: float,
 ) -> Tensor | None:
-    """The contexts ``[N, E]`` of one query a row; None where the plain form is as good.
+    """The contexts ``[N, E]`` of one query per row; None if the plain form is as good.
 
     It is with gradients, and for other tensors than float32 on the CPU.
 
@@ -87,8 +87,8 @@ def attend_to_sources(
 
 
 def has_kernel(*tensors: Tensor) -> bool:
-    """Whether C computes with such tensors: float32 on the CPU, outside autocast, if nobody has
-    asked for another kernel, and there is a compiler."""
+    """Whether the kernel supports these tensors: float32 on the CPU, without autocast, if no other
+    kernel was chosen and a compiler is available."""
     return single_on_cpu(*tensors) and compiled_wanted() and library() is not None
 
 

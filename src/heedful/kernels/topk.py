@@ -52,7 +52,7 @@ class _Rows(ctypes.Structure):
 
 @functools.cache
 def library() -> ctypes.CDLL | None:
-    """The compiled form of :func:`best`; None where it cannot be had."""
+    """The compiled form of :func:`best`; None if it is not available."""
     return compiled_library(SOURCES / "topk.c", "search runs")
 
 
@@ -81,7 +81,7 @@ def best(logits: Tensor, k: int, first: int) -> Best:
 
 
 def plain_best(logits: Tensor, k: int, first: int) -> Best:
-    """As :func:`best`, which it defines."""
+    """The plain form that defines :func:`best`."""
     values, columns = top_k(logits[:, first:], k)
     return Best(values, columns + first, Total.of(logits))
 

@@ -1,6 +1,6 @@
-"""Threads that each do some of the work whole, in place of sharing out every single operation.
+"""Worker threads that each do a part of the work, instead of sharing every single operation.
 
-They wait for one another once, not after each operation.
+They synchronise once instead of after each operation.
 """
 
 import os
@@ -21,7 +21,7 @@ _own = _Own()
 
 
 def _forget() -> None:
-    """A child process has none of its parent's threads."""
+    """A child process does not inherit its parent's threads."""
     global _own
     _own = _Own()
 

@@ -1,8 +1,8 @@
-"""Documents to translate: the same file comes back with its texts translated.
+"""Translation of documents, in place.
 
-Bilingual formats have their empty targets filled; in files of one language each text is replaced.
+Bilingual formats get their empty targets filled; in files of one language each text is replaced.
 
-The original bytes are edited at the places of the targets; nothing is written anew from a tree.
+The original bytes are edited at the targets; the file is not serialised again from a tree.
 """
 
 import re

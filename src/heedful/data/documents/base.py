@@ -1,4 +1,4 @@
-"""What every document is: segments out, translations in, the same bytes elsewhere."""
+"""The base class of documents: returns segments, takes translations, keeps all other bytes."""
 
 import gzip
 from abc import ABC, abstractmethod

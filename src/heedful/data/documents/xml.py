@@ -1,4 +1,4 @@
-"""XML edited in place: lxml says what an element is, expat at which bytes it stands."""
+"""In-place editing of XML: lxml parses elements, expat finds their byte positions."""
 
 import codecs
 import re
@@ -22,7 +22,7 @@ TAG = re.compile(rb"""<[^"'>]*(?:"[^"]*"[^"'>]*|'[^']*'[^"'>]*)*>""")
 
 
 class Span(NamedTuple):
-    """Where an element stands, in bytes: its start tag, and the end of its end tag."""
+    """The byte positions of an element: its start tag, and the end of its end tag."""
 
     start: int
     end: int
@@ -56,7 +56,7 @@ class XmlDocument(Document):
         self._codes.append(segment.codes)
 
     def span(self, element: "etree._Element") -> Span:
-        """Where an element stands."""
+        """The byte positions of an element."""
         return self._spans[element]
 
     def start_tag(self, element: "etree._Element") -> str:
@@ -124,7 +124,7 @@ class XmlDocument(Document):
 
 
 def element_spans(data: bytes) -> list[Span]:
-    """Where each element of a well-formed document stands, in the order of their start tags."""
+    """The byte positions of all elements of a well-formed document, ordered by start tags."""
     parser = expat.ParserCreate("utf-8")
     starts: list[int] = []
     ends: list[int] = []

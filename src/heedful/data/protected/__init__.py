@@ -1,1 +1,1 @@
-"""What a translation must keep: found by rules, replaced by placeholders, put back."""
+"""Protected spans: found by rules, replaced by placeholders, and restored in translations."""

@@ -1,4 +1,4 @@
-"""Which rules a corpus needs: those that find the same on both sides."""
+"""Chooses the rules for a corpus: those that find the same spans on both sides."""
 
 from collections import Counter
 from collections.abc import Iterable

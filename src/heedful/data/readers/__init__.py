@@ -1,4 +1,4 @@
-"""Corpora in any format: the kind is found by content, every failure names file and line."""
+"""Corpora in any format: the format is detected by content, and errors name file and line."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,7 @@
 """The grammar of PO catalogues (GNU gettext manual, "The Format of PO Files"), with line numbers.
 
-Our own parser: filling a catalogue needs the lines on which each string stands, and lines must end
-at line feeds only.
+This is a separate parser, because filling a catalogue needs the line numbers of all strings, and
+lines must end only at line feeds.
 """
 
 import gettext

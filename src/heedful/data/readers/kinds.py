@@ -1,4 +1,4 @@
-"""What kind of file it is, by its content; the extension decides only where that does not."""
+"""Detects the format of a file by its content; the extension is used only if that is ambiguous."""
 
 import codecs
 import re

@@ -56,7 +56,7 @@ def read_labelled(
         paths: plain, gzip or xz; ``-`` is standard input.
         text: the column of the text, or the two of a pair; without effect on ``label-text``.
         label: the column of the label; without effect on ``label-text``.
-        encoding: UTF-8 unless said.
+        encoding: UTF-8 by default.
         format: by default what the extension says, else JSON lines or TSV by the first line.
         unlabelled: what is done about a row without a label: ``error``, or ``skip``, which leaves
             it out and counts it.
@@ -140,7 +140,7 @@ def _opened(
 
 
 def nearest(name: str, known: Sequence[str]) -> str:
-    """A hint at the right name of what is asked for as ``name``, or at all that there are."""
+    """A hint with the nearest known name, or with all known names."""
     lower = {other.casefold(): other for other in known}
     near = difflib.get_close_matches(name.casefold(), list(lower), n=1, cutoff=0.5)
     if near:
@@ -218,7 +218,7 @@ def _table(
 
 
 def _place(name: str, header: Sequence[str], numbered: bool, where: str) -> int:
-    """Where the column is that is asked for."""
+    """The index of the requested column."""
     if numbered:
         if int(name) > len(header):
             raise UserError(f"{where}: no column {name}; the line has {len(header)}")

@@ -16,7 +16,7 @@ def normalise_code(code: str) -> str:
 
 
 def takes(wanted: str, code: str) -> bool:
-    """Whether the wanted code is ``code`` or a prefix of it, part by part.
+    """Whether the requested code is ``code`` or a prefix of it, part by part.
 
     Example:
         >>> takes("en", "en_US"), takes("en-US", "en"), takes("en", "enm")
@@ -45,6 +45,6 @@ def related(wanted: str, code: str) -> bool:
 
 
 def not_in_file(wanted: str, name: str, codes: Iterable[str]) -> UserError:
-    """The user's error for a language that a file does not have."""
+    """The error for a language that a file does not have."""
     there = ", ".join(sorted({code for code in codes if code})) or "none"
     return UserError(f"language '{wanted}' is not in {name}; its languages are: {there}")

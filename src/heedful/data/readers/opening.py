@@ -1,4 +1,4 @@
-"""Bytes of a file or of standard input, plain, gzip or xz; every failure names file and line."""
+"""Bytes of a file or of standard input, plain, gzip or xz; errors name file and line."""
 
 import contextlib
 import gzip

@@ -38,7 +38,7 @@ def read_documents(
             feeds, the lines of a document are then the text as it stands in the file.
         sentences: a language code, by whose rules each line is cut into sentences, which take the
             place of the lines (white space around them is left out).
-        encoding: UTF-8 unless said.
+        encoding: UTF-8 by default.
 
     Raises:
         UserError: a file is missing, broken or without text; a byte is not text.

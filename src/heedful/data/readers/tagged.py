@@ -44,7 +44,7 @@ def read_tagged(
         column: which column of CoNLL-U, or which list of JSON lines, holds the tags; ``misc.NER``
             is the value of ``NER`` in the column ``misc``, ``_`` where a word has none. Of
             CoNLL-2003 ``pos``, ``chunk`` or ``ner``, which ``upos`` stands for, too.
-        encoding: UTF-8 unless said.
+        encoding: UTF-8 by default.
 
     Raises:
         UserError: a file is missing or broken, a word has no tag, words and tags are of different
