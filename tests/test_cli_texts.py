@@ -151,7 +151,7 @@ def test_pairs_have_a_tab_between_them(runs: dict[str, Any]) -> None:
         (["classify", "run", "nowhere.txt"], "nowhere.txt"),
         (["classify", "run", "--threads", "0"], "--threads"),
         (["fill", "run", "the [MASK]", "--file", "x"], "leave one"),
-        (["fill", "run", "nothing"], "nothing is hidden"),
+        (["fill", "run", "nothing"], "the text has no mask"),
         (["fill", "run", "--trace", "x.safetensors"], "TEXT"),
         (["generate", "run", "x.txt", "--prompt", "x"], "leave one"),
         (["generate", "run", "--prompt", "x", "--beam", "2", "--top-k", "3"], "--top-k"),
@@ -199,7 +199,7 @@ def test_hidden_words_are_filled_in(tmp_path: Path) -> None:
     assert (lines[1], len(lines)) == ("", 4)
     found = json.loads(ask(["fill", "run", "--json"], "the [MASK]\n"))
     assert len(found["masks"][0]) == 5
-    with pytest.raises(UserError, match="line 3: nothing is hidden"):
+    with pytest.raises(UserError, match="line 3: the text has no mask"):
         ask(["fill", "run"], "[MASK]\n\nfilm\n")
     path = tmp_path / "fill.safetensors"
     ask(["fill", "run", "the [MASK]", "--trace", path])

@@ -70,7 +70,7 @@ def test_what_cannot_be_measured_is_said() -> None:
         faithfulness(translator(), "dog", OUTPUT)
     with pytest.raises(UserError, match="empty"):
         faithfulness(translator(), TEXT, " ")
-    with pytest.raises(UserError, match="more than the model takes"):
+    with pytest.raises(UserError, match="more than the model's"):
         faithfulness(translator(), "dog " * 300, OUTPUT)
     with pytest.raises(UserError, match="no attention"):
         faithfulness(translator(recurrent("none")), TEXT, OUTPUT)

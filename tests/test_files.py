@@ -59,9 +59,9 @@ def test_a_file_has_a_largest_size(tmp_path: Path) -> None:
     path = tmp_path / "large"
     with path.open("wb") as file:
         file.truncate(MOST_BYTES + 1)  # no block of it is on the disk
-    with pytest.raises(UserError, match="larger than 64 MiB"):
+    with pytest.raises(UserError, match="larger than the limit of 64 MiB"):
         read_json(path)
-    with pytest.raises(UserError, match="larger than 1 MiB"):
+    with pytest.raises(UserError, match="larger than the limit of 1 MiB"):
         read_bytes(path, MOST_TOML_BYTES)
 
 

@@ -186,7 +186,7 @@ def test_batches_are_a_function_of_their_position(
             assert torch.equal(batch.labels, expected.labels)
     with pytest.raises(UserError, match=r"there is no batch at \(5, 0, 1000\)"):
         next(source.batches(Position(5, 0, 1000)))
-    with pytest.raises(UserError, match="no batch stands"):
+    with pytest.raises(UserError, match="there is no batch"):
         next(source.batches(Position(5, 0, 1 << 40)))
 
 
@@ -350,7 +350,7 @@ def test_what_does_not_fit_is_refused(
         pairs(EncodedDocuments.open(tmp_path / "plain"), plain)
     one = words_of([["a b"]])
     write_documents([["a b", "b"]], one, tmp_path / "one", longest=5)
-    with pytest.raises(UserError, match="one document only"):
+    with pytest.raises(UserError, match="only one document"):
         pairs(EncodedDocuments.open(tmp_path / "one"), one)
     assert len(
         list(pairs(EncodedDocuments.open(tmp_path / "one"), one, next_sentence=False).once())

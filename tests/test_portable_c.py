@@ -172,5 +172,5 @@ def test_an_unknown_march_is_one_line(
     assert compiling.compiled_library(source, "the test runs") is None
     said = capsys.readouterr().err
     assert said.count("\n") == 1
-    assert "the test runs without its compiled form" in said
+    assert "the test runs without its compiled kernel" in said
     assert not list((tmp_path / "heedful").iterdir())

@@ -179,7 +179,7 @@ def test_traces_of_readers_are_traces(client: httpx.Client) -> None:
         ("classify", {"model": "mood"}, 400, "text is missing"),
         ("tag", {"text": ["a"] * 1001}, 400, "1,001 texts"),
         ("tag", {"text": "\ud800"}, 400, "Unicode"),
-        ("fill", {"text": "a"}, 400, "nothing is hidden"),
+        ("fill", {"text": "a"}, 400, "the text has no mask"),
         ("fill", {"text": "[MASK]", "count": 101}, 400, "count"),
         ("generate", {"model": "gpt", "max_tokens": 601}, 400, "601 tokens; the maximum is 600"),
         ("generate", {"model": "gpt", "nbest": 17}, 400, "the maximum is 16"),
