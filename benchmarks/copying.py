@@ -343,7 +343,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         try:
             results.append(run_system(options, kind, name, longer))
         except StoppedError:
-            print("stopped; the same command goes on from there", file=sys.stderr)
+            print("stopped; rerun the command to resume", file=sys.stderr)
             sys.exit(130)
         if options.json:
             facts = {"machine": machine(1), "seed": options.seed, "results": results}

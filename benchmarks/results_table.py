@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except UserError as error:
         errors.append(str(error))
     except KeyboardInterrupt:
-        print("interrupted: the same command goes on from here", file=sys.stderr)
+        print("interrupted: rerun the command to resume", file=sys.stderr)
         return INTERRUPTED
     else:
         print(text)

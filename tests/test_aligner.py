@@ -235,7 +235,7 @@ def test_what_an_aligner_cannot_do_is_one_clear_line(folder: Path, tmp_path: Pat
         (("train", "--task", "align", "--out", tmp_path / "a"), "give a recipe, or a corpus"),
         (("train", "--task", "align", *data, "--out", folder / "run" / "forward"), "is a run"),
         (("train", *data, "--set", "task=alignment", "--out", tmp_path / "b"), "needs model.kind"),
-        (("align", folder, folder / "c.tsv"), "is no run"),
+        (("align", folder, folder / "c.tsv"), "is not a run"),
     ):
         with pytest.raises(UserError, match=says):
             heedful(*arguments)

@@ -32,7 +32,7 @@ def test_there_and_back_again(tmp_path: Path) -> None:
 def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     done = heedful("import", "hf", "nowhere", "--out", "run", where=tmp_path)
     assert done.returncode == 2
-    assert done.stderr == "heedful: nowhere is no folder; give one that has a config.json\n"
+    assert done.stderr == "heedful: nowhere is not a folder; give a folder with a config.json\n"
     done = heedful("export", "hf", "nowhere", "--out", "back", where=tmp_path)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1

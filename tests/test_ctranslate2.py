@@ -418,16 +418,16 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
     accept_changes(recurrent)
     for given, message in (
         ((run, text, "--engine", "marian"), "unknown engine 'marian'; use torch or ctranslate2"),
-        ((run, text, "--quantization", "int8"), "is for --engine ctranslate2"),
+        ((run, text, "--quantization", "int8"), "needs --engine ctranslate2"),
         ((run, text, *engine, "--quantization", "int3"), "unknown quantization 'int3'"),
         ((run, text, *engine, "--precision", "float16"), "no float16 on this cpu; it has"),
         ((run, text, *engine, "--quantization", "int8", "--precision", "bfloat16"), "leave one"),
-        ((run, text, *engine, "--ensemble", run), "no ensembles"),
+        ((run, text, *engine, "--ensemble", run), "does not support ensembles"),
         ((run, text, *engine, "--sample"), "sample with --engine torch"),
         ((run, text, *engine, "--device", "mps"), "no mps device"),
         ((recurrent, text, *engine), "model.kind = 'recurrent'"),
         ((folder / "export", text), "add --engine ctranslate2"),
-        ((folder / "export", text, *engine, "--checkpoint", "best"), "leave --checkpoint out"),
+        ((folder / "export", text, *engine, "--checkpoint", "best"), "leave out --checkpoint"),
         ((tmp_path / "empty", text, *engine), "it has no run.json and no heedful.json"),
         ((tmp_path / "other", text, *engine), "another program made it"),
         ((tmp_path / "absent", text, *engine), "there is no such folder"),
@@ -459,7 +459,7 @@ def test_what_is_computed_in(capsys: pytest.CaptureFixture[str]) -> None:
     assert choose_compute_type("int8", "float32", "cpu") == "int8"
     assert choose_compute_type(None, "auto", "cpu") in ("float32", "bfloat16")
     assert choose_compute_type(None, "float32", "cpu", "float16") == "default"
-    assert "no float16 on this cpu" in capsys.readouterr().err
+    assert "does not support float16 on cpu" in capsys.readouterr().err
 
 
 def test_without_the_package_one_line_says_how_to_get_it(

@@ -326,7 +326,7 @@ def test_guidance_that_cannot_be_is_refused(tmp_path: Path) -> None:
     (tmp_path / "gone").rename(tmp_path / "links")
     train(recipe(1, SMALL, {}), tmp_path / "run", data=tmp_path)
     assert "weight = 0.05, now it is 0.1" in message(SMALL, {"weight": 0.1})
-    assert "begun with data.links" in message(SMALL, {}, links=None)
+    assert "started with data.links" in message(SMALL, {}, links=None)
     (tmp_path / "links").write_text("0-0\n" * 60)
     assert "data.links is not what" in message(SMALL, {})
     write(tmp_path, rows_of_words(60, 1))

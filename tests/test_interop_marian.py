@@ -321,9 +321,9 @@ def test_tensors_that_do_not_fit_are_one_line() -> None:
     name = "model.encoder.layers.0.fc1.weight"
     positions = {"model.encoder.embed_positions.weight": torch.ones(300, 12)}
     wrong = [
-        (given | {name: torch.ones(8, 12)}, r"fc1.weight' has shape \[8, 12\], by config.json"),
+        (given | {name: torch.ones(8, 12)}, r"fc1.weight' has shape \[8, 12\], but config.json"),
         ({key: given[key] for key in given if key != name}, "fc1.weight' is missing"),
-        (given | {"model.extra": torch.ones(1)}, "'model.extra' is not of the layout"),
+        (given | {"model.extra": torch.ones(1)}, "'model.extra' is not in the layout"),
         (given | positions, "are not sinusoids"),
         (given | {"lm_head.weight": given["model.shared.weight"] + 1}, "differ, but config.json"),
         (given | {name: given[name].long()}, "is int64"),

@@ -276,11 +276,11 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     tokeniser = (folder / "tokenizer.json").read_bytes()
     wrong: list[tuple[dict[str, Any], str]] = [
-        ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "id2label has a name twice"),
+        ({"id2label": {"0": "a", "1": "a", "2": "b"}}, "id2label contains a name twice"),
         ({"id2label": {"0": "a"}}, "id2label has 1 names, the classifier 3 classes"),
         ({"vocab_size": 50}, "only 50 rows"),
         ({"num_hidden_layers": 3}, r"layer\.2\.attention\.self\.query\.weight' is missing"),
-        ({"hidden_size": 24}, r"shape \[\d+, 18\], by config.json it is \[\d+, 24\]"),
+        ({"hidden_size": 24}, r"shape \[\d+, 18\], but config.json gives \[\d+, 24\]"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type"),
     ]
 

@@ -227,7 +227,7 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
         assert not (tmp_path / "out").exists()
 
-    refused("is no folder", tmp_path / "nowhere")
+    refused("is not a folder", tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
     refused("has no config.json", tmp_path / "empty")
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "t5"}))
@@ -235,18 +235,18 @@ def test_what_cannot_be_is_one_line(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
     refused("only 100 rows")
     (folder / "config.json").write_text(json.dumps(config | {"d_model": 48}))
-    refused(r"shape \[\d+, 24\], by config.json it is \[\d+, 48\]")
+    refused(r"shape \[\d+, 24\], but config.json gives \[\d+, 48\]")
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "model.safetensors").rename(folder / "away")
     refused("has no model.safetensors")
     torch.save({"x": torch.ones(1)}, folder / "pytorch_model.bin")
-    refused("pytorch_model.bin: a pickle, which can run any code")
+    refused("pytorch_model.bin: pickles are not read")
     (folder / "model.safetensors").write_bytes(b"PK\x03\x04 no safetensors at all")
-    refused("damaged or no safetensors file")
+    refused("damaged or not a safetensors file")
     index = {"weight_map": {"x": "../other/model.safetensors"}}
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    refused("is no safetensors file of this folder")
+    refused("is not a safetensors file of this folder")
     (tmp_path / "out").mkdir()
     with pytest.raises(UserError, match="exists; choose another place"):
         import_hf(folder, tmp_path / "out")
@@ -259,7 +259,7 @@ def test_runs_without_this_shape_are_refused(tmp_path: Path) -> None:
     recurrent["tokeniser"] = {"vocabulary_size": 380}
     for recipe, message in (
         (tables(corpus, pre_norm=True), "model.pre_norm = true.*--set model.pre_norm=false"),
-        (recurrent, "model.kind = 'recurrent' has no"),
+        (recurrent, "model.kind = 'recurrent' cannot be exported"),
     ):
         run = tmp_path / str(len(message))
         recipe["training"]["max_steps"] = 1

@@ -93,7 +93,7 @@ def test_each_side_begins_with_its_vectors(folder: Path, model: str, frozen: boo
     # A run that goes on knows its files by their content.
     assert train(tables, folder / "run", data=folder)
     (folder / "de.txt").write_text((folder / "en.txt").read_text())
-    with pytest.raises(UserError, match=r"vectors\.target is not what .* was begun with"):
+    with pytest.raises(UserError, match=r"vectors\.target is not what .* was started with"):
         train(tables, folder / "run", data=folder)
 
 
@@ -126,7 +126,7 @@ def test_what_does_not_fit_is_one_line(folder: Path) -> None:
     with pytest.raises(UserError, match=r"8 wide, .* 9; set model\.embedding_size = 8"):
         train(wide, folder / "wide", data=folder)
     assert train(recipe("recurrent", source="en.txt"), folder / "run", data=folder)
-    with pytest.raises(UserError, match=r"\[vectors\] and the weights of .* both say"):
+    with pytest.raises(UserError, match=r"\[vectors\] and --start-from .* both give"):
         train(
             recipe("recurrent", source="en.txt"),
             folder / "on",

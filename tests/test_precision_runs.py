@@ -215,7 +215,7 @@ def test_python_and_the_server_tell_the_precision(folder: Path) -> None:
         (("translate", "--precision", "float16", "--device", "cpu"), "float16 needs a CUDA GPU"),
         (("evaluate", "--precision", "half"), "int8 or auto"),
         (("evaluate", "--engine", "marian"), "unknown engine 'marian'"),
-        (("evaluate", "--quantization", "int8"), "--quantization is for --engine ctranslate2"),
+        (("evaluate", "--quantization", "int8"), "--quantization needs --engine ctranslate2"),
         (("generate", "--prompt", "a", "--precision", "int8"), "is a run for translation"),
     ],
 )

@@ -155,7 +155,7 @@ def test_a_run_resumes_with_the_same_rows_only(tmp_path: Path) -> None:
     train(4, "parts", PAIRS)
     train(8, "parts", PAIRS)
     assert_same(tmp_path / "whole", tmp_path / "parts")
-    with pytest.raises(UserError, match=r"data\.train is not what .* was begun with"):
+    with pytest.raises(UserError, match=r"data\.train is not what .* was started with"):
         train(8, "parts", [*PAIRS[:-1], ("another", "anderes")])
     with pytest.raises(UserError, match="was rows of Python data: give them again"):
         heedful.train(tmp_path / "parts" / "recipe.toml", tmp_path / "parts")
@@ -216,4 +216,4 @@ def test_parts_are_those_of_the_recipe(tmp_path: Path) -> None:
     )
     assert "has no 'train'" in refused(tmp_path, PAIR_RECIPE, {"test": PAIRS})
     named = {**PAIR_RECIPE, "data": {**PAIR_RECIPE["data"], "validation": "held.tsv"}}
-    assert "the recipe names files of validation" in refused(tmp_path, named, {"train": PAIRS})
+    assert "the recipe has files for validation" in refused(tmp_path, named, {"train": PAIRS})

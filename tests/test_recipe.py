@@ -99,7 +99,7 @@ def test_a_size_that_would_change_nothing_is_refused() -> None:
 def test_an_override_needs_a_value_and_a_table() -> None:
     with pytest.raises(UserError, match="expected key=value"):
         with_overrides(MINIMAL, ["seed"])
-    with pytest.raises(UserError, match="is no table"):
+    with pytest.raises(UserError, match="is not a table"):
         with_overrides({"seed": 1}, ["seed.x=1"])
 
 
@@ -141,7 +141,7 @@ def test_a_recipe_is_put_over_its_base(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("base", "message"),
     [
-        ('"a.toml"', "comes back to itself"),
+        ('"a.toml"', "leads back to it"),
         ('"absent.toml"', "no recipe at"),
         ('"no-such-recipe"', "no recipe 'no-such-recipe'"),
         ("3", "base = 3: expected a recipe's name or path"),

@@ -258,7 +258,7 @@ def test_a_run_of_a_version_without_hashes_is_used_with_a_notice(
 def test_the_chosen_checkpoint_is_a_plain_name(chosen: str, tmp_path: Path) -> None:
     run = copied("translator", tmp_path)
     edit(run / "result.json", lambda result: seal({**result, "chosen": chosen}))
-    refused(run, "is no checkpoint's name")
+    refused(run, "is not a checkpoint")
 
 
 def test_facts_that_are_missing_are_named(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_a_search_has_a_largest_width(options: dict[str, Any]) -> None:
 
 def test_sizes_of_a_vocabulary_are_those_of_the_weights(tmp_path: Path) -> None:
     run = copied("translator", tmp_path)
-    for size, message in ((10**12, "less than or equal to"), (900_000, "of different runs")):
+    for size, message in ((10**12, "less than or equal to"), (900_000, "to different runs")):
         edit(run / "run.json", lambda facts, size=size: facts["vocabulary"].update(target=size))
         seal_files(run)
         refused(run, message)

@@ -286,7 +286,7 @@ def test_bytes_of_another_encoding_are_named_and_can_be_read(
     for again in ([*command, "--set", "data.encoding=latin-1"], ["train", "--out", command[6]]):
         code, said = heedful(again, monkeypatch, capsys)
         assert code == 0, said
-        assert "is trained" in said
+        assert "is already trained" in said
 
 
 def test_a_run_is_refused_another_task_or_other_columns(
@@ -303,10 +303,10 @@ def test_a_run_is_refused_another_task_or_other_columns(
         (["--task", "tag", "--data", "tagged.tsv"], "has task = 'classification', not"),
         ([*CLASSIFY, "labelled.tsv", "--text", "body"], "was started with data.text = ['text']"),
         ([*CLASSIFY, "pairs.tsv"], "data.train is not what"),
-        ([*CLASSIFY, "labelled.tsv", "--set", "max_tokens=20"], "begun with max_tokens = 24"),
+        ([*CLASSIFY, "labelled.tsv", "--set", "max_tokens=20"], "started with max_tokens = 24"),
         (
             ["--start-from", str(path), "--data", "labelled.tsv"],
-            "was begun without --start-from",
+            "was started without --start-from",
         ),
     ):
         code, said = heedful(["train", "--out", str(path), *options], monkeypatch, capsys)

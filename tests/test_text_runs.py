@@ -124,12 +124,12 @@ def test_an_interrupted_run_ends_as_one_that_never_was(
 
     monkeypatch.setattr(Report, "step", step)
     assert not train(RECIPES[name], path, data=folder)
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "rerun the command to resume" in capsys.readouterr().err
     with pytest.raises(OSError, match="stopped"):
         train(RECIPES[name], path, data=folder)
     monkeypatch.undo()
     assert train(RECIPES[name], path, data=folder)
-    assert "on from step 6" in capsys.readouterr().err
+    assert "from step 6" in capsys.readouterr().err
     expected, found = weights(whole), weights(path)
     assert expected.keys() == found.keys()
     for key, tensor in expected.items():
@@ -137,7 +137,7 @@ def test_an_interrupted_run_ends_as_one_that_never_was(
     assert figures(path) == figures(whole)
     assert {line["step"] for line in figures(whole) if line["kind"] == "validation"} == {4, 8}
     train(RECIPES[name], path, data=folder)
-    assert "is trained: step-0000000" in capsys.readouterr().err
+    assert "is already trained: step-0000000" in capsys.readouterr().err
     assert figures(path) == figures(whole)
 
 

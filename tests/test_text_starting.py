@@ -232,7 +232,7 @@ CLASSIFIED: dict[str, Any] = {"task": "classification", "data": LABELLED, "max_t
         (
             "masked",
             {**CLASSIFIED, "vectors": {"file": "vectors.txt"}},
-            r"\[vectors\] and the weights of .* both say",
+            r"\[vectors\] and --start-from .* both give",
         ),
         ("missing", CLASSIFIED, "no run at"),
     ],

@@ -106,7 +106,7 @@ def test_a_search_names_what_cannot_be_searched(folder: Path, tmp_path: Path) ->
         with pytest.raises(UserError, match=message):
             tune(short("tagging", tune={key: entry}), tmp_path / "out", data=folder)
     data = {"train": "tagged.tsv"}
-    with pytest.raises(UserError, match="a search chooses by validation"):
+    with pytest.raises(UserError, match="a search needs validation data"):
         tune(short("tagging", data=data), tmp_path / "out", data=folder)
 
 
@@ -127,5 +127,5 @@ def test_each_trial_starts_from_the_same_run(folder: Path, tmp_path: Path) -> No
         assert (run / "start").exists(), run
     again = tmp_path / "again"
     assert train({**masked, "seed": 9}, again, data=folder)
-    with pytest.raises(UserError, match="was begun with weights"):
+    with pytest.raises(UserError, match="was started with weights"):
         tune({**recipe, "tune": space}, tmp_path / "out", **here, start_from=again)

@@ -140,7 +140,7 @@ def test_an_interrupted_run_ends_with_identical_weights(
     process.send_signal(how)
     text = finish(process, -9 if how == signal.SIGKILL else 130)
     if how != signal.SIGKILL:
-        assert "the same command goes on from there" in text
+        assert "rerun the command to resume" in text
         assert "interrupted: saving after this step" in text
     finish(start(folder, out))
     expected, found = weights(whole), weights(folder / out)
@@ -163,7 +163,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(folder: Path, who
     model.write_bytes(content)
     text = finish(start(folder, "damaged"))
     assert "step-00000012 is damaged" in text
-    assert "on from step 9" in text
+    assert "from step 9" in text
     for name, tensor in weights(whole).items():
         assert torch.equal(tensor, weights(folder / "damaged")[name]), name
 
@@ -171,8 +171,11 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(folder: Path, who
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("training.learning_rate=0.5", "was begun with training.learning_rate = 0.001, now it is"),
-        ("model.hidden_size=32", "was begun with model.hidden_size = 16"),
+        (
+            "training.learning_rate=0.5",
+            "was started with training.learning_rate = 0.001, now it is",
+        ),
+        ("model.hidden_size=32", "was started with model.hidden_size = 16"),
         ("data.train=validation.tsv", "data.train is not what"),
     ],
 )
@@ -195,7 +198,7 @@ def test_a_run_beyond_max_steps_says_so_and_keeps_its_recipe(folder: Path, whole
 def test_a_finished_run_says_so_and_data_are_known_by_content(folder: Path, whole: Path) -> None:
     before = metrics(whole)
     (folder / "moved.tsv").write_bytes((folder / "train.tsv").read_bytes())
-    assert "is trained" in finish(start(folder, "whole", "--set", "data.train=moved.tsv"))
+    assert "is already trained" in finish(start(folder, "whole", "--set", "data.train=moved.tsv"))
     assert metrics(whole) == before
 
 
@@ -299,10 +302,10 @@ def test_a_run_keeps_what_it_was_started_from(
     first.rename(folder / "moved")
     assert here(folder, "second", *SHORT, start_from=first)
     assert here(folder, "second", *SHORT, start_from=folder / "moved")
-    assert capsys.readouterr().err.count("is trained") == 2
-    with pytest.raises(UserError, match=r"was begun with --start-from .*first, not .*second"):
+    assert capsys.readouterr().err.count("is already trained") == 2
+    with pytest.raises(UserError, match=r"was started with --start-from .*first, not .*second"):
         here(folder, "second", *SHORT, start_from=second)
-    with pytest.raises(UserError, match="was begun without --start-from"):
+    with pytest.raises(UserError, match="was started without --start-from"):
         here(folder, "whole", start_from=folder / "moved")
 
     # Without a checkpoint of its own it begins with those weights again, even where not told to.
@@ -347,9 +350,9 @@ def test_what_needs_validation_data_says_so_without_them(
     assert here(folder, "blind", *SHORT, "data.validation=[]", "training.patience=3")
     said = capsys.readouterr().err
     for name in ("training.average_checkpoints", "training.patience"):
-        assert said.count(f"{name} is without effect: there are no validation data") == 1
+        assert said.count(f"{name} has no effect without validation data") == 1
     assert here(folder, "blind", *SHORT, "data.validation=[]", "training.patience=3")
-    assert "without effect" not in capsys.readouterr().err
+    assert "has no effect" not in capsys.readouterr().err
 
 
 def test_a_tokeniser_for_scores_is_looked_for_before_training(folder: Path) -> None:
@@ -369,7 +372,7 @@ def test_a_run_goes_on_without_its_recipe(
 ) -> None:
     given = {"given": {}, "overrides": [], "start_from": None}
     assert train_from_command(None, whole, [str(folder)], **given)
-    assert "is trained" in capsys.readouterr().err
+    assert "is already trained" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"--data .* is a folder; without a recipe, give the files"):
         train_from_command(None, folder / "new", [str(folder)], **given)
 

@@ -109,7 +109,7 @@ def test_another_number_of_threads_is_said_once(
         assert train(recipe(max_steps=3), folder / "threads", data=folder)
         assert "threads" not in capsys.readouterr().err.replace(str(folder / "threads"), "")
         assert train(recipe(max_steps=4, threads=2), folder / "threads", data=folder)
-    message = "resumed with 2 threads, the run had 1 until now: a different thread count gives a"
+    message = "resumed with 2 threads instead of 1: a different thread count gives a"
     assert capsys.readouterr().err.count(message) == 1
 
 

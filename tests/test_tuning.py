@@ -282,15 +282,19 @@ def test_a_wrong_table_is_one_clear_line(table: dict[str, Any], message: str) ->
 
 
 def test_what_a_search_cannot_go_on_with_is_said(searched: Path, data: Path) -> None:
-    with pytest.raises(UserError, match=r"was begun with training.batch_tokens = 200, now it is 9"):
+    with pytest.raises(
+        UserError, match=r"was started with training.batch_tokens = 200, now it is 9"
+    ):
         tune(recipe_with("training.batch_tokens=9"), searched, trials=3, data=data)
-    with pytest.raises(UserError, match=r"begun with training.max_minutes = None, now it is 1e-06"):
+    with pytest.raises(
+        UserError, match=r"started with training.max_minutes = None, now it is 1e-06"
+    ):
         tune(RECIPE, searched, trials=3, minutes=1e-6, data=data)
     assert tune(RECIPE, searched, trials=3, minutes=9, data=data)  # none has come so far
     assert tune(RECIPE, searched, trials=3, data=data)
     with pytest.raises(UserError, match=r"\[tune\] model.dropout.choices"):
         tune(recipe_with("tune={}"), searched, trials=3, data=data)
-    with pytest.raises(UserError, match=r"begun with pruning"):
+    with pytest.raises(UserError, match=r"started with pruning"):
         tune(RECIPE, searched, trials=3, data=data, pruning=False)
     tune(recipe_with("training.threads=2"), searched, trials=3, data=data)  # may change
     # A search that an older version began knows neither new settings nor new names.
@@ -304,11 +308,11 @@ def test_what_a_search_cannot_go_on_with_is_said(searched: Path, data: Path) -> 
 
 
 def test_a_search_needs_validation_pairs_and_an_own_folder(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no validation data"):
+    with pytest.raises(UserError, match="needs validation data"):
         tune(recipe_with("data.validation=[]"), tmp_path / "out", data=data)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.txt").write_text("")
-    with pytest.raises(UserError, match=r"holds other files \(thesis.txt\)"):
+    with pytest.raises(UserError, match=r"contains other files \(thesis.txt\)"):
         tune(RECIPE, tmp_path / "taken", data=data)
     (tmp_path / "torn").mkdir()
     (tmp_path / "torn" / "tuning.json").write_text('{"format": 1}')

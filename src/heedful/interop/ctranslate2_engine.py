@@ -288,12 +288,14 @@ def choose_compute_type(
     if precision == "auto":
         fast = "bfloat16" in supported and has_fast_bfloat16(torch.device(device))
         precision = "bfloat16" if fast else "float32"
-        notice(f"--precision auto: {precision} or as near as CTranslate2 has it on this {device}")
+        notice(
+            f"--precision auto: {precision}, or the nearest that CTranslate2 supports on {device}"
+        )
     wanted = quantization or (precision if precision != "float32" else usual)
     if wanted in supported:
         return wanted
     if quantization is None and precision == "float32":
-        notice(f"CTranslate2 has no {usual} on this {device}: weights are taken as near as it has")
+        notice(f"CTranslate2 does not support {usual} on {device}: using the nearest data type")
         return "default"
     raise UserError(
         f"CTranslate2 has no {wanted} on this {device}; it has {', '.join(sorted(supported))}"

@@ -44,34 +44,34 @@ def load_with_engine(
     Args:
         paths: folders of runs; with CTranslate2 one, of a run or of what was exported from one.
         engine: ``torch`` or ``ctranslate2``.
-        quantization: what CTranslate2 computes in; by ``precision`` if None, and an export as it
-            is kept.
-        threads: workers of CTranslate2, of one thread each; as many as PyTorch has if None.
-        model: whether a run's own model is loaded as well, for traces and given beginnings.
-        device: ``auto``, ``cpu``, ``cuda`` or ``mps``, which CTranslate2 does not have.
-        precision: ``float32`` unless another is asked for; ``auto`` takes the fastest.
+        quantization: CTranslate2's data type; if None, from ``precision``, or that of an export.
+        threads: workers of CTranslate2, with one thread each; PyTorch's number of threads if None.
+        model: whether a run's own model is also loaded, for traces and forced prefixes.
+        device: ``auto``, ``cpu``, ``cuda`` or ``mps`` (not with CTranslate2).
+        precision: the precision of matrix products; ``auto`` chooses the fastest.
         checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
 
     Raises:
-        UserError: a folder is no run of a translator, or the engine cannot take it or is missing.
+        UserError: a folder is not a run of a translator, or the engine does not support it or is
+            not installed.
     """
     if engine not in ENGINES:
         raise UserError(f"unknown engine '{engine}'; use {' or '.join(ENGINES)}")
     if engine == "torch":
         if quantization is not None:
-            raise UserError("--quantization is for --engine ctranslate2; leave it out")
+            raise UserError("--quantization needs --engine ctranslate2; leave it out")
         for path in paths:
             if is_export(path):
                 raise UserError(f"{path} was exported for CTranslate2; add --engine ctranslate2")
         return load_translator(paths, device=device, precision=precision, checkpoint=checkpoint)
     if len(paths) > 1:
-        raise UserError("CTranslate2 has no ensembles; leave --ensemble out, or --engine")
+        raise UserError("CTranslate2 does not support ensembles; leave out --ensemble or --engine")
     path, check = paths[0], check_quantization(quantization)
     where = choose_engine_device(device)
     if is_export(path) or not (path / "run.json").exists():
         facts = Facts.read(path)
         if checkpoint is not None:
-            raise UserError(f"{path} is the export of one checkpoint; leave --checkpoint out")
+            raise UserError(f"{path} is the export of one checkpoint; leave out --checkpoint")
         compute = choose_compute_type(check, precision, where, facts.quantization)
         return _load(path, facts, where, compute, threads, None)
     compute = choose_compute_type(check, precision, where)
@@ -81,7 +81,7 @@ def load_with_engine(
 
 
 def heads_of(path: Path) -> dict[str, str]:
-    """What a run, or what was exported from one, decides → the task that decides it.
+    """Head → task of a run or of an export.
 
     Raises:
         UserError: the folder is neither.
@@ -106,7 +106,7 @@ def load_predictor(
     Args:
         run: the run's folder; with CTranslate2 also what was exported from one.
         more: further runs of translators with the same vocabulary.
-        head: what is decided, of a run that learnt several things.
+        head: the head of a multi-task run.
         engine: as in :func:`load_with_engine`.
         quantization: likewise.
         model: likewise.
@@ -119,7 +119,7 @@ def load_predictor(
     if not more and engine == "torch" and quantization is None and not is_export(path):
         return load_run(path, head=head, **how)
     if head is not None:
-        raise UserError("head is for one run that learnt several things; leave it out")
+        raise UserError("head is for a single multi-task run; leave it out")
     paths = [path, *map(Path, more)]
     return load_with_engine(paths, engine=engine, quantization=quantization, model=model, **how)
 

@@ -19,11 +19,11 @@ def layout_of(run: Run, exporter: str, library: str) -> str:
     task = run.recipe.task
     layouts = spec_named(task).exporters.get(exporter, {})
     if not layouts:
-        raise UserError(f"{run.path} is a run for {task}, and {library} has no model for that")
+        raise UserError(f"{run.path} is a run for {task}, and {library} has no model for this task")
     kind = str(run.recipe.as_tables()["model"]["kind"])
     if kind not in layouts:
         raise UserError(
-            f"{run.path}: model.kind = '{kind}' has no counterpart: {library} has no such model "
+            f"{run.path}: model.kind = '{kind}' cannot be exported: {library} has no such model "
             f"for {task}, only {', '.join(layouts)} (docs/interop.md)"
         )
     return layouts[kind]

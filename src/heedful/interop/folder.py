@@ -28,7 +28,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         UserError: there is no such folder or file, or it is damaged.
     """
     if not folder.is_dir():
-        raise UserError(f"{folder} is no folder; give one that has a {CONFIG}")
+        raise UserError(f"{folder} is not a folder; give a folder with a {CONFIG}")
     if not (folder / CONFIG).exists():
         raise UserError(f"{folder} has no {CONFIG}; give the folder that save_pretrained wrote")
     return read_json(folder / CONFIG)
@@ -50,7 +50,9 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     tensors: dict[str, Tensor] = {}
     for shard in sorted(set(names.values())):
         if Path(shard).name != shard or not shard.endswith(".safetensors"):
-            raise UserError(f"{folder / _INDEX}: '{shard}' is no safetensors file of this folder")
+            raise UserError(
+                f"{folder / _INDEX}: '{shard}' is not a safetensors file of this folder"
+            )
         tensors |= _load(folder / shard)
     if missing := sorted(set(names) - set(tensors)):
         raise UserError(f"{folder / _INDEX}: the tensor '{missing[0]}' is in none of its files")
@@ -62,7 +64,7 @@ def _load(path: Path) -> dict[str, Tensor]:
     try:
         tensors = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise UserError(f"{path} is missing, damaged or no safetensors file: {error}") from error
+        raise UserError(f"{path} is missing, damaged or not a safetensors file: {error}") from error
     require_finite(tensors, path)
     return tensors
 
@@ -71,9 +73,9 @@ def _no_weights(folder: Path) -> UserError:
     for pattern in _PICKLES:
         for path in sorted(folder.glob(pattern)):
             return UserError(
-                f"{path}: a pickle, which can run any code when it is read, so it is not; convert "
-                "it where you trust it: from_pretrained(…).save_pretrained(…) of transformers "
-                f"writes {WEIGHTS}, and its AutoTokenizer the tokeniser"
+                f"{path}: pickles are not read, because they can run any code; if you trust the "
+                "file, convert it with from_pretrained(…).save_pretrained(…) of transformers, "
+                f"which writes {WEIGHTS}, and convert the tokeniser with AutoTokenizer"
             )
     for pattern, kind in _OTHERS.items():
         for path in sorted(folder.glob(pattern)):

@@ -62,8 +62,8 @@ def tokeniser_files(
     tokenizer = _tokenizer(vocabulary)
     if tokenizer is None:
         notice(
-            f"{where}: transformers has no tokeniser like its vocabulary; the model alone is "
-            "written, which takes the numbers that heedful gives"
+            f"{where}: transformers has no tokeniser for this vocabulary; only the model is "
+            "written, whose inputs are heedful's token ids"
         )
         return {}
     names = fixed_names(vocabulary.mask is not None)

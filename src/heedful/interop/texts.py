@@ -74,15 +74,18 @@ def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> I
     if shape.heads.get("classification") == 1:
         raise UserError(
             f"{where}: the classifier has one output (num_labels = 1), so it predicts a number; "
-            "heedful has no regression: import a classifier of at least two classes"
+            "regression is not supported: import a classifier with at least two classes"
         )
     for head in ("classification", "tagging"):
         if head in shape.heads:
             labels = _labels(config, shape.heads[head], f"{where}/{CONFIG}")
     if not shape.pooler:
-        notice(f"{where}: no pooler in the file; one is drawn, of use once it is trained")
+        notice(f"{where}: no pooler in the file; it is initialised randomly and needs training")
     if not labels and _MASKED not in shape.heads:
-        notice(f"{where}: no head for hidden tokens in the file; one is drawn, as before training")
+        notice(
+            f"{where}: no head for masked tokens in the file; it is initialised randomly and needs "
+            "training"
+        )
         weights |= _fresh_head(settings.hidden_size, vocabulary.size)
     before_head = config.get("classifier_dropout")
     dropout = settings.dropout if before_head is None else before_head
@@ -113,8 +116,8 @@ def _encoder_recipe(
         return TaggingRecipe(data=TaggedData(train=train), **given)
     if vocabulary.mask is None:
         raise UserError(
-            f"{folder}: the tokeniser has no mask_token, which a model without a head for classes "
-            "or tags needs; name it in tokenizer_config.json"
+            f"{folder}: the tokeniser has no mask_token, which a model without a classification or "
+            "tagging head needs; set it in tokenizer_config.json"
         )
     masking = MaskingSettings(next_sentence="next_sentence" in shape.heads)
     return MaskedRecipe(data=DocumentData(train=train), masking=masking, **given)
@@ -165,7 +168,7 @@ def _labels(config: Mapping[str, Any], count: int, where: str) -> list[str]:
     if len(named) != count or not all(isinstance(label, str) for label in labels):
         raise UserError(f"{where}: id2label has {len(named)} names, the classifier {count} classes")
     if len(set(labels)) < count:
-        raise UserError(f"{where}: id2label has a name twice; classes need names of their own")
+        raise UserError(f"{where}: id2label contains a name twice; names must be unique")
     return [str(label) for label in labels]
 
 
@@ -268,8 +271,8 @@ def _chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
         return names[0]
     if head in names:
         return str(head)
-    asked = f"no head '{head}'" if head is not None else "several heads, of which one goes along"
-    raise UserError(f"{run.path}: {asked}: say which (--head {', --head '.join(names)})")
+    missing = f"no head '{head}'" if head is not None else "several heads"
+    raise UserError(f"{run.path} has {missing}: choose one (--head {', --head '.join(names)})")
 
 
 def _places(vocabulary: SavedVocabulary) -> tuple[Places, list[int | None]]:

@@ -102,12 +102,12 @@ def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor], where: Path
 
 
 def require_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
-    """Raise UserError, which names the tensor, for a number that is infinite or none at all."""
+    """Raise UserError, which names the tensor, for numbers that are infinite or NaN."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise UserError(
                 f"{where}: the tensor '{name}' has numbers that are not finite (NaN or infinity), "
-                "so the model cannot be used; take another checkpoint, or train it again"
+                "so the model cannot be used; use another checkpoint, or train it again"
             )
 
 
@@ -173,7 +173,7 @@ def whole_checkpoints(folder: Path) -> list[Checkpoint]:
         try:
             found.append(open_checkpoint(path))
         except UserError as error:
-            notice(f"{error}; it is left out, and the checkpoint before it is used")
+            notice(f"{error}; the checkpoint before it is used instead")
     return found
 
 
@@ -185,7 +185,7 @@ def find_checkpoint(folder: Path, name: str, where: str) -> Checkpoint | None:
             names it.
     """
     if not _NAME.fullmatch(name):
-        raise UserError(f"{where}: '{name}' is no checkpoint's name; it is 'average' or 'step-…'")
+        raise UserError(f"{where}: '{name}' is not a checkpoint; names are 'average' or 'step-…'")
     return open_checkpoint(folder / name) if (folder / name).exists() else None
 
 

@@ -29,7 +29,7 @@ _WRITTEN_ONCE = ("data", "imported", "tokeniser")
 _FORMAT = 1
 _FIRST_LINE = "# SHA-256 of the lines below: "
 _SEALED_RECIPE = re.compile(re.escape(_FIRST_LINE).encode() + rb"([0-9a-f]{64})\n", re.ASCII)
-_said: set[Path] = set()
+_reported: set[Path] = set()
 
 
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
@@ -104,13 +104,13 @@ def read_facts(folder: Path, manifest: Mapping[str, str] | None) -> dict[str, An
     facts = read_json(folder / FACTS)
     if manifest is None and "manifest" in facts:
         raise UserError(
-            f"{folder / MANIFEST} is missing, so nothing tells damaged files from whole ones; "
-            f"restore it, or take the files as they are: heedful info {folder} --accept-changes"
+            f"{folder / MANIFEST} is missing, so damaged files cannot be detected; restore it, or "
+            f"accept the files as they are: heedful info {folder} --accept-changes"
         )
-    if manifest is None and folder.resolve() not in _said:
-        _said.add(folder.resolve())
+    if manifest is None and folder.resolve() not in _reported:
+        _reported.add(folder.resolve())
         notice(
-            f"{folder} has no hashes of its files, so damage to them is not noticed; record them: "
+            f"{folder} has no hashes of its files, so damage cannot be detected; record hashes: "
             f"heedful info {folder} --accept-changes"
         )
     return facts

@@ -35,11 +35,11 @@ def open_run(path: str | Path) -> Run:
 
 def _require_run(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
-        raise UserError(f"{folder} is no run: it is a file, a run is a folder")
+        raise UserError(f"{folder} is not a run: it is a file, but a run is a folder")
     if not folder.is_dir():
         raise UserError(f"no run at {folder}: there is no such folder")
     if not (folder / FACTS).exists():
-        raise UserError(f"{folder} is no run: it has no run.json (heedful train makes one)")
+        raise UserError(f"{folder} is not a run: it has no run.json (heedful train writes it)")
 
 
 def _opened(folder: Path, facts: dict[str, Any], manifest: dict[str, str] | None) -> Run:

@@ -51,7 +51,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     while (base := tables.pop("base", None)) is not None:
         where = _find_base(base, seen[-1])
         if where in seen:
-            raise UserError(f"{path}: its base {where} comes back to itself; leave one 'base' out")
+            raise UserError(f"{path}: its base {where} leads back to it; remove one 'base'")
         seen.append(where)
         tables = _over(_read_toml(where), tables)
     return tables
@@ -102,7 +102,7 @@ def find_recipe(name: str | Path) -> Path:
     if packaged.exists():
         return packaged
     names = ", ".join(sorted(file.stem for file in folder.glob("*.toml")))
-    raise UserError(f"no recipe '{name}': neither a file nor one of heedful's own ({names})")
+    raise UserError(f"no recipe '{name}': neither a file nor a built-in recipe ({names})")
 
 
 def with_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
@@ -136,7 +136,7 @@ def with_setting(tables: Mapping[str, Any], key: str, value: Any, where: str) ->
     for part in tables_of_key:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
-            raise UserError(f"{where}: '{part}' is no table")
+            raise UserError(f"{where}: '{part}' is not a table")
     table[last] = value
     return result
 
@@ -216,8 +216,8 @@ def find_data(paths: Sequence[str], folder: Path | None) -> list[str]:
         if not whole.is_file():
             what = "is a folder" if whole.is_dir() else "does not exist"
             raise UserError(
-                f"data file {whole} {what}; mend its path (with a recipe, --data DIR says where "
-                "relative paths start)"
+                f"data file {whole} {what}; correct its path (with a recipe, --data DIR is the "
+                "base of relative paths)"
             )
         if not os.access(whole, os.R_OK):
             raise UserError(f"data file {whole} cannot be read: permission denied")

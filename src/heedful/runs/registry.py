@@ -71,7 +71,7 @@ def load_file(path: str | Path) -> None:
     """
     file = Path(path)
     if not file.is_file():
-        raise UserError(f"no plug-in at {file}; --plugin names a Python file")
+        raise UserError(f"no plug-in at {file}; --plugin needs a Python file")
     whole = file.resolve()
     if whole in _loaded and _loaded[whole] == content_hash(whole):
         return
@@ -79,7 +79,7 @@ def load_file(path: str | Path) -> None:
     name = f"heedful_plugin_{file.stem}"
     spec = spec_from_file_location(name, file)
     if spec is None or spec.loader is None:
-        raise UserError(f"{file} is not a Python file; --plugin names one, such as my_task.py")
+        raise UserError(f"{file} is not a Python file; --plugin needs one, such as my_task.py")
     module = module_from_spec(spec)
     sys.modules[name] = module
     try:

@@ -65,7 +65,7 @@ class Run:
             if not isinstance(record, dict) or not (
                 isinstance(record.get("kind"), str) and type(record.get("step")) is int
             ):
-                raise UserError(f"{self.metrics_file}: a line is no record; the file is damaged")
+                raise UserError(f"{self.metrics_file}: a line is not a record; the file is damaged")
             yield record
 
     @property
@@ -112,7 +112,8 @@ class Run:
             average = find_checkpoint(self.checkpoint_folder, AVERAGE, str(self.path))
             if average is None:
                 raise UserError(
-                    f"{self.path} has no average: training.average_checkpoints makes one at the end"
+                    f"{self.path} has no average: training.average_checkpoints writes one at the "
+                    "end of training"
                 )
             return average
         found = self.checkpoints()
@@ -127,17 +128,17 @@ class Run:
             if str(name) in (str(point.step), point.path.name):
                 return point
         steps = ", ".join(str(point.step) for point in found)
-        raise UserError(f"{self.path} has no checkpoint '{name}'; there are best, last, {steps}")
+        raise UserError(f"{self.path} has no checkpoint '{name}'; use best, last, {steps}")
 
 
 def no_examples(path: Path) -> UserError:
     """The error for a file of held-out examples that is damaged."""
-    return UserError(f"{path}: a line is no example of this run; the file is damaged")
+    return UserError(f"{path}: a line is not an example of this run; the file is damaged")
 
 
 def other_vocabulary(run: Path) -> UserError:
     """The error for a vocabulary of another size than the run's facts tell."""
     return UserError(
-        f"{run / 'tokeniser'}: the vocabulary has another size than {run / FACTS} tells; the files "
-        "are of different runs"
+        f"{run / 'tokeniser'}: the size of the vocabulary differs from {run / FACTS}; the files "
+        "belong to different runs"
     )

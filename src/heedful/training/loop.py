@@ -1,4 +1,4 @@
-"""The loop: any task, step by step, so that an interrupted run goes on exactly."""
+"""The training loop. It trains any task, and an interrupted run resumes exactly."""
 
 import contextlib
 import math
@@ -106,7 +106,7 @@ class Loop:
             except (KeyError, TypeError, ValueError, IndexError, RuntimeError) as error:
                 raise UserError(
                     f"checkpoint {found[-1].path} does not fit this run ({error!r:.200}); delete "
-                    "it to go on from the one before it"
+                    "it to resume from the one before it"
                 ) from error
 
     def _restore(self, checkpoint: Checkpoint) -> None:
@@ -114,22 +114,22 @@ class Loop:
         if self.progress.step > self.settings.max_steps:
             raise UserError(
                 f"{self.folder} has reached step {self.progress.step}, more than "
-                f"training.max_steps = {self.settings.max_steps}; raise it"
+                f"training.max_steps = {self.settings.max_steps}; increase training.max_steps"
             )
         self._compare_threads(checkpoint.state.get("threads"))
         restore(checkpoint, self.task, self.optimiser, self.scaler, self.device)
 
     def _compare_threads(self, before: int | None) -> None:
-        """Say that another number of threads than before makes another run of this."""
+        """Print a message if the number of threads has changed, because results then differ."""
         now = torch.get_num_threads() if self.device.type == "cpu" else None
         if before is not None and now is not None and before != now:
             self.report.say(
-                f"resumed with {now} threads, the run had {before} until now: a different thread "
+                f"resumed with {now} threads instead of {before}: a different thread "
                 "count gives a different, equally valid run (training.threads sets it)"
             )
 
     def run(self) -> bool:
-        """Train to the end; False if interrupted, with a checkpoint written either way."""
+        """Train to the end; returns False if interrupted. A checkpoint is written in both cases."""
         progress, settings = self.progress, self.settings
         validation: dict[str, float] = {}
         saved = progress.step
@@ -162,12 +162,12 @@ class Loop:
 
     @property
     def finished(self) -> bool:
-        """Whether there is nothing left to train."""
+        """Whether training has ended."""
         return self.progress.stopped or self.progress.given_up or self._at_end()
 
     @property
     def _seconds(self) -> float:
-        """Spent on steps since the very beginning: neither on validating nor on saving."""
+        """Time spent on steps since the start of the run, without validating and saving."""
         return self.progress.total_seconds + self.progress.seconds
 
     def _at_end(self) -> bool:
@@ -304,8 +304,8 @@ class Loop:
             if patience is not None and progress.worse >= patience:
                 progress.stopped = True
                 self.report.say(
-                    f"stopped: {self.settings.choose_by} is no better than at step "
-                    f"{progress.best_step:,} since {patience} validations"
+                    f"stopped: {self.settings.choose_by} has not improved for {patience} "
+                    f"validations; the best was at step {progress.best_step:,}"
                 )
         why = self.stop(progress.step, figures) if self.stop else None
         if why and not self.finished:
@@ -314,7 +314,7 @@ class Loop:
         return figures
 
     def rank(self, figures: dict[str, float]) -> list[float]:
-        """What validations are compared by, greater is better: the chosen figure, then the loss."""
+        """The key that validations are compared by, higher is better: ``choose_by``, then loss."""
         chosen = self.settings.choose_by
         return [self.sign * figures[chosen], -figures.get("loss", 0.0)]
 
@@ -333,9 +333,9 @@ class Loop:
             device=self.device,
             precision=self.precision,
         )
-        # Of equal ones the first is the best, which the run is used at.
+        # Of equal checkpoints, the first is kept as the best.
         prune(self.checkpoints, self.settings, self.ranks, self.progress.best_step)
 
     def _interrupt(self) -> None:
         self.interrupted = True
-        self.report.say("interrupted: saving after this step (once more ends at once)")
+        self.report.say("interrupted: saving after this step (interrupt again to quit at once)")

@@ -1,4 +1,4 @@
-"""What the training loop knows of a task: batches, a loss, a validation. Never a model's kind."""
+"""The contract between the training loop and a task: batches, a loss, a validation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -15,11 +15,11 @@ class Loss(NamedTuple):
     """The loss of one batch."""
 
     total: Tensor
-    """What is differentiated: a sum over ``weight`` tokens or examples."""
+    """The tensor that is differentiated: a sum over ``weight`` tokens or examples."""
     parts: dict[str, Tensor]
     """Named sums over the same, detached, for the record."""
     weights: Mapping[str, float] = MappingProxyType({})
-    """What a part is a sum over, where it is another number than ``weight``."""
+    """Part → its weight, if it is not ``weight``."""
 
 
 class Sample(NamedTuple):
@@ -31,14 +31,14 @@ class Sample(NamedTuple):
 
 
 class Validation(NamedTuple):
-    """What a validation found."""
+    """The result of a validation."""
 
     figures: dict[str, float]
     samples: list[Sample]
 
 
 class Batch(Protocol):
-    """What a task learns from at once."""
+    """A batch of training examples."""
 
     @property
     def weight(self) -> int:
@@ -55,11 +55,11 @@ class Batch(Protocol):
 
 
 class Task(Protocol):
-    """What a model learns."""
+    """A training task."""
 
     @property
     def model(self) -> nn.Module:
-        """What is trained."""
+        """The model that is trained."""
         ...
 
     def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Any]]:
@@ -87,11 +87,11 @@ class Task(Protocol):
         ...
 
     def tensors(self) -> dict[str, Tensor]:
-        """What the task remembers from batch to batch, by name; a checkpoint keeps it."""
+        """The state of the task by name, for checkpoints."""
         ...
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """Go on from what :meth:`tensors` gave."""
+        """Restore the state from :meth:`tensors`."""
         ...
 
 
@@ -104,8 +104,8 @@ class TaskDefaults:
         return parts
 
     def tensors(self) -> dict[str, Tensor]:
-        """No state."""
+        """Empty: the task has no state."""
         return {}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """There is nothing to load."""
+        """Do nothing: the task has no state."""

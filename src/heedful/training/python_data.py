@@ -13,7 +13,7 @@ from heedful.runs.settings import Recipe
 
 PARTS = ("train", "validation", "test")
 Rows = Mapping[str, Any]
-"""Rows of each part; of a recipe with several tasks, a mapping of each task's name to such ones."""
+"""Part → rows; for a multi-task recipe, task → part → rows."""
 
 
 def with_rows(tables: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
@@ -50,8 +50,8 @@ def _named(table: Mapping[str, Any], rows: Rows, where: str, before: str) -> dic
     for part in PARTS:
         if part not in rows and table.get(part):
             raise UserError(
-                f"the recipe names files of {part}, and {where} has no rows for it: give "
-                f"{where}['{part}'], or leave the files out of the recipe"
+                f"the recipe has files for {part}, but {where} has no rows for it: give "
+                f"{where}['{part}'], or remove the files from the recipe"
             )
     return {**table, **{part: [f"{before}{part}{SUFFIX}"] for part in rows}}
 

@@ -1,4 +1,4 @@
-"""What a person sees of a training: a live bar on a terminal, lines elsewhere."""
+"""The messages of a training: a progress bar on a terminal, lines elsewhere."""
 
 import contextlib
 import math
@@ -89,7 +89,7 @@ class Report:
         self.console.print(text, markup=False)
 
     def step(self, step: int, seconds: float) -> None:
-        """Move the bar: so many steps are done, which took so many seconds."""
+        """Update the bar after steps that took some seconds."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, step)
@@ -136,7 +136,7 @@ class Report:
 
 
 def _printable(text: str) -> str:
-    """A hardly trained model writes control characters; a terminal would obey them."""
+    """Escape control characters, which an untrained model may generate, for the terminal."""
     return "".join(
         "�" if unicodedata.category(character) == "Cc" else character
         for character in text.replace("\n", " ⏎ ")

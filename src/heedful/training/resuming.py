@@ -1,4 +1,4 @@
-"""What a run that goes on may change, and what not."""
+"""Which settings of a run may change when it is resumed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -34,7 +34,7 @@ CHANGEABLE = frozenset(
 
 _VECTORS = ("vectors.file", "vectors.source", "vectors.target")
 _FILES = ("data.train", "data.validation", "data.test", "data.links", *_VECTORS)
-"""How the keys end that name files, which are compared by content."""
+"""Endings of keys that name files, which are compared by content."""
 
 
 def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
@@ -45,7 +45,7 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
     old, new = flat(run.recipe.model_dump(mode="json")), flat(recipe.model_dump(mode="json"))
     changeable = CHANGEABLE
     if recipe.training.schedule in ("linear", "cosine", "slanted_triangular"):
-        # The schedule ends at the last step: another last step is another schedule.
+        # The schedule ends at the last step, so another max_steps changes the learning rates.
         changeable -= {"training.max_steps"}
     for key in sorted(old.keys() | new.keys()):
         if key in changeable or key.endswith(_FILES):
@@ -54,26 +54,27 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
             begun = run.facts.get("started_from")
             if begun is not None and key.startswith(("model.", "tokeniser.")):
                 raise UserError(
-                    f"{run.path} was begun with {key} = {old.get(key)!r}, now it is "
-                    f"{new.get(key)!r}: it was started from another run, which the command that "
-                    f"goes on says, too: --start-from {begun['run']}"
+                    f"{run.path} was started with {key} = {old.get(key)!r}, now it is "
+                    f"{new.get(key)!r}; it was started from another run: to resume it, add "
+                    f"--start-from {begun['run']}"
                 )
             raise UserError(
-                f"{run.path} was begun with {key} = {old.get(key)!r}, now it is "
-                f"{new.get(key)!r}: a run that goes on cannot change this; use another --out"
+                f"{run.path} was started with {key} = {old.get(key)!r}, now it is "
+                f"{new.get(key)!r}: this cannot change when a run is resumed; use another --out"
             )
     known = run.facts["data"]["hashes"]
     now = kind_of(recipe).data_hashes(recipe, data_folder)
     for part in sorted(known.keys() | now.keys()) if now else []:
         if (part in known) != (part in now):
             raise UserError(
-                f"{run.path} was begun {'with' if part in known else 'without'} "
-                f"{_key_of(recipe, part)}: a run that goes on cannot change this; use another --out"
+                f"{run.path} was started {'with' if part in known else 'without'} "
+                f"{_key_of(recipe, part)}: this cannot change when a run is resumed; use another "
+                "--out"
             )
         if now[part] != known[part]:
             raise UserError(
-                f"{_key_of(recipe, part)} is not what {run.path} was begun with (its content "
-                "differs); use another --out, and --start-from to go on from this run with new data"
+                f"{_key_of(recipe, part)} is not what {run.path} was started with (its content "
+                "differs); use another --out, and --start-from to continue with new data"
             )
 
 

@@ -1,4 +1,4 @@
-"""How a step is computed: by one process here, by several where a strategy does so.
+"""Strategies, which compute the gradients of a step. The ones here use a single process.
 
 The loop asks its strategy for gradients, their norm, sums over processes and the tensors of a
 checkpoint. It does not know how many processes, threads or devices there are.
@@ -48,20 +48,20 @@ class LossModule(nn.Module):
 
 
 class Strategy(Protocol):
-    """What the loop asks for. With several processes, each has a loop and a strategy of its own.
+    """The contract of a strategy. With several processes, each has its own loop and strategy.
 
     All processes call these methods, but :meth:`learn` and :meth:`clip`, at the same places.
     """
 
     rank: Rank
-    """Which of the processes this is; number 0 writes the run's files."""
+    """The rank of this process; rank 0 writes the files of the run."""
 
     def total(self, weight: int) -> int:
-        """The sum of a number of each process: the weight of a step's batches."""
+        """The sum of a number over all processes, such as the weight of a step."""
         ...
 
     def any(self, flag: bool) -> bool:
-        """Whether any process says so: that it was interrupted, or that its time is over."""
+        """Whether a flag is set in any process: it was interrupted, or its time is over."""
         ...
 
     def learn(self, batch: Any, weight: float, *, last: bool) -> list[Learnt]:
@@ -86,7 +86,7 @@ class Strategy(Protocol):
         ...
 
     def clip(self, limit: float) -> Tensor:
-        """Scale the gradients down to a norm of at most ``limit``; return their norm before."""
+        """Scale gradients to a norm of at most ``limit``; returns their norm before clipping."""
         ...
 
     def reduce(self, sums: dict[str, float]) -> dict[str, float]:
@@ -105,7 +105,7 @@ MakeStrategy = Callable[[Task, list[nn.Parameter], torch.device, torch.amp.GradS
 
 
 class SingleProcess:
-    """One process that learns whole batches.
+    """A single process that computes the loss of whole batches.
 
     Args:
         task: what is learnt.

@@ -1,4 +1,4 @@
-"""A batch that is learnt in parts, one for each thread.
+"""Splits each batch into parts, one per thread.
 
 Threads that divide every single operation wait at a barrier after each of them; a thread that takes
 some rows of the batch through the whole model waits once. Each thread has its own random numbers

@@ -1,4 +1,4 @@
-"""Training from a recipe to a run, or on from where a run stopped."""
+"""Trains a recipe as a new run, or resumes a run."""
 
 import contextlib
 import functools
@@ -54,7 +54,7 @@ def train(
     start_from: str | Path | None = None,
     stop: Stop | None = None,
 ) -> bool:
-    """Train a recipe into a run folder, or go on exactly where the run there stopped.
+    """Train a recipe in a run folder, or resume the run there exactly where it stopped.
 
     Args:
         recipe: a TOML file, a checked recipe, or its tables.
@@ -120,9 +120,9 @@ def _open_or_prepare(
 
 @contextlib.contextmanager
 def _made(folder: Path) -> Iterator[None]:
-    """See that there is a folder; a mistake before there is a run takes a new one away again."""
+    """Create the folder if necessary; remove it again if an error occurs before the run exists."""
     if folder.is_file():
-        raise UserError(f"{folder} is a file; --out names a folder")
+        raise UserError(f"{folder} is a file; --out must be a folder")
     new = not folder.exists()
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -141,7 +141,8 @@ def _require_free(folder: Path) -> None:
     other = [path.name for path in folder.iterdir() if path.name not in ours]
     if [name for name in other if not name.startswith(".")]:
         raise UserError(
-            f"{folder} holds other files ({sorted(other)[0]}); --out names a new folder or a run"
+            f"{folder} contains other files ({sorted(other)[0]}); give a new folder or a run as "
+            "--out"
         )
 
 
@@ -171,27 +172,25 @@ def _train(
         )
         if not loop.progress.step:
             kind.load_start(run, model)
-        # Only now is it sure that the run can go on with what has changed.
+        # Write the recipe only after the loop has accepted the changed settings.
         write_recipe(run.path, write_toml(_with_files_of(run, recipe)))
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
-            report.say(f"{run.path} is trained: {_said(run.result)}")
+            report.say(f"{run.path} is already trained: {_summary(run.result)}")
             return True
-        at = f"on from step {loop.progress.step:,}" if loop.progress.step else "from the start"
+        at = f"from step {loop.progress.step:,}" if loop.progress.step else "from the start"
         report.say(
             f"training {run.path} {at}: {kind.amount(run)}, "
             f"{parameters:,} parameters, {precision} on {device.type}"
         )
         for text in _without_effect(run, settings):
             report.say(text)
-        # The seed that made the weights also begins dropout; a checkpoint has gone on from there.
+        # The generator that drew the weights also draws dropout; a checkpoint restores its state.
         if not loop.run():
-            report.say(
-                f"stopped at step {loop.progress.step:,}; the same command goes on from there"
-            )
+            report.say(f"stopped at step {loop.progress.step:,}; rerun the command to resume")
             return False
         result = _choose(run, loop, model)
         write_sealed(run.path, RESULT, result)
-        report.say(f"trained: {_said(result)}")
+        report.say(f"trained: {_summary(result)}")
     return True
 
 
@@ -203,7 +202,7 @@ def _task(
     precision: str,
     report: Report,
 ) -> tuple[Task, str]:
-    """The run's task, and the precision that it is trained in, which is never ``auto``."""
+    """The training task of a run, and its precision, with ``auto`` resolved."""
     build = functools.partial(kind_of(recipe).build_task, run, model, recipe.training, device)
     if precision != "auto":
         return build(precision), precision
@@ -215,37 +214,37 @@ def _task(
 
 
 def _with_files_of(run: Run, recipe: Recipe) -> Recipe:
-    """``recipe`` with the data tables of the run: its files may have moved since."""
+    """``recipe`` with the data tables of the run, because its files may have moved."""
     tables = recipe.as_tables()
     tables |= {key: own for key, own in run.recipe.as_tables().items() if key in ("data", "tasks")}
     return check_recipe(tables, str(run.path), written=True)
 
 
 def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
-    """What is asked for in vain, said before the training."""
+    """Messages about settings that have no effect without validation data."""
     if run.recipe.is_validated:
         return []
-    asked = {
+    is_set = {
         "training.average_checkpoints": settings.average_checkpoints > 1,
         "training.patience": settings.patience is not None,
     }
     return [
-        f"{name} is without effect: there are no validation data (data.validation names some, "
-        "data.validation_share holds some out)"
-        for name, wanted in asked.items()
-        if wanted
+        f"{name} has no effect without validation data (set data.validation or "
+        "data.validation_share)"
+        for name, value in is_set.items()
+        if value
     ]
 
 
 def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> None:
-    """Compile a method of a model, or of a part of it, once, for any batch shape from the start.
+    """Compile a method of a model, or of a part of it, once for all batch shapes.
 
-    What PyTorch's compiler makes is kept in the user's cache folder, unless PyTorch was told where.
+    Compiled code is stored in the user's cache folder, unless another folder is set for PyTorch.
     """
-    with contextlib.suppress(OSError, AttributeError):  # else it is where PyTorch keeps it
+    with contextlib.suppress(OSError, AttributeError):  # otherwise, PyTorch's default folder
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
-    # Else sides that happen to be equally long in the first batch are taken to be so always, and
-    # which code a batch runs through would depend on where a run went on.
+    # Otherwise, dimensions that are equal in the first batch are assumed to be always equal, and
+    # the code that runs for a batch would depend on the step at which a run was resumed.
     shapes.use_duck_shape = False
     part, _, method = name.rpartition(".")
     owner = model.get_submodule(part)
@@ -254,7 +253,7 @@ def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> No
 
 
 def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
-    """Which checkpoint the run is loaded at: the best, or the last ones' average if better."""
+    """Choose the checkpoint of the run: the best, or the average of the last ones if better."""
     settings, progress = loop.settings, loop.progress
     found = whole_checkpoints(loop.checkpoints)
     by = settings.choose_by
@@ -291,7 +290,7 @@ def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
     return result
 
 
-def _said(result: dict[str, Any]) -> str:
+def _summary(result: dict[str, Any]) -> str:
     figures = result.get("validation") or {}
     text = ", ".join(f"{name} {value:.3f}" for name, value in figures.items())
     return f"{result['chosen']} chosen" + (f" on validation ({text})" if text else "")

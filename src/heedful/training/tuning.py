@@ -1,4 +1,4 @@
-"""``heedful tune``: the settings of a recipe that are best on validation, within a budget.
+"""``heedful tune``: search for the settings of a recipe that are best on validation data.
 
 Every trial is an ordinary run, made by :func:`heedful.training.train`; ``tuning.json`` is written
 before and after each, so that the same call goes on wherever a search stopped.
@@ -43,7 +43,7 @@ _HARMLESS = frozenset(
         *("training.checkpoint_every", "evaluation.samples"),
     }
 )
-"""Settings of the recipe that may change while a search goes on."""
+"""Settings of the recipe that may change when a search is resumed."""
 _FILES = ("data.train", "data.validation", "data.test")
 
 
@@ -58,7 +58,7 @@ def tune(
     pruning: bool = True,
     start_from: str | Path | None = None,
 ) -> bool:
-    """Search a recipe's settings, or go on with a search; the test set is never looked at.
+    """Search for the best settings of a recipe, or resume a search; the test set is never used.
 
     Args:
         recipe: a TOML file, a checked recipe, or its tables; its ``[tune]`` says what is searched.
@@ -92,7 +92,7 @@ def tune(
 
 
 def default_space(recipe: Recipe) -> dict[str, SearchSpace]:
-    """What is searched where a recipe has no ``[tune]``: learning rate and dropout.
+    """The search space of recipes without ``[tune]``: learning rate and dropout.
 
     The rate from a third to three times the recipe's; dropout up to a tenth below and above.
     """
@@ -134,13 +134,13 @@ class _Search:
         self.tables = {key: table for key, table in tables.items() if key != "tune"}
         if not self.recipe.is_validated:
             raise UserError(
-                f"{self.where}: a search chooses by validation, and there are no validation data "
-                "(data.validation names some, data.validation_share holds some out)"
+                f"{self.where}: a search needs validation data (set data.validation or "
+                "data.validation_share)"
             )
         self.tuning = Tuning({}, "", True)
 
     def open(self) -> None:
-        """Take up the search that is in the folder, or begin one."""
+        """Resume the search in the folder, or start one."""
         compared_by = self.recipe.training.choose_by
         begun_with: dict[str, Any] = {
             "recipe": _compared(self.recipe),
@@ -160,8 +160,8 @@ class _Search:
         other = [path.name for path in self.folder.iterdir() if not path.name.startswith(".")]
         if other:
             raise UserError(
-                f"{self.folder} holds other files ({sorted(other)[0]}); --out names a new folder "
-                "or a search"
+                f"{self.folder} contains other files ({sorted(other)[0]}); give a new folder "
+                "or a search as --out"
             )
         self.tuning = Tuning(
             begun_with, compared_by, higher=not kind_of(self.recipe).falls(self.recipe, compared_by)
@@ -187,12 +187,12 @@ class _Search:
         return _compared(check_recipe(tables, str(self.folder / RECORD), written=True))
 
     def run(self, trials: int) -> bool:
-        """Train until there are so many trials; False if interrupted."""
+        """Train until there are ``trials`` trials; returns False if interrupted."""
         tuning = self.tuning
         unended = [trial for trial in tuning.trials if not trial.ended]
         if len(tuning.trials) < trials and tuning.further:
             raise UserError(
-                f"{self.folder}: the winner of {len(tuning.trials)} trials was trained with "
+                f"{self.folder}: the best of {len(tuning.trials)} trials was trained with "
                 "further seeds already; for more trials use another --out"
             )
         if not self.recipe.tune and (unended or len(tuning.trials) < trials):
@@ -214,12 +214,12 @@ class _Search:
         return True
 
     def finish(self, seeds: int) -> bool:
-        """Write the winner's recipe and train it with further seeds; False if interrupted."""
+        """Write the best recipe and train it with further seeds; returns False if interrupted."""
         tuning = self.tuning
         winner = tuning.winner
         if winner is None:
             raise UserError(
-                f"{self.folder}: no trial ran to its end; lower the learning rates of [tune]"
+                f"{self.folder}: no trial was completed; lower the learning rates of [tune]"
             )
         best = tuning.trials[winner]
         if not tuning.parameters:
@@ -239,7 +239,7 @@ class _Search:
         return True
 
     def _draw(self) -> dict[str, Any] | None:
-        """Settings that have not been tried; None if there are none left."""
+        """Settings that have not been tried; None if none are left."""
         tried = [trial.settings for trial in self.tuning.trials]
         if not tried:
             return self._own()
@@ -256,16 +256,16 @@ class _Search:
                 continue
             try:
                 self._recipe(Trial("", self.recipe.seed, settings))
-            except UserError as error:  # two settings that do not go together
+            except UserError as error:  # settings that contradict each other
                 misfit = error
                 continue
             return settings
         if misfit is not None:
-            raise UserError(f"of {_ATTEMPTS} draws none could be used; the last: {misfit}")
+            raise UserError(f"none of {_ATTEMPTS} draws was a valid recipe; the last: {misfit}")
         return None
 
     def _own(self) -> dict[str, Any]:
-        """The recipe's own values of what is searched; those not set are left out."""
+        """The recipe's own values of the searched settings, without those that are not set."""
         values = flat(self.recipe.as_tables()) | flat(self.tables)
         return {key: values[key] for key in self.space if key in values}
 
@@ -276,11 +276,11 @@ class _Search:
         return check_recipe(tables, f"{self.where}, [tune]")
 
     def _train(self, trial: Trial, name: str) -> bool:
-        """Train one run to its end; False if interrupted."""
+        """Train one run to its end; returns False if interrupted."""
         write_tuning(self.folder, self.tuning)
         folder = self.folder / trial.folder
-        said = ", ".join(f"{key} {value}" for key, value in trial.settings.items())
-        notice(f"{name}: {folder}, {said}, seed {trial.seed}")
+        listed = ", ".join(f"{key} {value}" for key, value in trial.settings.items())
+        notice(f"{name}: {folder}, {listed}, seed {trial.seed}")
         recipe = self._recipe(trial)
         self._share(folder, recipe)
         searched = trial in self.tuning.trials and self.pruning
@@ -294,7 +294,7 @@ class _Search:
             if not train(recipe, folder, data=self.data, start_from=self.start, stop=stop):
                 return False
         except DivergedError as error:
-            notice(f"{name} is out of the search: {error}")
+            notice(f"{name} is excluded from the search: {error}")
             trial.state = "diverged"
         self._take(trial, open_run(folder))
         write_tuning(self.folder, self.tuning)
@@ -332,25 +332,25 @@ class _Search:
         settings = run.recipe.training
         if trial.step < settings.max_steps and settings.schedule in ("linear", "cosine"):
             notice(
-                f"{run.path} ended at step {trial.step:,}; its {settings.schedule} schedule goes "
-                f"to {settings.max_steps:,}: with training.max_steps near what the time allows it "
-                "would end at low learning rates"
+                f"{run.path} ended at step {trial.step:,}, but its {settings.schedule} schedule "
+                f"ends at {settings.max_steps:,}; set training.max_steps to about the number of "
+                "steps that the time allows, so that training ends at a low learning rate"
             )
 
 
 def _compared(recipe: Recipe) -> dict[str, Any]:
-    """What must stay as it is, by dotted key."""
+    """The settings that must not change when a search is resumed, by dotted key."""
     return {
         key: value
         for key, value in flat(recipe.as_tables()).items()
         if key not in _HARMLESS
         and not key.startswith("tune.")
-        and not key.endswith(_FILES)  # known by content, as training checks
+        and not key.endswith(_FILES)  # training compares files by content
     }
 
 
 def _free_idle_limits(known: Tuning, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Let the time limit change where no trial has come to either limit: it has decided nothing."""
+    """Allow another time limit if no trial has reached the old or the new one."""
     key = "training.max_minutes"
     limits = [limit for limit in (before.get(key), now.get(key)) if limit is not None]
     ended = [trial for trial in known.trials + known.further if trial.ended]
@@ -360,12 +360,12 @@ def _free_idle_limits(known: Tuning, before: dict[str, Any], now: dict[str, Any]
 
 
 def _require_same(folder: Path, known: dict[str, Any], now: dict[str, Any]) -> None:
-    """Raise UserError if a search that goes on would be another one."""
+    """Raise UserError if the settings of a resumed search have changed."""
     old, new = flat(known), flat(now)
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) != new.get(key):
             name = key.removeprefix("recipe.").replace("space.", "[tune] ")
             raise UserError(
-                f"{folder} was begun with {name} = {old.get(key)!r}, now it is {new.get(key)!r}: "
-                "a search that goes on cannot change this; use another --out"
+                f"{folder} was started with {name} = {old.get(key)!r}, now it is {new.get(key)!r}: "
+                "this cannot change when a search is resumed; use another --out"
             )

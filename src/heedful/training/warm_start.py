@@ -21,10 +21,10 @@ from heedful.training.resuming import flat
 
 
 def find_start(out: Path, start_from: str | Path | None) -> Path | None:
-    """The run whose model and tokeniser are taken: ``out`` itself, once it has them.
+    """The run that gives model and tokeniser: ``out`` itself if it exists, else ``start_from``.
 
     Raises:
-        UserError: ``start_from`` is no run, or ``out`` is one that was not begun with it.
+        UserError: ``start_from`` is not a run, or ``out`` is a run that was not started from it.
     """
     if start_from is None:
         return None
@@ -33,13 +33,13 @@ def find_start(out: Path, start_from: str | Path | None) -> Path | None:
     known = open_run(out).facts.get("started_from")
     if known is None:
         raise UserError(
-            f"{out} was begun without --start-from and goes on with its own weights; leave it "
-            "out, or give another --out"
+            f"{out} was started without --start-from and is resumed with its own weights; leave "
+            "out --start-from, or give another --out"
         )
     if not _is_start(known, start_from):
         raise UserError(
-            f"{out} was begun with --start-from {known['run']}, not {start_from}; leave it out, "
-            "or give another --out"
+            f"{out} was started with --start-from {known['run']}, not {start_from}; leave out "
+            "--start-from, or give another --out"
         )
     return out
 
@@ -52,9 +52,10 @@ def _is_start(known: dict[str, Any], start_from: str | Path) -> bool:
 
 
 def with_start(tables: Mapping[str, Any], start: Path | None) -> Mapping[str, Any]:
-    """``tables`` with the model and the tokeniser of the run that is started from.
+    """``tables`` with the model and the tokeniser of the run to start from.
 
-    What ``tables`` say of them stands; another kind of model stands alone, and is refused later.
+    Settings in ``tables`` take precedence. A model of another kind is kept as it is, and is refused
+    later.
 
     Raises:
         UserError: the run's model is not for the task of ``tables``.
@@ -88,10 +89,10 @@ def _require_fitting(run: Run, kind: Kind) -> None:
 
 
 def open_start(start_from: str | Path, recipe: Recipe) -> Start:
-    """What a new run takes from another.
+    """Open the run that a new run starts from.
 
     Raises:
-        UserError: the recipe's model or tokeniser is another than that run's.
+        UserError: the recipe's model or tokeniser differs from that run's.
     """
     run = open_run(start_from)
     kind = kind_of(recipe)
@@ -106,13 +107,13 @@ def open_start(start_from: str | Path, recipe: Recipe) -> Start:
             continue
         raise UserError(
             f"the recipe's [{table}] differs from that of {run.path} in {key} ({now.get(key)!r}, "
-            f"there {known.get(key)!r}): a run that starts from another has its model and "
-            "tokeniser, but for dropout; leave it out"
+            f"there {known.get(key)!r}): a run that starts from another uses its model and "
+            f"tokeniser, only dropout may differ; leave out {key}"
         )
     if recipe.as_tables().get("vectors"):
         raise UserError(
-            f"[vectors] and the weights of {run.path} both say what the embedding begins with; "
-            "leave one of them out"
+            f"[vectors] and --start-from {run.path} both give initial embeddings; leave one of "
+            "them out"
         )
     point = run.chosen()
     facts = {"run": str(start_from), "checkpoint": point.path.name, "weights": _hash(point)}
@@ -124,5 +125,5 @@ def _hash(point: Checkpoint) -> str:
 
 
 def start_hash(start_from: str | Path) -> str:
-    """What the weights are known by that a run starts from."""
+    """The content hash of the weights that a run starts from."""
     return _hash(open_run(start_from).chosen())

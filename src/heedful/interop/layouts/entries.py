@@ -90,7 +90,7 @@ def to_ours(
     known = {name for entry in entries for name in (entry.theirs, *entry.aliases)}
     if unknown := sorted(set(tensors) - known):
         raise UserError(
-            f"{where}: the tensor '{unknown[0]}' is not of the layout that config.json describes"
+            f"{where}: the tensor '{unknown[0]}' is not in the layout that config.json describes"
             + (f" (nor are {len(unknown) - 1} others)" if len(unknown) > 1 else "")
         )
     ours: dict[str, Tensor] = {}
@@ -110,8 +110,8 @@ def _found(entry: Entry, tensors: Mapping[str, Tensor], where: str) -> Tensor:
     for name in names:
         if tensors[name].shape != entry.shape:
             raise UserError(
-                f"{where}: '{name}' has shape {list(tensors[name].shape)}, by config.json it is "
-                f"{list(entry.shape)}; the two are not of the same model"
+                f"{where}: '{name}' has shape {list(tensors[name].shape)}, but config.json gives "
+                f"{list(entry.shape)}; the files belong to different models"
             )
         if not tensors[name].is_floating_point():
             kind = str(tensors[name].dtype).removeprefix("torch.")

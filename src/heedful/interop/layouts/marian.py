@@ -186,7 +186,8 @@ def import_tensors(
         shape = [settings.max_length, settings.hidden_size]
         if list(positions.shape) != shape:
             raise UserError(
-                f"{where}: '{name}' has shape {list(positions.shape)}, by config.json it is {shape}"
+                f"{where}: '{name}' has shape {list(positions.shape)}, but config.json gives "
+                f"{shape}"
             )
         ours = sinusoids(torch.arange(len(positions)), settings.hidden_size)
         if not torch.allclose(
