@@ -102,12 +102,17 @@ def test_only_kernels_know_compiled_code(modules: dict[str, ast.Module]) -> None
     assert found == []
 
 
+CONDITIONS = ("can_", "has_", "loops_")
+
+
 def _conditions(tree: ast.Module) -> set[str]:
     """Conditions of compiled code that a module imports."""
     found = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("heedful.kernels"):
-            found |= {one.name for one in node.names if one.name.startswith(("can_", "has_"))}
+            found |= {
+                one.name for one in node.names if one.name.startswith(("can_", "has_", "loops_"))
+            }
     return found
 
 

@@ -17,7 +17,7 @@ from heedful.kernels.recurrent_cell import Cell, cell_step
 from heedful.kernels.source_attention import Sources, attend_to_sources
 from heedful.layers import recurrent_packed
 from heedful.layers.recurrent import recurrent_network
-from heedful.layers.recurrent_packed import packed_network, runs_per_direction
+from heedful.layers.recurrent_packed import by_directions, packed_network
 from heedful.models.pairs import Source
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.recurrent_attention import known_reading, read_rows
@@ -171,10 +171,29 @@ def packed(data: Tensor) -> PackedSequence:
     return pack_padded_sequence(data, LENGTHS, batch_first=True, enforce_sorted=False)
 
 
+@pytest.fixture
+def uses_operators(monkeypatch: pytest.MonkeyPatch) -> Callable[[nn.RNNBase, PackedSequence], bool]:
+    """Whether a network is computed by directions."""
+    calls: list[nn.RNNBase] = []
+
+    def noted(network: nn.RNNBase, given: PackedSequence) -> object:
+        calls.append(network)
+        return by_directions(network, given)
+
+    monkeypatch.setattr(recurrent_packed, "by_directions", noted)
+
+    def used(network: nn.RNNBase, given: PackedSequence) -> bool:
+        calls.clear()
+        packed_network(network, given)
+        return bool(calls)
+
+    return used
+
+
 def network_results(network: nn.RNNBase, data: Tensor, in_c: bool) -> list[Tensor]:
     """Outputs, final states, and the gradients of input and weights."""
     leaf = data.clone().requires_grad_()
-    outputs, final = (packed_network if in_c else type(network).__call__)(network, packed(leaf))
+    outputs, final = (by_directions if in_c else type(network).__call__)(network, packed(leaf))
     parts = [outputs.data, *(final if isinstance(final, tuple) else (final,))]
     gradients = torch.autograd.grad(weighted(parts), [leaf, *network.parameters()])
     assert torch.equal(outputs.batch_sizes, packed(leaf).batch_sizes)
@@ -184,12 +203,15 @@ def network_results(network: nn.RNNBase, data: Tensor, in_c: bool) -> list[Tenso
 @pytest.mark.parametrize("both", [False, True])
 @pytest.mark.parametrize("kind", CELLS)
 def test_a_network_over_packed_sequences_is_torchs(
-    kind: Cell, both: bool, monkeypatch: pytest.MonkeyPatch
+    kind: Cell,
+    both: bool,
+    monkeypatch: pytest.MonkeyPatch,
+    uses_operators: Callable[[nn.RNNBase, PackedSequence], bool],
 ) -> None:
     torch.manual_seed(3)
     network = recurrent_network(kind, 6, 5, 2, bidirectional=both, dropout=0.4)
     data = torch.randn(4, 7, 6)
-    assert runs_per_direction(network, packed(data))
+    assert uses_operators(network, packed(data))
     wide = copy.deepcopy(network).double().eval()
     expected = network_results(wide, data.double(), in_c=False)
     close(network_results(network.eval(), data, in_c=True), expected)
@@ -202,21 +224,23 @@ def test_a_network_over_packed_sequences_is_torchs(
     close(found[1], [part.double() for part in found[0]])
 
 
-def test_only_a_network_that_learns_is_computed_in_c() -> None:
+def test_only_a_network_that_learns_is_computed_in_c(
+    uses_operators: Callable[[nn.RNNBase, PackedSequence], bool],
+) -> None:
     network = recurrent_network("gru", 6, 5, 1, bidirectional=False, dropout=0.0)
     data = packed(torch.randn(4, 7, 6))
-    assert runs_per_direction(network, data)
+    assert uses_operators(network, data)
     with torch.no_grad():
-        assert not runs_per_direction(network, data)
+        assert not uses_operators(network, data)
     with torch.autocast("cpu", torch.bfloat16):
-        assert not runs_per_direction(network, data)
-    assert not runs_per_direction(nn.RNN(6, 5, nonlinearity="relu"), data)
-    assert not runs_per_direction(nn.LSTM(6, 5, proj_size=2), data)
-    assert not runs_per_direction(
+        assert not uses_operators(network, data)
+    assert not uses_operators(nn.RNN(6, 5, nonlinearity="relu"), data)
+    assert not uses_operators(nn.LSTM(6, 5, proj_size=2), data)
+    assert not uses_operators(
         copy.deepcopy(network).double(), packed(torch.randn(4, 7, 6).double())
     )
     network.register_forward_hook(lambda *_: None)
-    assert not runs_per_direction(network, data)
+    assert not uses_operators(network, data)
 
 
 ATTENTIONS = ("bahdanau", "luong-dot", "luong-general", "luong-concat")

@@ -7,7 +7,7 @@ Shapes: N rows, H hidden, G gates (1 for tanh, 3 for GRU, 4 for LSTM).
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from heedful.basics.addresses import readable, single_on_cpu
 from heedful.kernels import source_attention
 from heedful.kernels.cached_attention import can_step
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
+
+T = TypeVar("T")
 
 Cell = Literal["rnn", "gru", "lstm"]
 
@@ -92,6 +94,17 @@ def loops_pay(*tensors: Tensor | None) -> bool:
     """Whether an operator that is a loop of cells is faster than the loop, step by step."""
     given = [part for part in tensors if part is not None]
     return single_on_cpu(*given) and library() is not None
+
+
+def loop_or(loop: Callable[[], T], otherwise: Callable[[], T], *tensors: Tensor | None) -> T:
+    """What ``loop`` returns if it is the faster of two ways of computing the same.
+
+    Args:
+        loop: computes with operators that are loops of cells.
+        otherwise: computes step by step, or by PyTorch's network.
+        tensors: what the operators read.
+    """
+    return loop() if loops_pay(*tensors) else otherwise()
 
 
 class CompiledCell:

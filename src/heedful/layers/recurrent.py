@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from heedful.kernels.recurrent_cell import Cell, LayerState, cell_step, next_state
 from heedful.layers.dropout import Dropout
-from heedful.layers.recurrent_packed import packed_network, runs_per_direction
+from heedful.layers.recurrent_packed import packed_network
 from heedful.layers.stepwise import Stepwise
 
 Hidden = tuple[LayerState, ...]
@@ -203,10 +203,7 @@ class RecurrentEncoder(nn.Module):
         packed = pack_padded_sequence(
             embedded, lengths.cpu(), batch_first=True, enforce_sorted=False
         )
-        if runs_per_direction(self.network, packed):
-            outputs, final = packed_network(self.network, packed)
-        else:
-            outputs, final = self.network(packed)
+        outputs, final = packed_network(self.network, packed)
         annotations, _ = pad_packed_sequence(
             outputs, batch_first=True, total_length=embedded.shape[1]
         )

@@ -10,32 +10,48 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from heedful.kernels.dropout import dropout
-from heedful.kernels.recurrent_cell import loops_pay
+from heedful.kernels.recurrent_cell import loop_or
 from heedful.kernels.recurrent_direction import direction
 
 _CELLS = {"RNN_TANH": "rnn", "GRU": "gru", "LSTM": "lstm"}
 
 
-def runs_per_direction(network: nn.RNNBase, packed: PackedSequence) -> bool:
-    """Whether :func:`packed_network` can replace the network and is faster: with gradients and
-    without hooks."""
+Result = tuple[PackedSequence, Tensor | tuple[Tensor, ...]]
+
+
+def packed_network(network: nn.RNNBase, packed: PackedSequence) -> Result:
+    """The result of ``network(packed)``, computed by directions where that is faster.
+
+    That is the case for training, where the network is PyTorch's own and has no hooks.
+    """
+
+    def plain() -> Result:
+        outputs, final = network(packed)
+        return outputs, final
+
+    if not torch.is_grad_enabled() or not _has_directions(network):
+        return plain()
+    tensors = packed.data, *network.parameters()
+    return loop_or(lambda: by_directions(network, packed), plain, *tensors)
+
+
+def _has_directions(network: nn.RNNBase) -> bool:
+    """Whether :func:`by_directions` computes the same as the network."""
     return (
-        torch.is_grad_enabled()
-        and type(network) in (nn.RNN, nn.GRU, nn.LSTM)
+        type(network) in (nn.RNN, nn.GRU, nn.LSTM)
         and network.mode in _CELLS
-        and network.bias
+        and bool(network.bias)
         and not network.proj_size
         and not (network._forward_hooks or network._forward_pre_hooks)
-        and loops_pay(packed.data, *network.parameters())
     )
 
 
-def packed_network(
+def by_directions(
     network: nn.RNNBase, packed: PackedSequence
 ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
-    """The result of ``network(packed)``; the final states are a tuple for every cell.
+    """The result of ``network(packed)``, an operator for each direction of each layer.
 
-    Call it only if :func:`runs_per_direction` is true.
+    The final states are a tuple for every cell.
     """
     sizes, data = packed.batch_sizes.tolist(), packed.data
     directions = ["", "_reverse"] if network.bidirectional else [""]
