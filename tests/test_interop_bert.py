@@ -185,7 +185,7 @@ def test_shapes_that_do_not_fit_are_one_line() -> None:
     theirs, _, shape = made("BertModel", "plain")
     given = saved(theirs)
     settings = bert.settings_of(theirs.config.to_dict() | {"vocab_size": 41}, "here")
-    with pytest.raises(UserError, match=r"word_embeddings.*\[40, 12\], by config.json it is \[41"):
+    with pytest.raises(UserError, match=r"word_embeddings.*\[40, 12\], but config.json gives \[41"):
         bert.import_tensors(given, settings, places_of(SPECIAL, 41), shape, "here")
     both = bert.BertShape({"classification": 2, "tagging": 3}, pooler=True)
     with pytest.raises(UserError, match="heads classification, tagging"):

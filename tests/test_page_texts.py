@@ -398,7 +398,10 @@ def test_what_the_api_tells_beside(address: str) -> None:
     found = httpx.post(f"{address}/api/classify", json=given).json()["results"][0]
     expected = explain(learnt(), TEXT, label="bad").to_json()["words"]
     assert found["words"] == json.loads(json.dumps(expected))
-    for more, said in (({"label": "none such"}, "no label"), ({"explain": False}, "set explain")):
+    for more, said in (
+        ({"label": "none such"}, "unknown label"),
+        ({"explain": False}, "set explain"),
+    ):
         answer = httpx.post(f"{address}/api/classify", json={**given, **more})
         assert answer.status_code == 400
         assert said in answer.json()["error"]
