@@ -314,7 +314,15 @@ def documented(part: str) -> Iterator[Setting]:
 def coded(part: str) -> list[Setting]:
     if part == "texts":
         return sorted(text_settings())
-    return sorted([*settings(PairRecipe, ""), *model_settings("pairs")])
+    recipes = {spec.name: spec.recipe_type() for spec in specs() if spec.family == "pairs"}
+    names = " · ".join(f'`"{name}"`' for name in recipes)
+    default = check_recipe({"data": {"train": "pairs.tsv"}}, "a recipe").task
+    rows = [row for row in settings(PairRecipe, "") if row.key != "task"]
+    for kind in recipes.values():
+        own = [row for row in settings(kind, "") if row.key != "task"]
+        assert own == rows
+    task = Setting("task", names, f'`"{default}"`')
+    return sorted([task, *rows, *model_settings("pairs")])
 
 
 @pytest.mark.parametrize("part", MODELS)

@@ -27,6 +27,7 @@ from heedful.interop.layouts.marian import MarianSymbols
 from heedful.models.transformer import TransformerSettings
 from heedful.tasks.pairs.recipe import DataSettings, EvaluationSettings, PairRecipe
 from heedful.tasks.pairs.run import PairRun
+from heedful.tasks.translation.recipe import TranslationRecipe
 
 _WITH_FIRST_SPACE = b"\x1a\x02\x18\x01"
 """A further part of a sentencepiece model, merged with those before it (protobuf's rule for fields
@@ -70,7 +71,7 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
         for side in ("source", "target")
         if isinstance(token_settings.get(f"{side}_lang"), str)
     }
-    recipe = PairRecipe(
+    recipe = TranslationRecipe(
         data=DataSettings(
             train=[where],
             max_tokens=min(256, settings.max_length - 1),

@@ -12,6 +12,7 @@ from heedful.tasks.spec import Command, Pair, register
 if TYPE_CHECKING:
     import torch
 
+    from heedful.tasks.alignment.recipe import AlignmentRecipe
     from heedful.tasks.pairs.run import PairRun
     from heedful.training.protocol import Task
 
@@ -26,6 +27,11 @@ class Alignment(PairSpec):
     train_about = "trains two runs in one folder, one per direction, for heedful align"
     does = "aligns words"
     takes_recipe = False
+
+    def recipe_type(self) -> "type[AlignmentRecipe]":
+        from heedful.tasks.alignment.recipe import AlignmentRecipe
+
+        return AlignmentRecipe
 
     def train_corpus(
         self, train: Callable[..., bool], out: Path, files: list[str], **how: Any

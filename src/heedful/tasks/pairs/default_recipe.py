@@ -57,6 +57,7 @@ def choose_recipe(
     source: str | None,
     target: str | None,
     encoding: str | None = None,
+    links: str | None = None,
     folder: Path | None = None,
 ) -> dict[str, Any]:
     """Choose a recipe for a corpus; returns its tables.
@@ -88,7 +89,8 @@ def choose_recipe(
             **data_table(paths, source=source, target=target, encoding=encoding),
             "validation_share": share,
             "test_share": share,
-            "protect": _rules(find_data(paths, folder), source, target, encoding),
+            # Word links number words, of which placeholders replace some.
+            "protect": [] if links else _rules(find_data(paths, folder), source, target, encoding),
         },
         "tokeniser": {"vocabulary_size": vocabulary(size.word_types, most)},
         "model": {

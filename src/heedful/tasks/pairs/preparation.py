@@ -65,7 +65,7 @@ def prepare_run(
     left_out: Counter[str] = Counter()
     train_pairs = _encode(path / "data" / "train", recipe, corpus, tokenisers, left_out)
     tokenisers.save(path / "tokeniser")
-    if recipe.task == "translation" and recipe.data.keep_memory:
+    if recipe.keeps_memory:
         corpus.memory().save(path / MEMORY)
     for part, pairs in held_out.items():
         write_pairs(path / "data" / f"{part}.jsonl", pairs)

@@ -1,7 +1,7 @@
 """The recipe of models for pairs of texts: translators and word aligners."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, SerializeAsAny, field_validator, model_validator
 
@@ -126,11 +126,10 @@ class EvaluationSettings(Settings):
 
 
 class PairRecipe(Recipe):
-    """All settings of a run for pairs of texts."""
+    """The settings that all tasks for pairs of texts have; each task names itself in ``task``."""
 
-    task: Literal["translation", "text-to-text", "alignment"] = "translation"
-    """``text-to-text`` is the same training for other pairs: a text and its summary, a question and
-    its answer, a turn of a dialogue and the next."""
+    model_translates: ClassVar[bool] = True
+    """Whether the task needs a model that writes translations; else it needs one that aligns."""
     data: DataSettings
     tokeniser: TokeniserSettings = TokeniserSettings()
     vectors: PairVectorSettings | None = None
@@ -139,6 +138,11 @@ class PairRecipe(Recipe):
     )
     training: TrainingSettings = TrainingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether the run keeps the training units as a translation memory."""
+        return False
 
     @field_validator("model", mode="before")
     @classmethod
@@ -157,15 +161,11 @@ class PairRecipe(Recipe):
                 f"data.max_tokens {self.data.max_tokens} must be less than model.max_length "
                 f"{self.model.max_length}"
             )
-        if (self.task == "alignment") == self.model.translates:
+        if self.model.translates != self.model_translates:
             raise ValueError(
                 "task = 'alignment' needs model.kind = 'aligner', and the aligner needs this task; "
                 "translators align without training for it"
             )
-        if self.task == "alignment" and self.training.choose_by != "loss":
-            raise ValueError("task = 'alignment' has no translations: training.choose_by = 'loss'")
-        if self.task == "alignment" and self.vectors is not None and self.vectors.target:
-            raise ValueError("the aligner embeds the source only: leave out vectors.target")
         if self.data.links is None and self.training.guided_alignment != GuidedSettings():
             raise ValueError(
                 "training.guided_alignment needs data.links, the word links to train on"
@@ -179,13 +179,13 @@ class PairRecipe(Recipe):
         return self
 
 
-def without_unused(tables: Mapping[str, Any], where: str) -> dict[str, Any]:
+def without_unused(kind: type[PairRecipe], tables: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The tables of a recipe that heedful wrote, without loss terms that it does not use."""
     training = dict(tables.get("training", {}))
     optional = {
         name: training.pop(name) for name in ("guided_alignment", "reinforce") if name in training
     }
-    recipe = check(PairRecipe, {**tables, "training": training}, where, written=True)
+    recipe = check(kind, {**tables, "training": training}, where, written=True)
     used = {
         "guided_alignment": recipe.data.links is not None,
         "reinforce": recipe.model.learns_by_reward,

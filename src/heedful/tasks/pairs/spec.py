@@ -1,5 +1,6 @@
 """The base class of the specs of tasks for pairs of texts."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ class PairSpec(TaskSpec):
     """A task for pairs of texts."""
 
     corpus = "the corpus (TSV, TMX, PO, XLIFF), or twice for two aligned text files"
-    reading_settings = ("encoding",)
+    reading_settings = ("encoding", "links")
     family = "pairs"
     starts = frozenset({"pairs"})
     changeable_at_start = frozenset(
@@ -36,10 +37,8 @@ class PairSpec(TaskSpec):
 
         return PairData
 
-    def recipe_type(self) -> "type[PairRecipe]":
-        from heedful.tasks.pairs.recipe import PairRecipe
-
-        return PairRecipe
+    @abstractmethod
+    def recipe_type(self) -> "type[PairRecipe]": ...
 
     def run_type(self) -> "type[PairRun]":
         from heedful.tasks.pairs.run import PairRun
@@ -54,7 +53,7 @@ class PairSpec(TaskSpec):
     def without_unused(self, tables: Mapping[str, Any], where: str) -> Mapping[str, Any]:
         from heedful.tasks.pairs.recipe import without_unused
 
-        return without_unused(tables, where)
+        return without_unused(self.recipe_type(), tables, where)
 
     def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
         data, vocabulary = summary["data"], summary["vocabulary"]

@@ -9,6 +9,7 @@ from heedful.tasks.translation.spec import TextToTextSpec
 
 if TYPE_CHECKING:
     from heedful.tasks.endpoints import Contract, Server
+    from heedful.tasks.translation.recipe import TranslationRecipe
 
 
 class Translation(TextToTextSpec):
@@ -18,6 +19,11 @@ class Translation(TextToTextSpec):
     place = 1
     command = "translate"
     train_option = "translate"
+
+    def recipe_type(self) -> "type[TranslationRecipe]":
+        from heedful.tasks.translation.recipe import TranslationRecipe
+
+        return TranslationRecipe
 
     def choose_recipe(self, files: list[str], **settings: Any) -> dict[str, Any]:
         from heedful.tasks.pairs.default_recipe import choose_recipe
