@@ -94,7 +94,7 @@ def test_two_runs_on_one_sentence_and_a_given_translation(folder: Path, tmp_path
         (["run", " ", "--output", "x.html"], "the source is empty"),
         (["nothing", TEXT, "--output", "x.html"], "no run"),
         (["nothing.safetensors"], "cannot read"),
-        (["run/recipe.toml", TEXT, "--output", "x.html"], "no run"),
+        (["run/recipe.toml", TEXT, "--output", "x.html"], "is not a run"),
     ],
 )
 def test_wrong_input_is_one_line(

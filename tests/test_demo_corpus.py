@@ -196,7 +196,7 @@ def test_impossible_sizes() -> None:
         demo_corpus("en", "de", seed=1, train=0, validation=0, test=0)
     with pytest.raises(UserError, match="-1 test"):
         demo_corpus("en", "de", seed=1, train=10, validation=0, test=-1)
-    with pytest.raises(UserError, match="of the 400 test pairs"):
+    with pytest.raises(UserError, match="of 400 requested test pairs"):
         demo_corpus("fr", "ja", seed=1, train=2, validation=0, test=400)
 
 

@@ -40,7 +40,7 @@ def test_bounds_belong_to_the_shorter_bucket() -> None:
 
 @pytest.mark.parametrize("bounds", [(3, 3), (5, 2), (0, 4)])
 def test_bounds_must_rise(bounds: tuple[int, ...]) -> None:
-    with pytest.raises(UserError, match="rise"):
+    with pytest.raises(UserError, match="increasing"):
         score_by_length(["a"], ["a"], ["a"], bounds=bounds)
 
 

@@ -57,7 +57,7 @@ def test_validation_command_and_python_agree_byte_by_byte(folder: Path, run: str
     translator = heedful.load(folder / run, checkpoint="last")
     options = SearchOptions(beam=3)
     from_python = [one.text for one in translator.translate(SENTENCES, options=options)]
-    command = [sys.executable, "-m", "heedful", "translate", str(folder / run)]
+    command = [sys.executable, "-m", "heedful", "translate", str(folder / run), "--no-memory"]
     text = "".join(f"{sentence}\n" for sentence in SENTENCES)
     finished = subprocess.run(
         [*command, "--beam", "3", "--checkpoint", "last", "--json"],

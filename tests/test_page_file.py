@@ -181,7 +181,7 @@ def test_steps_move(chromium: Any, tmp_path: Path) -> None:
         shown = it.page.locator(".heed-bars .heed-number").all_text_contents()
         expected = cross(trace).mean(0)[1]
         assert [float(each) for each in shown] == pytest.approx(expected.tolist(), abs=0.005)
-        it.page.click("text=Play")
+        it.page.click("text=Play >> visible=true")
         it.page.wait_for_selector("text=Step 3 of 7")
         it.page.click("text=Pause")
 

@@ -13,7 +13,7 @@ from heedful.attention.normalizers.hard import one_hot
 from heedful.basics.errors import UserError
 from heedful.basics.symbols import BEGIN, END, PAD
 from heedful.data.batching import Batch
-from heedful.models import Source, build_model, learns_by_reward
+from heedful.models import Source, build_model
 from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.recurrent_settings import AttentionName
 from heedful.runs.recipe import check_recipe, write_toml
@@ -221,7 +221,7 @@ def test_a_normalizer_says_that_it_learns_by_reward_and_settings_agree() -> None
             bidirectional=attention != "luong-dot",
         )
         model = build_model(settings, 9, 9)
-        assert bool(rewarded_modules(model)) == learns_by_reward(settings), attention
+        assert bool(rewarded_modules(model)) == settings.learns_by_reward, attention
     assert rewarded_modules(small()) == (NAME,)
     assert not normalizers.GumbelStraightThrough().learns_by_reward
 

@@ -26,7 +26,7 @@ from heedful.training.train import train
 def _three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
     torch.set_num_threads(3)
-    monkeypatch.setattr(thread_contention, "_told", threading.Event())
+    monkeypatch.setattr(thread_contention, "_notified", threading.Event())
     monkeypatch.setattr(thread_contention, "_keeping", 0)  # as if no test had asked for threads
     yield
     torch.set_num_threads(before)

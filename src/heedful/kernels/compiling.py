@@ -55,7 +55,7 @@ def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
 
     Args:
         source: the file.
-        what: what does without it.
+        what: subject and verb of the notice, such as "search runs".
     """
     command = None if sys.platform == "win32" else compiler()
     if command is None:
@@ -65,7 +65,7 @@ def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
     except (OSError, subprocess.SubprocessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
         last = reason.strip().splitlines()[-1] if reason.strip() else shlex.join(command)
-        notice(f"{what} runs without its compiled kernel: {last}")
+        notice(f"{what} without its compiled kernel: {last}")
         return None
 
 
