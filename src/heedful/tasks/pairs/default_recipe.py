@@ -75,11 +75,6 @@ def choose_recipe(
     )
     size = measure(find_data(paths, folder), source, target, encoding)
     small, middling = size.pairs < 20_000, size.pairs < 1_000_000
-    passes = 80 if small else 40 if size.pairs < 200_000 else 15 if middling else 6
-    batch_tokens = 1024 if size.pairs < 5_000 else 2048 if size.pairs < 200_000 else 4096
-    steps = round(passes * size.words * TOKENS_PER_WORD / batch_tokens)
-    steps = max(300, min(100_000, steps))
-    every = max(50, min(2000, steps // 20))
     held_out = min(1000.0, max(20.0, size.pairs * 0.02))
     share = round(min(0.1, held_out / size.pairs), 6)
     most = 2000 if size.pairs < 5_000 else 4000 if small else 8000 if middling else 32_000
@@ -99,16 +94,27 @@ def choose_recipe(
             "pre_norm": True,
             "dropout": 0.3 if size.pairs < 100_000 else 0.2 if middling else 0.1,
         },
-        "training": {
-            "max_steps": steps,
-            "batch_tokens": batch_tokens,
-            "learning_rate": 2e-3 if middling else 7e-4,
-            "warmup_steps": min(4000, max(100, steps // 10)),
-            "validate_every": every,
-            "checkpoint_every": every,
-            "average_checkpoints": 5,
-            "patience": 10,
-        },
+        "training": _training(size),
+    }
+
+
+def _training(size: CorpusSize) -> dict[str, Any]:
+    """The `[training]` table: more passes over a smaller corpus."""
+    middling = size.pairs < 1_000_000
+    passes = 80 if size.pairs < 20_000 else 40 if size.pairs < 200_000 else 15 if middling else 6
+    batch_tokens = 1024 if size.pairs < 5_000 else 2048 if size.pairs < 200_000 else 4096
+    steps = round(passes * size.words * TOKENS_PER_WORD / batch_tokens)
+    steps = max(300, min(100_000, steps))
+    every = max(50, min(2000, steps // 20))
+    return {
+        "max_steps": steps,
+        "batch_tokens": batch_tokens,
+        "learning_rate": 2e-3 if middling else 7e-4,
+        "warmup_steps": min(4000, max(100, steps // 10)),
+        "validate_every": every,
+        "checkpoint_every": every,
+        "average_checkpoints": 5,
+        "patience": 10,
     }
 
 
