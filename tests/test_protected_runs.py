@@ -7,9 +7,11 @@ import pytest
 
 import heedful
 from heedful.basics.errors import UserError
+from heedful.data.documents.html import HtmlDocument
 from heedful.data.protected.spans import find_spans
 from heedful.decoding import SearchOptions
 from heedful.inference import Translator
+from heedful.inference.files import translate_document
 from heedful.runs.recipe import check_recipe
 
 RULES = ["tags", "printf", "number", "url"]
@@ -91,6 +93,21 @@ def test_nothing_is_lost_and_nothing_is_invented(translator: Translator, beam: i
             assert white(one.text) == white(text)
         nested = [mark for mark in ("<b>", "<i>", "</i>", "</b>") if mark in best.text]
         assert nested == [mark for mark in ("<b>", "<i>", "</i>", "</b>") if mark in text]
+
+
+def test_a_page_keeps_its_markup(
+    translator: Translator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = b'<p>the <b class="x">dog</b> sees\n one <code>red <i>%s</i></code> house</p>'
+    document = HtmlDocument(page, "a.html")
+    rules = translator.protection.rules
+    translate_document(translator, document, tmp_path / "a.html", options=SearchOptions())
+    found = (tmp_path / "a.html").read_text("utf-8")
+    assert "left untranslated" not in capsys.readouterr().err
+    assert translator.protection.rules is rules
+    for code in ('<b class="x">', "</b>", "<code>red <i>%s</i></code>"):
+        assert found.count(code) == 1
+    assert found.index("<b ") < found.index("</b>")
 
 
 def test_placeholders_in_json_are_what_they_stand_for(translator: Translator) -> None:

@@ -2,10 +2,14 @@
 
 import random
 import re
+from pathlib import Path
 
 import pytest
 
+from heedful.data.documents.html import HtmlDocument
 from heedful.data.protected.spans import find_spans
+from heedful.decoding import SearchOptions
+from heedful.inference.files import translate_document
 from heedful.inference.span_placement import PLACED, PlacingTranslator, place_spans, take_out
 from serving_help import translator
 
@@ -120,3 +124,15 @@ def test_a_model_without_placeholders_keeps_all_spans() -> None:
         assert sorted(again) == sorted(spans)
     assert found[1].text == texts[1]
     assert found[3].text == own.translate([texts[3]])[0].text
+
+
+def test_a_page_keeps_its_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = HtmlDocument(
+        b'<p>the <b class="x">cat</b> sat\n on <code>the <i>mat</i></code></p><p>the dog', "a.html"
+    )
+    translate_document(translator(), document, tmp_path / "a.html", options=SearchOptions())
+    found = (tmp_path / "a.html").read_text("utf-8")
+    assert "left untranslated" not in capsys.readouterr().err
+    assert re.findall("<.*?>", found) == re.findall("<.*?>", document.text)
+    assert "<code>the <i>mat</i></code>" in found
+    assert "the dog" not in found

@@ -1,13 +1,13 @@
 """Translation of files: text files line by line, and documents in place."""
 
 import contextlib
+import copy
 import json
 import os
 import re
 import select
 import stat
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -175,9 +175,8 @@ def translate_document(
         UserError: the output cannot be written; nothing is left behind.
     """
     windows_of = windows([text] for text in document.segments)
-    places = translator.protection.rules is None and translator.aligns
     made = translate_with_memory(
-        PlacingTranslator(translator) if places else translator,
+        _keeping(translator, document),
         memory or Memory(),
         windows_of,
         options=options,
@@ -197,12 +196,20 @@ def translate_document(
     if output is not None:
         document.write(output)
         return found
-    with tempfile.TemporaryDirectory() as folder:
-        beside = Path(folder) / "filled"
-        document.write(beside)
-        sys.stdout.buffer.write(beside.read_bytes())
-        sys.stdout.buffer.flush()
+    sys.stdout.buffer.write(document.contents())
+    sys.stdout.buffer.flush()
     return found
+
+
+def _keeping(translator: Translator, document: Document) -> Translator | PlacingTranslator:
+    """A translator that keeps the document's markup, by placeholders or by word alignment."""
+    if translator.protection.rules is None and translator.aligns:
+        return PlacingTranslator(translator, known=document.spans)
+    if not document.spans:
+        return translator
+    own = copy.copy(translator)
+    own.protection = translator.protection.knowing(document.spans)
+    return own
 
 
 def check_output(path: Path | None) -> None:

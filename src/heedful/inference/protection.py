@@ -1,12 +1,13 @@
 """What a translator keeps: protected spans become placeholders before search, and text after it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import accumulate
 
 from heedful.basics.symbols import END
 from heedful.data.examples import Pair
 from heedful.data.protected.pairs import Rules, protect_both, protect_pair
-from heedful.data.protected.spans import PAIRS, SINGLES, Protected
+from heedful.data.protected.spans import PAIRS, SINGLES, Chains, Protected
 from heedful.data.subwords import PLACEHOLDERS
 from heedful.data.tokeniser import Tokeniser, Tokenisers
 from heedful.decoding.kept_placeholders import Placeholders
@@ -25,6 +26,11 @@ class Protection:
 
     def __init__(self, tokenisers: Tokenisers, rules: Rules | None) -> None:
         self.tokenisers, self.rules = tokenisers, rules
+
+    def knowing(self, known: Mapping[str, Chains]) -> "Protection":
+        """The same, which also protects spans of certain texts that are known without rules."""
+        rules = None if self.rules is None else replace(self.rules, known=known)
+        return Protection(self.tokenisers, rules)
 
     def protect(self, text: str) -> Protected:
         """A source with placeholders; they stand for what they are in the target."""

@@ -6,10 +6,10 @@ became. A single span goes to the gap that parts the words as it does in the sou
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from heedful.data.protected.spans import Span, find_spans
+from heedful.data.protected.spans import Chains, Span, find_spans
 from heedful.decoding import SearchOptions
 from heedful.inference.translation import Translation
 from heedful.inference.translation_window import Advance
@@ -277,11 +277,17 @@ class PlacingTranslator:
     Args:
         translator: one that aligns.
         rules: what is taken out.
+        known: of certain texts, spans that are taken out as well.
     """
 
-    def __init__(self, translator: Translator, rules: Sequence[str] = PLACED) -> None:
+    def __init__(
+        self,
+        translator: Translator,
+        rules: Sequence[str] = PLACED,
+        known: Mapping[str, Chains] | None = None,
+    ) -> None:
         translator.require_alignments()
-        self.translator, self.rules = translator, rules
+        self.translator, self.rules, self.known = translator, rules, known or {}
 
     def translate_windows(
         self,
@@ -297,7 +303,7 @@ class PlacingTranslator:
 
         def bare_blocks() -> Iterator[list[str]]:
             for block in blocks:
-                own = [(text, take_out(text, find_spans(text, self.rules))) for text in block]
+                own = [(text, take_out(text, self._spans(text))) for text in block]
                 pending.append(own)
                 yield [bare.text for _, bare in own]
 
@@ -306,6 +312,9 @@ class PlacingTranslator:
         ):
             pairs = zip(pending.popleft(), made, strict=True)
             yield [_with_spans(text, bare, one, alignments) for (text, bare), one in pairs]
+
+    def _spans(self, text: str) -> list[Span]:
+        return find_spans(text, self.rules, self.known.get(text, ()))
 
 
 def _with_spans(text: str, bare: Bare, one: Translation, alignments: bool) -> Translation:

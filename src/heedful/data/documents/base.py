@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
+from heedful.data.protected.spans import Chains
 from heedful.data.readers.markup import NOT_XML
 
 
@@ -32,6 +33,8 @@ class Document(ABC):
         self.segments: list[str] = []
         self.contexts: list[str | None] = []
         """Of each segment, where the format has them: what tells those with one source apart."""
+        self.spans: dict[str, Chains] = {}
+        """Markup in segments that the format itself knows: it must be in their translations."""
         self.matches: Sequence[str | None] = ()
         """Of each segment that was filled, its kind of match in a memory, if it came from one."""
         self._filled: bytes | None = None
@@ -63,11 +66,15 @@ class Document(ABC):
         Raises:
             UserError: the file cannot be written; nothing is left behind.
         """
-        data = self._original() if self._filled is None else self._filled
+        data = self.contents()
         if path.suffix == ".gz":
             data = gzip.compress(data, mtime=0)
         with atomic_file(path) as file:
             file.write(data)
+
+    def contents(self) -> bytes:
+        """The document's bytes, uncompressed: filled if it was, else as they were."""
+        return self._original() if self._filled is None else self._filled
 
     @abstractmethod
     def _original(self) -> bytes:

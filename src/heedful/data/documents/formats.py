@@ -7,6 +7,7 @@ from typing import NamedTuple
 from heedful.data.documents.android import AndroidDocument
 from heedful.data.documents.apple_strings import AppleStringsDocument
 from heedful.data.documents.base import Document
+from heedful.data.documents.html import HtmlDocument
 from heedful.data.documents.json_texts import JsonDocument
 from heedful.data.documents.properties import PropertiesDocument
 from heedful.data.documents.qt import QtDocument
@@ -40,6 +41,7 @@ FORMATS = (
     Format("Java properties", (".properties",), None, PropertiesDocument),
     Format(".resx", (".resx",), "root", ResxDocument),
     Format("Qt TS", (".ts",), "TS", QtDocument),
+    Format("HTML", (".html", ".htm", ".xhtml"), None, HtmlDocument),
     Format("subtitles", (".srt", ".vtt"), None, SubtitleDocument),
 )
 """All formats that are known by extension. PO, TMX and XLIFF are known by content."""

@@ -29,6 +29,8 @@ class TextSpanDocument(Document):
 
     encodings: ClassVar[tuple[str, ...]] = ("utf-8",)
     """The encodings of the format, tried in this order where the file has no mark."""
+    references: ClassVar[bool] = False
+    """Whether a character that the encoding lacks can be written as a reference (``&#8212;``)."""
 
     def __init__(self, data: bytes, name: str, encoding: str | None = None) -> None:
         super().__init__(name)
@@ -36,7 +38,7 @@ class TextSpanDocument(Document):
         self._mark, found = next(
             ((mark, codec) for mark, codec in _MARKS if data.startswith(mark)), (b"", None)
         )
-        own = [codec_name(encoding).removesuffix("-sig")] if encoding else self.encodings
+        own = [codec_name(encoding).removesuffix("-sig")] if encoding else self.encodings_of(data)
         self._text, self._encoding = self._decode(
             data[len(self._mark) :], [found] if found else own
         )
@@ -50,6 +52,10 @@ class TextSpanDocument(Document):
         Raises:
             UserError: the file is broken; the message has the line.
         """
+
+    def encodings_of(self, data: bytes) -> Sequence[str]:
+        """The encodings to try for a file without a mark."""
+        return self.encodings
 
     @abstractmethod
     def escaped(self, place: int, translation: str) -> str:
@@ -84,6 +90,10 @@ class TextSpanDocument(Document):
                     continue
                 line = 1 + data[: error.start].count(b"\n")
                 raise bad_byte(self.name, line, error, codec) from error
+            if not codec.startswith("utf") and text.encode(codec) != data:
+                raise UserError(
+                    f"{self.name}: its {codec} text cannot be written unchanged; use UTF-8"
+                )
             return text, codec
         raise AssertionError("no encoding to try")
 
@@ -98,9 +108,17 @@ class TextSpanDocument(Document):
             own = translations[place]
             parts.append(self.escaped(place, own) if own.strip() else self._text[start:end])
             last = end
-        text = "".join([*parts, self._text[last:]])
+        return self._encoded("".join([*parts, self._text[last:]]))
+
+    def _encoded(self, text: str) -> bytes:
+        """A text as the file's bytes.
+
+        Raises:
+            UserError: the encoding lacks a character.
+        """
         try:
-            return self._mark + text.encode(self._encoding)
+            errors = "xmlcharrefreplace" if self.references else "strict"
+            return self._mark + text.encode(self._encoding, errors)
         except UnicodeEncodeError as error:
             character = error.object[error.start]
             raise UserError(

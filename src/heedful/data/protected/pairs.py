@@ -3,12 +3,19 @@
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heedful.data.examples import Pair
 from heedful.data.protected.numbers import localise
 from heedful.data.protected.rules import LITERAL
-from heedful.data.protected.spans import Protected, Span, find_spans, number_spans, replace_spans
+from heedful.data.protected.spans import (
+    Chains,
+    Protected,
+    Span,
+    find_spans,
+    number_spans,
+    replace_spans,
+)
 from heedful.data.subwords import PLACEHOLDERS
 
 
@@ -20,11 +27,13 @@ class Rules:
         names: of :data:`heedful.data.protected.rules.NAMES`, or expressions between slashes.
         source: the source's language code, for numbers.
         target: the target's language code, for numbers.
+        known: spans of certain texts that are known without rules, such as a document's markup.
     """
 
     names: tuple[str, ...]
     source: str | None = None
     target: str | None = None
+    known: Mapping[str, Chains] = field(default_factory=dict)
 
     def rendering(self, rule: str, text: str) -> str:
         """What a span of the source is in the target."""
@@ -32,9 +41,11 @@ class Rules:
 
     def protect(self, text: str) -> Protected:
         """A source with placeholders, which stand for what the spans are in the target."""
-        if not _MAY_HAVE.search(text) and not any(rule.startswith("/") for rule in self.names):
+        known = self.known.get(text, ())
+        own = known or any(rule.startswith("/") for rule in self.names)
+        if not own and not _MAY_HAVE.search(text):
             return Protected(text, {})
-        spans = find_spans(text, self.names)
+        spans = find_spans(text, self.names, known)
         found = replace_spans(text, spans)
         rules = {number: span.rule for span, number in number_spans(spans).items()}
         rendered = {

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from heedful.data.protected.rules import LITERAL, NAMES, matches
+from heedful.data.protected.rules import LITERAL, NAMES, Piece, matches
 from heedful.data.subwords import PLACEHOLDERS
 
 SINGLES, PAIRS = 32, 16
@@ -17,6 +17,9 @@ SINGLES, PAIRS = 32, 16
 
 Placeholders of pairs have the numbers after those of single spans.
 """
+
+Chains = Sequence[Sequence[Piece]]
+"""Spans of a text that are known without rules: chains of their starts and ends."""
 
 _PLACEHOLDER = re.compile(r"⟦(\d{1,2})⟧")
 
@@ -87,18 +90,23 @@ class Protected:
         return _PLACEHOLDER.sub(lambda found: self.spans.get(int(found[1]), ""), translation)
 
 
-def find_spans(text: str, rules: Sequence[str]) -> list[Span]:
+KNOWN = "known"
+"""The rule of spans that are known without rules."""
+
+
+def find_spans(text: str, rules: Sequence[str], known: Chains = ()) -> list[Span]:
     """The protected spans of a text, from left to right; none overlaps another.
 
     What looks like a placeholder token is always protected. Where two rules match at the same
-    place, the user's own expressions have precedence, then the earlier rule of
+    place, known spans have precedence, then the user's own expressions, then the earlier rule of
     :data:`heedful.data.protected.rules.NAMES`.
     """
     taken = bytearray(len(text))
     spans: list[Span] = []
     chains = 0
-    for rule in sorted({LITERAL, *rules}, key=_precedence):
-        for chain in matches(text, rule):
+    ordered = sorted({LITERAL, *rules}, key=_precedence)
+    for rule, found in [(KNOWN, known), *((rule, matches(text, rule)) for rule in ordered)]:
+        for chain in found:
             if any(start == end or any(taken[start:end]) for start, end in chain):
                 continue
             for start, end in chain:

@@ -1,0 +1,196 @@
+"""Texts with markup: the base class of HTML, Markdown and reStructuredText.
+
+A segment is made of pieces: words, and *codes*, which are markup that its translation must have.
+"""
+
+import re
+from abc import abstractmethod
+from bisect import bisect_left
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from heedful.basics.notices import notice
+from heedful.data.documents.text_spans import TextSpanDocument
+
+WHITE_SPACE = re.compile(r"[ \t\r\n\f]+")
+
+
+class Code(NamedTuple):
+    """Markup in a segment.
+
+    Attributes:
+        text: as the segment has it, on one line.
+        start: where it stands in the file, in characters.
+        end: its end there.
+    """
+
+    text: str
+    start: int
+    end: int
+
+
+class Marked(NamedTuple):
+    """A segment with markup.
+
+    Attributes:
+        start: where it stands in the file, in characters.
+        end: its end there.
+        pieces: its words and codes.
+        chains: pairs of codes that open and close, as indices of pieces. Other codes are alone.
+        note: what the format has to know when it writes the segment.
+    """
+
+    start: int
+    end: int
+    pieces: tuple[str | Code, ...]
+    chains: tuple[tuple[int, int], ...] = ()
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """The segment."""
+        return "".join(piece.text if isinstance(piece, Code) else piece for piece in self.pieces)
+
+    def has_words(self) -> bool:
+        """Whether there is a letter outside of its codes."""
+        words = (piece for piece in self.pieces if isinstance(piece, str))
+        return any(character.isalpha() for piece in words for character in piece)
+
+
+class MarkedDocument(TextSpanDocument):
+    """A file whose segments have markup; a segment may stand inside a code of another.
+
+    A segment whose translation is the same as the segment keeps its bytes. One whose translation
+    lacks codes, or has others, keeps its source, which a notice counts.
+    """
+
+    @abstractmethod
+    def marked(self) -> Iterable[Marked]:
+        """The segments of ``self.text``, in any order."""
+
+    @abstractmethod
+    def escaped_words(self, one: Marked, words: str, before: str) -> str:
+        """Words of a translation as the file writes them.
+
+        Args:
+            one: the segment.
+            words: between two codes of the translation.
+            before: the translation before them, as it is written.
+        """
+
+    def written(self, one: Marked, text: str) -> str | None:
+        """A translation with its codes as it is put into the file; None where it cannot be."""
+        return text
+
+    def find(self) -> None:
+        found = [one for one in self.marked() if one.has_words()]
+        self._marked = sorted(found, key=lambda one: (one.start, -one.end))
+        self._starts = [one.start for one in self._marked]
+        for one in self._marked:
+            text = one.text
+            self.add(one.start, one.end, text)
+            if len(one.pieces) > 1 and text not in self.spans:
+                self.spans[text] = _spans(one)
+
+    def escaped(self, place: int, translation: str) -> str:
+        one = self._marked[place]
+        own = None if translation == one.text else self._composed(one, translation)
+        if own is None:
+            self._unmatched += translation != one.text
+            return self._rendered(one.start, one.end, place + 1)
+        return own
+
+    def _with(self, translations: Sequence[str]) -> bytes:
+        self._translations = translations
+        self._unmatched = 0
+        data = self._encoded(self._rendered(0, len(self.text), 0))
+        if self._unmatched:
+            notice(
+                f"{self.name}: {self._unmatched} translations have other markup than their source; "
+                "these texts were left untranslated"
+            )
+        return data
+
+    def _rendered(self, start: int, end: int, place: int) -> str:
+        """A part of the file, with the translations from a segment on that stand in it."""
+        parts: list[str] = []
+        at = start
+        while place < len(self._marked) and self._starts[place] < end:
+            one = self._marked[place]
+            if not self._translations[place].strip():
+                place += 1
+                continue
+            parts += [self.text[at : one.start], self.escaped(place, self._translations[place])]
+            at = one.end
+            place = bisect_left(self._starts, at, place + 1)
+        return "".join([*parts, self.text[at:end]])
+
+    def _composed(self, one: Marked, translation: str) -> str | None:
+        """A translation as the file writes it; None if its codes are not those of the segment."""
+        codes: dict[str, deque[Code]] = defaultdict(deque)
+        for piece in one.pieces:
+            if isinstance(piece, Code):
+                codes[piece.text].append(piece)
+        pieces, own = _split(translation, codes), _split(one.text, codes)[1::2]
+        if Counter(pieces[1::2]) != Counter(own):
+            return None
+        # What looks like a code and is none may keep the source itself from nesting.
+        if _nests(own, one) and not _nests(pieces[1::2], one):
+            return None
+        written = ""
+        for number, piece in enumerate(pieces):
+            if number % 2 and codes[piece]:
+                code = codes[piece].popleft()
+                inside = bisect_left(self._starts, code.start + 1)
+                written += self._rendered(code.start, code.end, inside)
+            else:
+                written += piece if number % 2 else self.escaped_words(one, piece, written)
+        return self.written(one, written)
+
+
+def _split(text: str, codes: Mapping[str, object]) -> list[str]:
+    """Words and codes in turn."""
+    if not codes:
+        return [text]
+    longest_first = sorted(codes, key=len, reverse=True)
+    return re.split(f"({'|'.join(map(re.escape, longest_first))})", text)
+
+
+def _nests(found: Iterable[str], one: Marked) -> bool:
+    """Whether codes open and close in the right order."""
+    ends: dict[str, set[str]] = defaultdict(set)
+    for opening, closing in one.chains:
+        ends[_text(one.pieces[opening])].add(_text(one.pieces[closing]))
+    closings = {text for texts in ends.values() for text in texts}
+    opened: list[set[str]] = []
+    for text in found:
+        if opened and text in opened[-1]:
+            opened.pop()
+        elif text in ends:
+            opened.append(ends[text])
+        elif text in closings:
+            return False
+    return not opened
+
+
+def _spans(one: Marked) -> list[list[tuple[int, int]]]:
+    """The codes of a segment as known spans: chains of their places in its text."""
+    places: list[tuple[int, int]] = []
+    at = 0
+    for piece in one.pieces:
+        length = len(_text(piece))
+        places.append((at, at + length))
+        at += length
+    partners = dict(one.chains)
+    closing = set(partners.values())
+    chains = []
+    for number, piece in enumerate(one.pieces):
+        if isinstance(piece, Code) and number not in closing:
+            partner = [places[partners[number]]] if number in partners else []
+            chains.append([places[number], *partner])
+    return chains
+
+
+def _text(piece: str | Code) -> str:
+    return piece.text if isinstance(piece, Code) else piece
