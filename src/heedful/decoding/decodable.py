@@ -52,6 +52,6 @@ class Decodable(Protocol[SourceT_contra, SelectableT]):
     def step(self, tokens: Tensor, state: SelectableT) -> tuple[Tensor, SelectableT]:
         """Logits ``[N, V]`` after the last ``tokens [N]``, and the new state.
 
-        At the first step the tokens are BEGIN.
+        At the first step the tokens are BEGIN. The caller may overwrite the logits.
         """
         ...

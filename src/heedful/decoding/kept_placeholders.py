@@ -4,7 +4,7 @@ Shapes: B sources, S source tokens, N rows of search, P placeholders, V vocabula
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Generic, Self, TypeVar
 
 import torch
@@ -42,43 +42,71 @@ class Placeholders:
 
 
 @dataclass
-class _PlaceholderState:
-    """The state of a search.
+class _Progress:
+    """What each row has written of the placeholders of its source.
 
     Attributes:
-        inner: the state of the decodable.
         missing: ``[N, P]``, placeholders that a row has not written yet.
         opened: ``[N, pairs]``, the step at which a row opened each pair; 0 if it is not open.
         alone: ``[N, pairs]``, pairs of which the source has only one token.
         steps: ``[N]``, number of steps of each row.
         limits: ``[N]``, the longest output in tokens, END included.
-        some: whether any source has placeholders.
     """
 
-    inner: Any
     missing: Tensor
     opened: Tensor
     alone: Tensor
     steps: Tensor
     limits: Tensor
-    some: bool
+
+    def tensors(self) -> list[Tensor]:
+        return [getattr(self, field.name) for field in fields(self)]
+
+    def select(self, rows: Tensor) -> "_Progress":
+        return _Progress(*(tensor[rows] for tensor in self.tensors()))
+
+    def join(self, other: "_Progress") -> "_Progress":
+        both = zip(self.tensors(), other.tensors(), strict=True)
+        return _Progress(*(torch.cat(tensors) for tensors in both))
+
+    def empty(self, count: int) -> "_Progress":
+        """The progress of further rows, whose sources have no placeholders."""
+        return _Progress(
+            *(tensor.new_zeros((count, *tensor.shape[1:])) for tensor in self.tensors())
+        )
+
+
+@dataclass
+class _PlaceholderState:
+    """The state of a search.
+
+    Attributes:
+        inner: the state of the decodable.
+        count: number of rows N.
+        progress: of the rows; None if no source has placeholders, which costs no time.
+    """
+
+    inner: Any
+    count: int
+    progress: _Progress | None
 
     def select(self, rows: Tensor) -> Self:
-        inner = self.inner.select(rows)
-        parts = {name: getattr(self, name)[rows] for name in _TENSORS}
-        return replace(self, inner=inner, **parts)
+        progress = None if self.progress is None else self.progress.select(rows)
+        return replace(self, inner=self.inner.select(rows), count=len(rows), progress=progress)
 
     @property
     def can_join(self) -> bool:
         return can_join(self.inner)
 
     def join(self, other: Self) -> Self:
-        parts = {name: torch.cat([getattr(self, name), getattr(other, name)]) for name in _TENSORS}
+        own, new = self.progress, other.progress
+        if own is None and new is not None:
+            own = new.empty(self.count)
+        elif new is None and own is not None:
+            new = own.empty(other.count)
+        progress = None if own is None or new is None else own.join(new)
         inner = self.inner.join(other.inner)
-        return replace(self, inner=inner, some=self.some or other.some, **parts)
-
-
-_TENSORS = ("missing", "opened", "alone", "steps", "limits")
+        return replace(self, inner=inner, count=self.count + other.count, progress=progress)
 
 
 class KeptPlaceholders(Generic[SourceT]):
@@ -113,47 +141,52 @@ class KeptPlaceholders(Generic[SourceT]):
         inside = (numbers >= 0) & (numbers < known.count)
         missing = tokens.new_zeros((len(tokens), known.count + 1), dtype=torch.bool)
         missing.scatter_(1, torch.where(inside, numbers, known.count), value=True)
+        inner = self.decodable.start(source)
+        if not missing[:, : known.count].any():
+            return _PlaceholderState(inner, len(tokens), None)
         missing = missing[:, : known.count].clone()
         alone = ~(missing[:, known.singles :: 2] & missing[:, known.singles + 1 :: 2])
         steps = torch.zeros_like(limits)
         opened = steps.unsqueeze(1).expand(-1, known.pairs).clone()
-        some = bool(missing.any())
-        inner = self.decodable.start(source)
-        return _PlaceholderState(inner, missing, opened, alone, steps, limits, some)
+        progress = _Progress(missing, opened, alone, steps, limits)
+        return _PlaceholderState(inner, len(tokens), progress)
 
     def step(self, tokens: Tensor, state: _PlaceholderState) -> tuple[Tensor, _PlaceholderState]:
         """Logits ``[N, V]``, −∞ for tokens that may not follow, and the new state."""
         logits, inner = self.decodable.step(tokens, state.inner)
         known = self.placeholders
-        after = replace(state, inner=inner, steps=state.steps + 1)
-        if not state.some:
-            logits = logits.clone()
+        if state.progress is None:
             logits[:, known.span] = -torch.inf
-            return logits, after
-        self._note_written(tokens, after)
-        count = after.missing.sum(1)
-        own = logits[:, known.span].masked_fill(~self._allowed(after), -torch.inf)
+            return logits, replace(state, inner=inner)
+        progress = replace(state.progress, steps=state.progress.steps + 1)
+        self._note_written(tokens, progress)
+        count = progress.missing.sum(1)
+        own = logits[:, known.span].masked_fill(~self._allowed(progress), -torch.inf)
         # After this step's token there is room only for END.
-        forced = (count > 0) & (after.limits - after.steps <= count)
-        logits = logits.masked_fill(forced.unsqueeze(1), -torch.inf)
+        forced = (count > 0) & (progress.limits - progress.steps <= count)
+        logits.masked_fill_(forced.unsqueeze(1), -torch.inf)
         logits[:, known.span] = own
-        logits[:, END] = logits[:, END].masked_fill(count > 0, -torch.inf)
-        return logits, after
+        logits[:, END].masked_fill_(count > 0, -torch.inf)
+        return logits, replace(state, inner=inner, progress=progress)
 
-    def _note_written(self, tokens: Tensor, state: _PlaceholderState) -> None:
+    def _note_written(self, tokens: Tensor, progress: _Progress) -> None:
         """Record the last tokens ``[N]`` as written, and as opening or closing pairs."""
         known = self.placeholders
         numbers = (tokens - known.first).unsqueeze(1)
-        state.missing = state.missing & (numbers != torch.arange(known.count, device=tokens.device))
+        progress.missing = progress.missing & (
+            numbers != torch.arange(known.count, device=tokens.device)
+        )
         pairs = known.singles + 2 * torch.arange(known.pairs, device=tokens.device)
-        opens = (numbers == pairs) & ~state.alone
-        opened = torch.where(opens, state.steps.unsqueeze(1), state.opened)
-        state.opened = opened.masked_fill(numbers == pairs + 1, 0)
+        opens = (numbers == pairs) & ~progress.alone
+        opened = torch.where(opens, progress.steps.unsqueeze(1), progress.opened)
+        progress.opened = opened.masked_fill(numbers == pairs + 1, 0)
 
-    def _allowed(self, state: _PlaceholderState) -> Tensor:
+    def _allowed(self, progress: _Progress) -> Tensor:
         """The placeholders ``[N, P]`` that may follow."""
         first = self.placeholders.singles + 1
-        allowed = state.missing.clone()
-        innermost = (state.opened > 0) & (state.opened == state.opened.amax(1, keepdim=True))
-        allowed[:, first::2] &= state.alone | innermost
+        allowed = progress.missing.clone()
+        innermost = (progress.opened > 0) & (
+            progress.opened == progress.opened.amax(1, keepdim=True)
+        )
+        allowed[:, first::2] &= progress.alone | innermost
         return allowed
