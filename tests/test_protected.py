@@ -29,10 +29,10 @@ TEXTS = [
     [
         (
             "printf",
-            "%d of %5.2f%% for %(user)s and %1$s",
-            ["%d", "%5.2f", "%%", "%(user)s", "%1$s"],
+            "%d of %5.2f%% for %(user)s, %r and %1$s in %.3fs or %dm",
+            ["%d", "%5.2f", "%%", "%(user)s", "%r", "%1$s", "%.3f", "%d"],
         ),
-        ("printf", "100 % sure, 50% off", []),
+        ("printf", "100 % sure, 50% off, 50%off", []),
         ("brace", "{0} {name!r:>10} ${HOME} {{count}} $t(key)", None),
         ("brace", "a {literal set} of words", []),
         ("qt", "%1 of %n files, %L2", ["%1", "%n", "%L2"]),
@@ -45,7 +45,7 @@ TEXTS = [
         ("rest", "*one* and **two**", ["*", "*", "**", "**"]),
         ("rest", "2*3*4", []),
         ("markdown", "[text](http://a.b) `x`", ["[", "](http://a.b)", "`x`"]),
-        ("number", "in 2024, 1,234.5 or 7 of 12:30", ["2024", "1,234.5", "12:30"]),
+        ("number", "in 2024, 1,234.5 or 7 of 12:30", ["2024", "1,234.5", "7", "12:30"]),
         ("path", "/usr/bin and C:\\Temp\\x --no-check well--known", None),
         ("identifier", "call foo_bar() with camelCase, UTF-8 and x86, not Word", None),
         ("icu", "{n, plural, =0 {none} other {# files}}", None),
@@ -165,3 +165,10 @@ def test_rules_for_a_corpus_are_those_that_it_needs() -> None:
     docs = [("Use :func:`len`", "Nutze :func:`len`")] * 3 + plain
     assert Counter(usual_rules(docs)) - Counter(usual_rules(plain)) == Counter(["rest"])
     assert "qt" in usual_rules([("%1 files", "%1 Dateien")] * 3 + plain)
+
+
+def test_percent_signs_in_a_format_string_are_escaped() -> None:
+    rules = Rules(("printf",))
+    assert rules.protect("%d files").restore("⟦0⟧ Dateien, 5 %") == "%d Dateien, 5 %%"
+    assert rules.protect("100 % of %d files").restore("100 % von ⟦0⟧") == "100 % von %d"
+    assert rules.protect("all files").restore("100 %") == "100 %"

@@ -67,9 +67,13 @@ class Protection:
         return self.tokenisers.target.encode(prefix)
 
     def decode(self, source: str, tokens: Sequence[int]) -> str:
-        """The text that was written for a source."""
+        """The text that was generated for a source.
+
+        White space around it is removed where spans are protected: the white space around the
+        source, which is no part of it, is kept instead.
+        """
         text = self.tokenisers.target.decode(tokens)
-        return text if self.rules is None else self.protect(source).restore(text)
+        return text if self.rules is None else self.protect(source).restore(text).strip()
 
     def pieces(self, source: str, tokens: Sequence[int]) -> list[str]:
         """The tokens written for a source, as a person reads them."""

@@ -6,6 +6,7 @@ its gradients; derivatives of second order always use the formula.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -148,6 +149,7 @@ class FormulaOperator:
         ctx.mark_non_differentiable(*output[self.formula.outputs :])
         ctx.save_for_backward(*inputs[: self._count], *output)
         ctx.settings = inputs[self._count :]
+        ctx.autocast = torch.is_autocast_enabled(output[0].device.type)
 
     def _through(self, ctx: Any, *by: Tensor | None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
@@ -156,7 +158,8 @@ class FormulaOperator:
             torch.zeros_like(one) if part is None else part
             for part, one in zip(by[: self.formula.outputs], made, strict=False)
         ]
-        found = self.backward(*grads, *tensors, *made, *ctx.settings)
+        with _autocast_as(ctx.autocast, made[0]):
+            found = self.backward(*grads, *tensors, *made, *ctx.settings)
         own = [one if _floating(part) else None for one, part in zip(found, tensors, strict=True)]
         return *own, *(None for _ in ctx.settings)
 
@@ -176,6 +179,14 @@ class FormulaOperator:
         own = [next(found) if _floating(part) else None for part in tensors]
         rest = self.formula.outputs + self.formula.kept + len(ctx.settings)
         return *by_grads, *own, *(None for _ in range(rest))
+
+
+def _autocast_as(enabled: bool, like: Tensor) -> AbstractContextManager[None]:
+    """Autocast as in the forward pass, whose precision the gradients have."""
+    device = like.device.type
+    if torch.is_autocast_enabled(device) == enabled:
+        return nullcontext()
+    return torch.autocast(device, enabled=enabled)
 
 
 def _schema(given: Sequence[str], results: int) -> str:

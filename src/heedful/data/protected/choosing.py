@@ -8,7 +8,8 @@ from heedful.data.protected.rules import LITERAL, NAMES
 from heedful.data.protected.spans import find_spans
 
 ALWAYS: tuple[str, ...] = (
-    "icu", "tags", "url", "email", "entity", "printf", "brace", "path", "identifier", "number",
+    "icu", "tags", "url", "email", "entity", "printf", "brace", "qt", "path", "identifier",
+    "number",
 )  # fmt: skip
 """Rules whose spans are hardly ever anything else."""
 _SAMPLE = 20_000

@@ -51,7 +51,8 @@ class Rules:
         rendered = {
             number: self.rendering(rules[number], own) for number, own in found.spans.items()
         }
-        return replace(found, spans=rendered)
+        percent = "printf" in rules.values() and "%" not in found.text
+        return replace(found, spans=rendered, percent=percent)
 
 
 # What a text must have for any of the rules to find something in it.

@@ -15,7 +15,8 @@ Piece = tuple[int, int]
 """Start and end of a span in the text, in characters."""
 
 _ARGUMENT = r"[\w.\-\[\]]*"
-_SPECIFIER = r"(?:[hljztL]|hh|ll)?[diouxXeEfFgGaAcspn@]"
+_SPECIFIER = r"(?:[hljztL]|hh|ll)?[diouxXeEfFgGaAcsrpn@]"
+_CONVERSION = rf"(?:\d+\$)?[#0\-+']*(?:\d+|\*)?(?:\.(?:\d+|\*))?{_SPECIFIER}"
 
 PATTERNS: dict[str, tuple[str, ...]] = {
     # What heedful's own placeholder tokens look like, so that a text that has one keeps it.
@@ -28,7 +29,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"|::$",
         r"(:[a-zA-Z][\w:+.\-]*:`)[^`<]+(\s*<[^`<>]+>`)"  # role with a text
         r"|(`)[^`<]+(\s*<[^`<>]+>`__?)"  # link
-        r"|(?<!\w)(`)[^`<]+(`__?)(?!\w)",  # reference
+        r"|(?<![\w`])(`)[^`<]+(`_{0,2})(?![\w`])",  # reference, default role
         r"(?<![\w*\\])(\*\*)(?=[^\s*])[^*]*[^\s*](\*\*)(?![\w*])",  # strong
         r"(?<![\w*\\])(\*)(?=[^\s*])(?:[^*]*[^\s*])?(\*)(?![\w*])",  # emphasis
     ),
@@ -45,7 +46,8 @@ PATTERNS: dict[str, tuple[str, ...]] = {
     "entity": (r"&(?:[A-Za-z][A-Za-z0-9]*|#\d+|#x[0-9A-Fa-f]+);",),
     "printf": (
         rf"%\(\w[\w.\- ]*\)[#0\-+]*\d*(?:\.\d+)?{_SPECIFIER}"
-        rf"|%(?:\d+\$)?[#0\-+']*(?:\d+|\*)?(?:\.(?:\d+|\*))?{_SPECIFIER}(?![A-Za-z])"
+        # A letter may follow, as in "%.3fs", but "50%off" has no placeholder.
+        rf"|(?:(?<!\d)%{_CONVERSION}|%{_CONVERSION}(?![A-Za-z]))"
         r"|%%",
     ),
     "brace": (
@@ -72,7 +74,7 @@ PATTERNS: dict[str, tuple[str, ...]] = {
         r"(?<![\w.,])\d{4}-\d{2}-\d{2}(?!\w)"
         r"|(?<![\w.,])[+\-−]?\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?:[.,]\d+)?(?![\w]|[.,]\d)"
         r"|(?<![\w.,])[+\-−]?\d+(?:[.,:]\d+)+(?![\w])"
-        r"|(?<![\w.,])[+\-−]?\d{2,}(?![\w]|[.,]\d)",
+        r"|(?<![\w.,])[+\-−]?\d+(?![\w]|[.,]\d)",
     ),
 }
 """Rule → its expressions, tried one after the other: what is whole before what encloses it."""

@@ -50,12 +50,14 @@ class Protected:
         chains: numbers of placeholders that keep their order and nest, like brackets; a
             placeholder without a partner is in none.
         left: spans that stayed as text, because there were too many.
+        percent: whether the text is a format string, in which a percent sign is written ``%%``.
     """
 
     text: str
     spans: Mapping[int, str]
     chains: Sequence[Sequence[int]] = ()
     left: int = 0
+    percent: bool = False
 
     def is_kept(self, translation: str) -> bool:
         """Whether a translation has each placeholder once, no other, and chains in order."""
@@ -85,8 +87,11 @@ class Protected:
     def restore(self, translation: str) -> str:
         """The translation with its placeholders replaced by what they stand for.
 
-        A placeholder that stands for nothing is left out.
+        A placeholder that stands for nothing is left out. Percent signs of a format string that
+        stand for themselves are escaped.
         """
+        if self.percent:
+            translation = translation.replace("%", "%%")
         return _PLACEHOLDER.sub(lambda found: self.spans.get(int(found[1]), ""), translation)
 
 
