@@ -11,8 +11,8 @@ from heedful.basics.symbols import BEGIN, END
 from heedful.decoding import SearchOptions, Supplied, search, search_stream
 from heedful.decoding.kept_placeholders import KeptPlaceholders, Placeholders
 
-KNOWN = Placeholders(first=4, singles=3, pairs=2)
-"""Tokens 4 to 6 alone, (7, 8) and (9, 10) pairs; 11 to 19 are words."""
+KNOWN = Placeholders(first=4, singles=3, ordered=3, pairs=2)
+"""Tokens 4 to 6 alone, 7 to 9 ordered, (10, 11) and (12, 13) pairs; 14 to 19 are words."""
 VOCABULARY = 20
 
 
@@ -55,24 +55,27 @@ def kept(inner: Random, longest: int) -> KeptPlaceholders[Tensor]:
 
 SOURCES = torch.tensor(
     [
-        [11, 4, 12, 6, 0],
-        [7, 11, 9, 5, 10],
-        [12, 13, 14, 15, 0],
-        [8, 7, 9, 10, 6],
-        [10, 11, 0, 0, 0],  # closes what it does not open: its part of a longer text
+        [14, 4, 15, 6, 0],
+        [10, 14, 12, 5, 13],
+        [15, 16, 17, 18, 0],
+        [11, 10, 12, 13, 6],
+        [7, 14, 8, 4, 9],
+        [13, 14, 0, 0, 0],  # closes what it does not open: its part of a longer text
     ]
 )
-MUST = [{4, 6}, {5, 7, 9, 10}, set(), {6, 7, 8, 9, 10}, {10}]
+MUST = [{4, 6}, {5, 10, 12, 13}, set(), {6, 10, 11, 12, 13}, {4, 7, 8, 9}, {13}]
 
 
 def check(tokens: list[int], must: set[int]) -> None:
-    found = [token for token in tokens if 4 <= token <= 10]
+    found = [token for token in tokens if 4 <= token <= 13]
     assert sorted(found) == sorted(must)
+    ordered = [token for token in found if 7 <= token <= 9]
+    assert ordered == sorted(ordered)
     open_pairs: list[int] = []
     for token in found:
-        if token in (7, 9) and token + 1 in must:
+        if token in (10, 12) and token + 1 in must:
             open_pairs.append(token)
-        elif token in (8, 10) and token - 1 in must:
+        elif token in (11, 13) and token - 1 in must:
             assert open_pairs.pop() == token - 1
 
 
@@ -111,10 +114,10 @@ def test_sampling_keeps_them_too() -> None:
 def test_sources_that_join_find_what_they_find_alone() -> None:
     options = SearchOptions(beam=3)
     model = kept(Random(3), 15)
-    given = iter([Supplied(SOURCES[[row]], torch.tensor([15]), [row]) for row in range(5)])
+    given = iter([Supplied(SOURCES[[row]], torch.tensor([15]), [row]) for row in range(len(MUST))])
     steps = search_stream(model, lambda: next(given, None), options)
     joined = dict(chain.from_iterable(steps))
-    for row in range(5):
+    for row in range(len(MUST)):
         alone = search(
             model, SOURCES[[row]], rows=1, options=options, max_lengths=torch.tensor([15])
         )
@@ -128,5 +131,5 @@ def test_without_placeholders_none_is_invented_and_nothing_else_changes() -> Non
     state = kept(model, 9).start(plain)
     logits, _ = kept(model, 9).step(torch.tensor([BEGIN]), state)
     expected = model.table[[BEGIN]].clone()
-    expected[:, 4:11] = -torch.inf
+    expected[:, 4:14] = -torch.inf
     assert torch.equal(logits, expected)

@@ -75,8 +75,8 @@ def test_too_many_spans_stay_as_text() -> None:
     text = " ".join(f"%({name})s" for name in range(40)) + " <b>x</b>" * 20
     found = protect(text, ["printf", "tags"])
     assert found.restore(found.text) == text
-    assert found.left == 8 + 8
-    assert len(found.spans) == 64
+    assert found.left == 16 + 8
+    assert len(found.spans) == 56
 
 
 def test_order_of_chains() -> None:
@@ -172,3 +172,14 @@ def test_percent_signs_in_a_format_string_are_escaped() -> None:
     assert rules.protect("%d files").restore("⟦0⟧ Dateien, 5 %") == "%d Dateien, 5 %%"
     assert rules.protect("100 % of %d files").restore("100 % von ⟦0⟧") == "100 % von %d"
     assert rules.protect("all files").restore("100 %") == "100 %"
+
+
+@pytest.mark.parametrize("first", [0, 5, 6, 63])
+def test_spans_without_a_name_have_increasing_numbers(first: int) -> None:
+    found = protect("%s of %d, %(name)s {}", ["printf", "brace"], first)
+    numbers = {text: number for number, text in found.spans.items()}
+    assert 24 <= numbers["%s"] < numbers["%d"] < numbers["{}"] < 32
+    assert numbers["%(name)s"] < 24
+    swapped = f"⟦{numbers['%d']}⟧ ⟦{numbers['%s']}⟧ ⟦{numbers['{}']}⟧ ⟦{numbers['%(name)s']}⟧"
+    assert found.is_kept(found.text)
+    assert not found.is_kept(swapped)

@@ -18,22 +18,29 @@ SourceT = TypeVar("SourceT")
 
 @dataclass(frozen=True)
 class Placeholders:
-    """The token ids of placeholders, which are consecutive; pairs come last.
+    """The token ids of placeholders, which are consecutive: singles, ordered ones, pairs.
 
     Attributes:
         first: the first id.
         singles: number of single placeholders.
+        ordered: number of placeholders that stand in the order of their ids.
         pairs: number of pairs; the closing token of each follows its opening token.
     """
 
     first: int
     singles: int
+    ordered: int
     pairs: int
 
     @property
     def count(self) -> int:
         """Number of placeholders P."""
-        return self.singles + 2 * self.pairs
+        return self.first_pair + 2 * self.pairs
+
+    @property
+    def first_pair(self) -> int:
+        """Number of placeholders before the pairs."""
+        return self.singles + self.ordered
 
     @property
     def span(self) -> slice:
@@ -112,9 +119,9 @@ class _PlaceholderState:
 class KeptPlaceholders(Generic[SourceT]):
     """A decodable whose outputs have each placeholder of their source exactly once, and no other.
 
-    A pair is closed after it was opened, and the pair opened last is closed first. An output can
-    end only when it has all placeholders. They are forced when the maximum length leaves room for
-    nothing else.
+    A pair is closed after it was opened, and the pair opened last is closed first. Ordered
+    placeholders stand in the order of their ids. An output can end only when it has all
+    placeholders. They are forced when the maximum length leaves room for nothing else.
 
     Args:
         decodable: generates tokens.
@@ -145,7 +152,7 @@ class KeptPlaceholders(Generic[SourceT]):
         if not missing[:, : known.count].any():
             return _PlaceholderState(inner, len(tokens), None)
         missing = missing[:, : known.count].clone()
-        alone = ~(missing[:, known.singles :: 2] & missing[:, known.singles + 1 :: 2])
+        alone = ~(missing[:, known.first_pair :: 2] & missing[:, known.first_pair + 1 :: 2])
         steps = torch.zeros_like(limits)
         opened = steps.unsqueeze(1).expand(-1, known.pairs).clone()
         progress = _Progress(missing, opened, alone, steps, limits)
@@ -176,17 +183,19 @@ class KeptPlaceholders(Generic[SourceT]):
         progress.missing = progress.missing & (
             numbers != torch.arange(known.count, device=tokens.device)
         )
-        pairs = known.singles + 2 * torch.arange(known.pairs, device=tokens.device)
+        pairs = known.first_pair + 2 * torch.arange(known.pairs, device=tokens.device)
         opens = (numbers == pairs) & ~progress.alone
         opened = torch.where(opens, progress.steps.unsqueeze(1), progress.opened)
         progress.opened = opened.masked_fill(numbers == pairs + 1, 0)
 
     def _allowed(self, progress: _Progress) -> Tensor:
         """The placeholders ``[N, P]`` that may follow."""
-        first = self.placeholders.singles + 1
+        known = self.placeholders
         allowed = progress.missing.clone()
+        ordered = allowed[:, known.singles : known.first_pair]
+        ordered &= ordered.cumsum(1) == 1  # the first of those that are missing
         innermost = (progress.opened > 0) & (
             progress.opened == progress.opened.amax(1, keepdim=True)
         )
-        allowed[:, first::2] &= progress.alone | innermost
+        allowed[:, known.first_pair + 1 :: 2] &= progress.alone | innermost
         return allowed

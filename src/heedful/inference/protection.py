@@ -7,12 +7,12 @@ from itertools import accumulate
 from heedful.basics.symbols import END
 from heedful.data.examples import Pair
 from heedful.data.protected.pairs import Rules, protect_both, protect_pair
-from heedful.data.protected.spans import PAIRS, SINGLES, Chains, Protected
+from heedful.data.protected.spans import ORDERED, PAIRS, SINGLES, Chains, Protected
 from heedful.data.subwords import PLACEHOLDERS
 from heedful.data.tokeniser import Tokeniser, Tokenisers
 from heedful.decoding.kept_placeholders import Placeholders
 
-PLACEHOLDER_TOKENS = Placeholders(END + 1, SINGLES, PAIRS)
+PLACEHOLDER_TOKENS = Placeholders(END + 1, SINGLES, ORDERED, PAIRS)
 """The tokens of placeholders, which are the same in all vocabularies that heedful trains."""
 
 

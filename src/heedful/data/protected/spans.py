@@ -12,15 +12,17 @@ from typing import NamedTuple
 from heedful.data.protected.rules import LITERAL, NAMES, Piece, matches
 from heedful.data.subwords import PLACEHOLDERS
 
-SINGLES, PAIRS = 32, 16
-"""The largest numbers of single spans and of pairs in one text. Further ones stay as text.
+SINGLES, ORDERED, PAIRS = 24, 8, 16
+"""The largest numbers of single spans, ordered spans and pairs in one text.
 
-Placeholders of pairs have the numbers after those of single spans.
+The placeholders have numbers in this order. Further single spans and pairs stay as text; if there
+are too many ordered spans, all of them are single.
 """
 
 Chains = Sequence[Sequence[Piece]]
 """Spans of a text that are known without rules: chains of their starts and ends."""
 
+_UNNAMED = re.compile(r"%[^%($]*[A-Za-z@]|\{(?:![rsa])?(?::[^{}]*)?\}")
 _PLACEHOLDER = re.compile(r"⟦(\d{1,2})⟧")
 
 
@@ -32,12 +34,14 @@ class Span(NamedTuple):
         end: in characters, exclusive.
         rule: the rule that found it.
         chain: spans with the same number keep their order and nest, like brackets.
+        ordered: whether it keeps its order among all such spans, as ``%s`` without a name does.
     """
 
     start: int
     end: int
     rule: str
     chain: int
+    ordered: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,8 @@ class Protected:
     def is_kept(self, translation: str) -> bool:
         """Whether a translation has each placeholder once, no other, and chains in order."""
         found = [int(number) for number in _PLACEHOLDER.findall(translation)]
-        if sorted(found) != sorted(self.spans):
+        ordered = [number for number in found if SINGLES <= number < SINGLES + ORDERED]
+        if sorted(found) != sorted(self.spans) or ordered != sorted(ordered):
             return False
         open_chains: list[int] = []
         links = {n: (c, i) for c, chain in enumerate(self.chains) for i, n in enumerate(chain)}
@@ -116,9 +121,15 @@ def find_spans(text: str, rules: Sequence[str], known: Chains = ()) -> list[Span
                 continue
             for start, end in chain:
                 taken[start:end] = b"\1" * (end - start)
-                spans.append(Span(start, end, rule, chains))
+                ordered = is_ordered(text[start:end], rule)
+                spans.append(Span(start, end, rule, chains, ordered))
             chains += 1
     return _nested(sorted(spans))
+
+
+def is_ordered(text: str, rule: str) -> bool:
+    """Whether a placeholder is matched to its value by its position: ``%s``, ``{}``."""
+    return rule in ("printf", "brace") and _UNNAMED.fullmatch(text) is not None
 
 
 def _precedence(rule: str) -> tuple[int, str]:
@@ -155,7 +166,8 @@ def replace_spans(text: str, spans: Sequence[Span], first: int = 0) -> Protected
     """A text with placeholders in place of its spans.
 
     The ends of a chain become a pair of placeholders: ``⟦32⟧`` opens what ``⟦33⟧`` closes, and so
-    on to ``⟦62⟧`` and ``⟦63⟧``. All other spans become ``⟦0⟧`` to ``⟦31⟧``.
+    on to ``⟦62⟧`` and ``⟦63⟧``. Several ordered spans become ``⟦24⟧`` to ``⟦31⟧``, all others
+    ``⟦0⟧`` to ``⟦23⟧``.
 
     Args:
         text: the text.
@@ -192,8 +204,14 @@ def number_spans(spans: Sequence[Span], first: int = 0) -> dict[Span, int]:
     for span in spans:
         chains.setdefault(span.chain, []).append(span)
     numbers: dict[Span, int] = {}
+    ordered = [span for span in spans if span.ordered]
+    if 1 < len(ordered) <= ORDERED:  # increasing numbers, wherever they begin
+        begin = SINGLES + first % (ORDERED + 1 - len(ordered))
+        numbers = {span: begin + place for place, span in enumerate(ordered)}
     singles = pairs = 0
     for chain in chains.values():
+        if chain[0] in numbers:
+            continue
         inner = chain[1:-1] if len(chain) > 1 else chain
         paired = len(chain) > 1
         if singles + len(inner) > SINGLES or pairs + paired > PAIRS:
@@ -202,7 +220,7 @@ def number_spans(spans: Sequence[Span], first: int = 0) -> dict[Span, int]:
             numbers[span] = (first + singles) % SINGLES
             singles += 1
         if paired:
-            opening = SINGLES + 2 * ((first + pairs) % PAIRS)
+            opening = SINGLES + ORDERED + 2 * ((first + pairs) % PAIRS)
             numbers[chain[0]], numbers[chain[-1]] = opening, opening + 1
             pairs += 1
     return dict(sorted(numbers.items()))
