@@ -121,8 +121,8 @@ def find_spans(text: str, rules: Sequence[str], known: Chains = ()) -> list[Span
                 continue
             for start, end in chain:
                 taken[start:end] = b"\1" * (end - start)
-                ordered = is_ordered(text[start:end], rule)
-                spans.append(Span(start, end, rule, chains, ordered))
+                counts = is_ordered(text[start:end], rule)
+                spans.append(Span(start, end, rule, chains, counts))
             chains += 1
     return _nested(sorted(spans))
 
