@@ -9,6 +9,7 @@ from heedful.data.documents.apple_strings import AppleStringsDocument
 from heedful.data.documents.base import Document
 from heedful.data.documents.html import HtmlDocument
 from heedful.data.documents.json_texts import JsonDocument
+from heedful.data.documents.markdown import MarkdownDocument
 from heedful.data.documents.properties import PropertiesDocument
 from heedful.data.documents.qt import QtDocument
 from heedful.data.documents.resx import ResxDocument
@@ -42,6 +43,7 @@ FORMATS = (
     Format(".resx", (".resx",), "root", ResxDocument),
     Format("Qt TS", (".ts",), "TS", QtDocument),
     Format("HTML", (".html", ".htm", ".xhtml"), None, HtmlDocument),
+    Format("Markdown", (".md", ".markdown"), None, MarkdownDocument),
     Format("subtitles", (".srt", ".vtt"), None, SubtitleDocument),
 )
 """All formats that are known by extension. PO, TMX and XLIFF are known by content."""

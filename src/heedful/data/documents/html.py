@@ -2,12 +2,14 @@
 
 import html
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
 from heedful.data.documents.base import without_forbidden
 from heedful.data.documents.html_tokens import Attribute, Token, tokens
 from heedful.data.documents.marked import WHITE_SPACE, Code, Marked, MarkedDocument
+from heedful.data.documents.marked_items import RAW, Item, segment_of
 from heedful.data.protected.rules import VOID
 from heedful.data.readers.kinds import extension, xml_encoding
 from heedful.data.readers.text import codec_name
@@ -55,28 +57,14 @@ _REFERENCE = re.compile(r"&(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z]\w*);")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _PLAIN = re.compile(r"&(?!(?:#\d+|#[xX][0-9A-Fa-f]+|[A-Za-z]\w*);)|[<>]")
 _SKIPPED_ITEM = "skipped"
-_RAW, _UNQUOTED = "raw", "unquoted"
-"""Notes on segments whose references stay, and on attributes; other attributes have their quote."""
+_UNQUOTED = "unquoted"
+"""The note on attributes without quotes; that on others is their quote."""
 
 
 class _Element(NamedTuple):
     name: str
     translated: bool
     preserved: bool
-
-
-class _Item(NamedTuple):
-    """A part of a segment that is being read.
-
-    Attributes:
-        kind: ``words``, ``open``, ``close``, ``alone`` (markup without words, such as an image) or
-            ``whole`` (markup with words that stay, such as code).
-    """
-
-    kind: str
-    start: int
-    end: int
-    name: str = ""
 
 
 class HtmlDocument(MarkedDocument):
@@ -103,37 +91,48 @@ class HtmlDocument(MarkedDocument):
     def marked(self) -> Iterator[Marked]:
         head = self.text[:1024]
         is_xml = extension(self.name) == ".xhtml" or head.lstrip().startswith("<?xml")
-        yield from _Reader(self.text, is_xml).segments()
+        yield from HtmlReader(self.text, is_xml).segments()
 
-    def escaped_words(self, one: Marked, words: str, before: str) -> str:
-        words, _ = without_forbidden(words)
-        if one.note == _RAW:
-            return _PLAIN.sub(lambda found: _ESCAPES[found[0]], words)
-        escapes = {**self._references(one), **_ESCAPES}
-        if one.note:  # an attribute
-            quote = "'" if one.note == "'" else '"'
-            escapes.setdefault(quote, f"&#{ord(quote)};")
-        return "".join(escapes.get(character, character) for character in words)
-
-    def written(self, one: Marked, text: str) -> str | None:
-        return f'"{text}"' if one.note == _UNQUOTED else text
-
-    def _references(self, one: Marked) -> dict[str, str]:
-        """Characters that the segment writes as references."""
-        found = {name: html.unescape(name) for name in self._names(one)}
-        return {character: name for name, character in found.items() if len(character) == 1}
-
-    def _names(self, one: Marked) -> list[str]:
-        return _REFERENCE.findall(self.text, one.start, one.end)
+    def composed(self, one: Marked, parts: Sequence[str | Code]) -> str | None:
+        return compose_html(self, one, parts)
 
 
-class _Reader:
+def compose_html(document: MarkedDocument, one: Marked, parts: Sequence[str | Code]) -> str:
+    """A translation as a page writes it; characters that the segment had as references are again.
+
+    Args:
+        document: the page, or a document that has HTML in it.
+        one: the segment.
+        parts: the translation.
+    """
+    names = _REFERENCE.findall(document.text, one.start, one.end)
+    escapes = {html.unescape(name): name for name in names} | _ESCAPES
+    if one.note not in ("", RAW):  # an attribute
+        quote = "'" if one.note == "'" else '"'
+        escapes.setdefault(quote, f"&#{ord(quote)};")
+    written = []
+    for part in parts:
+        if isinstance(part, Code):
+            written.append(document.code(part))
+            continue
+        words, _ = without_forbidden(part)
+        if one.note == RAW:
+            written.append(_PLAIN.sub(lambda found: _ESCAPES[found[0]], words))
+        else:
+            written += [escapes.get(character, character) for character in words]
+    text = "".join(written)
+    return f'"{text}"' if one.note == _UNQUOTED else text
+
+
+class HtmlReader:
     """Reads the segments of a page."""
 
     def __init__(self, text: str, is_xml: bool) -> None:
         self.text, self.is_xml = text, is_xml
         self.elements: list[_Element] = []
-        self.items: list[_Item] = []
+        self.names: Counter[str] = Counter()
+        """How often each element is open."""
+        self.items: list[Item] = []
 
     def segments(self) -> Iterator[Marked]:
         """All of them, in the order of their ends."""
@@ -156,9 +155,9 @@ class _Reader:
     def _start(self, token: Token) -> Iterator[Marked]:
         name = token.name
         if name in _PARAGRAPH_ENDS and self._inside.name == "p":
-            self.elements.pop()
+            self.names[self.elements.pop().name] -= 1
         while self._inside.name in _IMPLIED.get(name, ()):
-            self.elements.pop()
+            self.names[self.elements.pop().name] -= 1
         is_inline = name in INLINE or "-" in name
         if not is_inline:
             yield from self._flush()
@@ -180,21 +179,30 @@ class _Reader:
             yield from self._attributes(token, values)
         if not is_empty:
             preserved = outer.preserved or name in ("pre", "textarea")
+            self.names[name] += 1
             self.elements.append(_Element(name, is_translated, preserved))
 
     def _end(self, token: Token) -> Iterator[Marked]:
         name = token.name
-        places = [n for n, element in enumerate(self.elements) if element.name == name]
-        own = self.elements[places[-1]] if places else self._inside
+        place = self._place_of(name)
+        own = self._inside if place is None else self.elements[place]
         if name in INLINE or "-" in name:
             kind = "alone" if name in _NO_WORDS else "whole"
             if own.translated:
-                kind = "close" if places else "alone"
+                kind = "alone" if place is None else "close"
             self._add(kind, token, own.translated)
         else:
             yield from self._flush()
-        if places:
-            del self.elements[places[-1] :]
+        if place is not None:
+            self.names.subtract(element.name for element in self.elements[place:])
+            del self.elements[place:]
+
+    def _place_of(self, name: str) -> int | None:
+        """The place of the innermost element with a name, among those that are open."""
+        if not self.names[name]:
+            return None
+        found = range(len(self.elements) - 1, -1, -1)
+        return next(place for place in found if self.elements[place].name == name)
 
     def _add(self, kind: str, token: Token, is_translated: bool) -> None:
         """Add markup; what stays together with the markup before it becomes one with that."""
@@ -202,11 +210,11 @@ class _Reader:
         continues = last is not None and last.name == _SKIPPED_ITEM and last.end == token.start
         if last is not None and continues and not is_translated:
             kind = "whole" if "whole" in (kind, last.kind) else "alone"
-            self.items[-1] = _Item(kind, last.start, token.end, _SKIPPED_ITEM)
+            self.items[-1] = Item(kind, last.start, token.end, _SKIPPED_ITEM)
             return
         stays = kind == "whole" or token.name in _NO_WORDS or not is_translated
         self.items.append(
-            _Item(kind, token.start, token.end, _SKIPPED_ITEM if stays else token.name)
+            Item(kind, token.start, token.end, _SKIPPED_ITEM if stays else token.name)
         )
 
     def _add_words(self, token: Token) -> None:
@@ -214,7 +222,7 @@ class _Reader:
         at = token.start
         for found in _TEMPLATE.finditer(self.text, token.start, token.end):
             self._add_text(at, found.start())
-            self.items.append(_Item("whole", *found.span()))
+            self.items.append(Item("whole", *found.span()))
             at = found.end()
         self._add_text(at, token.end)
 
@@ -222,7 +230,10 @@ class _Reader:
         if start < end:
             if self.items and self.items[-1].kind == "words" and self.items[-1].end == start:
                 start = self.items.pop().start
-            self.items.append(_Item("words", start, end))
+            own = self.text[start:end]
+            if not self._inside.preserved:
+                own = WHITE_SPACE.sub(" ", own)
+            self.items.append(Item("words", start, end, text=html.unescape(own)))
 
     def _attributes(self, token: Token, values: dict[str, str]) -> Iterator[Marked]:
         is_meta = token.name == "meta" and (
@@ -244,85 +255,7 @@ class _Reader:
         return Marked(one.start, one.end, tuple(filter(None, pieces)), note=one.quote or _UNQUOTED)
 
     def _flush(self) -> Iterator[Marked]:
-        """The segment of the items, without markup and white space around all of it."""
-        items, self.items = self.items, []
-        partners = _partners(items)
-        first, last = _trimmed(items, partners, self._is_space)
-        if first >= last or not any(item.kind == "words" for item in items[first:last]):
-            return
-        start, end = items[first].start, items[last - 1].end
-        if items[first].kind == "words":
-            start += len(self.text[start:end]) - len(self.text[start:end].lstrip(" \t\r\n\f"))
-        if items[last - 1].kind == "words":
-            end = start + len(self.text[start:end].rstrip(" \t\r\n\f"))
-        chosen = items[first:last]
-        # Where words look like a code, references stay as they are, so that the two differ.
-        words = "\0".join(html.unescape(self._own(i)) for i in chosen if i.kind == "words")
-        is_raw = any(_one_line(self._own(i)) in words for i in chosen if i.kind != "words")
-        pieces: list[str | Code] = []
-        for item in chosen:
-            if item.kind != "words":
-                pieces.append(Code(_one_line(self._own(item)), item.start, item.end))
-                continue
-            own = self.text[max(item.start, start) : min(item.end, end)]
-            text = own if self._inside.preserved else _one_line(own)
-            pieces.append(text if is_raw else html.unescape(text))
-        chains = tuple(
-            (opening - first, closing - first)
-            for opening, closing in sorted(partners.items())
-            if first <= opening < closing < last
-        )
-        yield Marked(start, end, tuple(pieces), chains, _RAW if is_raw else "")
-
-    def _own(self, item: _Item) -> str:
-        return self.text[item.start : item.end]
-
-    def _is_space(self, item: _Item) -> bool:
-        return not self._own(item).strip(" \t\r\n\f")
-
-
-def _partners(items: Sequence[_Item]) -> dict[int, int]:
-    """Place of a start tag → that of its end tag."""
-    partners: dict[int, int] = {}
-    opened: list[int] = []
-    for place, item in enumerate(items):
-        if item.kind == "open":
-            opened.append(place)
-        elif item.kind == "close" and any(items[one].name == item.name for one in opened):
-            while items[opened[-1]].name != item.name:
-                opened.pop()
-            partners[opened.pop()] = place
-    return partners
-
-
-def _trimmed(
-    items: Sequence[_Item], partners: dict[int, int], is_space: Callable[[_Item], bool]
-) -> tuple[int, int]:
-    """The range of items without what stands around the words."""
-    paired = {*partners, *partners.values()}
-
-    def is_droppable(place: int) -> bool:
-        kind = items[place].kind
-        if kind == "words":
-            return is_space(items[place])
-        return kind == "alone" or (kind != "whole" and place not in paired)
-
-    first, last = 0, len(items)
-    while first < last:
-        if is_droppable(first):
-            first += 1
-        elif is_droppable(last - 1):
-            last -= 1
-        elif partners.get(first) == last - 1:
-            first, last = first + 1, last - 1
-        elif partners.get(first) == first + 1:
-            first += 2
-        elif partners.get(last - 2) == last - 1:
-            last -= 2
-        else:
-            break
-    return first, last
-
-
-def _one_line(text: str) -> str:
-    return WHITE_SPACE.sub(" ", text)
+        found = segment_of(self.text, self.items)
+        self.items = []
+        if found is not None:
+            yield found

@@ -23,11 +23,13 @@ class Code(NamedTuple):
         text: as the segment has it, on one line.
         start: where it stands in the file, in characters.
         end: its end there.
+        written: as a changed segment writes it, if not as the file has it.
     """
 
     text: str
     start: int
     end: int
+    written: str | None = None
 
 
 class Marked(NamedTuple):
@@ -70,18 +72,19 @@ class MarkedDocument(TextSpanDocument):
         """The segments of ``self.text``, in any order."""
 
     @abstractmethod
-    def escaped_words(self, one: Marked, words: str, before: str) -> str:
-        """Words of a translation as the file writes them.
+    def composed(self, one: Marked, parts: Sequence[str | Code]) -> str | None:
+        """A translation as it is put into the file; None where that cannot be.
 
         Args:
             one: the segment.
-            words: between two codes of the translation.
-            before: the translation before them, as it is written.
+            parts: words and codes of the translation, which has the codes of the segment.
         """
 
-    def written(self, one: Marked, text: str) -> str | None:
-        """A translation with its codes as it is put into the file; None where it cannot be."""
-        return text
+    def code(self, code: Code) -> str:
+        """A code as it is written, with the translations that stand in it."""
+        if code.written is not None:
+            return code.written
+        return self._rendered(code.start, code.end, bisect_left(self._starts, code.start + 1))
 
     def find(self) -> None:
         found = [one for one in self.marked() if one.has_words()]
@@ -95,7 +98,10 @@ class MarkedDocument(TextSpanDocument):
 
     def escaped(self, place: int, translation: str) -> str:
         one = self._marked[place]
-        own = None if translation == one.text else self._composed(one, translation)
+        own = None
+        if translation != one.text:
+            parts = _parts(one, translation)
+            own = None if parts is None else self.composed(one, parts)
         if own is None:
             self._unmatched += translation != one.text
             return self._rendered(one.start, one.end, place + 1)
@@ -126,27 +132,24 @@ class MarkedDocument(TextSpanDocument):
             place = bisect_left(self._starts, at, place + 1)
         return "".join([*parts, self.text[at:end]])
 
-    def _composed(self, one: Marked, translation: str) -> str | None:
-        """A translation as the file writes it; None if its codes are not those of the segment."""
-        codes: dict[str, deque[Code]] = defaultdict(deque)
-        for piece in one.pieces:
-            if isinstance(piece, Code):
-                codes[piece.text].append(piece)
-        pieces, own = _split(translation, codes), _split(one.text, codes)[1::2]
-        if Counter(pieces[1::2]) != Counter(own):
-            return None
-        # What looks like a code and is none may keep the source itself from nesting.
-        if _nests(own, one) and not _nests(pieces[1::2], one):
-            return None
-        written = ""
-        for number, piece in enumerate(pieces):
-            if number % 2 and codes[piece]:
-                code = codes[piece].popleft()
-                inside = bisect_left(self._starts, code.start + 1)
-                written += self._rendered(code.start, code.end, inside)
-            else:
-                written += piece if number % 2 else self.escaped_words(one, piece, written)
-        return self.written(one, written)
+
+def _parts(one: Marked, translation: str) -> list[str | Code] | None:
+    """The words and codes of a translation; None if its codes are not those of the segment."""
+    codes: dict[str, deque[Code]] = defaultdict(deque)
+    for piece in one.pieces:
+        if isinstance(piece, Code):
+            codes[piece.text].append(piece)
+    pieces, own = _split(translation, codes), _split(one.text, codes)[1::2]
+    if Counter(pieces[1::2]) != Counter(own):
+        return None
+    # What looks like a code and is none may keep the source itself from nesting.
+    if _nests(own, one) and not _nests(pieces[1::2], one):
+        return None
+    parts: list[str | Code] = []
+    for number, piece in enumerate(pieces):
+        is_code = number % 2 and codes[piece]
+        parts.append(codes[piece].popleft() if is_code else piece)
+    return parts
 
 
 def _split(text: str, codes: Mapping[str, object]) -> list[str]:

@@ -64,8 +64,8 @@ class Translate:
         typer.Argument(
             metavar="FILE",
             help="Text with one sentence per line; TSV (the first column is translated); a "
-            "document (PO, XLIFF, TMX, JSON, HTML and others); or a folder of documents. May be "
-            "compressed with gzip; default or -: standard input.",
+            "document (PO, XLIFF, TMX, JSON, HTML, Markdown and others); or a folder of "
+            "documents. May be compressed with gzip; default or -: standard input.",
         ),
     ] = "-"
     form: Annotated[

@@ -1,0 +1,220 @@
+"""Markdown: CommonMark with tables, and what widespread extensions add."""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import Any
+
+from markdown_it.token import Token
+
+from heedful.data.documents.html import HtmlReader, compose_html
+from heedful.data.documents.markdown_inline import find_marks, parser
+from heedful.data.documents.marked import Code, Marked, MarkedDocument
+from heedful.data.documents.marked_items import RAW, Item, segment_of
+
+_FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M)
+_LINE_END = re.compile(r"\r\n|\n|\r")
+_ALONE = re.compile(
+    r":{3,}.*|!{3}[ \t].*|\?{3}\+?[ \t].*|={3}[ \t]+\".*|\[![A-Za-z]+\].*|\{:.*\}|\([^\s()]+\)="
+    r"|%[ \t].*|\${2}.*|\[TOC\]|\{%[^{}]*%\}|\{\{[^{}]*\}\}"
+)
+"""Lines that extensions of Markdown read as blocks."""
+_SPECIAL = "\\`*_[]<>&~#"
+_BREAKS = re.compile(r"[\r\n]+[ \t\r\n]*")
+_HTML = "html"
+_BREAK = "<br>"
+
+
+class MarkdownDocument(MarkedDocument):
+    """The texts of paragraphs, headings, list items, quotes and table cells.
+
+    Code, front matter and definitions of links stay. A hard line break is ``<br>`` in a segment.
+    """
+
+    def marked(self) -> Iterator[Marked]:
+        self._parser = parser()
+        front = _FRONT.match(self.text)
+        ends = [found.end() for found in _LINE_END.finditer(self.text)]
+        self._lines = [0, *ends, len(self.text)]
+        text = self.text
+        if front is not None:
+            text = "\n" * len(_LINE_END.findall(front[0])) + text[front.end() :]
+        env: dict[str, Any] = {}
+        tokens = self._parser.parse(text, env)
+        self._references = env.get("references", {})
+        cell = 0
+        for before, token in zip([tokens[0], *tokens] if tokens else [], tokens, strict=False):
+            if token.type == "tr_open":
+                cell = 0
+            if token.type == "html_block" and token.level == 0 and token.map:
+                yield from self._html(token.map[0], token.map[1])
+            elif token.type == "inline" and token.map and before.type in ("th_open", "td_open"):
+                yield from self._cell(token, cell)
+                cell += 1
+            elif token.type == "inline" and token.map:
+                yield from self._paragraph(token, before.type.removesuffix("_open"))
+
+    def composed(self, one: Marked, parts: Sequence[str | Code]) -> str | None:
+        parts = [part if isinstance(part, Code) else _BREAKS.sub(" ", part) for part in parts]
+        kind, _, note = one.note.partition(":")
+        if kind == _HTML:
+            return compose_html(self, one._replace(note=note), parts)
+        codes = sorted(code.text for code in one.pieces if isinstance(code, Code))
+        words = "".join(part for part in parts if isinstance(part, str))
+        for is_escaped in (False, True):
+            written = [self._words(one, part, is_escaped) for part in parts]
+            flat = "".join(
+                part if isinstance(part, str) else "\\\n" if self._is_break(part) else part.text
+                for part in written
+            )
+            found = self._read(flat)
+            if found[0] == codes and (note == RAW or found[1].split() == words.split()):
+                start = self._beginning(kind, flat)
+                if start is not None:
+                    whole = "".join(p if isinstance(p, str) else self.code(p) for p in written)
+                    return start + whole[len(start.replace("\\", "")) :] if start else whole
+        return None
+
+    def _words(self, one: Marked, part: str | Code, is_escaped: bool) -> str | Code:
+        """Words as the file writes them: characters that the segment escapes are escaped again."""
+        kind, _, note = one.note.partition(":")
+        if isinstance(part, Code):
+            return part
+        if note != RAW:
+            own = self.text[one.start : one.end]
+            escapes = {sign: "\\" + sign for sign in re.findall(r"\\([!-/:-@\[-`{-~])", own)}
+            escapes |= {sign: "\\" + sign for sign in _SPECIAL} if is_escaped else {}
+            escapes |= {"\xa0": "&nbsp;"} if "&nbsp;" in own else {}
+            part = "".join(escapes.get(character, character) for character in part)
+        return re.sub(r"(?<!\\)\|", r"\\|", part) if kind == "cell" else part
+
+    def _is_break(self, code: Code) -> bool:
+        return code.text == _BREAK and "\n" in self.text[code.start : code.end].replace("\r", "\n")
+
+    def _read(self, flat: str) -> tuple[list[str], str]:
+        """The codes of a text, sorted, and its words."""
+        items = self._items(flat, [(0, flat)], flat)
+        codes = sorted(_text(flat, item) for item in items if item.kind != "words")
+        return codes, "".join(_text(flat, item) for item in items if item.kind == "words")
+
+    def _beginning(self, kind: str, flat: str) -> str | None:
+        """What a text must begin with to be one block: nothing of its own, or an escaped sign.
+
+        None where it would be another block all the same.
+        """
+        if kind == "cell":
+            return ""
+        prefix = "# " if kind == "heading" else ""
+        number = re.match(r"\d{1,9}(?=[.)])", flat)
+        escaped = f"{number[0]}\\" if number else "\\"
+        for start in ("", escaped):
+            text = start + flat[len(start.replace("\\", "")) :] if start else flat
+            tokens = self._parser.parse(prefix + text, {"references": dict(self._references)})
+            types = [token.type for token in tokens]
+            if types == [f"{kind}_open", "inline", f"{kind}_close"] and tokens[1].content == text:
+                return start
+        return None
+
+    def _html(self, first: int, last: int) -> Iterator[Marked]:
+        start, end = self._lines[first], self._lines[last]
+        for one in HtmlReader(self.text[start:end], is_xml=False).segments():
+            pieces = tuple(
+                piece._replace(start=piece.start + start, end=piece.end + start)
+                if isinstance(piece, Code)
+                else piece
+                for piece in one.pieces
+            )
+            yield Marked(
+                one.start + start, one.end + start, pieces, one.chains, f"{_HTML}:{one.note}"
+            )
+
+    def _paragraph(self, token: Token, kind: str) -> Iterator[Marked]:
+        lines = self._located(token)
+        group: list[tuple[int, str]] = []
+        for line in [*lines, (0, "::::")]:
+            if _ALONE.fullmatch(line[1].strip()):
+                yield from self._segment(group, kind)
+                group = []
+            else:
+                group.append(line)
+
+    def _located(self, token: Token) -> list[tuple[int, str]]:
+        """The lines of a text and where they stand; none if they are not as in the file."""
+        assert token.map is not None
+        found: list[tuple[int, str]] = []
+        for number, content in enumerate(token.content.split("\n"), start=token.map[0]):
+            line = self._line(number)
+            own = content.lstrip(" \t")
+            at = line.rfind(own) if own else -1
+            rest = line[at + len(own) :]
+            if at < 0 or rest.strip(" \t#"):
+                return []
+            found.append((self._lines[number] + at, own))
+        return found
+
+    def _line(self, number: int) -> str:
+        return self.text[self._lines[number] : self._lines[number + 1]].rstrip("\r\n")
+
+    def _cell(self, token: Token, place: int) -> Iterator[Marked]:
+        assert token.map is not None
+        line = self._line(token.map[0])
+        bounds = [-1, *(found.start() for found in re.finditer(r"(?<!\\)\|", line)), len(line)]
+        is_led = bool(re.match(r"[ \t>]*(?:(?:[-*+]|\d+[.)])[ \t]+)?\|", line))
+        if place + is_led + 1 >= len(bounds):
+            return
+        first, last = bounds[place + is_led] + 1, bounds[place + is_led + 1]
+        own = line[first:last]
+        cut = own.strip(" \t")
+        if cut.replace("\\|", "|") == token.content and cut:
+            at = self._lines[token.map[0]] + first + own.index(cut)
+            yield from self._segment([(at, cut)], "cell")
+
+    def _segment(self, lines: Sequence[tuple[int, str]], kind: str) -> Iterator[Marked]:
+        if lines:
+            lines = [*lines[:-1], (lines[-1][0], lines[-1][1].rstrip(" \t"))]
+            content = "\n".join(text for _, text in lines)
+            found = segment_of(self.text, self._items(content, lines, self.text))
+            if found is not None:
+                yield found._replace(note=f"{kind}:{found.note}")
+
+    def _items(self, content: str, lines: Sequence[tuple[int, str]], text: str) -> list[Item]:
+        """The words and the markup of a text.
+
+        Args:
+            content: the text.
+            lines: its lines, and where they stand in the file.
+            text: the file.
+        """
+        offsets = [0, *accumulate(len(line) + 1 for _, line in lines)]
+
+        def place(at: int, is_end: bool = False) -> int:
+            """Where a character of the content stands in the file; where one ends, if asked."""
+            if is_end and content[at - 1] != "\n":
+                return place(at - 1) + 1
+            number = min(bisect_right(offsets, at) - 1, len(lines) - 1)
+            return lines[number][0] + at - offsets[number]
+
+        items: list[Item] = []
+        at = 0
+        for mark in [*find_marks(self._parser, content, self._references), None]:
+            end = len(content) if mark is None else mark.start
+            if at < end:
+                items.append(Item("words", place(at), place(end, True), text=content[at:end]))
+            if mark is None:
+                break
+            at = mark.end
+            own, span = content[mark.start : at], (place(mark.start), place(at, True))
+            if mark.kind == "soft":
+                items.append(Item("words", *span, text=" ", raw=" "))
+            elif mark.kind == "character":
+                items.append(Item("words", *span, text=mark.text, raw=own))
+            else:
+                kind, shown = ("alone", _BREAK) if mark.kind == "hard" else (mark.kind, mark.text)
+                shown = shown or " ".join(own.split("\n"))
+                items.append(Item(kind, *span, mark.name, shown, mark.text))
+        return items
+
+
+def _text(flat: str, item: Item) -> str:
+    return flat[item.start : item.end] if item.text is None else item.text

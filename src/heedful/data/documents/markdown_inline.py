@@ -1,0 +1,181 @@
+"""The markup inside of a Markdown paragraph with its places.
+
+markdown-it-py tells what is markup, as CommonMark has it, but not where; its rules are watched.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from markdown_it import MarkdownIt, rules_inline
+from markdown_it.rules_inline import StateInline
+from markdown_it.token import Token
+
+_RULES = {
+    "newline": rules_inline.newline,
+    "escape": rules_inline.escape,
+    "backticks": rules_inline.backtick,
+    "strikethrough": rules_inline.strikethrough.tokenize,
+    "emphasis": rules_inline.emphasis.tokenize,
+    "link": rules_inline.link,
+    "image": rules_inline.image,
+    "autolink": rules_inline.autolink,
+    "html_inline": rules_inline.html_inline,
+    "entity": rules_inline.entity,
+}
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)")
+_VOID = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "source", "wbr"})
+_EXTENSIONS = re.compile(
+    r"(?P<alone>^\[[ xX]\](?=[ \t])"  # task
+    r"|^:[ \t]+"  # definition
+    r"|\[\^[^\]\s]+\]:?"  # footnote
+    r"|[ \t]*\{[#.:][^{}\n]*\}[ \t]*$)"  # attributes
+    r"|(?P<whole>\{\{[^{}]*\}\}|\{%[^{}]*%\}|\{\{[<%][^{}]*[>%]\}\}"  # templates
+    r"|\{[\w:+.-]+\}(?=`)"  # MyST's roles
+    r"|\$\$[^$]+\$\$"
+    r"|(?<![\w:]):[a-z][a-z0-9_+-]*:(?![\w:]))"  # emoji
+)
+
+
+class Mark(NamedTuple):
+    """Markup, or a character that is written with more than itself.
+
+    Attributes:
+        kind: ``open``, ``close``, ``alone`` or ``whole`` as those of
+            :class:`heedful.data.documents.marked_items.Item`; ``character`` (an escape or a
+            reference), ``soft`` or ``hard`` (a line break).
+        start: in the paragraph, in characters.
+        end: in the paragraph.
+        name: an ``open`` and a ``close`` with the same name belong together.
+        text: what a character is; what a link's end has to be in a changed text.
+    """
+
+    kind: str
+    start: int
+    end: int
+    name: str = ""
+    text: str | None = None
+
+
+class _Event(NamedTuple):
+    """A rule that matched: where, and the tokens it made with the lengths of their texts."""
+
+    rule: str
+    start: int
+    end: int
+    made: list[tuple[Token, int]]
+
+
+def parser() -> MarkdownIt:
+    """A parser of CommonMark with tables and strikethrough, whose rules can be watched."""
+    made = MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    for name, rule in _RULES.items():
+        made.inline.ruler.at(name, _watched(name, rule))
+    made.inline.ruler2.disable("fragments_join")  # it gives delimiters the texts before them
+    return made
+
+
+def _watched(name: str, rule: Any) -> Any:
+    def watched(state: StateInline, silent: bool) -> bool:
+        start, count = state.pos, len(state.tokens)
+        matched = bool(rule(state, silent))
+        if matched and not silent and state.env.get("root") is state:
+            made = [(token, len(token.content)) for token in state.tokens[count:]]
+            state.env["events"].append(_Event(name, start, state.pos, made))
+        return matched
+
+    return watched
+
+
+def find_marks(markdown: MarkdownIt, content: str, references: Mapping[str, Any]) -> list[Mark]:
+    """The markup of a paragraph, from left to right; none overlaps another.
+
+    Args:
+        markdown: of :func:`parser`.
+        content: the paragraph's lines.
+        references: the link definitions of the document.
+    """
+    events: list[_Event] = []
+    env: dict[str, Any] = {"references": references, "events": events}
+    state = StateInline(content, markdown, env, [])
+    env["root"] = state
+    markdown.inline.tokenize(state)
+    for rule in markdown.inline.ruler2.getRules(""):
+        rule(state)
+    marks = [mark for event in events for mark in _marks(state, event)]
+    marks.sort(key=lambda mark: mark.start)
+    taken = {mark.start for mark in marks}
+    for found in _EXTENSIONS.finditer(content):
+        if not any(place in taken for place in range(*found.span())):
+            covered = (mark for mark in marks if mark.start < found.start() < mark.end)
+            if not any(covered):
+                marks.append(Mark(str(found.lastgroup), *found.span()))
+    return sorted(marks, key=lambda mark: mark.start)
+
+
+def _marks(state: StateInline, event: _Event) -> list[Mark]:
+    rule, start, end, made = event
+    content = state.src[start:end]
+    token = made[-1][0] if made else None
+    if rule in ("emphasis", "strikethrough"):
+        return _delimiters(event)
+    if rule in ("link", "image"):
+        return _link(state, event)
+    if token is None:
+        return []
+    if token.type in ("softbreak", "hardbreak"):
+        if token.type == "softbreak":
+            return [Mark("soft", start, end)]
+        before = state.src[:start]
+        return [Mark("hard", len(before.rstrip(" ")), end)]
+    if rule in ("escape", "entity"):
+        is_own = token.content == content
+        return [] if is_own else [Mark("character", start, end, text=token.content)]
+    if rule == "html_inline":
+        tag = _TAG.match(content)
+        name = tag[2].lower() if tag else ""
+        is_alone = tag is None or name in _VOID or content.endswith("/>")
+        kind = "alone" if is_alone else "close" if tag and tag[1] else "open"
+        return [Mark(kind, start, end, f"<{name}>")]
+    is_markup = rule == "autolink" or token.type == "code_inline"
+    return [Mark("whole", start, end)] if is_markup else []
+
+
+def _link(state: StateInline, event: _Event) -> list[Mark]:
+    """A link's or an image's beginning and end; its end names the reference that it had."""
+    rule, start, end, _ = event
+    first = start + (2 if rule == "image" else 1)
+    last = state.md.helpers.parseLinkLabel(state, first - 1, rule == "link")
+    label, closing = state.src[first:last], state.src[last:end]
+    if label.startswith("^"):
+        return [Mark("alone", start, end)]
+    text = f"][{label}]" if closing in ("]", "][]") else None
+    if not label.strip():
+        return [Mark("alone", start, end)]
+    return [Mark("open", start, first, rule), Mark("close", last, end, rule, text)]
+
+
+def _delimiters(event: _Event) -> list[Mark]:
+    """The delimiters of a run that are markup; the two signs of ``**`` are one."""
+    marks: list[Mark] = []
+    at = event.end
+    places: list[tuple[Token, int, int]] = []
+    for token, length in reversed(event.made):
+        if at > event.start:
+            places.append((token, at - length, at))
+            at -= length
+    hidden: tuple[int, int] | None = None
+    for token, start, end in reversed(places):
+        kind = token.type.rpartition("_")[2]
+        name = token.type.rpartition("_")[0]
+        if kind == "open":
+            begin = hidden[0] if hidden is not None and name == "strong" else start
+            marks.append(Mark("open", begin, end, name))
+            hidden = None
+        elif kind == "close":
+            marks.append(Mark("close", start, end, name))
+        elif not token.content and marks and marks[-1].end == start and marks[-1].kind == "close":
+            marks[-1] = marks[-1]._replace(end=end)
+        elif not token.content:
+            hidden = (start, end)
+    return marks

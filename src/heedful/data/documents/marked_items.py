@@ -1,0 +1,122 @@
+"""Makes segments of the words and the markup that a format finds in a text, one after the other."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from heedful.data.documents.marked import WHITE_SPACE, Code, Marked
+
+RAW = "raw"
+"""The note on a segment in which references and escapes stay as they are in the file."""
+_SPACE = " \t\r\n\f"
+
+
+class Item(NamedTuple):
+    """Words or markup.
+
+    Attributes:
+        kind: ``words``, ``open``, ``close``, ``alone`` (markup without words, such as an image) or
+            ``whole`` (markup with words that stay, such as code).
+        start: where it stands in the file, in characters.
+        end: its end there.
+        name: an ``open`` and a ``close`` with the same name belong together.
+        text: as the segment has it; by default as the file has it, on one line.
+        written: as a changed segment writes it, if not as the file has it.
+        raw: words with references and escapes; by default as the file has them, on one line.
+    """
+
+    kind: str
+    start: int
+    end: int
+    name: str = ""
+    text: str | None = None
+    written: str | None = None
+    raw: str | None = None
+
+
+def segment_of(text: str, items: Sequence[Item]) -> Marked | None:
+    """The segment of items, without markup and white space around all of it; None for no words.
+
+    Args:
+        text: the file's.
+        items: one after the other, without anything between them but white space.
+    """
+    partners = _partners(items)
+    first, last = _trimmed(text, items, partners)
+    chosen = items[first:last]
+    if not any(item.kind == "words" for item in chosen):
+        return None
+    start, end = chosen[0].start, chosen[-1].end
+    if chosen[0].kind == "words":
+        own = text[start : chosen[0].end]
+        start += len(own) - len(own.lstrip(_SPACE))
+    if chosen[-1].kind == "words":
+        own = text[chosen[-1].start : end]
+        end -= len(own) - len(own.rstrip(_SPACE))
+    # Where words look like a code, references and escapes stay, so that the two differ.
+    words = "\0".join(_text(text, item) for item in chosen if item.kind == "words")
+    is_raw = any(_text(text, item) in words for item in chosen if item.kind != "words")
+    pieces: list[str | Code] = []
+    for place, item in enumerate(chosen):
+        if item.kind != "words":
+            pieces.append(Code(_text(text, item), item.start, item.end, item.written))
+            continue
+        raw = WHITE_SPACE.sub(" ", text[item.start : item.end]) if item.raw is None else item.raw
+        own = raw if is_raw else _text(text, item)
+        own = own.lstrip(_SPACE) if place == 0 else own
+        pieces.append(own.rstrip(_SPACE) if place == len(chosen) - 1 else own)
+    chains = tuple(
+        (opening - first, closing - first)
+        for opening, closing in sorted(partners.items())
+        if first <= opening < closing < last
+    )
+    return Marked(start, end, tuple(pieces), chains, RAW if is_raw else "")
+
+
+def _text(text: str, item: Item) -> str:
+    own = text[item.start : item.end] if item.text is None else item.text
+    return own if item.text is not None else WHITE_SPACE.sub(" ", own)
+
+
+def _partners(items: Sequence[Item]) -> dict[int, int]:
+    """Place of an opening item → that of its end."""
+    partners: dict[int, int] = {}
+    opened: list[int] = []
+    names: Counter[str] = Counter()
+    for place, item in enumerate(items):
+        if item.kind == "open":
+            opened.append(place)
+            names[item.name] += 1
+        elif item.kind == "close" and names[item.name]:
+            while items[opened[-1]].name != item.name:
+                names[items[opened.pop()].name] -= 1
+            names[item.name] -= 1
+            partners[opened.pop()] = place
+    return partners
+
+
+def _trimmed(text: str, items: Sequence[Item], partners: dict[int, int]) -> tuple[int, int]:
+    """The range of items without what stands around the words."""
+    paired = {*partners, *partners.values()}
+
+    def is_droppable(place: int) -> bool:
+        item = items[place]
+        if item.kind == "words":
+            return not text[item.start : item.end].strip(_SPACE)
+        return item.kind == "alone" or (item.kind != "whole" and place not in paired)
+
+    first, last = 0, len(items)
+    while first < last:
+        if is_droppable(first):
+            first += 1
+        elif is_droppable(last - 1):
+            last -= 1
+        elif partners.get(first) == last - 1:
+            first, last = first + 1, last - 1
+        elif partners.get(first) == first + 1:
+            first += 2
+        elif partners.get(last - 2) == last - 1:
+            last -= 2
+        else:
+            break
+    return first, last
