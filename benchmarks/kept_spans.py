@@ -8,6 +8,7 @@ its rules find with those of the output. Then it times the same plain lines with
 
 import argparse
 import json
+import re
 import statistics
 import time
 from collections import Counter
@@ -27,25 +28,47 @@ def spans(text: str, rules: Rules) -> Counter[str]:
     return Counter(text[span.start : span.end] for span in find_spans(text, rules.names))
 
 
-def kept(translator: Translator, sources: Sequence[str], outputs: Sequence[str]) -> dict[str, int]:
-    """Counts of segments: those with spans, all kept, one missing, one added."""
+def wanted_by_rule(text: str, rules: Rules) -> dict[str, Counter[str]]:
+    """Rule → the texts that a translation must have, numbers as in the target language."""
+    wanted: dict[str, Counter[str]] = {}
+    for span in find_spans(text, rules.names):
+        own = rules.rendering(span.rule, text[span.start : span.end])
+        wanted.setdefault(span.rule, Counter())[own] += 1
+    return wanted
+
+
+def kept(
+    translator: Translator, sources: Sequence[str], outputs: Sequence[str]
+) -> dict[str, dict[str, int]]:
+    """Counts for each rule, and for all: segments with spans, spans, missing, added."""
     rules = translator.protection.rules
     assert rules is not None
-    counts: Counter[str] = Counter()
+    found: dict[str, Counter[str]] = {"all": Counter()}
     for source, output in zip(sources, outputs, strict=True):
-        protected = rules.protect(source)
-        if not protected.spans:
-            continue
-        wanted = Counter(protected.spans.values())
-        counts["segments with spans"] += 1
-        counts["spans"] += wanted.total()
-        missing = sum(max(0, times - output.count(text)) for text, times in wanted.items())
-        added = (spans(output, rules) - spans(source, rules) - wanted).total()
-        counts["spans missing"] += missing
-        counts["segments that keep all"] += not missing
-        counts["segments with spans that the source has not"] += bool(added)
-        counts["spans left as text"] += protected.left
-    return dict(counts)
+        wanted = wanted_by_rule(source, rules)
+        total = sum(wanted.values(), Counter[str]())
+        for rule, texts in [*wanted.items(), ("all", total)]:
+            if not texts:
+                continue
+            missing = sum(max(0, times - output.count(text)) for text, times in texts.items())
+            counts = found.setdefault(rule, Counter())
+            counts["segments"] += 1
+            counts["segments that keep all"] += not missing
+            counts["spans"] += texts.total()
+            counts["spans missing"] += missing
+        added = spans(output, rules) - spans(source, rules) - total
+        found["all"]["segments with spans of their own"] += bool(added)
+        found["all"]["spans left as text"] += rules.protect(source).left
+    return {rule: dict(counts) for rule, counts in found.items()}
+
+
+def white_space(translator: Translator, sources: Sequence[str]) -> dict[str, int]:
+    """Segments whose line breaks and outer spaces are as in the source, of pairs of segments."""
+    texts = [f"  {one}\n\n{two}\n" for one, two in zip(sources[::2], sources[1::2], strict=False)]
+    outputs = [one.text for one in translator.translate(texts)]
+    shape = re.compile(r"  \S[^\n]*\S?\n\n\S[^\n]*\S?\n")
+    same = sum(shape.fullmatch(output) is not None for output in outputs)
+    return {"segments": len(texts), "as in the source": same}
 
 
 def cost(translator: Translator, lines: Sequence[str], rounds: int = 5) -> dict[str, float]:
@@ -70,15 +93,16 @@ def main() -> None:
     parser.add_argument("file")
     parser.add_argument("--count", type=int, default=1_000_000, help="pairs at most")
     parser.add_argument("--beam", type=int, default=5)
-    asked = parser.parse_args()
-    translator = heedful.load_translator(asked.run)
-    translator.options = translator.options.model_copy(update={"beam": asked.beam})
+    arguments = parser.parse_args()
+    translator = heedful.load_translator(arguments.run)
+    translator.options = translator.options.model_copy(update={"beam": arguments.beam})
     if translator.protection.rules is None:
-        parser.error(f"{asked.run} protects nothing: its recipe has no data.protect")
-    pairs = list(read_pairs([asked.file]))[: asked.count]
+        parser.error(f"{arguments.run} protects nothing: its recipe has no data.protect")
+    pairs = list(read_pairs([arguments.file]))[: arguments.count]
     sources = [pair.source for pair in pairs]
     outputs = [one.text for one in translator.translate(sources)]
     found: dict[str, object] = dict(kept(translator, sources, outputs))
+    found["white space"] = white_space(translator, sources[:200])
     scores = score_corpus(outputs, [pair.target for pair in pairs], bootstrap=0)
     found |= {score.name: round(score.value, 2) for score in scores}
     without = [text for text in sources if not translator.protection.rules.protect(text).spans]

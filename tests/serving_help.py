@@ -16,6 +16,7 @@ import heedful
 from heedful.data.tokeniser import Tokeniser, Tokenisers, TokeniserSettings
 from heedful.decoding import SearchOptions
 from heedful.inference import Translator
+from heedful.inference.protection import Protection
 from heedful.models.transformer import Transformer, TransformerSettings
 from heedful.serving import Limits, Served, make_application
 from heedful.serving.server import Server, open_port
@@ -39,6 +40,7 @@ def _tokenisers() -> Tokenisers:
 
 
 TOKENISERS = _tokenisers()
+COUNTER = Protection(TOKENISERS, None).counter
 
 
 def translator(

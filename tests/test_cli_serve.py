@@ -181,7 +181,7 @@ def test_what_cannot_be_served_is_one_line(folder: Path) -> None:
     assert "no such folder" in refused(folder, "absent", "--port", "0")
     assert "it is a file" in refused(folder, "run/recipe.toml", "--port", "0")
     assert "no run.json" in refused(folder, ".", "--port", "0")
-    assert "does not know its languages" in refused(folder, "nameless", "--port", "0")
+    assert "are unknown; give them: --languages" in refused(folder, "nameless", "--port", "0")
     said = refused(folder, "run", "copy", "--port", "0")
     assert "run and copy both translate en to de" in said
     assert "both translate" in refused(folder, "run", "run", "--port", "0")

@@ -227,7 +227,7 @@ def test_without_a_file_the_alignment_is_text(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["dog", "--output", "a.gif"], "ends in .png"),
+        (["dog", "--output", "a.gif"], "must end in .png"),
         ([], "nothing to plot"),
         ([" "], "the sentence is empty"),
         (["dog", "--layer", "7"], "this model has 1"),
@@ -305,7 +305,7 @@ def test_a_trace_is_drawn_by_its_mean_or_head_by_head() -> None:
     )
     figure = trace_figure(trace, "own", apart=True, heads=[1])
     assert figure.axes[0].get_xlabel() == "head 2"
-    with pytest.raises(UserError, match="no head 3; it has 2"):
+    with pytest.raises(UserError, match="no head 3; its heads are 1 to 2"):
         trace_figure(trace, "cross", heads=[2])
     with pytest.raises(UserError, match="no attention module 'x'"):
         trace_figure(trace, "x")

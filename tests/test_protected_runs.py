@@ -78,6 +78,13 @@ def white(text: str) -> tuple[str, str, int]:
     return text[: len(text) - len(text.lstrip())], text[len(text.rstrip()) :], inner.count("\n")
 
 
+def test_a_text_with_more_spans_than_placeholders_is_split(translator: Translator) -> None:
+    text = " ".join(f"{word} %({number})s," for number, word in enumerate(WORDS * 9))
+    (found,) = translator.translate([text])
+    assert sorted(kept(found.text)) == sorted(kept(text))
+    assert found.parts > 1
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_nothing_is_lost_and_nothing_is_invented(translator: Translator, beam: int) -> None:
     found = translator.translate(TEXTS, options=SearchOptions(beam=beam, nbest=beam))

@@ -70,12 +70,14 @@ def test_a_model_is_chosen_by_languages_or_has_to_be_named(client: httpx.Client)
     unclear = client.post("/api/translate", json={"text": "a"})
     assert (unclear.status_code, unclear.json()["error"]) == (
         400,
-        "say which model: one, two",
+        "choose a model: one, two",
     )
     assert client.post("/api/translate", json={"text": "a", "model": "x"}).status_code == 404
     wrong = client.post("/api/translate", json={"text": "a", "source": "de", "target": "en"})
     assert wrong.status_code == 400
-    assert wrong.json()["error"].startswith("no model translates de to en; there is en to de")
+    assert wrong.json()["error"].startswith(
+        "no model translates de to en; available pairs: en to de"
+    )
 
 
 def test_a_given_beginning(client: httpx.Client) -> None:

@@ -166,7 +166,7 @@ def test_traces_of_readers_are_traces(client: httpx.Client) -> None:
 @pytest.mark.parametrize(
     ("path", "given", "status", "message"),
     [
-        ("classify", {"text": "a"}, 400, "say which model: mood, pairs"),
+        ("classify", {"text": "a"}, 400, "choose a model: mood, pairs"),
         ("classify", {"text": "a", "model": "tags"}, 404, "classifies; models: mood, pairs"),
         ("classify", {"text": "a", "model": "pairs"}, 400, "pairs"),
         (

@@ -57,7 +57,7 @@ def test_a_last_line_cut_off_is_said_and_left_out(
 ) -> None:
     records = read_records(write(tmp_path / "m.jsonl", RECORDS, tail='{"kind": "tr'))
     assert len(records.training) == 199
-    assert "last line is cut off" in capsys.readouterr().err
+    assert "skipped the last line" in capsys.readouterr().err
 
 
 def test_what_is_not_finite_is_not_drawn() -> None:

@@ -1,4 +1,4 @@
-"""``heedful check``: what is wrong with the translations of a file."""
+"""``heedful check``: find errors in the translations of a file."""
 
 import json
 from collections import Counter
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from heedful.data.units import Unit
 
 LONGEST_SHOWN = 70
-"""Characters of a translation that a line of text shows."""
+"""Maximum number of characters of a translation in a line of output."""
 
 
 @dataclass(frozen=True)
@@ -40,32 +40,33 @@ class Check:
     ] = None
     target: Annotated[str | None, typer.Option("--to", help="Target language.")] = None
     run: Annotated[
-        Path | None, typer.Option("--run", help="A run, whose rules and languages are used.")
+        Path | None, typer.Option("--run", help="Use the rules and languages of this run.")
     ] = None
     protect: Annotated[
         list[str] | None,
         typer.Option(
             "--protect",
-            help="A rule for what must stay (printf, tags, …), or a regular expression between "
-            "slashes; repeatable. Default: all that the file has on both sides.",
+            help="A rule for protected spans (printf, tags, …), or a regular expression between "
+            "slashes; repeatable. Default: the rules that match both sides of the file.",
         ),
     ] = None
     max_length: Annotated[
         int | None,
-        typer.Option("--max-length", min=1, help="The most characters of a translation."),
+        typer.Option("--max-length", min=1, help="Maximum number of characters in a translation."),
     ] = None
     only: Annotated[
-        list[str] | None, typer.Option("--only", help="A check to run; repeatable. Default: all.")
+        list[str] | None,
+        typer.Option("--only", help="Run this check only; repeatable. Default: all checks."),
     ] = None
     encoding: Annotated[
         str | None,
         typer.Option(
-            "--encoding", help="The text's encoding, if not UTF-8 or declared in the file."
+            "--encoding", help="Encoding of the file, if it is not UTF-8 and declares none."
         ),
     ] = None
     json: Annotated[bool, typer.Option("--json", help="One JSON object per finding.")] = False
     strict: Annotated[
-        bool, typer.Option("--strict", help="Exit code 1 where a serious finding remains.")
+        bool, typer.Option("--strict", help="Exit with code 1 if there is a serious finding.")
     ] = False
 
 
@@ -75,7 +76,7 @@ def _check(options: Check) -> None:
 
     unknown = [one for one in options.only or [] if one not in CHECKS]
     if unknown:
-        raise UserError(f"no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
+        raise UserError(f"unknown check {unknown[0]!r}; the checks are {', '.join(CHECKS)}")
     units = list(
         read_units(
             options.file, source=options.source, target=options.target, encoding=options.encoding
@@ -104,7 +105,7 @@ def _check(options: Check) -> None:
 
 
 def _rules(options: Check, units: list["Unit"]) -> "Rules":
-    """Those asked for, those of a run, or those that the file needs."""
+    """The rules given, those of the run, or those that match the file."""
     from heedful.data.protected.choosing import usual_rules
     from heedful.data.protected.pairs import Rules
     from heedful.data.protected.rules import check_rules
@@ -115,11 +116,11 @@ def _rules(options: Check, units: list["Unit"]) -> "Rules":
         names = options.protect or usual_rules((unit.source, unit.target) for unit in units)
         return Rules(tuple(names), options.source, options.target)
     if options.protect:
-        raise UserError("--run and --protect both give the rules; leave one of them out")
+        raise UserError("--run and --protect both set the rules; use one of them")
     data = getattr(open_run(options.run).recipe, "data", None)
     rules: Rules | None = getattr(data, "rules", None)
     if rules is None:
-        raise UserError(f"{options.run} protects nothing (data.protect); leave --run out")
+        raise UserError(f"{options.run} has no protected spans (data.protect); omit --run")
     return rules
 
 

@@ -1,6 +1,7 @@
 """What a translator keeps: protected spans become placeholders before search, and text after it."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
@@ -41,6 +42,23 @@ class Protection:
         if self.rules is not None:
             texts = [self.protect(text).text for text in texts]
         return self.tokenisers.source.encode_batch(texts)
+
+    def counter(self, limit: int) -> Callable[[Sequence[str]], list[int]]:
+        """A function that counts the tokens of sources, for splitting them.
+
+        A source that needs more placeholders than there are counts as longer than ``limit``, so
+        that all spans of its parts are kept.
+        """
+
+        def count(texts: Sequence[str]) -> list[int]:
+            found = [self.protect(text) for text in texts]
+            encoded = self.tokenisers.source.encode_batch([one.text for one in found])
+            return [
+                max(len(tokens), math.ceil(limit * one.load))
+                for one, tokens in zip(found, encoded, strict=True)
+            ]
+
+        return count
 
     def encode_pairs(
         self, sources: Sequence[str], targets: Sequence[str]

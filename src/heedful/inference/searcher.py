@@ -180,6 +180,13 @@ class Searcher:
             found, PLACEHOLDER_TOKENS, lambda source: source.tokens, self.output_limits
         )
 
+    def token_counter(self, limit: int) -> Callable[[Sequence[str]], list[int]]:
+        """A function that counts the tokens of sources, for splitting those of more than a limit.
+
+        See :meth:`heedful.inference.protection.Protection.counter`.
+        """
+        return self.protection.counter(limit)
+
     def output_limits(self, source: Source) -> Tensor:
         """The maximum length of each output in tokens, END included: integers ``[B]``."""
         return (2 * source.lengths + _LONGER_BY).clamp(max=self.max_length)

@@ -1,11 +1,10 @@
 """Whole texts: split into parts for a model, and joined from their translations."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from heedful.data.sentences import SentenceFailures, cut_into_sentences
-from heedful.data.tokeniser import Tokeniser
 from heedful.decoding import length_penalty
 from heedful.inference.assembly import word_starts
 from heedful.inference.splitting import Part, split_text
@@ -34,7 +33,7 @@ class Cut:
 
 def cut_text(
     text: str,
-    tokeniser: Tokeniser,
+    count: Callable[[Sequence[str]], list[int]],
     limit: int,
     language: str | None = None,
     failures: SentenceFailures | None = None,
@@ -45,7 +44,7 @@ def cut_text(
 
     Args:
         text: any text.
-        tokeniser: counts tokens.
+        count: counts the tokens of texts.
         limit: maximum number of tokens of a part.
         language: also split lines into sentences by the rules of this language (ISO 639); unknown
             languages use the rules of another one.
@@ -54,10 +53,6 @@ def cut_text(
     Raises:
         UserError: the text is not valid Unicode.
     """
-
-    def count(texts: Sequence[str]) -> list[int]:
-        return [len(tokens) for tokens in tokeniser.encode_batch(list(texts))]
-
     lines, after = _lines(text)
     if language is not None:
         lines = [sentence for line in lines for sentence in _sentences(line, language, failures)]

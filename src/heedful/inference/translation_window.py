@@ -84,14 +84,14 @@ class Window:
                 self.lines[line] = len(own)
                 whole += [(line, part) for part in own]
 
-        def count(texts: Sequence[str]) -> list[int]:
-            return [len(tokens) for tokens in encode(texts)]
-
+        protection = self.translator.protection
+        count = protection.counter(limit)
         items = []
         encoded = encode([part.text for _, part in whole])
         for (line, part), tokens in zip(whole, encoded, strict=True):
             parts = self.parts.setdefault(line, [])
-            if len(tokens) <= limit:
+            fits = len(tokens) <= limit and not (keeps and protection.protect(part.text).left)
+            if fits:
                 items.append(Item(line, len(parts), tokens))
                 parts.append(part)
                 continue

@@ -121,12 +121,10 @@ class Texts:
 
     def prepare(self) -> None:
         """Cut the texts; if they contain nothing to translate, they are the result."""
-        tokeniser = self.translator.tokenisers.source
         limit = self.translator.max_length - 1  # END takes one
+        count = self.translator.token_counter(limit)
         failures = SentenceFailures()
-        self.cuts = [
-            cut_text(text, tokeniser, limit, self.language, failures) for text in self.texts
-        ]
+        self.cuts = [cut_text(text, count, limit, self.language, failures) for text in self.texts]
         failures.tell(self.translator.say)
         width = self.options.width
         for text, cut in enumerate(self.cuts):

@@ -23,18 +23,18 @@ def load_all(
     several: bool = False,
     **chosen: Any,
 ) -> list[Served]:
-    """The models of runs, by names that are all different; of several heads, ``name/head`` each.
+    """Load the models of runs under unique names; each head of a multi-task run is a model.
 
     Args:
         runs: folders of runs.
-        languages: ``RUN=source:target`` for those that do not know them.
-        asked: ``engine`` and ``quantization``, for tasks that have other inference engines.
-        several: whether runs may have no languages, or the same.
+        languages: ``RUN=source:target`` for runs whose languages are not recorded.
+        asked: ``engine`` and ``quantization``, for tasks that support other inference engines.
+        several: whether runs may lack languages or share them.
         chosen: device, precision, checkpoint.
 
     Raises:
-        UserError: a folder is no run, its languages are not known, or two runs translate between
-            the same.
+        UserError: a folder is not a run, its languages are unknown, or two runs have the same
+            languages.
     """
     heads = [heads_of(run) for run in runs]
     pairs = [
@@ -48,7 +48,7 @@ def load_all(
     for path, name, own in zip(runs, names_of(runs), heads, strict=True):
         for head, task in own.items():
             spec = spec_named(task)
-            # Computing is the engine's: its thread alone is to have a pool of threads.
+            # Only the engine's thread computes, so only it may create a thread pool.
             with one_thread():
                 predictor = spec.load_to_serve(
                     path, head if len(own) > 1 else None, with_engine, **chosen
@@ -57,7 +57,7 @@ def load_all(
             source, target = given.get(path, spec.languages(predictor))
             if spec.has_languages and not several and (source is None or target is None):
                 raise UserError(
-                    f"{path} does not know its languages; give them: --languages {path}=en:de"
+                    f"the languages of {path} are unknown; give them: --languages {path}=en:de"
                 )
             full = f"{name}/{head}" if len(own) > 1 else name
             found.append(Served(full, predictor, source, target, task))
@@ -76,8 +76,8 @@ def _require_different(models: list[Served], paths: dict[str, Path]) -> None:
         pair = plain_code(one.source), plain_code(one.target)
         if pair in taken:
             raise UserError(
-                f"{taken[pair]} and {run} both translate {one.source} to {one.target}; leave one "
-                f"out, or give it another code: --languages {run}={one.source}:{one.target}-x-2"
+                f"{taken[pair]} and {run} both translate {one.source} to {one.target}; remove one, "
+                f"or give it another code: --languages {run}={one.source}:{one.target}-x-2"
             )
         taken[pair] = run
 
@@ -91,6 +91,6 @@ def _languages(runs: list[Path], given: list[str]) -> dict[Path, tuple[str, str]
         if not (colon and source and target and pair.isprintable()):
             raise UserError(f"--languages {one}: give RUN=source:target, as in {runs[0]}=en:de")
         if path not in runs or (not equals and len(runs) > 1):
-            raise UserError(f"--languages {one}: say for which of the runs, as {runs[0]}=en:de")
+            raise UserError(f"--languages {one}: name one of the runs, as in {runs[0]}=en:de")
         found[path] = (source, target)
     return found

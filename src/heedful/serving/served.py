@@ -21,34 +21,34 @@ class Served:
     predictor: Any
     """Of :meth:`heedful.tasks.spec.TaskSpec.load`."""
     source: str | None = None
-    """Language code, as it is given to clients; None if it is not known or there is none."""
+    """Language code shown to clients; None if unknown or if the task has no languages."""
     target: str | None = None
     task: str | None = None
-    """The predictor's own if None."""
+    """Name of the task; that of the predictor if None."""
 
     @cached_property
     def spec(self) -> TaskSpec:
-        """Its task."""
+        """The specification of its task."""
         return spec_named(self.task or self.predictor.task)
 
     @property
     def language(self) -> str:
-        """The code of the source's language alone, by which sentences end; English if unknown."""
+        """The source language without its region, for splitting sentences; English if unknown."""
         return base_code(self.source or "en")
 
     @property
     def title(self) -> str:
-        """What is said of it when the server starts."""
+        """The line that describes the model when the server starts."""
         return self.spec.title(self)
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """What ``/api/models`` tells of it."""
+        """The description of the model in ``/api/models``."""
         spec = self.spec
         return {"name": self.name, **spec.identity(self), **spec.facts(self.predictor)}
 
     def has(self, endpoint: Endpoint[Any]) -> bool:
-        """Whether it answers the requests of an endpoint."""
+        """Whether the model supports an endpoint."""
         return endpoint in self.spec.endpoints()
 
     def trace(
@@ -60,27 +60,27 @@ class Served:
         relevance: bool = True,
         **options: bool,
     ) -> Trace:
-        """What is attended to.
+        """Trace the attention of the model.
 
         Args:
-            source: the text; of a tagger its words, separated by spaces.
-            target: a pair's second text, a translation, or what follows a prompt.
-            relevance: whether to add what is made from the weights.
-            options: of the task; those that are false are left out.
+            source: the text; for a tagger, words separated by spaces.
+            target: the second text of a pair, a translation, or the continuation of a prompt.
+            relevance: whether to add maps that are derived from the weights, such as rollout.
+            options: options of the task; options that are false are ignored.
 
         Raises:
-            UserError: the texts cannot be traced, or the task has no such option.
+            UserError: the texts cannot be traced, or the task does not have an option.
         """
         given = {name: True for name, value in options.items() if value}
         self.check_trace(None, frozenset(given))
         return self.spec.trace(self.predictor, source, target, relevance=relevance, **given)
 
     def check_trace(self, source: str | None, options: frozenset[str]) -> None:
-        """Raise UserError for options that its task does not have, or a text that is refused.
+        """Raise UserError for options that the task does not have, or for an invalid text.
 
         Args:
-            source: of a client's request; None if it comes from elsewhere.
-            options: their names.
+            source: the text of a client's request; None if the text is not from a client.
+            options: names of options.
         """
         for name in options - self.spec.trace_options:
             raise UserError(
@@ -94,7 +94,7 @@ class ServedModels:
     """All models of a server.
 
     Args:
-        models: of two for the same pair of languages the first is taken where no name is given.
+        models: the models. A request without a model's name uses the first for its languages.
 
     Raises:
         UserError: two have the same name.
@@ -111,14 +111,14 @@ class ServedModels:
             if model.source is not None and model.target is not None:
                 self.pairs.setdefault((model.source, model.target), model)
         self.codes = list(dict.fromkeys(code for pair in self.pairs for code in pair))
-        """Languages served, in the order of the models."""
+        """Codes of all languages, in the order of the models."""
 
     def listed(self, listing: str) -> list[Served]:
-        """The models that stand in a list of ``/api/models``."""
+        """The models in one of the lists of ``/api/models``."""
         return [one for one in self.models if one.spec.listing == listing]
 
     def panels(self) -> list[dict[str, Any]]:
-        """The page's panels for typing, in the order of tasks, with the names of their models."""
+        """The input panels of the page, in the order of tasks, with the names of their models."""
         found: dict[str, dict[str, Any]] = {}
         for spec in specs():
             own = [one.name for one in self.models if one.spec is spec]
@@ -129,18 +129,19 @@ class ServedModels:
         return list(found.values())
 
     def targets(self, source: str) -> list[str]:
-        """What a language is translated into."""
+        """The target languages for a source language."""
         return [target for own, target in self.pairs if own == source]
 
     def sources(self, target: str) -> list[str]:
-        """What is translated into a language."""
+        """The source languages for a target language."""
         return [source for source, own in self.pairs if own == target]
 
     def code(self, given: str) -> str | None:
-        """The served language that a client means: in any case, ``_`` or ``-``.
+        """The served language for a client's code; case does not matter, and ``_`` equals ``-``.
 
-        Where there is no such code, the language's own counts (``en`` for ``en-GB``), or else the
-        only one of the same language (``en-GB`` for ``en`` or ``en-US``).
+        If no model has this code, the code without a region matches (``en`` for ``en-GB``), and
+        otherwise the only code of the same language (``en-GB`` for ``en`` or ``en-US``). None if
+        no code matches.
         """
         wanted = plain_code(given)
         for code in self.codes:
@@ -153,10 +154,10 @@ class ServedModels:
         return near[0] if len(near) == 1 else None
 
     def require_code(self, given: str) -> str:
-        """As `code`.
+        """The same as `code`, but an unknown language raises an error.
 
         Raises:
-            RefusedError: 400, no such language is served.
+            RefusedError: 400, no model has this language.
         """
         code = self.code(given)
         if code is None:
@@ -166,15 +167,17 @@ class ServedModels:
         return code
 
     def of_pair(self, source: str, target: str) -> Served:
-        """The model for two served languages.
+        """The model for a pair of languages.
 
         Raises:
-            RefusedError: 400, there is none.
+            RefusedError: 400, no model translates this pair.
         """
         found = self.pairs.get((source, target))
         if found is None:
             pairs = ", ".join(f"{one} to {other}" for one, other in self.pairs)
-            raise RefusedError(400, f"no model translates {source} to {target}; there is {pairs}")
+            raise RefusedError(
+                400, f"no model translates {source} to {target}; available pairs: {pairs}"
+            )
         return found
 
     def choose(
@@ -186,17 +189,17 @@ class ServedModels:
         endpoint: Endpoint[Any] | None = None,
         does: str = "",
     ) -> Served:
-        """The model of a name, or for two languages, or the only one.
+        """Find a model by its name or its languages; the only model needs neither.
 
         Args:
-            name: of the model; chosen by the rest if None.
-            source: language; any if None.
-            target: language; any if None.
-            endpoint: that the model must have; any model if None.
-            does: what such models do, for errors.
+            name: name of the model; None to choose by languages.
+            source: source language; any if None.
+            target: target language; any if None.
+            endpoint: an endpoint that the model must support; any model if None.
+            does: what such models do, for error messages.
 
         Raises:
-            RefusedError: 400 or 404, none is meant, or more than one.
+            RefusedError: 400 or 404, no model matches, or several do.
         """
         what = f" {does}" if does else ""
         fitting = [one for one in self.models if endpoint is None or one.has(endpoint)]
@@ -220,20 +223,20 @@ class ServedModels:
             return found[0]
         if not found and source is not None and target is not None:
             return self.of_pair(self.require_code(source), self.require_code(target))
-        raise RefusedError(400, f"say which model: {', '.join(one.name for one in fitting)}")
+        raise RefusedError(400, f"choose a model: {', '.join(one.name for one in fitting)}")
 
     def choose_traced(self, name: str | None) -> Served:
-        """The model to trace: that of a name, or the only one of the list ``models``, or of all.
+        """The model to trace: by name, or the only one in the list ``models``, or the only one.
 
         Raises:
-            RefusedError: 400 or 404, none is meant, or more than one.
+            RefusedError: 400 or 404, no model matches, or several do.
         """
         usual = self.listed("models")
         return usual[0] if name is None and len(usual) == 1 else self.choose(name)
 
 
 def names_of(paths: Iterable[Path]) -> list[str]:
-    """A name for each run: its folder's, with a number where two folders have the same."""
+    """A unique name for each run: the name of its folder, with a number if it is not unique."""
     names: list[str] = []
     for path in paths:
         own = path.resolve().name or "run"

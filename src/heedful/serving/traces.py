@@ -1,4 +1,4 @@
-"""Traces that clients look at: opened ones, and the last few that were made."""
+"""Traces for clients: those opened from files, and a cache of the last computed ones."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ _BINARY = {"application/octet-stream": {"schema": {"type": "string", "format": "
 
 
 class TraceRequest(ModelRequest):
-    """``POST /api/trace``: of a text, of an input of ``predict``, or one that was opened."""
+    """``POST /api/trace``: trace a text or an input of ``predict``, or get an opened trace."""
 
     source: StrictStr | None = None
     target: StrictStr | None = None
@@ -41,17 +41,17 @@ class TraceRequest(ModelRequest):
 
     @property
     def options(self) -> frozenset[str]:
-        """The options of tasks that are on."""
+        """Names of the task options that are true."""
         return frozenset(name for name in _options() if getattr(self, name))
 
 
 def _options() -> list[str]:
-    """The options of traces that any task has."""
+    """Names of all tasks' options for traces."""
     return sorted({name for spec in specs() for name in spec.trace_options})
 
 
 def _requests() -> tuple[type[TraceRequest], Any]:
-    """The requests for a trace and for one of its maps, with the options of all tasks."""
+    """The request classes for a trace and for one of its maps, with the options of all tasks."""
     options: dict[str, Any] = dict.fromkeys(_options(), (StrictBool, False))
     of_trace = create_model(
         "TraceRequest", __base__=TraceRequest, __doc__=TraceRequest.__doc__, **options
@@ -64,7 +64,7 @@ def _requests() -> tuple[type[TraceRequest], Any]:
 
 
 class WhichTrace(NamedTuple):
-    """An opened trace's name, or what a trace is to be made of."""
+    """Identifies a trace: the name of an opened one, or what to compute."""
 
     trace: str | None
     model: str | None = None
@@ -73,11 +73,11 @@ class WhichTrace(NamedTuple):
     gradients: bool = False
     options: frozenset[str] = frozenset()
     input: str | None = None
-    """An input of ``/api/predict`` in place of ``source`` and ``target``, as JSON."""
+    """An input of ``/api/predict`` as JSON, instead of ``source`` and ``target``."""
 
 
 def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
-    """What of ``/api`` shows models: their facts, and what they attend to."""
+    """The endpoints that describe models and return attention weights."""
     router = APIRouter(prefix="/api", tags=["heedful's contract"])
     kept = KeptTraces(handler, opened)
     of_trace, of_map = _requests()
@@ -85,7 +85,7 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
 
     @router.get("/models", responses=anything)
     async def models(request: Request) -> JSONResponse:
-        """The models with their facts, and the traces that were opened."""
+        """Describe the models, and list the opened traces."""
         await handler.fields(request)
         served = handler.models.models
         return JSONResponse(
@@ -102,7 +102,7 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
 
     @router.post("/trace", openapi_extra=body_of(of_trace), responses=anything)
     async def trace(request: Request) -> Response:
-        """The summary of what a model attends to while it writes an output."""
+        """The summary of a trace: its axes, its maps and their thumbnails."""
         asked = check_fields(of_trace, await handler.fields(request, strings=False))
         found = await kept.get(request, _which(handler, asked))
         return await compressed(request, found.summary, "application/json")
@@ -113,11 +113,13 @@ def routes(handler: RequestHandler, opened: Mapping[str, Trace]) -> APIRouter:
         responses=answers(None, _BINARY),
     )
     async def attention(request: Request) -> Response:
-        """The weights of one of its maps, a byte each."""
+        """The weights of one map of a trace, one byte per weight."""
         asked = check_fields(of_map, await handler.fields(request, strings=False))
         found = await kept.get(request, _which(handler, asked))
         if asked.map >= len(found.maps):
-            raise RefusedError(404, f"no map {printable(asked.map)}; there are {len(found.maps)}")
+            raise RefusedError(
+                404, f"no map {printable(asked.map)}; the trace has {len(found.maps)} maps"
+            )
         return await compressed(request, found.maps[asked.map], "application/octet-stream")
 
     return router
@@ -127,7 +129,7 @@ def _which(handler: RequestHandler, asked: TraceRequest) -> WhichTrace:
     if asked.trace is not None:
         return WhichTrace(trace=asked.trace)
     if asked.source is None and asked.input is None:
-        raise RefusedError(400, "give source, the text to look at, or trace, an opened one's name")
+        raise RefusedError(400, "give source (a text) or trace (the name of an opened trace)")
     if asked.source is not None and asked.input is not None:
         raise RefusedError(400, "give source or input, not both")
     handler.check_texts([asked.source or "", asked.target or "", *texts_in(asked.input)])
@@ -146,7 +148,7 @@ def _which(handler: RequestHandler, asked: TraceRequest) -> WhichTrace:
 
 @dataclass(frozen=True)
 class EncodedTrace:
-    """A trace as it is sent: a byte a weight, a quarter of what the trace itself takes."""
+    """A trace encoded for a client: one byte per weight, a quarter of the size of the trace."""
 
     summary: bytes
     """JSON."""
@@ -154,7 +156,7 @@ class EncodedTrace:
 
     @classmethod
     def of(cls, trace: Trace) -> "EncodedTrace":
-        """What is sent of a trace."""
+        """Encode a trace."""
         facts = json.dumps(
             summary(trace), ensure_ascii=False, allow_nan=False, separators=(",", ":")
         )
@@ -166,22 +168,22 @@ class EncodedTrace:
 
     @property
     def size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
         return len(self.summary) + sum(map(len, self.maps))
 
 
 class KeptTraces:
-    """Finds a trace: the opened ones by name, others made by the engine; keeps the last few."""
+    """Finds opened traces by name and lets the engine compute others; caches the last few."""
 
     def __init__(self, handler: RequestHandler, opened: Mapping[str, Trace]) -> None:
         self._handler, self._opened = handler, opened
         self._kept: OrderedDict[WhichTrace, EncodedTrace] = OrderedDict()
 
     async def get(self, request: Request, which: WhichTrace) -> EncodedTrace:
-        """The trace.
+        """The encoded trace.
 
         Raises:
-            RefusedError: there is none of that name, or none can be made.
+            RefusedError: no opened trace has this name, or the trace cannot be computed.
         """
         found = self._kept.get(which) or await self._made(request, which)
         self._kept[which] = found
@@ -196,7 +198,7 @@ class KeptTraces:
         if which.trace is not None:
             if which.trace not in self._opened:
                 names = ", ".join(self._opened) or "none"
-                raise RefusedError(404, f"no trace {printable(which.trace)}; opened are {names}")
+                raise RefusedError(404, f"no trace {printable(which.trace)}; opened: {names}")
             return await asyncio.to_thread(_encoded_aside, self._opened[which.trace])
         model = self._handler.models.choose(which.model)
 
@@ -216,5 +218,5 @@ class KeptTraces:
 
 
 def _encoded_aside(trace: Trace) -> EncodedTrace:
-    with one_thread():  # the engine's thread alone is to have a pool
+    with one_thread():  # only the engine's thread may create a thread pool
         return EncodedTrace.of(trace)

@@ -16,7 +16,6 @@ from heedful.basics.errors import UserError
 from heedful.basics.settings import explain
 
 if TYPE_CHECKING:
-    from heedful.data.tokeniser import Tokenisers
     from heedful.decoding import SearchOptions
     from heedful.inference import Translation
     from heedful.inference.streaming import TextSupplier
@@ -94,7 +93,6 @@ class BatchedPredictor(Protocol):
     """Maximum tokens of a text, END included."""
     options: "SearchOptions"
     """The default search options of requests."""
-    tokenisers: "Tokenisers"
 
     @property
     def engine(self) -> object | None:
@@ -105,6 +103,10 @@ class BatchedPredictor(Protocol):
     @property
     def link_threshold(self) -> float | None:
         """The minimum attention weight of an alignment link; None if weights have no threshold."""
+        ...
+
+    def token_counter(self, limit: int) -> "Callable[[Sequence[str]], list[int]]":
+        """A function that counts the tokens of texts, for splitting texts of more than a limit."""
         ...
 
     def ready(self) -> AbstractContextManager[None]:

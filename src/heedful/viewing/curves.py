@@ -1,4 +1,4 @@
-"""Training curves from a run's ``metrics.jsonl``: loss and the metric against the step."""
+"""Training curves from a run's ``metrics.jsonl``: the loss and the metric at each step."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.notices import notice
 from heedful.viewing.figures import new_figure
 
-# Blue and orange of a palette made for all kinds of colour vision (Okabe and Ito).
+# Blue and orange of a palette for all types of colour vision (Okabe and Ito, 2008).
 _TRAINING, _VALIDATION = "#0072b2", "#d55e00"
 _LOWER_IS_BETTER = ("loss", "perplexity", "ter", "aer")
 _METRICS = ("bleu", "chrf", "accuracy", "ter", "aer", "perplexity")
@@ -27,7 +27,7 @@ _SMOOTHED_OVER = 30
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers by step, without what is not a finite number."""
+    """Finite numbers and their steps."""
 
     steps: list[int] = field(default_factory=list)
     values: list[float] = field(default_factory=list)
@@ -45,22 +45,22 @@ class Series:
 
 @dataclass(frozen=True)
 class Records:
-    """What a run wrote down while it trained, in the order of the file."""
+    """The records of a training, in the order of the file."""
 
     training: list[dict[str, Any]]
     validation: list[dict[str, Any]]
 
     def metric(self) -> str | None:
-        """The validation figure worth a curve of its own: BLEU before the others."""
+        """The validation metric to plot: the first of `_METRICS` that was recorded."""
         there = {name.lower(): name for record in self.validation for name in record}
         return next((there[name] for name in _METRICS if name in there), None)
 
 
 def read_records(path: Path) -> Records:
-    """Read JSON lines; a last line that was cut off (the run was killed) is left out and said.
+    """Read JSON lines. An incomplete last line, of a killed run, is skipped with a notice.
 
     Raises:
-        UserError: the file is missing, holds no record, or a line other than the last is broken.
+        UserError: the file is missing or has no record, or a line before the last is invalid.
     """
     try:
         require_regular(path)
@@ -78,7 +78,7 @@ def read_records(path: Path) -> Records:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             if number == len(lines):
-                notice(f"{path}: the last line is cut off and left out")
+                notice(f"{path}: skipped the last line, which is incomplete")
                 continue
             raise UserError(f"{path}, line {number}: not a JSON record ({error})") from error
         if isinstance(record, dict) and isinstance(record.get("step"), int):
@@ -91,11 +91,11 @@ def read_records(path: Path) -> Records:
 
 
 def curve_figure(records: Records, title: str = "") -> Figure:
-    """Loss above, the validation metric (if there is one) below, on one axis of steps.
+    """Plot the loss and, below it, the validation metric if there is one.
 
     Args:
-        records: what :func:`read_records` found.
-        title: written above, as it is.
+        records: the result of :func:`read_records`.
+        title: the title; it is not interpreted as mathematics.
     """
     metric = records.metric()
     rows = 2 if metric else 1
@@ -148,7 +148,7 @@ def _draw_loss(axes: Axes, records: Records) -> None:
             linewidth=1.2,
             label="validation",
         )
-    # The first steps' loss is far above all others; it must not flatten what comes after.
+    # The loss of the first steps is so large that the rest of a linear plot would look flat.
     values = training.values + validation.values
     if values and min(values) > 0 and max(values) > 8 * min(values):
         axes.set_yscale("log")
@@ -186,7 +186,7 @@ def _draw_metric(axes: Axes, series: Series, name: str) -> None:
 
 
 def smoothed(values: Sequence[float], over: int) -> NDArray[np.float64]:
-    """The mean of each value and of up to ``over // 2`` on each side (fewer at the ends).
+    """The moving mean over each value and ``over // 2`` values on each side (fewer at the ends).
 
     Example:
         >>> smoothed([1.0, 3.0, 5.0, 7.0], 2).tolist()
@@ -194,7 +194,7 @@ def smoothed(values: Sequence[float], over: int) -> NDArray[np.float64]:
     """
     sums = np.concatenate([[0.0], np.cumsum(np.asarray(values, dtype=np.float64))])
     places = np.arange(len(values))
-    # As many on the left as on the right, so that a falling curve is not shifted.
+    # The window is symmetric; otherwise a falling curve would be shifted.
     reach = np.minimum(over // 2, len(values))
     starts = np.maximum(places - reach, 0)
     ends = np.minimum(places + reach + 1, len(values))

@@ -1,4 +1,4 @@
-"""Figures as files: PNG, SVG or PDF, the same bytes for the same picture."""
+"""Save figures as PNG, SVG or PDF files; equal figures give equal bytes."""
 
 import io
 import warnings
@@ -16,7 +16,7 @@ from heedful.basics.notices import notice
 FORMATS = ("png", "svg", "pdf")
 _MISSING = "heedful_characters_without_glyph"
 
-# Dates and random ids would make every file differ from the one before.
+# By default, matplotlib adds dates and random ids, so that no two files would be equal.
 _METADATA: dict[str, dict[str, Any]] = {
     "png": {"Software": "heedful"},
     "svg": {"Creator": "heedful", "Date": None},
@@ -25,46 +25,46 @@ _METADATA: dict[str, dict[str, Any]] = {
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of that many inches, with a canvas of its own and no global state."""
+    """An empty figure of this size in inches; it uses no global state of matplotlib."""
     figure = Figure(figsize=(width, height), dpi=100)
     FigureCanvasAgg(figure)
     return figure
 
 
 def remember_missing(figure: Figure, characters: str) -> None:
-    """Keep with the figure which characters no font has, to be said when it is saved."""
+    """Store the characters that no font has in the figure, for a notice when it is saved."""
     setattr(figure, _MISSING, characters)
 
 
 def missing_characters(figure: Figure) -> str:
-    """The characters of the figure that no installed font has."""
+    """The characters in the figure that no installed font has."""
     return str(getattr(figure, _MISSING, ""))
 
 
 def check_format(path: Path) -> str:
-    """The picture format that a file's name asks for.
+    """The format of a file, from the extension of its name.
 
     Raises:
-        UserError: the ending is none of .png, .svg and .pdf.
+        UserError: the extension is not .png, .svg or .pdf.
     """
     kind = path.suffix.lower().removeprefix(".")
     if kind not in FORMATS:
-        raise UserError(f"cannot draw {path}: give a file that ends in .png, .svg or .pdf")
+        raise UserError(f"cannot draw {path}: the file name must end in .png, .svg or .pdf")
     return kind
 
 
 def save_figure(figure: Figure, path: Path, resolution: int = 200) -> None:
-    """Write a figure in the format of its name, whole or not at all.
+    """Write a figure atomically, in the format of the file's extension.
 
-    In SVG text stays text, so the viewer's own fonts draw it and it can be searched and edited.
+    SVG files contain text as text: it can be searched and edited, and the viewer chooses the font.
 
     Args:
-        figure: what to write.
-        path: ends in .png, .svg or .pdf.
-        resolution: dots per inch of a PNG.
+        figure: the figure.
+        path: a name that ends in .png, .svg or .pdf.
+        resolution: resolution of a PNG in dots per inch.
 
     Raises:
-        UserError: the ending is another one, or the file cannot be written.
+        UserError: the extension is not supported, or the file cannot be written.
     """
     kind = check_format(path)
     data = io.BytesIO()
@@ -72,7 +72,7 @@ def save_figure(figure: Figure, path: Path, resolution: int = 200) -> None:
         {"svg.hashsalt": "heedful", "svg.fonttype": "none", "pdf.fonttype": 42}
     )
     with settings, warnings.catch_warnings():
-        # matplotlib warns once a glyph; they are said once together, below.
+        # matplotlib warns about every glyph; the notice below lists all of them once.
         warnings.filterwarnings("ignore", message=r"Glyph \d+")
         figure.savefig(data, format=kind, dpi=resolution, metadata=_METADATA[kind])
     with atomic_file(path) as file:

@@ -1,4 +1,4 @@
-"""The fonts of the machine that together draw some labels."""
+"""Choose installed fonts for labels in any script."""
 
 import functools
 from collections.abc import Iterable
@@ -13,17 +13,17 @@ def _glyphs(path: str) -> frozenset[int]:
     try:
         return frozenset(font_manager.get_font(path).get_charmap())
     except (OSError, RuntimeError):
-        # A broken font file on the machine is no reason not to draw with the others.
+        # Ignore damaged font files; other fonts may have the glyphs.
         return frozenset()
 
 
 def font_families(labels: Iterable[str]) -> tuple[list[str], str]:
-    """The fonts that together draw the labels, and the characters that none has.
+    """Font families that cover the labels, and the characters that no font has.
 
-    DejaVu Sans comes with matplotlib (Latin, Greek, Cyrillic, Arabic); what it lacks is looked for
-    in the fonts of the machine.
+    DejaVu Sans comes with matplotlib (Latin, Greek, Cyrillic, Arabic). Installed fonts are searched
+    for other characters.
     """
-    # An emoji's variation selector and the joiners change glyphs and have none of their own.
+    # Variation selectors and joiners change other glyphs and have no glyph of their own.
     needed = {ord(character) for label in labels for character in label if character.isprintable()}
     needed -= {0xFE0E, 0xFE0F}
     missing = needed - _glyphs(font_manager.findfont(_BASE_FONT))
@@ -34,10 +34,10 @@ def font_families(labels: Iterable[str]) -> tuple[list[str], str]:
             for entry in font_manager.fontManager.ttflist
             if entry.style == "normal"
             and entry.weight in (400, "normal", "regular")
-            # That font has a box for every character there is.
+            # This font draws every character as a box.
             and "Last Resort" not in entry.name
         ]
-        # Families made for many scripts first, so that one font draws a whole label.
+        # Fonts for many scripts first, so that one font covers a whole label.
         for entry in sorted(plain, key=lambda entry: ("CJK" not in entry.name, entry.name)):
             found = missing & _glyphs(entry.fname)
             if found and entry.name not in families:

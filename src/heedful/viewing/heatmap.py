@@ -1,4 +1,4 @@
-"""Weights as heat-maps: queries are rows, keys are columns, white is nothing.
+"""Heat-maps of weights: rows are queries, columns are keys, white is 0.
 
 Letters: `H` heads, `Q` queries, `K` keys.
 """
@@ -25,7 +25,7 @@ from heedful.viewing.labels import shorten, token_labels
 
 Weights = torch.Tensor | NDArray[np.floating[Any]] | Sequence[Sequence[float]]
 
-# One hue, darker with more: readable without colours and by all kinds of colour vision.
+# One hue that becomes darker: readable in greyscale and by all types of colour vision.
 COLOURS = LinearSegmentedColormap.from_list(
     "heedful", ["#ffffff", "#c6dbef", "#6baed6", "#2171b5", "#08306b"]
 )
@@ -35,13 +35,13 @@ _LARGEST_CELL, _SMALLEST_CELL = 0.36, 0.06
 _LONGEST_SIDE = 11.0
 _MARGIN, _GAP, _BAR = 0.12, 0.16, 0.13
 _DRAWN_AS_SHAPES = 6000
-# Glyphs are rounded to whole dots, so text is a little wider or narrower at another resolution.
+# Glyphs are rounded to whole dots, so the width of text depends slightly on the resolution.
 _ROUNDING = 1.05
 
 
 @dataclass(frozen=True)
 class _Grid:
-    """Sizes in inches and points that follow from how many tokens and panels there are."""
+    """Sizes in inches and points, derived from the numbers of tokens and panels."""
 
     cell: float
     font: float
@@ -58,7 +58,7 @@ class _Grid:
         rows = math.ceil(panels / columns)
         fits = _LONGEST_SIDE / max(queries * rows, keys * columns)
         cell = min(max(fits, _SMALLEST_CELL), _LARGEST_CELL)
-        # A label needs its font's height; where a cell has less, only some tokens are labelled.
+        # If a cell is lower than the font, only every n-th token gets a label.
         font = min(max(cell * _POINTS * 0.72, _SMALLEST_FONT), _LARGEST_FONT)
         step = max(1, math.ceil(font * 1.05 / (cell * _POINTS)))
         return cls(cell, font, columns, rows, step)
@@ -67,16 +67,16 @@ class _Grid:
 def alignment_figure(
     weights: Weights, queries: Sequence[str], keys: Sequence[str], title: str = ""
 ) -> Figure:
-    """One heat-map of `[Q, K]` weights.
+    """A heat-map of `[Q, K]` weights.
 
     Args:
-        weights: `[Q, K]`, what each query took from each key.
-        queries: the rows' tokens (for a translation: of the output).
-        keys: the columns' tokens (of the source).
-        title: written above, as it is.
+        weights: `[Q, K]`, the weight of each key for each query.
+        queries: tokens of the rows (of a translation: the output).
+        keys: tokens of the columns (of a translation: the source).
+        title: the title; it is not interpreted as mathematics.
 
     Raises:
-        UserError: the weights' shape is not that of the tokens, or a weight is not a finite number.
+        UserError: the shape does not match the numbers of tokens, or a weight is not finite.
     """
     matrix = _checked(weights, 2)
     return head_figure(matrix[None], queries, keys, title, names=[""])
@@ -89,17 +89,17 @@ def head_figure(
     title: str = "",
     names: Sequence[str] | None = None,
 ) -> Figure:
-    """One heat-map a head, all on one colour scale.
+    """One heat-map per head, with a common colour scale.
 
     Args:
         weights: `[H, Q, K]`.
-        queries: the rows' tokens.
-        keys: the columns' tokens.
-        title: written above all, as it is.
-        names: a name for each head; by default ``head 1``, ``head 2``, …
+        queries: tokens of the rows.
+        keys: tokens of the columns.
+        title: the title; it is not interpreted as mathematics.
+        names: a name for each head; default: ``head 1``, ``head 2``, …
 
     Raises:
-        UserError: the weights' shape is not that of the tokens, or a weight is not a finite number.
+        UserError: the shape does not match the numbers of tokens, or a weight is not finite.
     """
     stack = _checked(weights, 3)
     heads = stack.shape[0]
@@ -134,7 +134,7 @@ def head_figure(
 
 @dataclass(frozen=True)
 class _Texts:
-    """All that is written, made ready."""
+    """The texts of a figure, ready to draw."""
 
     queries: list[str]
     keys: list[str]
@@ -156,7 +156,7 @@ class _Texts:
         families, missing = font_families([*rows, *columns, *names, title])
         notes = []
         if grid.step > 1:
-            notes.append(f"one in {grid.step} tokens is labelled")
+            notes.append(f"1 of {grid.step} tokens is labelled")
         if _any_shortened(rows, queries) or _any_shortened(columns, keys):
             notes.append("long tokens shortened")
         shown = shorten(title.replace("\n", " "), 120)
@@ -176,7 +176,7 @@ def _checked(weights: Weights | Sequence[Weights], dimensions: int) -> NDArray[n
     if array.ndim != dimensions:
         raise UserError(f"weights of shape {list(array.shape)}: {dimensions} dimensions are needed")
     if not np.isfinite(array).all():
-        raise UserError("some weights are not finite numbers, so there is nothing to draw")
+        raise UserError("some weights are not finite numbers and cannot be drawn")
     return array
 
 
@@ -185,7 +185,7 @@ def _draw_weights(
 ) -> QuadMesh | AxesImage:
     queries, keys = matrix.shape
     if not as_shapes:
-        # Many thousand squares make a vector file that viewers choke on; an image stays small.
+        # Viewers are slow with thousands of squares in a vector file; an image stays small.
         return axes.imshow(
             matrix, cmap=COLOURS, vmin=low, vmax=high, interpolation="nearest", aspect="auto"
         )
@@ -249,7 +249,7 @@ def _place(
     grid: _Grid,
     tokens: tuple[int, int],
 ) -> None:
-    """Give every panel its size in inches, measure the labels, and fit the figure around them."""
+    """Set the size of the panels, measure the labels, and fit the figure around them."""
     height, width = tokens[0] * grid.cell, tokens[1] * grid.cell
     left, right, above = _measure(figure, panels, width, height, texts)
     below = 0.26 if panels[0].get_xlabel() else 0.0
@@ -286,10 +286,10 @@ def _place(
 def _measure(
     figure: Figure, panels: list[Axes], width: float, height: float, texts: _Texts
 ) -> tuple[float, float, float]:
-    """How far labels reach out of the panels, in inches: to the left, to the right and above."""
+    """The space that labels need outside of the panels: left, right and above, in inches."""
     first = panels[0]
     size_x, size_y = figure.get_size_inches()
-    # Anywhere will do, as long as the panel has its true size.
+    # The position does not matter, but the panels must have their final size.
     for axes in panels:
         axes.set_position((0.5, 0.5, width / size_x, height / size_y))
     labels = [*first.get_yticklabels(), *first.get_xticklabels()]
@@ -297,7 +297,7 @@ def _measure(
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r"Glyph \d+")
         for label, text in zip(labels, kept, strict=True):
-            # A font elsewhere draws what is missing here as wide as an em; so leave it the room.
+            # A viewer may have a font for a missing character; reserve the width of an em for it.
             label.set_text("".join("—" if c in texts.missing else c for c in text))
         figure.draw_without_rendering()
         inner = first.get_window_extent()
@@ -305,7 +305,7 @@ def _measure(
         for label, text in zip(labels, kept, strict=True):
             label.set_text(text)
     left = max(inner.x0 - min(box.x0 for box in outer), 0) / figure.dpi
-    # The last columns' slanting labels may reach beyond the right edge of their panel.
+    # Slanted labels of the last columns may extend beyond the right edge of the panel.
     right = max(max(box.x1 for box in outer) - inner.x1, 0) / figure.dpi
     above = max(max(box.y1 for box in outer) - inner.y1, 0) / figure.dpi
     return left * _ROUNDING + 0.04, right * _ROUNDING, above * _ROUNDING + 0.04

@@ -1,4 +1,4 @@
-"""Tokens as labels: readable in any script, with nothing in them that a plotter would interpret."""
+"""Convert tokens to readable labels that a plotting library does not interpret."""
 
 import re
 import unicodedata
@@ -13,12 +13,12 @@ _ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def token_labels(tokens: Sequence[str], longest: int = 24) -> list[str]:
-    """One label a token.
+    """One label per token.
 
-    The space mark of subwords is taken off; where an axis has such marks, a piece that goes on a
-    word begins with ``·`` (punctuation does not need to). Spaces and control characters are made
-    visible, a byte like ``<0x54>`` is the character that it is (if it is one by itself); a long
-    token is shortened in its middle.
+    The space mark of subwords is removed. If any token has one, a piece that continues a word
+    begins with ``·`` (punctuation does not). Spaces and control characters become visible, a byte
+    such as ``<0x54>`` becomes its character if it is ASCII, and long tokens are shortened in the
+    middle.
 
     Example:
         >>> token_labels(["▁Don", "'", "t", "▁play", "ing", "</s>"])
@@ -29,7 +29,7 @@ def token_labels(tokens: Sequence[str], longest: int = 24) -> list[str]:
     for place, token in enumerate(tokens):
         goes_on = of_pieces and place > 0 and _goes_on(tokens[place - 1], token)
         text = token.removeprefix(SPACE_MARK) if len(token) > 1 else token
-        if byte := _BYTE.fullmatch(text):  # of a longer character it stays as it is
+        if byte := _BYTE.fullmatch(text):  # bytes of longer characters are left unchanged
             text = chr(int(byte[1], 16))
         text = "".join(map(_visible, text))
         if not text.strip():
@@ -39,23 +39,23 @@ def token_labels(tokens: Sequence[str], longest: int = 24) -> list[str]:
 
 
 def is_special(token: str) -> bool:
-    """Whether a token stands for no text, like ``</s>``."""
+    """Whether a token represents no text, such as ``</s>``."""
     return len(token) > 2 and token.startswith("<") and token.endswith(">")
 
 
 def _goes_on(before: str, token: str) -> bool:
-    """Whether a piece goes on the word of the piece before, and a reader has to be told so."""
+    """Whether a piece continues the word of the previous piece and the label should show this."""
     if token.startswith(SPACE_MARK) or is_special(token) or is_special(before):
         return False
     if not before or before[-1].isspace() or before[-1] == SPACE_MARK:
         return False
     letters = [character for character in token if character.isalnum()]
-    # Where a script has no spaces, every piece goes on the one before, and saying so says nothing.
+    # In scripts without spaces, every piece continues the previous one, so a mark is useless.
     return bool(letters) and not unicodedata.name(letters[0], "").startswith(_WITHOUT_SPACES)
 
 
 def shorten(text: str, longest: int) -> str:
-    """``text``, or its beginning and end around ``…``.
+    """``text``, with ``…`` in place of its middle if it is too long.
 
     Example:
         >>> shorten("Donaudampfschifffahrt", 9)
@@ -73,7 +73,7 @@ def _visible(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
     kind = unicodedata.category(character)
-    # Joiners (Cf) shape Arabic and Indic words and emoji, so those two stay as they are.
+    # Keep the two joiners (category Cf), which Arabic and Indic scripts and emoji need.
     if kind in ("Cc", "Cs", "Cn", "Co", "Zl", "Zp") or (
         kind == "Cf" and character not in "\u200c\u200d"
     ):

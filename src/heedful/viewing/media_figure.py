@@ -1,4 +1,4 @@
-"""Weights over a picture, and along a sound or its features, as figures.
+"""Figures of weights over a picture, and along a sound or its features.
 
 Shapes: H heads, Q queries, K keys.
 """
@@ -23,25 +23,27 @@ from heedful.viewing.heatmap import COLOURS
 from heedful.viewing.labels import shorten, token_labels
 
 _OVER = (1.0, 0.604, 0.0)
-"""Orange: seen on black and on white."""
+"""Orange, which is visible on black and on white."""
 _MOST_PANELS = 48
 _PANEL, _GAP, _TITLE, _MARGIN = 1.7, 0.12, 0.3, 0.12
 _ROW, _STRIP, _WIDTH = 0.24, 0.8, 7.0
 _WEIGHTS_EXPONENT = 0.75
-"""As on the page: small weights can be seen, too."""
+"""Makes small weights visible; the page uses the same exponent."""
 
 
 def picture_figure(
     weights: Tensor, queries: Sequence[str], axis: Axis, title: str, names: Sequence[str]
 ) -> Figure:
-    """A panel a query, weights over the cells of the picture, each panel by its own largest.
+    """Draw one panel per query and head, with the weights over the cells of the picture.
+
+    The largest weight of each panel has the full colour.
 
     Args:
-        weights: ``[H, Q, K]``; of several heads each query has a panel a head.
-        queries: what each is called.
-        axis: of the keys, an image.
-        title: written above.
-        names: each head's name.
+        weights: ``[H, Q, K]``.
+        queries: labels of the queries.
+        axis: the axis of the keys, an image.
+        title: the title.
+        names: names of the heads.
     """
     labels = [shorten(one, 20) for one in token_labels(queries)]
     panels = [
@@ -74,14 +76,14 @@ def picture_figure(
 def time_figure(
     weights: Tensor, queries: Sequence[str], axis: Axis, title: str, names: Sequence[str]
 ) -> Figure:
-    """The sound or its features above a heat-map a head, with seconds below.
+    """Draw the sound or its features above one heat-map per head, over seconds.
 
     Args:
         weights: ``[H, Q, K]``.
-        queries: what each is called.
-        axis: of the keys, time.
-        title: written above.
-        names: each head's name; of several each has a heat-map.
+        queries: labels of the queries.
+        axis: the axis of the keys, time.
+        title: the title.
+        names: names of the heads.
     """
     labels = token_labels(queries)
     heads, step = len(names), max(1, -(-len(labels) // 40))
@@ -170,11 +172,11 @@ def _grey(media: Media) -> NDArray[np.float64]:
 
 
 def _loudness(media: Media, places: int = 1400) -> NDArray[np.float64]:
-    """The sound's largest swing in each of the places, of its largest of all."""
+    """The peak amplitude in each of ``places`` intervals, relative to the overall peak."""
     with wave.open(io.BytesIO(media.data)) as file:
         width, channels = file.getsampwidth(), file.getnchannels()
         raw = np.frombuffer(file.readframes(file.getnframes()), dtype=np.uint8)
-    # The highest byte of a sample is loudness enough; of 8 bits alone it has no sign.
+    # The highest byte of a sample is precise enough. Samples of 8 bits are unsigned.
     bytes_of = raw[: len(raw) // (width * channels) * width * channels].reshape(-1, channels, width)
     high = bytes_of[:, 0, -1]
     swing = np.abs(high.astype(np.float64) - 128 if width == 1 else high.astype(np.int8))

@@ -1,4 +1,4 @@
-"""Traces in a notebook: the page as a widget."""
+"""Show traces in a notebook: the page as a widget."""
 
 import json
 from collections.abc import Sequence
@@ -10,10 +10,10 @@ from heedful.viewing.page import bundle, page_data, style
 
 
 def widget(traces: Trace | Sequence[Trace]) -> Any:
-    """An anywidget that shows the traces; put it last in a cell.
+    """An anywidget that shows traces, as the last expression of a cell.
 
     Args:
-        traces: one, or several, which can be compared side by side.
+        traces: one trace, or several, which can be compared side by side.
 
     Raises:
         UserError: anywidget is not installed, or there is no trace.
@@ -27,7 +27,7 @@ def widget(traces: Trace | Sequence[Trace]) -> Any:
         ) from error
 
     class AttentionWidget(anywidget.AnyWidget):
-        """The page; all of its data is in the trait ``data``."""
+        """The page; the trait ``data`` has all of its data."""
 
         _esm = bundle("widget") + "export default { render: widgetModule.render };\n"
         _css = style()

@@ -1,4 +1,4 @@
-"""The page as one file: modules, style and data inlined, so that it works from disk."""
+"""The page as one HTML file, with inline modules, style and data, that works from disk."""
 
 import base64
 import json
@@ -15,11 +15,11 @@ from heedful.viewing.trace_encoding import map_bytes, summary
 
 FOLDER = Path(__file__).with_name("page")
 
-# The modules keep to these forms of import and export, so that no bundler is needed.
+# The modules use only these forms of import and export, so no bundler is needed.
 _IMPORT = re.compile(r'^import \{([^}]*)\} from "\./([\w]+)\.js";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export (?=(?:async )?(?:function|class|const) (\w+))", re.MULTILINE)
 
-# The browser itself refuses every request of the file.
+# The browser blocks all network requests of the file.
 _POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -48,41 +48,41 @@ _PAGE = """<!doctype html>
 
 
 def export_html(traces: Trace | Sequence[Trace], path: str | Path) -> None:
-    """Write one HTML file that shows the traces; it asks nothing of any server.
+    """Write an HTML file that shows traces without a server.
 
     Args:
-        traces: one, or several, which can be compared side by side.
-        path: where to.
+        traces: one trace, or several, which can be compared side by side.
+        path: the file.
 
     Raises:
-        UserError: there is no trace, or the file cannot be written; nothing is left behind.
+        UserError: there is no trace, or the file cannot be written; no incomplete file remains.
     """
     write_text(Path(path), html(traces))
 
 
 def html(traces: Trace | Sequence[Trace]) -> str:
-    """The text of that file."""
+    """The content of the file that :func:`export_html` writes."""
     data = page_data(traces)
     names = [each["name"] for each in data["traces"]]
     return _PAGE.format(
         policy=_POLICY,
         title=_escaped(" · ".join(dict.fromkeys(["heedful", *names]))[:200]),
         style=style(),
-        # In JSON "<" stands in strings only; written so, no text can end the script.
+        # In JSON, "<" occurs in strings only. The escape prevents a text from ending the script.
         data=json.dumps(data, ensure_ascii=False).replace("<", "\\u003c"),
         script=bundle("file"),
     )
 
 
 def page_data(traces: Trace | Sequence[Trace]) -> dict[str, Any]:
-    """What the page's embedded provider takes: names, summaries, deflated weights in base64.
+    """The data of the embedded page: names, summaries, and compressed weights in base64.
 
     Raises:
         UserError: there is no trace.
     """
     several = [traces] if isinstance(traces, Trace) else list(traces)
     if not several:
-        raise UserError("there is no trace to show; give one at least")
+        raise UserError("no trace to show; give at least one")
     packed: list[dict[str, Any]] = []
     for place, trace in enumerate(several):
         name = trace.title or f"trace {place + 1}"
@@ -103,19 +103,19 @@ def page_data(traces: Trace | Sequence[Trace]) -> dict[str, Any]:
 
 
 def style() -> str:
-    """The style sheets as one."""
+    """All style sheets, concatenated."""
     sheets = ("style.css", "panels.css", "reading.css", "places.css")
     return "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in sheets)
 
 
 def bundle(entry: str) -> str:
-    """A module and all that it imports as one script, each module a function of its own.
+    """Bundle a module and its imports in one script, in which each module is a function.
 
     Args:
-        entry: the module's name, without its ending.
+        entry: the name of the module, without its extension.
 
     Raises:
-        ValueError: a module imports or exports in a form that is not foreseen.
+        ValueError: a module has an import or export of an unsupported form.
     """
     parts: list[str] = []
     _add(entry, parts, set())
@@ -133,7 +133,7 @@ def _add(name: str, parts: list[str], seen: set[str]) -> None:
     text = _IMPORT.sub(lambda found: f"const {{{_renamed(found[1])}}} = {found[2]}Module;\n", text)
     text = _EXPORT.sub("", text).replace("\nexport {};\n", "\n")
     if re.search(r"^(import|export)\b", text, re.MULTILINE) or "</script" in text.lower():
-        raise ValueError(f"{name}.js has an import, export or end tag in a form that is not known")
+        raise ValueError(f"{name}.js has an import, export or end tag of an unsupported form")
     parts.append(
         f"const {name}Module = (() => {{\n{text}return {{ {', '.join(exported)} }};\n}})();\n"
     )

@@ -1,4 +1,4 @@
-"""Weights as text: shaded blocks, rows of queries, columns of keys, or a picture's cells."""
+"""Draw weights as text, with shaded blocks for the terminal."""
 
 from collections.abc import Sequence
 
@@ -22,21 +22,21 @@ def render_alignment(
     *,
     plain: bool = False,
 ) -> str:
-    """Draw `[Q, K]` weights with characters.
+    """Draw `[Q, K]` weights as text.
 
-    Each key's name stands at the top of its column like a flag, each query's name at the end of its
-    row, so that scripts of any direction and width stay in line. Where the columns do not fit,
-    they go on in a second picture below.
+    The label of a key is a flag above its column. The label of a query is at the end of its row, so
+    that scripts of any direction and width stay aligned. Columns that do not fit are continued in
+    another drawing below.
 
     Args:
         weights: `[Q, K]`.
-        queries: the rows' tokens.
-        keys: the columns' tokens.
-        width: of the terminal, in columns.
+        queries: tokens of the rows.
+        keys: tokens of the columns.
+        width: width of the terminal, in columns.
         plain: use ASCII only.
 
     Raises:
-        UserError: the weights' shape is not that of the tokens.
+        UserError: the shape does not match the numbers of tokens.
 
     Example:
         >>> print(render_alignment(torch.tensor([[0.9, 0.1], [0.0, 1.0]]), ["das", "Haus"],
@@ -69,17 +69,17 @@ def render_rows(
     *,
     plain: bool = False,
 ) -> str:
-    """Draw `[Q, K]` weights over an axis of any kind with characters.
+    """Draw `[Q, K]` weights over an axis of any kind as text.
 
-    Over an image each query has a block of its cells, two characters a cell. Along time it has a
-    line, in which a character stands for the heaviest of some frames. In both, the darkest
-    character is the query's largest weight. Other kinds are drawn as by `render_alignment`.
+    Over an image, each query has a block with two characters per cell. Along time, it has a line in
+    which a character shows the largest weight of several frames. In both, the darkest character is
+    the largest weight of the query. Other kinds are drawn by `render_alignment`.
 
     Args:
         weights: `[Q, K]`.
-        queries: what each is called.
-        axis: of the keys.
-        width: of the terminal, in columns.
+        queries: labels of the queries.
+        axis: the axis of the keys.
+        width: width of the terminal, in columns.
         plain: use ASCII only.
 
     Example:
@@ -122,9 +122,9 @@ def _part(weights: torch.Tensor, rows: list[str], columns: list[str], plain: boo
     blocks = PLAIN_BLOCKS if plain else BLOCKS
     pole, corner = ("|", ",") if plain else ("│", "┌")
     lines = [f"{pole} " * place + f"{corner} {label}" for place, label in enumerate(columns)]
-    # A query of zero weights (it may attend to nothing) stays blank.
+    # The row of a query without weights, which attends to nothing, is blank.
     shades = (weights.detach().float().cpu() * len(blocks)).long().clamp(0, len(blocks) - 1)
-    # A weight that is there at all should be seen.
+    # Small weights should be visible.
     faint = (shades == 0) & (weights.detach().float().cpu() >= 0.05)
     shades = shades + faint.long()
     for label, shade in zip(rows, shades.tolist(), strict=True):

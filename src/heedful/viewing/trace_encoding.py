@@ -1,7 +1,7 @@
-"""Traces as a page takes them: a summary in JSON with thumbnails, and a map's weights as bytes.
+"""Encode traces for the page: a summary in JSON with thumbnails, and the weights of maps as bytes.
 
-A page first gets the summary (under 1 MB for 144 heads), then one map at a time, when it is looked
-at: one byte a weight.
+The page first loads the summary (under 1 MB for 144 heads). It loads a map, one byte per weight,
+when the map is shown.
 
 Shapes: H heads, S steps, Q queries, K keys.
 """
@@ -21,11 +21,11 @@ from heedful.viewing.labels import token_labels
 
 FORMAT = "heedful-view-1"
 THUMBNAIL = 48
-"""Sides of a thumbnail are at most so long."""
+"""Maximum height and width of a thumbnail, in pixels."""
 
 
 def summary(trace: Trace) -> dict[str, Any]:
-    """What a page needs before it looks at single weights; docs/serving.md lists the fields."""
+    """The summary of a trace, without its weights; docs/serving.md lists the fields."""
     where = trace.alignment
     names = [one.name for one in trace.maps]
     alignment = None
@@ -51,13 +51,13 @@ def summary(trace: Trace) -> dict[str, Any]:
 
 
 def map_bytes(trace: Trace, index: int) -> bytes:
-    """The weights of a map as uint8 ``[H, Q, K]``, or with steps ``[H, S, Q, K]``, rows first.
+    """The weights of a map as uint8 ``[H, Q, K]``, or ``[H, S, Q, K]`` with steps, row-major.
 
-    A head's weight is ``byte / 255 · scale`` with its ``scale`` in the summary, its largest weight;
-    where the map is ``negative``, ``(byte − 128) / 127 · scale``.
+    A weight is ``byte / 255 · scale``, where ``scale`` in the summary is the largest weight of the
+    head. If the map is ``negative``, it is ``(byte − 128) / 127 · scale``.
 
     Raises:
-        IndexError: there is no such map.
+        IndexError: the trace does not have this map.
     """
     weights = trace.maps[index].rows
     return _bytes_of(weights, _scale(weights))
@@ -68,7 +68,7 @@ def _labels(axis: Axis) -> list[str]:
 
 
 def _kind(axis: Axis) -> dict[str, Any]:
-    """How an axis is drawn; its media is a data URL."""
+    """The kind of an axis, and its media as a data URL."""
     media: dict[str, Any] | None = None
     if axis.media is not None:
         data = base64.b64encode(axis.media.data).decode()
@@ -102,7 +102,7 @@ def _facts(trace: Trace, one: AttentionMap) -> dict[str, Any]:
         "steps": steps,
         "queries": queries,
         "keys": keys,
-        # Whether rows are the tokens that were written at each step, not those that were fed in.
+        # Whether rows are the tokens generated at each step, not the input tokens.
         "written": written,
         "scale": scale.tolist(),
         "negative": _negative(weights),
@@ -113,7 +113,7 @@ def _facts(trace: Trace, one: AttentionMap) -> dict[str, Any]:
 
 
 def _cells(weights: Tensor, axis: Axis) -> Tensor:
-    """``[H, rows, columns]`` of a picture's cells, each its largest weight; else the weights."""
+    """The weights; over a picture, the largest weight of each cell ``[H, rows, columns]``."""
     if axis.kind != "image" or not weights.numel():
         return weights
     return weights.amax(1).view(-1, int(axis.extent[0]), int(axis.extent[1]))
@@ -124,7 +124,7 @@ def _negative(weights: Tensor) -> bool:
 
 
 def _scale(weights: Tensor) -> Tensor:
-    """Each head's largest weight ``[H]``, or 0."""
+    """The largest absolute weight of each head ``[H]``; 0 for empty maps."""
     if not weights.numel():
         return torch.zeros(len(weights))
     return weights.abs().amax((1, 2))
@@ -138,7 +138,7 @@ def _bytes_of(weights: Tensor, scale: Tensor, negative: bool | None = None) -> b
 
 
 def _thumbnails(weights: Tensor) -> Tensor:
-    """``[H, h, w]``: the largest weight (by size) of each field, so that peaks are not lost."""
+    """Thumbnails ``[H, h, w]``; a pixel is the weight with the largest absolute value."""
     size = tuple(min(side, THUMBNAIL) for side in weights.shape[1:])
     if not weights.numel():
         return weights
@@ -148,7 +148,7 @@ def _thumbnails(weights: Tensor) -> Tensor:
 
 
 def _entropy(weights: Tensor) -> list[float]:
-    """Mean over each head's rows of the entropy, in bits, of the row's weights over their sum."""
+    """The mean entropy of the normalised rows of each head, in bits."""
     positive = weights.clamp(min=0)
     shares = positive / positive.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float32).tiny)
     rows = torch.special.entr(shares).sum(-1) / math.log(2)  # [H, Q]

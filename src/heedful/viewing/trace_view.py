@@ -1,4 +1,4 @@
-"""Traces as figures: one attention map, its heads apart or their mean."""
+"""Figures of traces: the heads of one attention map, or their mean."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from heedful.viewing.heatmap import head_figure
 from heedful.viewing.media_figure import picture_figure, time_figure
 
 _DRAWN = {"image": picture_figure, "time": time_figure}
-"""How kinds of axes are drawn that are not lists of labels."""
+"""Drawing functions for kinds of axes that are not lists of labels."""
 
 
 def trace_figure(
@@ -23,19 +23,19 @@ def trace_figure(
     shift: int = 0,
     title: str | None = None,
 ) -> Figure:
-    """Draw one map of a trace: a heat-map, or over the keys' picture or along their time.
+    """Draw one map of a trace: as a heat-map, over the picture of the keys, or along time.
 
     Args:
-        trace: what was watched.
-        name: the map's name.
-        apart: one panel a head instead of their mean.
-        heads: which heads, counted from 0; all unless given.
-        shift: of a map from output to source: 0 if the row of an output token is the step that
-            writes it, 1 if it is the step after, where it is fed in.
-        title: written above; the map's name unless given.
+        trace: the trace.
+        name: the name of the map.
+        apart: draw one panel per head instead of their mean.
+        heads: the heads to draw, counted from 0; default: all.
+        shift: for a map from output to source: 0 if the row of an output token belongs to the step
+            that generates it, 1 if it belongs to the next step, whose input it is.
+        title: the title; default: the name of the map.
 
     Raises:
-        UserError: the trace has no such map, or the map has no such head.
+        UserError: the trace does not have the map, or the map does not have a head.
     """
     drawn = trace[name]
     weights, queries = map_rows(trace, drawn, shift)
@@ -44,7 +44,7 @@ def trace_figure(
     chosen = list(range(len(weights))) if heads is None else list(heads)
     for head in chosen:
         if not 0 <= head < len(weights):
-            raise UserError(f"{name} has no head {head + 1}; it has {len(weights)}, counted from 1")
+            raise UserError(f"{name} has no head {head + 1}; its heads are 1 to {len(weights)}")
     weights = weights[chosen] if apart else weights[chosen].mean(0, keepdim=True)
     names = [f"head {head + 1}" for head in chosen] if apart else [""]
     if keys.kind in _DRAWN:
@@ -53,11 +53,11 @@ def trace_figure(
 
 
 def map_rows(trace: Trace, drawn: AttentionMap, shift: int = 0) -> tuple[Tensor, list[str]]:
-    """A map's weights `[H, Q, K]` and its rows' tokens.
+    """The weights `[H, Q, K]` of a map and the tokens of its rows.
 
-    With a step axis there is a row for each query of each step. Rows over the source, or of an
-    output over itself, are the tokens that were read; rows of an output over the source are the
-    tokens that were written (see ``shift`` in :func:`trace_figure`).
+    With a step axis, there is a row for each query of each step. In self-attention, rows are input
+    tokens. In attention from output to source, rows are the generated tokens (see ``shift`` in
+    :func:`trace_figure`).
     """
     read = trace.axes[drawn.query_axis].labels
     if drawn.query_axis != drawn.key_axis and len(trace.decided) == len(read):
@@ -73,5 +73,5 @@ def map_rows(trace: Trace, drawn: AttentionMap, shift: int = 0) -> tuple[Tensor,
 
 
 def cross_maps(trace: Trace) -> list[str]:
-    """The names of the maps from one axis to another, first layer first."""
+    """Names of the maps between two different axes, in the order of layers."""
     return [each.name for each in trace.maps if each.query_axis != each.key_axis]

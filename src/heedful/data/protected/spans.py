@@ -63,6 +63,14 @@ class Protected:
     left: int = 0
     percent: bool = False
 
+    @property
+    def load(self) -> float:
+        """The share of the placeholders of a kind that the text needs; above 1 if some lack."""
+        pairs = sum(number >= SINGLES + ORDERED for number in self.spans) / 2
+        singles = sum(number < SINGLES for number in self.spans)
+        load = max(singles / SINGLES, pairs / PAIRS)
+        return load if not self.left else 1 + (self.left + singles + pairs) / SINGLES
+
     def is_kept(self, translation: str) -> bool:
         """Whether a translation has each placeholder once, no other, and chains in order."""
         found = [int(number) for number in _PLACEHOLDER.findall(translation)]
