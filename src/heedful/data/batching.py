@@ -1,10 +1,10 @@
-"""Batches filled by tokens, in an order that is a function of (seed, epoch).
+"""Batches limited by tokens, in an order that depends on (seed, epoch) only.
 
 Shapes: B pairs, S source tokens with END, T target tokens with END.
 
-An epoch is a pseudo-random permutation of the corpus, cut into pools. A pool is sorted by length,
-cut into batches, and its batches are shuffled. The permutation is computed, not stored, so any
-batch is reached by the work of one pool and memory does not grow with the corpus.
+An epoch is a pseudo-random permutation of the corpus, divided into pools. A pool is sorted by
+length and divided into batches, which are shuffled. The permutation is computed, not stored: any
+batch costs the work of one pool, and memory does not grow with the corpus.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from heedful.data.store import Store
 
 POOL = 1 << 16
 FEWEST = 1024
-"""Tokens of a part of a batch, roughly, that are worth computing by themselves."""
+"""Approximate minimum number of tokens in a part of a batch; smaller parts are not faster."""
 _ROUNDS = 6
 
 Words = NDArray[np.uint64]
@@ -45,7 +45,7 @@ class Batch:
         target_out: [B, T] tokens, END, then PAD.
         target_lengths: [B] number of tokens with END.
         weight: number of tokens in ``target_out`` that are not PAD.
-        links: [links, 3] row, target token, source token; None where the corpus has no links.
+        links: [links, 3] row, target token, source token; None if the corpus has no links.
     """
 
     source: Tensor
@@ -69,9 +69,9 @@ class Batch:
         )
 
     def split(self, count: int, fewest: int = FEWEST) -> list["Batch"]:
-        """At most ``count`` batches of about as many tokens, each as wide as its own rows.
+        """Split into at most ``count`` batches of similar size, each padded to its longest row.
 
-        With links it is itself alone.
+        A batch with links is not split.
         """
         if self.links is not None:
             return [self]
@@ -93,13 +93,13 @@ class Batch:
 
 
 def even_rows(tokens: Tensor, count: int, fewest: int = FEWEST) -> list[slice]:
-    """At most ``count`` runs of rows with about as many tokens each, given those of every row.
+    """Divide rows into at most ``count`` ranges with similar numbers of tokens.
 
     Args:
-        tokens: of each row, ``[B]``.
-        count: of runs.
-        fewest: tokens that a run has, roughly; so there may be fewer runs. With less to compute at
-            once, Python's calls would be too much of the work.
+        tokens: number of tokens of each row ``[B]``.
+        count: maximum number of ranges.
+        fewest: approximate minimum number of tokens in a range, which may lower the number of
+            ranges. In smaller ranges, the overhead of Python calls would dominate.
 
     Example:
         >>> even_rows(torch.tensor([4, 2, 2, 1, 1, 2]), 2, fewest=1)
@@ -116,15 +116,15 @@ def even_rows(tokens: Tensor, count: int, fewest: int = FEWEST) -> list[slice]:
 class StoreBatches(Generic[B]):
     """Batches of a store: rows × the longest row is at most ``batch_tokens``.
 
-    A row has the length of its longest column of ``by``, each with an END. One that alone is longer
-    than ``batch_tokens`` is a batch of its own.
+    The length of a row is that of its longest column in ``by``, with END. A row longer than
+    ``batch_tokens`` is a batch of its own.
 
     Args:
         store: the encoded examples.
-        batch_tokens: the limit, in tokens (or frames).
-        collate: makes a batch of some rows of all columns.
-        by: one or two columns whose lengths count.
-        pool: rows among which those of like length are put together.
+        batch_tokens: maximum batch size in tokens (or frames).
+        collate: converts rows of all columns to a batch.
+        by: one or two columns that determine the length of a row.
+        pool: number of rows that are sorted by length together.
 
     Raises:
         UserError: the store is empty.
@@ -150,19 +150,19 @@ class StoreBatches(Generic[B]):
         return len(self.store)
 
     def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, B]]:
-        """An endless stream of batches from ``position``, each with the position after it.
+        """An infinite stream of batches from ``position``, each with the position after it.
 
-        Every pair is in exactly one batch of an epoch. Going on from any position that came with a
-        batch gives the batches that would have followed it.
+        Every pair is in exactly one batch of an epoch. Resuming from a position gives the same
+        batches as without an interruption.
 
         Raises:
-            UserError: no batch stands at ``position`` (the corpus or the batch size is another).
+            UserError: ``position`` is invalid because the corpus or the batch size has changed.
         """
         for after, (pool, rows) in of_rank(self._order(position), rank):
             yield after, self.collate(pool.take(rows))
 
     def _order(self, position: Position) -> Iterator[tuple[Position, tuple["_Pool", Integers]]]:
-        """Each batch's pool, and its rows there."""
+        """The pool of each batch, and its rows in the pool."""
         seed, epoch, index = position
         pools = -(-len(self.store) // self.pool)
         while True:
@@ -181,14 +181,14 @@ class StoreBatches(Generic[B]):
                 yield Position(seed, epoch, index), (found, rows)
 
     def once(self) -> Iterator[B]:
-        """Every pair once, always in the same order: for a loss over the whole corpus."""
+        """Every pair once in a fixed order, to compute a loss over the whole corpus."""
         for start in range(0, len(self.store), self.pool):
             indices = np.arange(start, min(start + self.pool, len(self.store)))
             found = self._pool(indices, tie=indices)
             yield from (self.collate(found.take(rows)) for rows in found.batches)
 
     def _pool_of_epoch(self, seed: int, epoch: int, number: int) -> "_Pool":
-        """A pool with its batches in the order of training."""
+        """A pool with its batches in training order."""
         ranks = np.arange(number * self.pool, min((number + 1) * self.pool, len(self.store)))
         indices = permute(ranks, len(self.store), f"{seed} {epoch}")
         # Pairs of equal lengths meet in another order at every epoch.
@@ -199,7 +199,7 @@ class StoreBatches(Generic[B]):
         return found._replace(batches=[found.batches[batch] for batch in order])
 
     def _pool(self, indices: Integers, tie: Integers | Words) -> "_Pool":
-        """Some rows; ``tie`` [n] orders those of equal lengths."""
+        """A pool of rows; ``tie`` [n] orders rows of equal length."""
         columns = {name: self.store.read(name, indices) for name in self.store.codecs}
         lengths = np.stack([columns[name].lengths for name in self.by], axis=1)
         starts = {name: column.starts for name, column in columns.items()}
@@ -207,7 +207,7 @@ class StoreBatches(Generic[B]):
 
 
 class _Pool(NamedTuple):
-    """Some rows, read at once (a pool of 65,536 sentence pairs is some 8 MB), cut into batches."""
+    """Rows that are read together and divided into batches; 65,536 sentence pairs take 8 MB."""
 
     columns: Columns
     starts: Mapping[str, Integers]
@@ -219,7 +219,7 @@ class _Pool(NamedTuple):
 
 
 def _fill(lengths: Integers, batch_tokens: int, tie: Integers | Words) -> list[Integers]:
-    """Cut rows with ``lengths`` [n, 1 or 2] into batches of like lengths."""
+    """Divide rows with ``lengths`` [n, 1 or 2] into batches of similar length."""
     longest = lengths.max(axis=1)
     # Among pairs with the same longer side, those with a long source stand at one end and those
     # with a long target at the other; the ends change places with each length, so that a batch
@@ -236,17 +236,17 @@ def _fill(lengths: Integers, batch_tokens: int, tie: Integers | Words) -> list[I
 
 
 class TokenBatches(StoreBatches[Batch]):
-    """Batches of pairs: a store with columns ``source`` and ``target``, and ``links`` or not."""
+    """Batches of pairs from a store with ``source``, ``target``, optionally ``links``."""
 
     def __init__(self, store: Store, batch_tokens: int, pool: int = POOL) -> None:
         super().__init__(store, batch_tokens, collate, by=("source", "target"), pool=pool)
 
 
 def collate(columns: Columns) -> Batch:
-    """Pairs as one batch.
+    """Convert pairs to a batch.
 
     Args:
-        columns: ``source`` and ``target``, and ``links`` if the pairs have some.
+        columns: ``source``, ``target``, and ``links`` if there are any.
     """
     target = columns["target"]
     source, target_out = padded(columns["source"], END), padded(target, END)
@@ -264,7 +264,7 @@ def collate(columns: Columns) -> Batch:
 
 
 def padded(column: Column, end: int | None = None) -> Tensor:
-    """Rows of numbers as ``[B, longest]`` int64, each with ``end`` if there is one, then PAD."""
+    """Pad rows of numbers to ``[B, longest]`` int64, each followed by ``end`` if given."""
     lengths = column.lengths
     found = np.full((len(lengths), lengths.max() + (end is not None)), PAD, np.int64)
     found[np.arange(found.shape[1]) < lengths[:, None]] = column.values
@@ -274,17 +274,17 @@ def padded(column: Column, end: int | None = None) -> Tensor:
 
 
 def _placed(links: Column) -> Tensor:
-    """Links [links, 3] with the row of each in front: row, target token, source token."""
+    """Links [links, 3]: row, target token, source token."""
     rows = np.repeat(np.arange(len(links.lengths)), links.lengths)
     return torch.from_numpy(np.column_stack([rows, links.values[:, ::-1].astype(np.int64)]))
 
 
 def permute(ranks: Integers, size: int, key: str) -> Integers:
-    """Where a pseudo-random permutation of ``range(size)`` takes each of ``ranks``; O(1) memory.
+    """The values of a pseudo-random permutation of ``range(size)`` at ``ranks``, in O(1) memory.
 
-    A Feistel network permutes the numbers of an even number of bits; a result outside the range
-    goes through it again until it falls inside (cycle walking; Black and Rogaway 2002, "Ciphers
-    with Arbitrary Finite Domains").
+    A Feistel network permutes numbers of an even number of bits. It is applied again while the
+    result is out of range (cycle walking; Black and Rogaway 2002, "Ciphers with Arbitrary Finite
+    Domains").
     """
     half = np.uint64(max(1, -(-(size - 1).bit_length() // 2)))
     mask = (np.uint64(1) << half) - np.uint64(1)
@@ -302,7 +302,7 @@ def permute(ranks: Integers, size: int, key: str) -> Integers:
 
 
 def mix(numbers: Words, key: str) -> Words:
-    """A pseudo-random number for each: SplitMix64's finaliser (Steele et al. 2014), keyed."""
+    """Pseudo-random numbers by the finaliser of SplitMix64 (Steele et al. 2014), with a key."""
     digest = hashlib.blake2b(key.encode(), digest_size=16).digest()
     before, after = np.frombuffer(digest, "<u8")
     numbers = numbers ^ before

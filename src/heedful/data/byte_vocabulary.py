@@ -32,12 +32,12 @@ MERGES = "bytes.json"
 
 
 class ByteSettings(Settings):
-    """How a text is made ready.
+    """Preprocessing of texts.
 
     Attributes:
-        lower_case: texts are lower-cased; decoding gives lower case.
-        normalise: ``nfc`` composes characters first.
-        mask: with a symbol for hidden tokens.
+        lower_case: convert texts to lower case; decoded texts are in lower case.
+        normalise: ``nfc`` composes characters.
+        mask: add a symbol for masked tokens.
     """
 
     lower_case: bool = False
@@ -46,16 +46,16 @@ class ByteSettings(Settings):
 
 
 class ByteVocabulary:
-    """Bytes and their merges.
+    """A byte-level BPE vocabulary.
 
     Args:
-        pieces: by token, as `tokenizers` writes bytes; those of the fixed symbols have a space,
-            which no byte is written as, so that no text gives them.
-        merges: pairs of pieces, the first to be merged first.
-        settings: how texts are made ready.
+        pieces: the piece of each token, with bytes as `tokenizers` writes them. Pieces of fixed
+            symbols contain a space, which no byte is written as, so no text contains them.
+        merges: pairs of pieces, in the order of merging.
+        settings: preprocessing of texts.
 
     Raises:
-        ValueError: a merge is of or to a piece that there is none of.
+        ValueError: a merge refers to an unknown piece.
 
     Example:
         >>> it = ByteVocabulary.train(
@@ -101,17 +101,18 @@ class ByteVocabulary:
         """Learn merges from ``texts``, which are read once, as a stream.
 
         Args:
-            texts: of more than ``sample``, a random sample is learnt from (and said so).
-            settings: how they are made ready.
-            vocabulary: number of symbols, the fixed ones and the 256 bytes included; fewer where
-                the texts have no more to merge (and said so).
-            minimum_count: pairs that are rarer are not merged.
-            seed: chooses the sample.
-            where: what the texts are, for messages.
-            sample: the largest number of texts to learn from.
+            texts: training texts; if there are more than ``sample``, a random sample, with a
+                notice.
+            settings: preprocessing of texts.
+            vocabulary: number of symbols, including fixed symbols and 256 bytes; fewer, with a
+                notice, if the texts have no more pairs to merge.
+            minimum_count: minimum frequency of a pair to be merged.
+            seed: seed of the random sample.
+            where: description of the texts, for messages.
+            sample: maximum number of training texts.
 
         Raises:
-            UserError: the texts are empty, or hold a lone surrogate.
+            UserError: there are no texts, or a text contains a lone surrogate.
         """
         chosen, total = reservoir(_valid(texts, where), sample, seed)
         if not chosen:
@@ -140,20 +141,21 @@ class ByteVocabulary:
         return cls(pieces, [(left, right) for left, right in model["merges"]], settings)
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of ``text``, without BEGIN and END; none for an empty text.
+        """Encode ``text`` without BEGIN and END; an empty text has no tokens.
 
         Raises:
-            UserError: the text holds a lone surrogate, which is not valid Unicode.
+            UserError: the text contains a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
         tokens: list[int] = encode_one(self._tokenizer.encode, _ready(text, self.settings)).ids
         return tokens
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
-        """The tokens of each text; on all threads unless ``threads`` is 1.
+        """Encode several texts; uses all threads unless ``threads`` is 1.
 
         Raises:
-            UserError: a text holds a lone surrogate; the message says which text and where.
+            UserError: a text contains a lone surrogate; the message names the text and the
+                position.
         """
         if threads == 1:
             return [self.encode(text) for text in texts]
@@ -164,19 +166,19 @@ class ByteVocabulary:
         return [found.ids for found in encoded]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of ``tokens``; PAD, BEGIN, END and the mask have none.
+        """Decode ``tokens``; PAD, BEGIN, END and the mask give no text.
 
-        Total: any tokens give a valid string (bytes that are not UTF-8 become U+FFFD).
+        Any tokens give a valid string; bytes that are not UTF-8 become U+FFFD.
         """
         spans = [self._bytes[int(token)] for token in tokens]
         return b"".join(spans).decode("utf-8", errors="replace")
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each sequence of tokens."""
+        """Decode several sequences of tokens."""
         return [self.decode(tokens) for tokens in batch]
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Each token as a person reads it: ``␣`` is a space, ``<0xE2>`` a byte that is no text."""
+        """A readable form of each token: ``␣`` is a space, ``<0xE2>`` a part of a character."""
         names = fixed_names(self.settings.mask)
         return [
             names[token] if token < len(names) else readable(self._bytes[token])
@@ -186,18 +188,18 @@ class ByteVocabulary:
     def word_indices(self, tokens: Sequence[int]) -> list[int]:
         """The index of each token's word in ``decode(tokens).split()``; -1 for no word.
 
-        A token belongs to the word that it begins in; white space, to the next word or to none.
+        A token belongs to the word in which it begins; white space, to the next word or to none.
         """
         return words_of_spans([self._bytes[int(token)] for token in tokens])
 
     def word_starts(self) -> list[int]:
-        """The tokens that begin with white space, as the first of each word but a text's first."""
+        """Tokens that begin with white space: the first token of every word but the first."""
         return [
             token for token, span in enumerate(self._bytes) if token > END and span[:1].isspace()
         ]
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        """A hash of everything that affects encoding; equal hashes give equal tokens."""
         merges = (f"{left} {right}" for left, right in self.merges)
         return digest([self.kind, self.settings.model_dump_json(), *self.tokens, *merges])
 
@@ -214,10 +216,10 @@ class ByteVocabulary:
 
     @classmethod
     def load(cls, folder: Path, index: dict[str, Any]) -> "ByteVocabulary":
-        """What `save` wrote.
+        """Load a saved vocabulary.
 
         Raises:
-            UserError: a file is damaged, or not the one that was saved.
+            UserError: a file is damaged or has changed since it was saved.
         """
         path = folder / MERGES
         found, given = read_json(path), index.get("settings")
@@ -261,9 +263,9 @@ def readable(span: bytes) -> str:
 
 
 def bytes_of_letters() -> dict[str, int]:
-    """The byte that each of `tokenizers`' 256 letters stands for.
+    """The byte for each of the 256 characters that `tokenizers` uses.
 
-    The printable bytes of Latin-1 are written as themselves, the others as U+0100 and on, in order
+    Printable bytes of Latin-1 are written unchanged, and the others as U+0100, U+0101, … in order
     (Radford et al.'s released code, ``bytes_to_unicode``).
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]

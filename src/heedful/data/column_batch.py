@@ -1,4 +1,4 @@
-"""A batch of any columns: named ragged tensors.
+"""A batch of any columns, as named ragged tensors.
 
 Shapes: B rows.
 """
@@ -20,10 +20,9 @@ class RaggedTensor:
     """Rows of different sizes.
 
     Attributes:
-        values: ``[all, …inner]``: int64 for numbers of any whole type, but for pictures (uint8);
-            float32.
-        lengths: ``[B]`` how many of them each row has.
-        shapes: ``[B, free]`` the sizes of each row, where several are free; else None.
+        values: ``[all, …inner]``: uint8 for pictures, int64 for other integers; float32.
+        lengths: ``[B]`` number of values of each row.
+        shapes: ``[B, free]`` the sizes of each row if several dimensions are free; else None.
     """
 
     values: Tensor
@@ -48,7 +47,7 @@ class RaggedTensor:
         return RaggedTensor(change(self.values), change(self.lengths), shapes)
 
     def rows(self, rows: slice) -> "RaggedTensor":
-        """Neighbouring rows."""
+        """A range of rows."""
         before = int(self.lengths[: rows.start].sum())
         own = self.lengths[rows]
         return RaggedTensor(
@@ -58,7 +57,7 @@ class RaggedTensor:
         )
 
     def padded(self, fill: float = 0) -> Tensor:
-        """``[B, …free, …inner]`` with ``fill`` where a row is smaller than the largest.
+        """``[B, …free, …inner]``, where ``fill`` pads smaller rows.
 
         Example:
             >>> RaggedTensor(torch.tensor([5, 6, 7]), torch.tensor([1, 2])).padded()
@@ -80,7 +79,7 @@ class RaggedTensor:
 
 @dataclass(frozen=True)
 class ColumnBatch:
-    """Rows of a store: what `heedful.data.batching.StoreBatches` makes of any columns.
+    """Rows of a store; `heedful.data.batching.StoreBatches` makes it from any columns.
 
     Attributes:
         columns: the rows of each column.
@@ -92,7 +91,7 @@ class ColumnBatch:
 
     @classmethod
     def of(cls, columns: Columns) -> "ColumnBatch":
-        """Some rows of all columns, to be given to ``StoreBatches`` as ``collate``."""
+        """Rows of all columns; can be the argument ``collate`` of ``StoreBatches``."""
         found = {name: RaggedTensor.of(column) for name, column in columns.items()}
         return cls(found, len(next(iter(found.values())).lengths))
 
@@ -100,7 +99,7 @@ class ColumnBatch:
     def of_rows(
         cls, rows: Sequence[Mapping[str, Any]], codecs: Mapping[str, Codec]
     ) -> "ColumnBatch":
-        """Rows that are in no store, such as inputs to predict.
+        """Rows that are not in a store, such as inputs to predict.
 
         The arguments and errors are those of :func:`heedful.data.columns.columns_of`.
         """
@@ -115,7 +114,7 @@ class ColumnBatch:
         return ColumnBatch(moved, self.weight)
 
     def split(self, count: int, fewest: int = FEWEST) -> list["ColumnBatch"]:
-        """At most ``count`` batches with about as many values each, ``fewest`` or more."""
+        """Split into at most ``count`` batches of similar size, at least ``fewest`` values each."""
         values = torch.stack([column.lengths for column in self.columns.values()]).sum(0)
         return [
             ColumnBatch(

@@ -1,7 +1,7 @@
-"""Columns: one named part of all examples, and how it is stored.
+"""Columns: a named part of all examples, and its storage format.
 
 A row of a column is an array with ``free`` leading dimensions of any size, followed by the fixed
-dimensions of ``inner``: a label has neither, tokens ``[T]`` have one free dimension, links
+dimensions ``inner``. A label has neither. Tokens ``[T]`` have one free dimension, links
 ``[N, 2]`` and sound frames ``[T, F]`` one free and one inner, a picture ``[H, W, C]`` three free.
 """
 
@@ -18,15 +18,15 @@ from heedful.data.mapped import Integers, ranges
 
 @dataclass(frozen=True)
 class Codec:
-    """How the rows of a column are stored.
+    """The storage format of a column.
 
     Attributes:
-        kind: what they are: ``tokens``, ``texts``, ``label``, ``number``, ``links``, ``image``,
+        kind: the type of data: ``tokens``, ``texts``, ``label``, ``number``, ``links``, ``image``,
             ``sound`` or ``text``.
-        dtype: of a value, as numpy writes it.
-        free: leading dimensions whose sizes differ from row to row.
-        inner: sizes of the dimensions after them.
-        below: all values are lower than this; None for any value of the type.
+        dtype: NumPy name of the type of a value.
+        free: number of leading dimensions whose sizes differ between rows.
+        inner: sizes of the remaining dimensions.
+        below: exclusive upper bound of values; None for no bound.
     """
 
     kind: str
@@ -36,11 +36,10 @@ class Codec:
     below: int | None = None
 
     def column(self, rows: Sequence[Any]) -> "Column":
-        """Rows (numbers, sequences, arrays; texts as ``str``) as a column.
+        """Convert rows (numbers, sequences, arrays; texts as ``str``) to a column.
 
         Raises:
-            ValueError: a row has another number of dimensions, other inner sizes, or a value
-                outside the range.
+            ValueError: a row has a wrong shape or a value out of range.
         """
         if self.kind == "tokens":  # lists of numbers: one array for all is much faster
             lengths = np.fromiter(map(len, rows), np.int64, len(rows))
@@ -71,10 +70,10 @@ class Codec:
         return array
 
     def checked(self, column: "Column") -> "Column":
-        """The column with values of the stored type.
+        """Convert the values of a column to the stored type.
 
         Raises:
-            ValueError: a value is outside the range.
+            ValueError: a value is out of range.
         """
         kind, values = np.dtype(self.dtype), column.values
         if kind.kind in "iu" and values.size:
@@ -88,19 +87,19 @@ class Codec:
         return column._replace(values=values.astype(kind, copy=False))
 
     def decoded(self, row: NDArray[Any]) -> Any:
-        """A row as it was given: a text as ``str``, a label as a number, the others as arrays."""
+        """Decode a row: a text to ``str``, a label to a number, all others to arrays."""
         if self.kind == "text":
             return row.tobytes().decode()
         return row.item() if not self.free and not self.inner else row
 
 
 def tokens(vocabulary: int) -> Codec:
-    """Token ids ``[T]`` of a vocabulary of that size."""
+    """Token ids ``[T]`` of a vocabulary of this size."""
     return Codec("tokens", "<u2" if vocabulary <= 1 << 16 else "<u4", 1, (), vocabulary)
 
 
 def texts(vocabulary: int) -> Codec:
-    """Token ids ``[N, T]`` of several texts, each with PAD behind it up to the longest."""
+    """Token ids ``[N, T]`` of several texts, padded to the longest."""
     return Codec("texts", "<u2" if vocabulary <= 1 << 16 else "<u4", 2, (), vocabulary)
 
 
@@ -110,12 +109,12 @@ def label(classes: int) -> Codec:
 
 
 def number(*inner: int) -> Codec:
-    """A float32 number, or an array of them with these sizes."""
+    """A float32 number, or an array of this shape."""
     return Codec("number", "<f4", 0, inner)
 
 
 def links(longest: int) -> Codec:
-    """Links ``[N, 2]`` of a source token with a target token, of at most ``longest`` a side."""
+    """Links ``[N, 2]`` from source to target tokens; a side has at most ``longest`` tokens."""
     return Codec("links", "<u2" if longest <= 1 << 16 else "<u4", 1, (2,))
 
 
@@ -135,7 +134,7 @@ def text() -> Codec:
 
 
 class Column(NamedTuple):
-    """Some rows of a column, one after the other.
+    """Rows of a column, concatenated.
 
     Shapes: B rows.
     """
@@ -143,18 +142,18 @@ class Column(NamedTuple):
     values: NDArray[Any]
     """``[all, …inner]``, or ``[all]`` numbers where rows have several free dimensions."""
     lengths: Integers
-    """``[B]``: how many of ``values`` each row has; 1 where nothing is free."""
+    """``[B]``: number of values of each row; 1 if no dimension is free."""
     shapes: Integers | None = None
-    """``[B, free]`` where rows have several free dimensions."""
+    """``[B, free]`` if rows have several free dimensions."""
 
     @property
     def starts(self) -> Integers:
-        """Where each row starts in ``values``."""
+        """The index of the first value of each row."""
         found: Integers = np.cumsum(self.lengths) - self.lengths
         return found
 
     def take(self, rows: Integers, starts: Integers | None = None) -> "Column":
-        """Rows by their numbers; ``starts`` where they are already known."""
+        """Select rows by index; pass ``starts`` if already known."""
         starts = self.starts if starts is None else starts
         return Column(
             self.values[ranges(starts[rows], self.lengths[rows])],
@@ -163,7 +162,7 @@ class Column(NamedTuple):
         )
 
     def part(self, first: int, end: int) -> "Column":
-        """The rows from ``first`` up to ``end``, without copying."""
+        """Rows ``first`` to ``end`` (exclusive), without copying."""
         start = int(self.lengths[:first].sum())
         return Column(
             self.values[start : start + int(self.lengths[first:end].sum())],
@@ -172,7 +171,7 @@ class Column(NamedTuple):
         )
 
     def rows(self, codec: Codec) -> list[NDArray[Any]]:
-        """Each row with its own shape."""
+        """Each row in its own shape."""
         found = np.split(self.values, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
         if not codec.free:
             return [row[0] for row in found]
@@ -186,11 +185,11 @@ Columns = Mapping[str, Column]
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]], codecs: Mapping[str, Codec]) -> Columns:
-    """Rows as columns; a column that the rows do not have is left out.
+    """Convert rows to columns; columns that the rows do not have are omitted.
 
     Args:
-        rows: one or more, all with the same names.
-        codecs: of each name.
+        rows: one or more rows with the same names.
+        codecs: the codec of each name.
 
     Raises:
         ValueError: a value does not fit its codec.

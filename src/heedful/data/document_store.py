@@ -1,4 +1,4 @@
-"""Encoded documents: a store with a row for each sentence.
+"""Encoded documents: a store with one row per sentence.
 
 Its columns are ``tokens``, and ``begins``: 1 for the first sentence of a document, else 0. Stores
 of heedful 0.1 have a file ``documents.starts`` instead: 64-bit integers, the first sentence of each
@@ -26,13 +26,13 @@ _SENTENCES_AT_ONCE = 4096
 
 
 class EncodedDocuments:
-    """What `write_documents` wrote, opened without reading it.
+    """Documents that `write_documents` wrote, opened without reading them.
 
     Attributes:
         sentences: the sentences, as a store.
         starts: [documents + 1] the first sentence of each document, then their number.
-        longest: a sentence has at most so many tokens.
-        fingerprint: of the vocabulary that they are encoded with.
+        longest: maximum number of tokens of a sentence.
+        fingerprint: fingerprint of their vocabulary.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -64,7 +64,7 @@ class EncodedDocuments:
         """Map the files of ``folder``.
 
         Raises:
-            UserError: the folder holds no encoded documents, or a file is missing or damaged.
+            UserError: the folder has no encoded documents, or a file is missing or damaged.
         """
         return cls(folder)
 
@@ -80,17 +80,17 @@ class EncodedDocuments:
 def write_documents(
     documents: Iterable[Sequence[str]], vocabulary: Vocabulary, folder: Path, *, longest: int
 ) -> None:
-    """Encode ``documents``, read once as a stream, into ``folder``, which is whole or absent after.
+    """Encode a stream of documents into ``folder``, atomically.
 
-    A sentence of more than ``longest`` tokens is cut, at the start of a word where there is one in
-    the second half of the room, so that nothing is lost; their number is said. Lines without a
-    token are left out.
+    A sentence of more than ``longest`` tokens is split, if possible at the start of a word in the
+    second half, and a notice counts such sentences. Lines without tokens are skipped.
 
     Args:
-        documents: the lines (better, the sentences) of each.
-        vocabulary: encodes them.
-        folder: replaced if it is there.
-        longest: tokens a sentence, at least 2. For pairs in rows of N tokens, at most (N − 3) / 2.
+        documents: the lines (preferably sentences) of each document.
+        vocabulary: encodes the documents.
+        folder: the folder; an existing one is replaced.
+        longest: maximum tokens of a sentence, at least 2; at most (N − 3) / 2 for pairs in rows of
+            N tokens.
 
     Raises:
         UserError: there is no text, a text is not valid Unicode, or the folder cannot be written.
@@ -154,7 +154,7 @@ class _Cutter:
 
 
 def _groups(documents: Iterable[Sequence[str]]) -> Iterator[list[Sequence[str]]]:
-    """Documents, as many at a time as have some thousands of sentences."""
+    """Groups of documents with some thousands of sentences each."""
     group: list[Sequence[str]] = []
     size = 0
     for lines in documents:

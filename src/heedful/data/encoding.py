@@ -1,4 +1,4 @@
-"""Encoding texts by a native tokeniser, which may fail at one of them."""
+"""Encode texts with a native tokeniser, which may panic."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 
 def encode_one(encode: Callable[[str], T], text: str, what: str = "the text") -> T:
-    """A text as the library encodes it.
+    """Encode a text with the library.
 
     Args:
-        encode: the library's function.
+        encode: the function of the library.
         text: valid Unicode.
-        what: what the text is called in a message.
+        what: description of the text, for messages.
 
     Raises:
         UserError: the library panicked; the message names ``what``, never the text.
@@ -31,15 +31,15 @@ def encode_one(encode: Callable[[str], T], text: str, what: str = "the text") ->
 def encode_all(
     encode: Callable[[list[str]], Sequence[T]], one: Callable[[str], T], texts: Sequence[str]
 ) -> list[T]:
-    """Texts as the library encodes them together.
+    """Encode several texts with the library.
 
     Args:
-        encode: the library's function for several texts.
-        one: the same for a single text, by which the text that it fails at is found.
+        encode: the function of the library for several texts.
+        one: the function for a single text, which finds the text that causes a panic.
         texts: valid Unicode.
 
     Raises:
-        UserError: the library panicked at a text; the message says which, counted from 1.
+        UserError: the library panicked; the message has the number of the text, from 1.
     """
     try:
         return list(call_native(encode, list(texts)))

@@ -1,4 +1,4 @@
-"""Examples: one item of a corpus."""
+"""Examples: the items of a corpus."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,14 @@ from heedful.basics.errors import UserError
 
 
 class Pair(NamedTuple):
-    """A text and its translation, without their line ends."""
+    """A text and its translation, without line ends."""
 
     source: str
     target: str
 
 
 class Labelled(NamedTuple):
-    """A text, or two that are judged together, and what it was labelled as."""
+    """A text or a pair of texts, and its label."""
 
     texts: tuple[str, ...]
     label: str
@@ -25,12 +25,12 @@ class Labelled(NamedTuple):
 
     @property
     def known_by(self) -> str:
-        """Examples with the same first text are held out together."""
+        """The key for splitting: examples with the same first text are in the same part."""
         return self.texts[0]
 
     @property
     def text(self) -> str:
-        """All that is read."""
+        """The whole text."""
         return "\t".join(self.texts)
 
 
@@ -52,12 +52,12 @@ class Tagged(NamedTuple):
 
     @property
     def known_by(self) -> str:
-        """Equal sentences are held out together."""
+        """The key for splitting: equal sentences are in the same part."""
         return self.text
 
     @property
     def text(self) -> str:
-        """All that is read: the words with spaces."""
+        """The whole text: the words, joined by spaces."""
         return " ".join(self.words)
 
 
@@ -73,26 +73,26 @@ class Document(str):
 
     @property
     def known_by(self) -> str:
-        """Equal documents are held out together."""
+        """The key for splitting: equal documents are in the same part."""
         return self
 
     @property
     def text(self) -> str:
-        """All that is read."""
+        """The whole text."""
         return self
 
 
 Example = Labelled | Tagged | Document
-"""What a task of single texts learns from."""
+"""An example of a task for single texts."""
 
 
 def require_list(texts: object, caller: str, example: str = "[text]") -> None:
-    """Refuse a single string where several texts are expected: iterating gives its characters.
+    """Raise an error for a string in place of several texts; iterating would give characters.
 
     Args:
-        texts: the argument that was given.
-        caller: the function's name, for the message.
-        example: how one text is given, for the message.
+        texts: the argument.
+        caller: name of the function, for the message.
+        example: how to pass one text, for the message.
 
     Raises:
         UserError: ``texts`` is a string.

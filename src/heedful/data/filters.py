@@ -1,4 +1,4 @@
-"""Filters for training data: pairs that fail a filter are left out and counted.
+"""Filters for training data: pairs that fail a filter are skipped and counted.
 
 Filters do not apply to validation data, test data or texts to translate.
 """
@@ -30,7 +30,7 @@ FULL = 0.6
 
 
 class FilterSettings(Settings):
-    """Which pairs are kept for training; ``None`` turns a limit off."""
+    """Settings for which pairs are kept for training; ``None`` disables a limit."""
 
     empty: bool = Field(default=True, description="leave out pairs with an empty side")
     max_words: int | None = Field(default=200, ge=1, description="most words on either side")
@@ -51,11 +51,11 @@ NO_FILTERS = FilterSettings(
 def filter_pairs(
     pairs: Iterable[P], settings: FilterSettings, left_out: Counter[str]
 ) -> Iterator[P]:
-    """The pairs that pass every filter; the first filter that one fails is counted.
+    """The pairs that pass every filter; for others, the first failed filter is counted.
 
-    Equal pairs are known by 8 bytes of a hash, in a table of at most about 27 bytes a kept pair:
-    among five million pairs, the chance that any is lost to a collision is one in a million. A
-    pair's links go with it; pairs that differ in their links only are equal.
+    Duplicates are found by a hash of 8 bytes, in a table of at most about 27 bytes per pair. Among
+    five million pairs, the probability that a collision removes any pair is one in a million. Links
+    are ignored when pairs are compared.
     """
     seen = HashSet()
     for pair in pairs:
@@ -69,7 +69,7 @@ def filter_pairs(
 
 
 def why_left_out(pair: Pair | LinkedPair, settings: FilterSettings) -> str | None:
-    """The first filter that a pair fails, in words, or None; duplicates are not looked at."""
+    """A description of the first filter that a pair fails, or None; duplicates are not checked."""
     if settings.empty and not (pair.source.strip() and pair.target.strip()):
         return "empty"
     longest = max(len(pair.source), len(pair.target))
@@ -86,8 +86,8 @@ def why_left_out(pair: Pair | LinkedPair, settings: FilterSettings) -> str | Non
 
 
 def count_words(text: str) -> float:
-    """How many words a text has: runs without white space, and a share for each character of a
-    script without spaces.
+    """The number of words of a text: runs without white space; characters of scripts without spaces
+    count as a share of a word.
 
     Example:
         >>> count_words("two words"), count_words("我们在家"), count_words("在 home")
@@ -101,14 +101,14 @@ def count_words(text: str) -> float:
 
 
 def hash_pair(pair: Pair | LinkedPair) -> int:
-    """Eight bytes that stand for a pair."""
+    """A hash of a pair, 8 bytes."""
     texts = (pair.source, pair.target)
     # No text holds a 0xFF byte in UTF-8, so no two pairs are joined to the same bytes.
     return hash_bytes(b"\xff".join(text.encode("utf-8", "surrogatepass") for text in texts))
 
 
 def hash_bytes(data: bytes) -> int:
-    """Eight bytes of BLAKE2b, as a number; the same everywhere and always."""
+    """8 bytes of BLAKE2b as a number; independent of the platform."""
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
 
 
@@ -120,7 +120,7 @@ class HashSet:
         self._count = 0
 
     def add(self, value: int) -> bool:
-        """Put a hash in; says whether it is new."""
+        """Add a hash; returns whether it is new."""
         value = value or 1  # zero marks a free place
         if not self._place(value):
             return False

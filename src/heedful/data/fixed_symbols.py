@@ -1,4 +1,4 @@
-"""The first symbols of the vocabularies that heedful makes, by name."""
+"""Names of the fixed symbols of heedful's vocabularies."""
 
 import hashlib
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ _NAMES = ("<pad>", "<unk>", "<s>", "</s>")
 
 
 def fixed_names(mask: bool) -> list[str]:
-    """What PAD, UNKNOWN, BEGIN and END are called, and the mask (4), where there is one."""
+    """Names of PAD, UNKNOWN, BEGIN, END, and the mask (4) if there is one."""
     return [*_NAMES, MASK] if mask else list(_NAMES)
 
 
 def digest(parts: Iterable[str]) -> str:
-    """A hash of texts and of where each ends."""
+    """A hash of texts and their boundaries."""
     found = hashlib.sha256()
     for part in parts:
         content = part.encode("utf-8")

@@ -26,12 +26,12 @@ KIND = "imported"
 
 
 def places_of(special: Sequence[int | None], rows: int) -> list[int | None]:
-    """For each symbol of ours its row in a table of ``rows`` rows: the special ones, then the rest.
+    """The row of each symbol in a table of ``rows`` rows: special symbols first, then all others.
 
     Args:
-        special: the rows of PAD, UNKNOWN, BEGIN and END, and of the mask where there is one; None
-            for what they do not have.
-        rows: number of rows in their table.
+        special: the rows of PAD, UNKNOWN, BEGIN, END and, if there is one, the mask; None for
+            missing symbols.
+        rows: number of rows of the table.
 
     Example:
         >>> places_of([None, 1, 4, 0], 5)
@@ -42,7 +42,7 @@ def places_of(special: Sequence[int | None], rows: int) -> list[int | None]:
 
 
 def check_places(special: Sequence[Any], rows: Any, where: str) -> None:
-    """Raise UserError unless special symbols have rows of a table that is not too large."""
+    """Raise UserError if a special symbol has an invalid row or the table is too large."""
     if type(rows) is not int or not 0 < rows <= MOST_SYMBOLS:
         raise UserError(f"{where}: {rows!r:.40} rows; a table has 1 to {MOST_SYMBOLS:,}")
     given = [row for row in special if row is not None]
@@ -55,22 +55,22 @@ def check_places(special: Sequence[Any], rows: Any, where: str) -> None:
 
 
 def count_rows(places: Sequence[int | None]) -> int:
-    """The number of rows of their table."""
+    """The number of rows of the imported table."""
     return sum(place is not None for place in places)
 
 
 class ImportedVocabulary:
-    """A tokeniser of another library, with the symbols in heedful's order.
+    """A tokeniser of another library, with symbols in heedful's order.
 
     Args:
-        files: the content of those of `FILES` that there are.
-        special: the rows of PAD, UNKNOWN, BEGIN, END and perhaps the mask in their table.
-        rows: number of rows in their table; at least as many as the tokeniser has tokens.
-        where: where the files are from, for messages.
+        files: the content of the `FILES` that exist.
+        special: the rows of PAD, UNKNOWN, BEGIN, END and optionally the mask.
+        rows: number of rows of the table; at least the number of tokens of the tokeniser.
+        where: origin of the files, for messages.
 
     Raises:
-        UserError: the files are damaged, of a kind that is not supported, or have more tokens than
-            the table has rows.
+        UserError: the files are damaged or not supported, or have more tokens than the table has
+            rows.
     """
 
     kind = KIND
@@ -107,23 +107,24 @@ class ImportedVocabulary:
         self._spans = [self._span(symbol) for symbol in range(self.size)]
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of ``text``, without BEGIN and END; none for an empty text.
+        """Encode ``text`` without BEGIN and END; an empty text has no tokens.
 
-        As in the library that made it, the name of a special token (``[MASK]``) in the text is that
+        As in the original library, the name of a special token (``[MASK]``) in a text gives that
         token.
 
         Raises:
-            UserError: the text holds a lone surrogate, which is not valid Unicode.
+            UserError: the text contains a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
         found = encode_one(self._encode_one, text)
         return [self._ours[token] for token in found.ids]
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
-        """The tokens of each text; on all threads unless ``threads`` is 1.
+        """Encode several texts; uses all threads unless ``threads`` is 1.
 
         Raises:
-            UserError: a text holds a lone surrogate; the message says which text and where.
+            UserError: a text contains a lone surrogate; the message names the text and the
+                position.
         """
         if threads == 1:
             return [self.encode(text) for text in texts]
@@ -134,20 +135,20 @@ class ImportedVocabulary:
         return [[ours[token] for token in found.ids] for found in encoded]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of ``tokens``; PAD, BEGIN, END and the mask have none.
+        """Decode ``tokens``; PAD, BEGIN, END and the mask give no text.
 
-        Total: any tokens give a valid string (bytes that are not UTF-8 become U+FFFD). WordPiece
-        does not know where spaces were around marks: there is one before each word and mark.
+        Any tokens give a valid string; bytes that are not UTF-8 become U+FFFD. WordPiece does not
+        store spaces around punctuation: decoding puts one before each word and mark.
         """
         text = b"".join(self._spans[int(token)] for token in tokens).decode("utf-8", "replace")
         return text.removeprefix(" ") if self.family == "wordpiece" else text
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each sequence of tokens."""
+        """Decode several sequences of tokens."""
         return [self.decode(tokens) for tokens in batch]
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Each token as a person reads it; of bytes, ``␣`` is a space."""
+        """A readable form of each token; in byte-level BPE, ``␣`` is a space."""
         return [
             self._pieces[token]
             if self.family == "wordpiece" or not self._spans[token] or token <= END
@@ -160,17 +161,17 @@ class ImportedVocabulary:
         return words_of_spans([self._spans[int(token)] for token in tokens])
 
     def word_starts(self) -> list[int]:
-        """The tokens that begin with white space: of bytes, as the first of a text does not."""
+        """Tokens that begin with white space; in byte-level BPE, the first of a text does not."""
         first = END + 1 if self.mask is None else END + 2
         return [symbol for symbol in range(first, self.size) if self._spans[symbol][:1].isspace()]
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        """A hash of everything that affects encoding; equal hashes give equal tokens."""
         hashes = [f"{name} {hash_of(content)}" for name, content in sorted(self.files.items())]
         return digest([self.kind, str(self.special), str(self.rows), *hashes])
 
     def save(self, folder: Path) -> None:
-        """Write the files as they were, and ``vocabulary.json``, into ``folder``."""
+        """Write the unchanged files and ``vocabulary.json`` into ``folder``."""
         for name, content in self.files.items():
             with atomic_file(folder / name) as file:
                 file.write(content)
@@ -185,10 +186,10 @@ class ImportedVocabulary:
 
     @classmethod
     def load(cls, folder: Path, index: dict[str, Any]) -> "ImportedVocabulary":
-        """What `save` wrote.
+        """Load a saved vocabulary.
 
         Raises:
-            UserError: a file is missing, damaged, or not the one that was saved.
+            UserError: a file is missing, damaged, or has changed since it was saved.
         """
         special, rows = index.get("special"), index.get("rows")
         if not isinstance(special, list) or type(rows) is not int:
@@ -204,7 +205,7 @@ class ImportedVocabulary:
         ]
 
     def _span(self, symbol: int) -> bytes:
-        """The bytes that a symbol adds to a text."""
+        """The bytes of a symbol in a text."""
         if symbol in (PAD, BEGIN, END, self.mask):
             return b""
         if symbol == UNKNOWN:

@@ -32,15 +32,15 @@ class LinkedPair(NamedTuple):
     links: tuple[Link, ...]
 
     def turned(self) -> "LinkedPair":
-        """Source and target exchanged."""
+        """The pair with source and target exchanged."""
         return LinkedPair(self.target, self.source, tuple((j, i) for i, j in self.links))
 
 
 def pharaoh_items(line: str, where: str, number: int) -> list[tuple[int, int, str]]:
-    """The links of a line, with ``-`` for sure and ``p`` for possible ones.
+    """The links of a line, with ``-`` for sure and ``p`` for possible links.
 
     Raises:
-        UserError: an item is no link; ``where`` and the line's number are named.
+        UserError: an item is not a link; the message has ``where`` and the line number.
     """
     items = []
     for item in line.split():
@@ -55,7 +55,7 @@ def pharaoh_items(line: str, where: str, number: int) -> list[tuple[int, int, st
 
 
 class RangeCheck:
-    """Checks the links of all pairs, and explains why some are out of range.
+    """Checks the links of all pairs, and explains links that are out of range.
 
     Args:
         first: the number of the first word.
@@ -64,14 +64,14 @@ class RangeCheck:
     def __init__(self, first: int) -> None:
         self.first = first
         self.wrong: tuple[int, Link, Sizes] | None = None
-        """Number of the first pair with a link out of range, that link, and the pair's words."""
+        """The number of the first pair with a link out of range, the link, and the word counts."""
         self.has_word_zero = False
         self.links = 0
         self._pairs = 0
         self._fits = {(start, turn): True for start in (0, 1) for turn in (False, True)}
 
     def see(self, links: Iterable[Link], sizes: Sizes) -> None:
-        """Look at the next pair, with so many source and target words."""
+        """Check the links of the next pair."""
         self._pairs += 1
         for link in links:
             self.links += 1
@@ -84,10 +84,10 @@ class RangeCheck:
                         self.wrong = (self._pairs, link, sizes)
 
     def explain(self, counting: str) -> str:
-        """What is wrong: counting, sides, or something else.
+        """Explain the error: links counted from 1, exchanged sides, or another cause.
 
         Args:
-            counting: what to do about the other counting.
+            counting: advice for links that are counted from 1.
         """
         other = 1 - self.first
         if self._fits[other, False]:
@@ -107,14 +107,14 @@ def _in_range(link: Link, sizes: Sizes, first: int) -> bool:
 
 
 def read_linked(pairs: Iterable[Pair], path: str) -> Iterator[LinkedPair]:
-    """Each pair with its line of links.
+    """Pairs with their links.
 
     Args:
-        pairs: the corpus as it is read, before anything is left out of it.
+        pairs: the unfiltered corpus.
         path: the file of links, plain or gzip.
 
     Raises:
-        UserError: a line is no links, or the file has more or fewer lines than there are pairs.
+        UserError: a line has invalid links, or the file does not have one line per pair.
     """
     counts = [0, 0]
     for pair, line in zip_longest(pairs, read_lines(path)):
@@ -132,11 +132,11 @@ def read_linked(pairs: Iterable[Pair], path: str) -> Iterator[LinkedPair]:
 
 
 def check_links(pairs: Iterable[LinkedPair], path: str) -> None:
-    """Go through all pairs once and see that every link is between words that are there.
+    """Read all pairs once and check that the words of every link exist.
 
     Raises:
-        UserError: a link is out of range (counted from 1, the wrong way round, or of another
-            corpus: what is found out is said), or there is no link at all.
+        UserError: a link is out of range, or there are no links. The message has the probable
+            cause: links counted from 1, exchanged sides, or links of another corpus.
     """
     check = RangeCheck(first=0)
     for pair in pairs:
@@ -162,11 +162,11 @@ def check_links(pairs: Iterable[LinkedPair], path: str) -> None:
 def token_links(
     links: Sequence[Link], source_words: Sequence[int], target_words: Sequence[int]
 ) -> list[Link]:
-    """Links between tokens: those of every pair of linked words.
+    """Links between all tokens of linked words.
 
     Args:
         links: between words.
-        source_words: for each source token the index of its word, -1 if it has none.
+        source_words: the index of the word of each source token; -1 for none.
         target_words: the same for target tokens.
 
     Example:

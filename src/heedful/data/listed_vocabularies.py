@@ -25,13 +25,13 @@ INDEX = "vocabulary.json"
 
 
 class ListedSettings(Settings):
-    """How a text is made ready and cut.
+    """Preprocessing and splitting of texts.
 
     Attributes:
-        lower_case: texts are lower-cased; decoding gives lower case.
-        normalise: ``nfc`` composes characters first.
-        split: of words: at white space and around every mark of punctuation, or at white space.
-        mask: with a symbol for hidden tokens.
+        lower_case: convert texts to lower case; decoded texts are in lower case.
+        normalise: ``nfc`` composes characters.
+        split: how to find words: at white space and around punctuation, or at white space only.
+        mask: add a symbol for masked tokens.
     """
 
     lower_case: bool = False
@@ -41,16 +41,16 @@ class ListedSettings(Settings):
 
 
 class ListedVocabulary(ABC):
-    """Base: a list of entries after the fixed symbols.
+    """Base class: a list of entries after the fixed symbols.
 
     Args:
-        entries: what there is, in the order of its tokens.
-        settings: how texts are made ready and cut.
+        entries: the entries, in the order of their tokens.
+        settings: preprocessing and splitting of texts.
     """
 
     kind: str
     spelling: str
-    """What an unknown entry is written as."""
+    """The text of an unknown entry."""
     noun: str
 
     def __init__(self, entries: Sequence[str], settings: ListedSettings) -> None:
@@ -74,17 +74,17 @@ class ListedVocabulary(ABC):
         minimum_count: int,
         where: str,
     ) -> "ListedVocabulary":
-        """List what is most frequent in ``texts``; of equals, what is first in code-point order.
+        """List the most frequent entries of ``texts``; ties are broken by code-point order.
 
         Args:
-            texts: read once, as a stream.
-            settings: how they are made ready and cut.
-            vocabulary: the largest number of symbols, the fixed ones included.
-            minimum_count: what is rarer is not listed.
-            where: what the texts are, for messages.
+            texts: a stream, read once.
+            settings: preprocessing and splitting of texts.
+            vocabulary: maximum number of symbols, including fixed symbols.
+            minimum_count: minimum frequency of an entry.
+            where: description of the texts, for messages.
 
         Raises:
-            UserError: the texts are empty, or hold a lone surrogate.
+            UserError: there are no texts, or a text contains a lone surrogate.
         """
         cut = cls((), settings)
         counts: Counter[str] = Counter()
@@ -109,11 +109,11 @@ class ListedVocabulary(ABC):
 
     @abstractmethod
     def cut(self, text: str) -> Sequence[str]:
-        """The entries of a text, known or not."""
+        """Split a text into entries, including unknown ones."""
 
     @abstractmethod
     def join(self, entries: Iterable[str]) -> str:
-        """The text of entries."""
+        """Join entries to a text."""
 
     @abstractmethod
     def word_indices(self, tokens: Sequence[int]) -> list[int]:
@@ -124,25 +124,26 @@ class ListedVocabulary(ABC):
         """The tokens that begin a word."""
 
     def ready(self, text: str) -> str:
-        """The text, normalised and in lower case if that is wanted."""
+        """The preprocessed text: normalised and, if set, in lower case."""
         if self.settings.normalise == "nfc":
             text = unicodedata.normalize("NFC", text)
         return text.lower() if self.settings.lower_case else text
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of ``text``, without BEGIN and END; none for an empty text.
+        """Encode ``text`` without BEGIN and END; an empty text has no tokens.
 
         Raises:
-            UserError: the text holds a lone surrogate, which is not valid Unicode.
+            UserError: the text contains a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
         return [self._tokens.get(entry, UNKNOWN) for entry in self.cut(text)]
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
-        """The tokens of each text.
+        """Encode several texts.
 
         Raises:
-            UserError: a text holds a lone surrogate; the message says which text and where.
+            UserError: a text contains a lone surrogate; the message names the text and the
+                position.
         """
         for number, text in enumerate(texts, start=1):
             refuse_surrogates(text, f"text {number}")
@@ -150,19 +151,19 @@ class ListedVocabulary(ABC):
         return [[get(entry, UNKNOWN) for entry in self.cut(text)] for text in texts]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of ``tokens``; PAD, BEGIN, END and the mask have none."""
+        """Decode ``tokens``; PAD, BEGIN, END and the mask give no text."""
         return self.join(self._texts[int(token)] for token in tokens)
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each sequence of tokens."""
+        """Decode several sequences of tokens."""
         return [self.decode(tokens) for tokens in batch]
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Each token as a person reads it."""
+        """A readable form of each token."""
         return [self._names[int(token)] for token in tokens]
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        """A hash of everything that affects encoding; equal hashes give equal tokens."""
         return digest([self.kind, self.settings.model_dump_json(), *self.entries])
 
     def save(self, folder: Path) -> None:
@@ -179,7 +180,7 @@ class ListedVocabulary(ABC):
 
     @classmethod
     def load(cls, folder: Path, index: dict[str, Any]) -> "ListedVocabulary":
-        """What `save` wrote.
+        """Load a saved vocabulary.
 
         Raises:
             UserError: the file is damaged.
@@ -197,7 +198,7 @@ class ListedVocabulary(ABC):
 
 
 class Characters(ListedVocabulary):
-    """One token a character (code point); one that is not listed is unknown, written U+FFFD.
+    """One token per character (code point); unknown characters become U+FFFD.
 
     Example:
         >>> settings = ListedSettings()
@@ -230,15 +231,15 @@ class Characters(ListedVocabulary):
         return words_of_spans([self._bytes[int(token)] for token in tokens])
 
     def word_starts(self) -> list[int]:
-        """White space, which belongs to the word after it."""
+        """Tokens of white space, which belong to the next word."""
         return [token for token, text in enumerate(self._texts) if text.isspace()]
 
 
 class Words(ListedVocabulary):
-    """One token a word or a mark of punctuation; a rare one is unknown, written ``<unk>``.
+    """One token per word or punctuation mark; rare ones are unknown, written ``<unk>``.
 
-    Decoding puts one space between tokens. A word of the text that is ``<unk>`` is the unknown
-    word, as in corpora that were cut down to a vocabulary before.
+    Decoding puts a space between tokens. The word ``<unk>`` in a text is the unknown word, as in
+    corpora that were already limited to a vocabulary.
 
     Example:
         >>> settings = ListedSettings(lower_case=True)
@@ -266,5 +267,5 @@ class Words(ListedVocabulary):
         return words_of_spans([f" {text}".encode() if text else b"" for text in written])
 
     def word_starts(self) -> list[int]:
-        """Every token that is written."""
+        """All tokens with a text."""
         return [token for token, text in enumerate(self._texts) if text]

@@ -1,4 +1,4 @@
-"""Flat arrays on disk, mapped into memory."""
+"""Memory-mapped flat arrays."""
 
 import mmap
 import os
@@ -17,7 +17,7 @@ Integers = NDArray[np.int64]
 
 
 def ranges(starts: Integers, sizes: Integers) -> Integers:
-    """The numbers ``starts[i] … starts[i] + sizes[i] - 1`` for all ``i``, one after the other."""
+    """The concatenated ranges ``starts[i] … starts[i] + sizes[i] - 1``."""
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
     places: Integers = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
@@ -25,15 +25,15 @@ def ranges(starts: Integers, sizes: Integers) -> Integers:
 
 
 class Mapped:
-    """A flat array in a file.
+    """A memory-mapped flat array.
 
     Args:
         path: the file.
-        kind: of a number.
-        count: how many numbers there must be.
+        kind: the type of a number.
+        count: expected number of values.
 
     Raises:
-        UserError: the file is missing, or of another size.
+        UserError: the file is missing or has a wrong size.
     """
 
     def __init__(self, path: Path, kind: np.dtype[Any], count: int) -> None:
@@ -53,10 +53,9 @@ class Mapped:
         self.array = np.frombuffer(self._map, kind)
 
     def release(self) -> None:
-        """Unmap the pages read so far; they stay in the system's cache, which processes share.
+        """Unmap the pages read so far; they stay in the page cache of the system.
 
-        Without this (where the system has no such call) they count as the process's own until the
-        system needs the room.
+        Otherwise, as on systems without this call, they count as memory of the process.
         """
         if self._map is not None and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""Marian's tokenisers: two sentencepiece models, and a vocabulary that numbers their pieces.
+"""Tokenisers of Marian: two sentencepiece models, and a vocabulary with the ids of their pieces.
 
 Each side has its own model, even if both share one vocabulary; pieces that are not in the
 vocabulary are unknown. Symbols are reordered, and the files are stored byte for byte.
@@ -35,23 +35,23 @@ FILES = (
     "tokenizer_config.json",
     "special_tokens_map.json",
 )
-"""What a folder may hold of its tokenisers, and what is kept of it."""
+"""Files of tokenisers that are kept if they exist."""
 
 _FEW = 256
 _LEAST = 325
-"""Recipes know no smaller vocabularies."""
+"""The smallest vocabulary that a recipe accepts."""
 
 
 class MarianSide(Tokeniser):
-    """One side's pieces, in our order of symbols.
+    """The tokeniser of one side, with symbols in heedful's order.
 
     Args:
         model: the sentencepiece model.
-        rows: the row of each piece in the model's table.
+        rows: the row of each piece in the table of the model.
         special: the rows of PAD, UNKNOWN, BEGIN and END.
-        count: number of rows in the table; at least as many as the pieces need.
-        joint: whether both sides have one vocabulary.
-        where: the files, for messages.
+        count: number of rows of the table.
+        joint: whether both sides share a vocabulary.
+        where: names of the files, for messages.
 
     Raises:
         UserError: the model is damaged, or a piece has no row in the table.
@@ -99,12 +99,12 @@ class MarianSide(Tokeniser):
         self._bytes = [self._surface(symbol) for symbol in range(self.size)]
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of ``text``, without BEGIN and END; none for an empty text.
+        """Encode ``text`` without BEGIN and END; an empty text has no tokens.
 
-        A language's code at its start (``>>fr<<``) is one token.
+        A language code at the start (``>>fr<<``) is one token.
 
         Raises:
-            UserError: the text holds a lone surrogate, which is not valid Unicode.
+            UserError: the text contains a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
         code, rest = _language_code(text)
@@ -115,12 +115,13 @@ class MarianSide(Tokeniser):
         return [self._ours.get(piece, UNKNOWN) for piece in pieces]
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
-        """The tokens of each text.
+        """Encode several texts.
 
-        A language's code at the start of a text (``>>fr<<``) is one token.
+        A language code at the start of a text (``>>fr<<``) is one token.
 
         Raises:
-            UserError: a text holds a lone surrogate; the message says which text and where.
+            UserError: a text contains a lone surrogate; the message names the text and the
+                position.
         """
         for number, text in enumerate(texts, start=1):
             refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
@@ -132,28 +133,28 @@ class MarianSide(Tokeniser):
         ]
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of ``tokens``; PAD, BEGIN and END have none.
+        """Decode ``tokens``; PAD, BEGIN and END give no text.
 
-        Total: any tokens give a valid string (bytes that are not UTF-8 become U+FFFD).
+        Any tokens give a valid string; bytes that are not UTF-8 become U+FFFD.
         """
         spans = b"".join(self._bytes[int(token)] for token in tokens)
         return spans.decode("utf-8", "replace").removeprefix(" ")
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each sequence of tokens."""
+        """Decode several sequences of tokens."""
         return [self.decode(tokens) for tokens in batch]
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Each token as a person reads it: ``▁`` starts a word."""
+        """A readable form of each token: ``▁`` starts a word."""
         return [self._names[int(token)] for token in tokens]
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        """A hash of everything that affects encoding; equal hashes give equal tokens."""
         rows = json.dumps(sorted(self.rows.items()))
         return digest([KIND, super().fingerprint(), str(self.special), str(self.size), rows])
 
     def save(self, path: Path) -> None:
-        """Not by itself: both sides' files are saved together, by `MarianTokenisers.save`."""
+        """Not supported: `MarianTokenisers.save` saves the files of both sides."""
         raise NotImplementedError
 
     def _surface(self, token: int) -> bytes:
@@ -170,7 +171,7 @@ class MarianSide(Tokeniser):
 
 @dataclass(frozen=True)
 class MarianTokenisers(Tokenisers):
-    """Both sides of a Marian model, with the content of the files that they are made of."""
+    """The tokenisers of both sides of a Marian model, with the content of their files."""
 
     source: MarianSide
     target: MarianSide
@@ -184,16 +185,16 @@ class MarianTokenisers(Tokenisers):
         counts: tuple[int, int],
         where: str,
     ) -> "MarianTokenisers":
-        """From the files' content.
+        """Create the tokenisers from the content of files.
 
         Args:
-            files: the content of those of `FILES` that there are.
-            special: the rows of PAD, UNKNOWN, BEGIN and END in the source's and target's table.
-            counts: the numbers of rows of both tables.
+            files: the content of the `FILES` that exist.
+            special: the rows of PAD, UNKNOWN, BEGIN and END in the tables of source and target.
+            counts: numbers of rows of both tables.
             where: the folder, for messages.
 
         Raises:
-            UserError: a file is missing or damaged, or has more pieces than there are rows.
+            UserError: a file is missing or damaged, or has more pieces than the table has rows.
         """
         rows = read_rows(files, where)
         sides = [
@@ -210,7 +211,7 @@ class MarianTokenisers(Tokenisers):
         return cls(sides[0], sides[1], dict(files))
 
     def save(self, folder: Path) -> None:
-        """Write the files as they were into ``folder``; the index comes last."""
+        """Write the unchanged files into ``folder``, and the index last."""
         for name, content in self.files.items():
             with atomic_file(folder / name) as file:
                 file.write(content)
@@ -224,15 +225,15 @@ class MarianTokenisers(Tokenisers):
         write_json(folder / INDEX, index)
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        """A hash of everything that affects encoding; equal hashes give equal tokens."""
         return digest([self.source.fingerprint(), self.target.fingerprint()])
 
 
 def load_marian(folder: Path, index: dict[str, Any]) -> MarianTokenisers:
-    """What `MarianTokenisers.save` wrote.
+    """Load what `MarianTokenisers.save` wrote.
 
     Raises:
-        UserError: a file is missing, damaged, or not the one that was saved.
+        UserError: a file is missing, damaged, or has changed since it was saved.
     """
     special, rows = index.get("special"), index.get("rows")
     two = all(isinstance(side, list) and len(side) == 2 for side in (special, rows))
@@ -246,7 +247,7 @@ def load_marian(folder: Path, index: dict[str, Any]) -> MarianTokenisers:
 def read_rows(
     files: Mapping[str, bytes], where: str
 ) -> tuple[Mapping[str, int], Mapping[str, int]]:
-    """The row of each piece of the source and of the target: one and the same where it is shared.
+    """The rows of the pieces of source and target; the same object if the vocabulary is shared.
 
     Raises:
         UserError: a file is missing or damaged.
@@ -262,11 +263,11 @@ def find_marian_special(
 ) -> tuple[list[int | None], list[int | None]]:
     """The rows of PAD, UNKNOWN, BEGIN and END in the source's and the target's table.
 
-    A target begins with ``decoder_start_token_id``. Where that is the symbol of padding too, as in
-    most models, it is our BEGIN, and they have no PAD, which is never read or written.
+    A target begins with ``decoder_start_token_id``. In most models, this is also the padding
+    symbol. It becomes BEGIN; then the model has no PAD, which is not needed.
 
     Raises:
-        UserError: the configuration and the vocabulary do not agree, or a symbol is missing.
+        UserError: the configuration contradicts the vocabulary, or a symbol is missing.
     """
     token_settings = read_tokeniser_settings(files, where)
     end, pad, start = (

@@ -2,10 +2,10 @@
 
 Shapes: B rows, L tokens of a row, M masked places.
 
-Everything is a function of (seed, epoch, index): the order of the documents, which segments stand
-together, and what is masked, which is drawn anew at every epoch (dynamic masking, Liu et al. 2019,
-section 4.1). An epoch is a pseudo-random permutation of stretches of documents, cut into pools; the
-examples of a pool are put together by length, and its batches are shuffled.
+Everything is a function of (seed, epoch, index): the order of documents, the pairs of segments, and
+the masked tokens, which are drawn again in every epoch (dynamic masking, Liu et al. 2019, section
+4.1). An epoch is a pseudo-random permutation of stretches of documents, divided into pools. The
+examples of a pool are sorted by length, and its batches are shuffled.
 """
 
 from collections.abc import Iterator
@@ -27,28 +27,28 @@ from heedful.data.vocabulary import Vocabulary
 from heedful.models.encoders import Sequences
 
 MASKED, RANDOM = 0.8, 0.1
-"""Of the chosen tokens, the shares that become the mask and another token (Devlin, A.1)."""
+"""Shares of chosen tokens that become the mask and a random token (Devlin, A.1)."""
 
 STRETCH = 256
-"""Sentences: a longer document is several stretches, between which no pair is made."""
+"""Maximum number of sentences of a stretch; longer documents are divided."""
 
 POOL = 512
-"""Stretches among which examples of like length are put together."""
+"""Number of stretches whose examples are sorted by length together."""
 
 _SPAN = 1 << 20
-"""Indices that a pool has in positions; it has fewer batches."""
+"""Positions reserved for a pool, which has fewer batches."""
 
 
 @dataclass(frozen=True)
 class MaskedBatch:
-    """Rows with hidden tokens.
+    """Rows with masked tokens.
 
     Attributes:
-        sequences: the rows, hidden tokens replaced.
+        sequences: the rows, in which chosen tokens are replaced.
         places: [M, 2] row and column of each chosen token, in order.
-        labels: [M] what stood there.
-        next_labels: [B] 0 where the second segment follows the first, 1 where it is from another
-            document; None where rows have one segment.
+        labels: [M] the original tokens.
+        next_labels: [B] 0 if the second segment follows the first, 1 if it is from another
+            document; None if rows have one segment.
         weight: B.
     """
 
@@ -71,7 +71,7 @@ class MaskedBatch:
         )
 
     def split(self, count: int, fewest: int = FEWEST) -> list["MaskedBatch"]:
-        """The batch itself: the loss is a mean over its hidden tokens, not a sum over rows."""
+        """The batch is not split: its loss is a mean over masked tokens, not a sum over rows."""
         return [self]
 
 
@@ -80,17 +80,18 @@ class SentencePairs:
 
     Args:
         corpus: the encoded documents.
-        vocabulary: of the corpus; it has a mask.
-        max_tokens: the longest row, BEGIN and the ENDs included.
-        batch_tokens: the limit of a batch, in tokens with padding.
-        next_sentence: whether rows are pairs; without, they are runs of one document's sentences.
-        whole_words: all tokens of a word are chosen, or none.
-        masked: the share of tokens that are chosen; of each row at least one (or one word).
-        short: the share of rows that are to be shorter than ``max_tokens``, of any length.
+        vocabulary: the vocabulary of the corpus, with a mask.
+        max_tokens: maximum length of a row, including BEGIN and END.
+        batch_tokens: maximum batch size in tokens, including padding.
+        next_sentence: whether rows are pairs of segments; else they are consecutive sentences of a
+            document.
+        whole_words: choose all tokens of a word or none.
+        masked: share of chosen tokens; at least one token (or word) of each row.
+        short: share of rows with a random length below ``max_tokens``.
 
     Raises:
-        UserError: the vocabulary has no mask or is not the corpus's own, there is but one document
-            to make pairs of, or the corpus's sentences are too long for the rows.
+        UserError: the vocabulary has no mask or is not that of the corpus, there is only one
+            document for pairs, or sentences are too long for the rows.
     """
 
     def __init__(
@@ -120,20 +121,19 @@ class SentencePairs:
     def batches(
         self, position: Position, rank: Rank = SINGLE
     ) -> Iterator[tuple[Position, MaskedBatch]]:
-        """Batches without end from ``position``, each with the position after it.
+        """An infinite stream of batches from ``position``, each with the position after it.
 
-        Every sentence is in exactly one row of an epoch as a first segment or one that follows.
-        Going on from any position that came with a batch gives the batches that would have
-        followed it.
+        Every sentence is in exactly one row of an epoch, in a first segment or one that follows it.
+        Resuming from a position gives the same batches as without an interruption.
 
         Raises:
-            UserError: no batch stands at ``position`` (the corpus or the batch size is another).
+            UserError: ``position`` is invalid because the corpus or the batch size has changed.
         """
         for after, (rows, key) in of_rank(self._order(position), rank):
             yield after, self._batch(rows, key)
 
     def _order(self, position: Position) -> Iterator[tuple[Position, tuple[Segments, str]]]:
-        """Each batch's segments, and the key that its masks are drawn by."""
+        """The segments of each batch, and the key of its random masks."""
         seed, epoch, index = position
         pools = -(-len(self._stretches) // POOL)
         while True:
@@ -157,13 +157,13 @@ class SentencePairs:
             epoch, index = after
 
     def once(self) -> Iterator[MaskedBatch]:
-        """Every sentence once, always in the same rows with the same tokens hidden."""
+        """Every sentence once, with fixed rows and fixed masked tokens."""
         for number in range(-(-len(self._stretches) // POOL)):
             for turn, rows in enumerate(self._pool("once", number)):
                 yield self._batch(rows, f"once {number} {turn}")
 
     def _pool(self, key: str, number: int) -> list[Segments]:
-        """The batches of a pool, in the order of training."""
+        """The batches of a pool, in training order."""
         count = len(self._stretches)
         ranks = np.arange(number * POOL, min((number + 1) * POOL, count))
         chosen = self._stretches[permute(ranks, count, key)]
@@ -227,7 +227,7 @@ class SentencePairs:
 
 
 class _Hiding:
-    """Chooses tokens, and what is put in their places."""
+    """Chooses tokens and their replacements."""
 
     def __init__(self, vocabulary: Vocabulary, share: float, whole_words: bool) -> None:
         if vocabulary.mask is None:
@@ -246,13 +246,13 @@ class _Hiding:
     def __call__(
         self, tokens: Integers, starts: NDArray[np.bool_], rows: Integers, key: str
     ) -> tuple[Integers, Integers]:
-        """Which of ``tokens`` [n] are chosen [M], and what is put there [M].
+        """Choose some of ``tokens`` [n]: their indices [M] and replacements [M].
 
         Args:
-            tokens: [n] of all rows, one after the other.
-            starts: [n] whether a sentence begins here.
+            tokens: [n] the concatenated rows.
+            starts: [n] whether a sentence begins at the token.
             rows: [n] the row of each token.
-            key: what is drawn is a function of it.
+            key: the key of the random numbers.
         """
         usual = np.flatnonzero((tokens > END) & (tokens != self.mask))
         group = np.arange(len(usual))
@@ -272,9 +272,10 @@ class _Hiding:
         return chosen, put
 
     def _choose(self, group: Integers, rows: Integers, key: str) -> NDArray[np.bool_]:
-        """Which tokens [n] are chosen: groups in random order, until a row has its share.
+        """Whether each token [n] is chosen: groups in random order, until a row has its share.
 
-        A row gets the number of tokens that is nearest to its share, and at least one group.
+        The number of chosen tokens of a row is as near to its share as possible; at least one
+        group is chosen.
         """
         if not len(group):
             return np.zeros(0, bool)
@@ -293,7 +294,7 @@ class _Hiding:
 
 
 def _stretches(starts: Integers) -> Integers:
-    """Documents cut into runs of at most `STRETCH` sentences [n, 2]: first, and after the last."""
+    """Divide documents into stretches of up to `STRETCH` sentences [n, 2]: first, after last."""
     sizes = np.diff(starts)
     counts = -(-sizes // STRETCH)
     begins = np.repeat(starts[:-1], counts) + STRETCH * ranges(np.zeros_like(counts), counts)

@@ -1,6 +1,6 @@
-"""A translation memory: the units of a corpus, found by their source and context.
+"""A translation memory: units of a corpus, found by source and context.
 
-Kept as JSON lines, ``[source, target, context, times]``, which hold nothing that could be run.
+Stored as JSON lines ``[source, target, context, times]``, which cannot contain code.
 """
 
 import json
@@ -17,7 +17,7 @@ from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
 
 MOST_UNITS = 1_000_000
-"""The largest number of different units that a memory keeps."""
+"""Maximum number of different units of a memory."""
 
 
 class Entry(NamedTuple):
@@ -26,8 +26,9 @@ class Entry(NamedTuple):
     Attributes:
         source: the text.
         target: its translation.
-        context: what tells units with one source apart, such as a message's context or an id.
-        times: how often the unit was added.
+        context: distinguishes units with the same source, such as the context of a message or an
+            id.
+        times: number of times the unit was added.
     """
 
     source: str
@@ -38,11 +39,11 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Match:
-    """What a memory has for a source.
+    """A match of a source in a memory.
 
     Attributes:
         target: the translation.
-        kind: ``context`` if the context is the same, too, else ``exact``.
+        kind: ``context`` if the context is also equal, else ``exact``.
         others: further translations of the source, the most frequent first.
     """
 
@@ -56,7 +57,7 @@ class Match:
 
 
 class Memory:
-    """A translation memory, held in a dictionary: about a kilobyte for each unit.
+    """A translation memory in a dictionary, which needs about a kilobyte per unit.
 
     Example:
         >>> memory = Memory([Entry("Open", "Öffnen", times=2), Entry("Open", "Offen", "state")])
@@ -74,7 +75,7 @@ class Memory:
         return self._size
 
     def add(self, entry: Entry) -> None:
-        """Add a unit; empty ones, and those beyond the limit, are left out and counted."""
+        """Add a unit; empty units and units beyond the limit are skipped and counted."""
         if not entry.source.strip() or not entry.target.strip():
             self.left_out += 1
             return
@@ -88,9 +89,9 @@ class Memory:
         known[key] = known.get(key, 0) + entry.times
 
     def find(self, source: str, context: str | None = None) -> Match | None:
-        """The translation of a source: of the same context if there is one, else the most frequent.
+        """Find a translation: of the same context if possible, else the most frequent.
 
-        White space around the source is not compared; the translation gets the source's.
+        White space around the source is ignored; the translation gets that of the source.
         """
         known = self._counts.get(source)
         before = after = ""
@@ -113,7 +114,7 @@ class Memory:
         return Match(before + best + after, "context" if of_context else "exact", others)
 
     def search(self, text: str, limit: int = 10) -> list[Entry]:
-        """Units whose source or target has the text, in any case; shorter sources first."""
+        """Units whose source or target contains the text, ignoring case; shortest sources first."""
         wanted = re.compile(re.escape(text), re.IGNORECASE)
         found = (one for one in self if wanted.search(one.source) or wanted.search(one.target))
         return sorted(found, key=lambda one: len(one.source))[:limit]
@@ -124,7 +125,7 @@ class Memory:
                 yield Entry(source, target, context, count)
 
     def statistics(self) -> dict[str, int]:
-        """Numbers of units, sources, sources with several translations, and contexts."""
+        """The numbers of units, sources, sources with several translations, and contexts."""
         several = sum(len({target for target, _ in known}) > 1 for known in self._counts.values())
         contexts = sum(entry.context is not None for entry in self)
         return {
@@ -135,7 +136,7 @@ class Memory:
         }
 
     def save(self, path: Path) -> None:
-        """Write the memory, whole or not at all.
+        """Write the memory atomically.
 
         Raises:
             UserError: the file cannot be written.
@@ -151,7 +152,7 @@ class Memory:
 
     @classmethod
     def load(cls, path: Path) -> "Memory":
-        """Read what `save` wrote.
+        """Load a saved object.
 
         Raises:
             UserError: the file is missing or damaged.

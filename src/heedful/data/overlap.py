@@ -5,10 +5,10 @@ from collections.abc import Iterable
 
 
 def count_overlap(train: Iterable[str], held_out: Iterable[str]) -> int:
-    """How many held-out sources also stand in training; empty ones do not count.
+    """The number of held-out sources that also occur in training data; empty sources do not count.
 
-    Sources are equal when they are so without the white space around them. The held-out sources
-    are kept in memory, training is streamed.
+    White space around sources is ignored. Held-out sources are in memory; training data is
+    streamed.
 
     Example:
         >>> count_overlap(["a ", "b", "b"], ["b", " b", "c", ""])

@@ -1,6 +1,6 @@
-"""Encoded pairs: a store with the columns ``source`` and ``target``, and ``links`` or not.
+"""Encoded pairs: a store with the columns ``source``, ``target`` and optionally ``links``.
 
-Tokens are without BEGIN and END. Links are of tokens: source token, target token.
+Tokens exclude BEGIN and END. Links are pairs of source token and target token.
 """
 
 from collections import Counter
@@ -30,16 +30,16 @@ def write_pair_store(
     linked: bool = False,
     shard_rows: int = SHARD_ROWS,
 ) -> int:
-    """Encode ``pairs``, read once as a stream, into ``folder``, which is whole or absent after.
+    """Encode a stream of pairs into ``folder``, atomically.
 
     Args:
         pairs: the corpus.
         tokenisers: of the source and the target.
-        folder: replaced if it is there.
-        max_tokens: pairs with more tokens than this on a side (END not counted) are left out.
-        left_out: counts them, under ``longer than … tokens``.
-        linked: the pairs are `LinkedPair`, whose links are stored too.
-        shard_rows: pairs in a shard.
+        folder: the folder; an existing one is replaced.
+        max_tokens: pairs with more tokens on a side (without END) are skipped.
+        left_out: counts skipped pairs under ``longer than … tokens``.
+        linked: whether the pairs are `LinkedPair`, whose links are stored.
+        shard_rows: number of pairs in a shard.
 
     Returns:
         The number of pairs stored.
@@ -85,7 +85,7 @@ def write_pair_store(
 def _links(
     pair: Pair | LinkedPair, source: list[int], target: list[int], tokenisers: Tokenisers
 ) -> list[tuple[int, int]]:
-    """The links of words as links of tokens."""
+    """Convert links of words to links of tokens."""
     of_words = pair.links if isinstance(pair, LinkedPair) else ()
     of_source = tokenisers.source.word_indices(source)
     return token_links(of_words, of_source, tokenisers.target.word_indices(target))

@@ -21,18 +21,18 @@ NOT_IN_COLUMNS = re.compile(r"[\t\n\r]+")
 
 
 class PairWriter:
-    """Writes pairs to one TSV file or to two aligned files; use it in a ``with`` block.
+    """Writes pairs to one TSV file or two aligned files; use it in a ``with`` block.
 
-    A text with a line break (or, in TSV, a TAB) does not fit on a line: every such run becomes a
-    space, or the pair is left out. Both are counted in ``changed``.
+    A text with a line break (or, in TSV, a TAB) does not fit on a line: these characters become a
+    space, or the pair is skipped. Both are counted in ``changed``.
 
     Args:
-        paths: one path for TSV, two for aligned files; compressed where the name ends in ``.gz``;
+        paths: one path for TSV, two for aligned files; compressed if the name ends in ``.gz``;
             ``-`` is standard output.
-        breaks: what becomes of texts that do not fit on a line.
+        breaks: how to handle texts that do not fit on a line.
 
     Raises:
-        UserError: there are neither one nor two paths, or a file cannot be written.
+        UserError: there are not one or two paths, or a file cannot be written.
     """
 
     def __init__(self, paths: Sequence[Path], breaks: Breaks = "space") -> None:
@@ -62,7 +62,7 @@ class PairWriter:
         self._stack.__exit__(kind, error, traceback)
 
     def write(self, pair: Pair) -> None:
-        """Write one pair, or count that it was left out."""
+        """Write a pair, or skip and count it."""
         if any(self._forbidden.search(text) for text in pair):
             if self._breaks == "leave-out":
                 self.changed[f"with {self._what}"] += 1
@@ -80,7 +80,7 @@ class PairWriter:
 def write_pairs(
     pairs: Iterable[Pair], paths: Sequence[Path], breaks: Breaks = "space"
 ) -> PairWriter:
-    """Write all pairs; the writer that is returned knows how many, and what was changed."""
+    """Write all pairs; the returned writer has the counts."""
     with PairWriter(paths, breaks) as writer:
         for pair in pairs:
             writer.write(pair)

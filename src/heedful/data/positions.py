@@ -1,4 +1,4 @@
-"""Positions: the progress of training in its data. Ranks: processes that share the data."""
+"""Positions in the training data, and ranks of processes that share the data."""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -8,13 +8,13 @@ T = TypeVar("T")
 
 
 class Position(NamedTuple):
-    """The next batch to come: a checkpoint stores it, and going on from it is exact.
+    """The position of the next batch; checkpoints store it to resume exactly.
 
     Attributes:
-        seed: chooses the order of all epochs.
-        epoch: passes over the corpus that are complete.
-        index: place within the epoch; ``TokenBatches`` counts ``pool number x pool size + batch in
-            the pool``, so that the batch is found without going through the epoch.
+        seed: seed of the order of all epochs.
+        epoch: number of completed epochs.
+        index: position in the epoch. ``TokenBatches`` uses ``pool number x pool size + batch in the
+            pool``, so that it can find the batch without reading the epoch.
     """
 
     seed: int
@@ -25,8 +25,8 @@ class Position(NamedTuple):
 class Rank(NamedTuple):
     """One of several processes that train together.
 
-    A step takes the next ``count`` batches of one order, of which this process gets number
-    ``index``. The position after a step is the same for all of them.
+    A step takes the next ``count`` batches of a common order, and this process gets number
+    ``index``. The position after a step is the same for all processes.
 
     Attributes:
         index: from 0 to ``count - 1``.
@@ -42,17 +42,17 @@ SINGLE = Rank(0, 1)
 
 
 def of_rank(order: Iterator[tuple[Position, T]], rank: Rank) -> Iterator[tuple[Position, T]]:
-    """What ``rank`` gets of an endless ``order``: one of every ``rank.count``.
+    """The items of an infinite ``order`` for ``rank``: one of every ``rank.count``.
 
     Args:
-        order: batches, or what they are made from, each with the position after it.
-        rank: whose.
+        order: batches, or items to make them from, each with the position after it.
+        rank: the rank.
 
     Yields:
-        The rank's own, with the position after the last of the step.
+        Items of the rank, with the position after the last item of the step.
 
     Raises:
-        ValueError: ``rank.index`` is not one of ``rank.count``.
+        ValueError: ``rank.index`` is not below ``rank.count``.
     """
     if not 0 <= rank.index < rank.count:
         raise ValueError(f"rank {rank.index} is not one of {rank.count}")

@@ -1,7 +1,7 @@
-"""Rows of Python data, written to a file of JSON lines and read from it.
+"""Store rows of Python data in a file of JSON lines.
 
-A row is a tuple or a list of values, or anything that gives a value by its column's name: a
-dictionary, a row of a pandas DataFrame, a row of a dataset of the package ``datasets``.
+A row is a tuple or list of values, or a mapping from column names to values: a dictionary, a row of
+a pandas DataFrame, or a row of a dataset of the package ``datasets``.
 """
 
 import json
@@ -16,24 +16,24 @@ from heedful.basics.files import atomic_file
 from heedful.data.readers.labelled import nearest
 
 SUFFIX = ".python-rows"
-"""How the names of such files end."""
+"""The extension of such files."""
 
 
 class RowError(ValueError):
-    """A row that cannot be used, and why."""
+    """A row is invalid; the message has the reason."""
 
 
 def write_rows(rows: Iterable[Any], example: Callable[[Any], Any], path: Path, where: str) -> None:
-    """Write what ``example`` makes of each of ``rows``, which are read once, as JSON lines.
+    """Convert rows with ``example`` and write them as JSON lines.
 
     Args:
         rows: rows, or a DataFrame.
-        example: what a row means, as JSON can hold it; raises `RowError`.
+        example: converts a row to JSON data; raises `RowError`.
         path: the file.
-        where: what the rows are called in a message.
+        where: description of the rows, for messages.
 
     Raises:
-        UserError: a row cannot be used; its number, counted from 1, is in the message.
+        UserError: a row is invalid; the message has its number, from 1.
     """
     if isinstance(rows, str | bytes | Path) or not isinstance(rows, Iterable):
         raise UserError(
@@ -55,18 +55,18 @@ def write_rows(rows: Iterable[Any], example: Callable[[Any], Any], path: Path, w
 
 
 def read_rows(paths: Sequence[str | Path]) -> Iterator[Any]:
-    """What `write_rows` wrote."""
+    """Read the rows that `write_rows` wrote."""
     for path in paths:
         yield from read_json_lines(Path(path))
 
 
 def are_rows(paths: Sequence[str | Path]) -> bool:
-    """Whether files are of `write_rows`."""
+    """Whether `write_rows` wrote the files."""
     return bool(paths) and all(str(path).endswith(SUFFIX) for path in paths)
 
 
 def values(row: Any, names: Sequence[str]) -> list[Any]:
-    """The values of a row by name, or, of a tuple or a list, by place.
+    """The values of a row: by name, or in a tuple or list by position.
 
     Raises:
         RowError: a column is missing, or there are too many or too few values.
@@ -92,7 +92,7 @@ def text(value: Any, name: str) -> str:
     """A text.
 
     Raises:
-        RowError: it is none, or no valid Unicode.
+        RowError: it is not a string, or not valid Unicode.
     """
     if not isinstance(value, str):
         raise RowError(f"'{name}' is a {type(value).__name__}, not a text")
@@ -104,10 +104,10 @@ def text(value: Any, name: str) -> str:
 
 
 def label(value: Any, name: str) -> str:
-    """A label or a tag: a text that is not empty, or a whole number.
+    """A label or a tag: a non-empty text or an integer.
 
     Raises:
-        RowError: it is neither.
+        RowError: it is something else.
     """
     if not isinstance(value, str):
         if isinstance(value, bool):
@@ -124,10 +124,10 @@ def label(value: Any, name: str) -> str:
 
 
 def filled(value: Any, name: str) -> str:
-    """A text that is not empty.
+    """A non-empty text.
 
     Raises:
-        RowError: it is no text, or empty.
+        RowError: it is not a text, or it is empty.
     """
     found = text(value, name)
     if not found.strip():

@@ -1,4 +1,4 @@
-"""Loading vocabularies and tokenisers, whatever their kind. Nothing that could be run is read."""
+"""Load vocabularies and tokenisers of any kind. The files cannot contain code."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +25,7 @@ _LOADERS: dict[str, Callable[[Path, dict[str, Any]], SavedVocabulary]] = {
 
 
 def load_vocabulary(folder: Path) -> SavedVocabulary:
-    """Read what :func:`heedful.data.vocabularies.save_vocabulary` wrote.
+    """Load a vocabulary that :func:`heedful.data.vocabularies.save_vocabulary` wrote.
 
     Raises:
         UserError: a file is missing, damaged, or of an unknown kind.
@@ -43,10 +43,10 @@ def load_vocabulary(folder: Path) -> SavedVocabulary:
 
 
 def load_tokenisers(folder: Path) -> Tokenisers:
-    """Read what :meth:`Tokenisers.save`, or that of an imported translator, wrote.
+    """Load tokenisers that :meth:`Tokenisers.save`, or an imported translator, wrote.
 
     Raises:
-        UserError: a file is missing, damaged, or not the one that was saved.
+        UserError: a file is missing, damaged, or has changed since it was saved.
     """
     index = read_json(folder / TOKENISERS_INDEX)
     if index.get("kind") == "marian":

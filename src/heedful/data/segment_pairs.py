@@ -1,12 +1,12 @@
-"""Pairs of segments from documents, for predicting whether one follows the other.
+"""Pairs of segments of documents, to predict whether one follows the other.
 
 Devlin et al. 2019, section 3.1 and appendix A.2: the first segment is a run of sentences; half of
 the second segments are the sentences that follow, half are a run from another document.
 
-Differing from the paper's: every sentence is in exactly one pair of an epoch, as first segment or
-as the one that follows; nothing is cut off a first segment or off one that follows; and where a
-document's end forces a random second segment, a later pair gets a true one for it, so that halves
-stay halves. A random segment is about as long as a true one, and begins where a sentence does.
+Differences from the paper: every sentence is in exactly one pair of an epoch, in the first segment
+or the one that follows. Such segments are never truncated. If the end of a document forces a random
+second segment, a later pair gets a true one instead, so that both halves keep their size. A random
+segment is about as long as a true one and begins with a sentence.
 """
 
 from bisect import bisect_right
@@ -21,14 +21,14 @@ from heedful.data.document_store import EncodedDocuments
 from heedful.data.mapped import Integers
 
 _TRIES = 4
-"""Draws of a random segment among which the first that fits whole is taken."""
+"""Number of draws of a random segment; the first that fits is used."""
 
 _LONGEST_RUN = 64
-"""Sentences in a random segment at most."""
+"""Maximum number of sentences of a random segment."""
 
 
 class Segments(NamedTuple):
-    """Examples, each as two runs of sentences of a corpus.
+    """Examples: each has two runs of sentences of a corpus.
 
     Shapes: N examples.
     """
@@ -36,15 +36,15 @@ class Segments(NamedTuple):
     first: Integers
     """[N, 2] the first sentence of the first segment, and the sentence after its last."""
     second: Integers
-    """[N, 2] likewise of the second; an empty run where there is none."""
+    """[N, 2] the same for the second segment; an empty run if there is none."""
     sizes: Integers
-    """[N, 2] tokens of each segment, without BEGIN and ENDs; fewer than the second run has where
-    no random run was short enough."""
+    """[N, 2] number of tokens of each segment, without BEGIN and END; fewer than in the second run
+    if no random run was short enough."""
     random: NDArray[np.bool_]
     """[N] whether the second segment does not follow the first."""
 
     def of(self, chosen: Integers) -> "Segments":
-        """Some of the examples."""
+        """Select examples."""
         return Segments(
             self.first[chosen], self.second[chosen], self.sizes[chosen], self.random[chosen]
         )
@@ -52,12 +52,12 @@ class Segments(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """How segments are made.
+    """Settings for segments.
 
     Attributes:
-        room: tokens of both segments, at most.
-        pairs: whether there are second segments.
-        short: the share of examples that are to be shorter, of any length.
+        room: maximum number of tokens of both segments.
+        pairs: whether examples have a second segment.
+        short: share of examples with a shorter, random length.
     """
 
     room: int
@@ -66,14 +66,14 @@ class Rule:
 
 
 def segments(corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str) -> Segments:
-    """The examples of some stretches of documents, in order.
+    """The examples of stretches of documents, in order.
 
     Args:
         corpus: the documents.
-        stretches: [n, 2] the first sentence of each, and the one after its last; each lies in one
-            document.
-        rule: how segments are made.
-        key: what is drawn is a function of it.
+        stretches: [n, 2] the first sentence of each stretch and the one after its last; a stretch
+            is part of one document.
+        rule: settings for segments.
+        key: the key of the random numbers.
     """
     sentences = np.concatenate([np.arange(begin, end) for begin, end in stretches])
     lengths = corpus.sentences.lengths("tokens", sentences)
@@ -95,23 +95,23 @@ def segments(corpus: EncodedDocuments, stretches: Integers, rule: Rule, key: str
 
 
 class Draws:
-    """Numbers between 0 and 1, as a function of a key, a name and a place."""
+    """Random numbers from 0 to 1, as a function of a key, a name and an index."""
 
     def __init__(self, count: int, key: str) -> None:
         self.count = count
         self.key = key
 
     def uniform(self, name: str, count: int | None = None) -> NDArray[np.float64]:
-        """[count] numbers in [0, 1)."""
+        """Random numbers [count] in [0, 1)."""
         places: Words = np.arange(self.count if count is None else count, dtype=np.uint64)
         bits = mix(places, f"{name} {self.key}") >> np.uint64(11)
         return bits.astype(np.float64) * 2.0**-53
 
 
 class _Cut:
-    """Cuts stretches into first segments and those that follow.
+    """Divides stretches into first segments and segments that follow.
 
-    Of random second segments only the number of tokens that they should have is settled here.
+    For random second segments, it sets only the number of tokens.
     """
 
     def __init__(self, rule: Rule, draws: Draws) -> None:
@@ -128,7 +128,7 @@ class _Cut:
         self._follows = (draws.uniform("follows") < 0.5).tolist()
 
     def stretch(self, begin: int, lengths: Integers) -> None:
-        """Cut one stretch, whose first sentence is ``begin``, into examples."""
+        """Divide a stretch with the first sentence ``begin`` into examples."""
         ends = [0, *np.cumsum(lengths).tolist()]
         count = len(lengths)
         place = 0
@@ -188,11 +188,11 @@ def _random_runs(
 
     Args:
         corpus: the documents.
-        sentences: [n] a sentence of each document that is to be left out.
+        sentences: [n] a sentence of each document to exclude.
         sizes: [n] tokens of the first segments.
-        budgets: [n] tokens that the runs should have.
-        room: tokens of both segments at most.
-        draws: what is drawn.
+        budgets: [n] wanted numbers of tokens of the runs.
+        room: maximum number of tokens of both segments.
+        draws: the random numbers.
 
     Returns:
         The runs [n, 2], and their numbers of tokens [n].

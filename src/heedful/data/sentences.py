@@ -1,13 +1,13 @@
-"""Where the sentences of a line end: sentencex, guarded, and in time linear in the line.
+"""Split lines into sentences with sentencex, in linear time, with workarounds for its errors.
 
-Two faults of sentencex (1.0.32 and before) are worked around here:
+Two errors of sentencex (up to 1.0.32) have workarounds here:
 
 - ``segment("en", "Plan B\\u00a0.")`` panics: of a single capital letter, white space of several
   bytes and a full stop, it counts the letter's bytes back from the end of the white space
   (``is_name_initial_for``, ``head[..head.len() - last_word.len()]``) and slices within a character.
-  White space before a full stop is therefore shown to it as spaces.
+  Therefore, white space before a full stop is replaced by spaces.
 - ``segment("en", "“" * n)`` takes time in n², as do other opening quotation marks without their
-  closing ones, and holds the interpreter's lock. A line is therefore shown to it in windows.
+  closing ones, and holds the interpreter's lock. Therefore, lines are processed in windows.
 """
 
 import re
@@ -19,19 +19,19 @@ from heedful.basics.native import NativeError, call_native
 from heedful.basics.notices import notice
 
 _WINDOW = 4_000
-"""Characters. Sentences are far shorter, so that a window's end changes none of them."""
+"""Size of a window in characters. Sentences are much shorter, so windows do not affect them."""
 # A run of white space is looked at from its beginning only.
 _BEFORE_FULL_STOP = re.compile(r"(?<!\s)\s+(?=\.)")
 
 
 class SentenceFailures:
-    """Counts the lines (windows of long ones) whose sentences could not be found, for a notice."""
+    """Counts lines (or windows of long lines) that could not be split, for a notice."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def tell(self, say: Callable[[str], None] = notice) -> None:
-        """Give the notice, if there is anything to tell."""
+        """Give the notice, if there were any failures."""
         if self.count:
             lines = f"{self.count:,} line{'s' * (self.count > 1)}"
             say(f"{lines} could not be split into sentences (sentencex failed) and were left whole")
@@ -40,13 +40,12 @@ class SentenceFailures:
 def cut_into_sentences(
     line: str, language: str, failures: SentenceFailures | None = None
 ) -> list[str]:
-    """The sentences of a line; joined they are the line, white space included.
+    """Split a line into sentences; joined, they are the line, including white space.
 
     Args:
         line: any text.
-        language: code of the language whose rules are used (ISO 639); English rules for those
-            that are not known.
-        failures: counts those of the library; what it fails at is not cut.
+        language: code of the language (ISO 639); unknown languages use the rules of English.
+        failures: counts failures of the library; such text is not split.
 
     Example:
         >>> cut_into_sentences("Mr. Smith sat.  He slept.", "en")
@@ -68,7 +67,7 @@ def cut_into_sentences(
 
 
 def _window_end(line: str, start: int) -> int:
-    """The end of a window: after white space in its second half, if there is any."""
+    """The end of a window: after white space in the second half, if possible."""
     for end in range(start + _WINDOW, start + _WINDOW // 2, -1):
         if line[end - 1].isspace():
             return end
@@ -76,7 +75,7 @@ def _window_end(line: str, start: int) -> int:
 
 
 def _segment(text: str, language: str, failures: SentenceFailures | None) -> list[str]:
-    """The text's sentences, as the library finds them; the whole text where it fails."""
+    """The sentences of a text; the whole text if the library fails."""
     shown = _BEFORE_FULL_STOP.sub(lambda spaces: " " * len(spaces[0]), text)
     try:
         found = call_native(segment, language, shown)

@@ -1,9 +1,9 @@
-"""A corpus in three parts: training, validation and test, with no source in two of them.
+"""Split a corpus into training, validation and test parts without common sources.
 
-Every source has a place in an order given by a hash of the seed and its text. Whole groups of pairs
-with one source are taken in that order, first for the test, then for the validation set, passing
-over those too large for what is still wanted: sizes are met exactly where that is possible, and the
-parts depend on the seed and the pairs, never on the order of the lines.
+Sources are ordered by a hash of the seed and their text. Groups of pairs with the same source are
+assigned in this order, first to the test set, then to the validation set. Groups that are too large
+for the rest of a set are skipped, so that sizes are exact if possible. The parts depend on the seed
+and the pairs, not on the order of lines.
 """
 
 import re
@@ -29,16 +29,16 @@ Group = tuple[int, int]
 
 
 class Split:
-    """Which part each source belongs to.
+    """The assignment of sources to parts.
 
     Args:
-        sources: the sources of all pairs, once each time they occur.
-        validation: how many pairs, or a share of them as ``"5%"``.
-        test: likewise.
-        seed: another seed gives other parts.
+        sources: the sources of all pairs, including repeated ones.
+        validation: number of pairs, or a share such as ``"5%"``.
+        test: in the same way.
+        seed: seed of the order.
 
     Raises:
-        UserError: a size is not understood, or nothing is left for training.
+        UserError: a size is invalid, or no pair is left for training.
     """
 
     def __init__(self, sources: Iterable[str], validation: str, test: str, seed: int) -> None:
@@ -57,7 +57,7 @@ class Split:
         self._validation, _ = _take(chain(passed, groups), sizes[1])
 
     def part(self, source: str) -> Part:
-        """The part that pairs with this source belong to."""
+        """The part of pairs with this source."""
         place = self._place(source)
         if place in self._test:
             return "test"
@@ -70,14 +70,14 @@ class Split:
 
 
 def parse_size(size: str, total: int) -> int:
-    """A number of pairs from ``"500"`` or ``"5%"``.
+    """Parse a number of pairs such as ``"500"`` or ``"5%"``.
 
     Example:
         >>> parse_size("500", 9000), parse_size("2.5 %", 1000)
         (500, 25)
 
     Raises:
-        UserError: it is neither.
+        UserError: the text is something else.
     """
     found = re.fullmatch(r"(\d+)|(\d+(?:\.\d+)?)\s*%", size.strip(), re.ASCII)
     if found is None:
@@ -98,19 +98,19 @@ def split_corpus(
     """Write the three parts of a corpus into a new folder.
 
     Args:
-        read: gives the pairs; it is called twice, and both times must give the same.
-        folder: must not exist, or be empty.
-        names: of the files after ``train.``: one for TSV, two for aligned texts.
+        read: returns the pairs; it is called twice and must return the same pairs.
+        folder: a folder that is empty or does not exist.
+        names: names of files after ``train.``: one for TSV, two for aligned texts.
         validation: see `Split`.
         test: see `Split`.
         seed: see `Split`.
         breaks: see `heedful.data.pair_writer.PairWriter`.
 
     Returns:
-        How many pairs each part has, and what was changed to fit on lines.
+        The number of pairs of each part, and the counts of changed texts.
 
     Raises:
-        UserError: the folder is in use, a size cannot be met, or the corpus cannot be read.
+        UserError: the folder is not empty, a size is impossible, or the corpus cannot be read.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(f"{folder} already exists; choose a new folder or empty it first")
@@ -129,7 +129,7 @@ def split_corpus(
 
 
 def _take(groups: Iterator[Group], wanted: int) -> tuple[set[int], list[Group]]:
-    """Whole groups in their order until ``wanted`` pairs are there, and those that did not fit."""
+    """Take whole groups in order up to ``wanted`` pairs; also returns groups that did not fit."""
     taken: set[int] = set()
     passed: list[Group] = []
     while wanted and (group := next(groups, None)) is not None:

@@ -1,4 +1,4 @@
-"""What a corpus is like: counts and lengths, in one pass and little memory."""
+"""Statistics of a corpus: counts and lengths, in one pass with little memory."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ PERCENTILES = (50, 90, 99)
 
 
 class SideStatistics(TypedDict):
-    """One side of a corpus; a word is a run of characters that are not white space."""
+    """Statistics of one side of a corpus; a word is a run of characters without white space."""
 
     words: int
     characters: int
@@ -25,7 +25,7 @@ class SideStatistics(TypedDict):
 
 
 class CorpusStatistics(TypedDict):
-    """A whole corpus; ``ratio`` is words of the target for one of the source, as filters count."""
+    """Statistics of a corpus; ``ratio`` is target words per source word, as filters count words."""
 
     pairs: int
     duplicates: int
@@ -68,7 +68,7 @@ class _Side:
 
 
 def corpus_statistics(pairs: Iterable[Pair]) -> CorpusStatistics:
-    """The statistics of a corpus, streamed (a hash of each different pair is kept)."""
+    """Compute statistics of a stream of pairs; memory holds a hash of each distinct pair."""
     source, target = _Side(), _Side()
     seen = HashSet()
     count = duplicates = identical = 0
@@ -90,7 +90,7 @@ def corpus_statistics(pairs: Iterable[Pair]) -> CorpusStatistics:
 
 
 def percentile(counts: Counter[int], part: int) -> int:
-    """The least value that ``part`` per cent of the counted values do not exceed.
+    """The smallest value that is not below ``part`` per cent of the values.
 
     Example:
         >>> percentile(Counter([1, 2, 3, 4]), 50)

@@ -1,12 +1,12 @@
-"""A store of columns: written once, mapped into memory, read at random.
+"""A store of columns: written once, memory-mapped, with random access.
 
-A folder holds ``store.json`` (written last) and for each shard and column flat little-endian
+A folder has ``store.json`` (written last) and, for each shard and column, flat little-endian
 arrays:
 
-- ``00000.NAME.values``: the rows' values, one row after the other;
+- ``00000.NAME.values``: the concatenated values of rows;
 - ``00000.NAME.offsets``: ``rows + 1`` 64-bit numbers, where each row starts and the last one ends;
-  not for columns whose rows all have the same size;
-- ``00000.NAME.shapes``: the free sizes of each row, where there are several.
+  omitted if all rows have the same size;
+- ``00000.NAME.shapes``: the free sizes of each row, if there are several.
 
 ``store.json`` has the codec of every column, the number of rows and values of every shard, and the
 SHA-256 of every file. Stores of heedful 0.1 are read too (`heedful.data.store_version_1`).
@@ -33,18 +33,18 @@ from heedful.data.stored_column import StoredColumn
 INDEX = "store.json"
 FORMAT = 2
 SHARD_ROWS = 250_000
-"""Small enough that a shard's pages may all be mapped for a moment."""
+"""Size of a shard; all of its pages may be mapped for a moment."""
 
 
 class StoreWriter:
-    """Writes rows, many at a time, into a folder that exists; the index comes at `finish`.
+    """Writes groups of rows into an existing folder; `finish` writes the index.
 
-    Memory holds no more than the rows of one call.
+    Memory contains the rows of one call only.
 
     Args:
-        folder: where the files go; use it inside `heedful.basics.files.atomic_folder`.
-        codecs: of each column.
-        shard_rows: rows in a shard; None puts all into one.
+        folder: the folder; use it inside `heedful.basics.files.atomic_folder`.
+        codecs: the codec of each column.
+        shard_rows: number of rows in a shard; None for a single shard.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class StoreWriter:
         """Append rows.
 
         Raises:
-            ValueError: a column is missing or unknown, they have different numbers of rows, or a
-                value is outside its column's range.
+            ValueError: a column is missing or unknown, columns have different numbers of rows, or a
+                value is out of range.
         """
         if columns.keys() != self._codecs.keys():
             raise ValueError(f"columns {sorted(columns)} instead of {sorted(self._codecs)}")
@@ -94,7 +94,7 @@ class StoreWriter:
                 self._close()
 
     def finish(self, facts: Mapping[str, Any]) -> None:
-        """Close the files and write the index, with ``facts`` about the store."""
+        """Close the files and write the index with additional ``facts``."""
         if not self._shards:
             self._open()
         self._close()
@@ -142,12 +142,12 @@ class StoreWriter:
 
 
 class Store:
-    """What a `StoreWriter` wrote, opened without reading it.
+    """A store that `StoreWriter` wrote, opened without reading it.
 
     Attributes:
-        folder: where it is.
-        codecs: of each column.
-        facts: what `StoreWriter.finish` was given.
+        folder: its folder.
+        codecs: the codec of each column.
+        facts: the facts given to `StoreWriter.finish`.
     """
 
     def __init__(
@@ -168,12 +168,12 @@ class Store:
         """Map the files of ``folder``.
 
         Args:
-            folder: what was written.
-            renamed: for a store of heedful 0.1: names for its columns ``source``, ``target`` and
-                ``links``; those that are not named keep theirs.
+            folder: the folder of the store.
+            renamed: new names for the columns ``source``, ``target`` and ``links`` of a store of
+                heedful 0.1.
 
         Raises:
-            UserError: the folder is no store, or a file is missing or damaged.
+            UserError: the folder is not a store, or a file is missing or damaged.
         """
         old = open_version_1(folder)
         if old is not None:
@@ -217,7 +217,7 @@ class Store:
         return int(self._starts[-1])
 
     def __getitem__(self, row: int) -> dict[str, Any]:
-        """All columns of a row, decoded."""
+        """All decoded columns of a row."""
         if not -len(self) <= row < len(self):
             raise IndexError(f"row {row} of a store of {len(self)} rows")
         place = np.array([row % len(self)])
@@ -230,11 +230,11 @@ class Store:
         return (self[row] for row in range(len(self)))
 
     def total(self, name: str) -> int:
-        """Values of all rows of a column: for tokens, their number."""
+        """The number of values in all rows of a column, such as the number of tokens."""
         return sum(shard[name].total for shard in self._shards)
 
     def lengths(self, name: str, rows: Integers) -> Integers:
-        """How many values ``[n]`` each of ``rows`` has; 1 where nothing is free."""
+        """The numbers of values ``[n]`` of ``rows``; 1 if no dimension is free."""
         found = np.empty(len(rows), np.int64)
         for shard, chosen, own in self._by_shard(rows):
             found[chosen] = shard[name].lengths(own)
@@ -242,7 +242,7 @@ class Store:
         return found
 
     def read(self, name: str, rows: Integers) -> Column:
-        """Rows of a column, in the order of ``rows`` [n].
+        """Read rows of a column, in the order of ``rows`` [n].
 
         Raises:
             UserError: a file is damaged.
@@ -262,19 +262,19 @@ class Store:
         return Column(values, lengths, shapes)
 
     def flat(self, name: str) -> StoredColumn:
-        """A column of a store that is one shard: all its values can be read as one array."""
+        """A column of a store with one shard, whose values can be read as one array."""
         if len(self._shards) != 1:
             raise ValueError(f"{self.folder} has {len(self._shards)} shards")
         return self._shards[0][name]
 
     @property
     def fingerprint(self) -> str:
-        """What the store holds, as a hash; stores of heedful 0.1 have none (empty)."""
+        """A content hash of the store; empty for stores of heedful 0.1."""
         joined = "".join(f"{name} {own}\n" for name, own in sorted(self._hashes.items()))
         return hashlib.sha256(joined.encode()).hexdigest() if joined else ""
 
     def verify(self) -> None:
-        """Read everything, and compare it with its hashes.
+        """Read all files and compare them with their hashes.
 
         Raises:
             UserError: a file is damaged.
@@ -286,7 +286,7 @@ class Store:
     def _by_shard(
         self, rows: Integers
     ) -> Iterator[tuple[dict[str, StoredColumn], NDArray[np.bool_], Integers]]:
-        """Each shard that holds some of the rows, which of them, and their places in the shard."""
+        """Each shard with any of the rows, their indices, and their indices in the shard."""
         if not len(rows):
             return
         numbers = np.searchsorted(self._starts, rows, side="right") - 1
@@ -296,7 +296,7 @@ class Store:
 
 
 class _HashedFile:
-    """A file and the SHA-256 of what was written."""
+    """A file and the SHA-256 of its content."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("wb")

@@ -1,4 +1,4 @@
-"""Stores that heedful 0.1 wrote, read as columns; nothing writes them any more.
+"""Read stores of heedful 0.1 as columns.
 
 - An encoded corpus: ``index.json`` and for each shard ``00000.tokens`` with ``00000.offsets``, of
   each pair the source tokens, then the target tokens; with word links ``00000.links`` and
@@ -21,7 +21,7 @@ CORPUS, STREAM = "index.json", "stream.json"
 
 
 class Version1(NamedTuple):
-    """The parts of a store."""
+    """The parts of a store of heedful 0.1."""
 
     codecs: dict[str, Codec]
     shards: list[tuple[int, dict[str, StoredColumn]]]
@@ -29,7 +29,7 @@ class Version1(NamedTuple):
 
 
 def open_version_1(folder: Path) -> Version1 | None:
-    """The columns of a folder that heedful 0.1 wrote; None if it is none.
+    """The columns of a folder of heedful 0.1; None if the folder is not such a store.
 
     Raises:
         UserError: a file is missing or damaged.

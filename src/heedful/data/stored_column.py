@@ -1,4 +1,4 @@
-"""One column of one shard, mapped into memory."""
+"""A memory-mapped column of a shard."""
 
 from collections.abc import Mapping
 from math import prod
@@ -13,15 +13,15 @@ from heedful.data.mapped import OFFSET, Integers, Mapped, damaged, ranges
 
 
 class StoredColumn:
-    """A column's values, and where its rows are.
+    """The values of a column, and the positions of its rows.
 
     Args:
-        codec: how it is stored.
-        files: the paths of ``values``, and of ``offsets`` and ``shapes`` where it has them.
+        codec: the storage format.
+        files: the paths of ``values`` and, if they exist, ``offsets`` and ``shapes``.
         rows: number of rows.
         total: number of values.
-        stride: numbers of ``offsets`` from one row to the next; above 1 where columns share files.
-        phase: which of them starts a row.
+        stride: distance between rows in ``offsets``; above 1 if columns share files.
+        phase: index of the first row in ``offsets``.
 
     Raises:
         UserError: a file is missing or damaged.
@@ -57,7 +57,7 @@ class StoredColumn:
             self._shapes = self._mapped["shapes"].array.reshape(-1, codec.free)
 
     def bounds(self, rows: Integers) -> tuple[Integers, Integers]:
-        """Where each row starts and ends.
+        """The start and end of each row.
 
         Raises:
             UserError: the offsets are damaged.
@@ -73,12 +73,12 @@ class StoredColumn:
         return starts, ends
 
     def lengths(self, rows: Integers) -> Integers:
-        """How many values each row has."""
+        """The number of values of each row."""
         starts, ends = self.bounds(rows)
         return ends - starts
 
     def read(self, rows: Integers) -> Column:
-        """Rows in the order of their numbers.
+        """Read rows in the given order.
 
         Raises:
             UserError: a file is damaged.

@@ -1,7 +1,7 @@
-"""Streams: documents one after the other, for language models, and the windows they learn from.
+"""Streams: concatenated documents for language models, and windows of them.
 
-A stream is a store of one shard with a column ``tokens``: a first row with END alone, then a row
-for each document, its tokens and END.
+A stream is a store with one shard and a column ``tokens``: a row with END only, then one row per
+document with its tokens and END.
 Shapes: B windows, T tokens.
 """
 
@@ -25,15 +25,15 @@ _TOKENS_AT_ONCE = 1 << 20
 
 
 def write_stream(documents: Iterable[Sequence[int]], folder: Path, vocabulary: int) -> int:
-    """Write documents, read once, into ``folder``, which is whole or absent after.
+    """Write a stream of documents into ``folder``, atomically.
 
     Args:
-        documents: the tokens of each, without END.
-        folder: replaced if it is there.
+        documents: the tokens of each document, without END.
+        folder: the folder; an existing one is replaced.
         vocabulary: number of symbols.
 
     Returns:
-        The number of tokens, one END for each document included.
+        The number of tokens, including one END per document.
     """
     codecs = {"tokens": columns.tokens(vocabulary)}
     rows, count, number, waiting = [[END]], 0, 0, 0
@@ -55,10 +55,10 @@ def write_stream(documents: Iterable[Sequence[int]], folder: Path, vocabulary: i
 
 
 class Stream:
-    """What `write_stream` wrote, opened without reading it.
+    """A stream that `write_stream` wrote, opened without reading it.
 
     Raises:
-        UserError: the folder is no stream, or a file is missing or damaged.
+        UserError: the folder is not a stream, or a file is missing or damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -86,8 +86,8 @@ class WindowBatch:
     """Windows of a stream.
 
     Attributes:
-        tokens: [B, T] what is read.
-        targets: [B, T] the token after each; PAD where the stream has ended.
+        tokens: [B, T] the input tokens.
+        targets: [B, T] the next tokens; PAD after the end of the stream.
         weight: number of targets.
     """
 
@@ -104,7 +104,7 @@ class WindowBatch:
         )
 
     def split(self, count: int, fewest: int = FEWEST) -> list["WindowBatch"]:
-        """At most ``count`` batches of about as many windows."""
+        """Split into at most ``count`` batches of similar size."""
         real = (self.targets != PAD).sum(1)
         return [
             WindowBatch(self.tokens[rows], self.targets[rows], int(real[rows].sum()))
@@ -113,15 +113,15 @@ class WindowBatch:
 
 
 class WindowBatches:
-    """Batches of windows of ``context`` tokens, in an order that is a function of (seed, epoch).
+    """Batches of windows of ``context`` tokens, in an order that depends on (seed, epoch) only.
 
-    An epoch predicts every token of the stream once: the first window is of a random length that
-    differs from epoch to epoch, and so does where all the others begin.
+    An epoch predicts every token of the stream once. The first window has a random length, so that
+    windows begin at different tokens in every epoch.
 
     Args:
-        stream: the tokens.
+        stream: the stream.
         context: T, tokens in a window.
-        rows: windows in a batch.
+        rows: number of windows in a batch.
 
     Raises:
         UserError: the stream is empty.
@@ -137,16 +137,16 @@ class WindowBatches:
     def batches(
         self, position: Position, rank: Rank = SINGLE
     ) -> Iterator[tuple[Position, WindowBatch]]:
-        """Batches without end from ``position``, each with the position after it.
+        """An infinite stream of batches from ``position``, each with the position after it.
 
         Raises:
-            UserError: no batch stands at ``position`` (the stream or a batch's size is another).
+            UserError: ``position`` is invalid because the stream or the batch size has changed.
         """
         for after, (numbers, first) in of_rank(self._order(position), rank):
             yield after, self._batch(numbers, first)
 
     def _order(self, position: Position) -> Iterator[tuple[Position, tuple[list[int], int]]]:
-        """Numbers of each batch's windows, and where the second window of the epoch begins."""
+        """The windows of each batch, and the start of the second window of the epoch."""
         seed, epoch, index = position
         while True:
             first = 1 + int(mix(np.zeros(1, np.uint64), f"{seed} {epoch}")[0] % self.context)

@@ -1,9 +1,9 @@
-"""Training of subword models, and the text on both sides of sentencepiece.
+"""Train subword models, and preprocess text for sentencepiece.
 
-sentencepiece alone does not give back every text; three things are done about it here:
+sentencepiece alone does not restore every text. Three steps make it lossless:
 
-- A space is put before the text and taken off again, so that a word has one and the same piece at
-  the start of a line and within it, and no space of the text is lost.
+- A space is added before the text and removed again, so that a word has the same piece at the start
+  of a line and within it, and no space is lost.
 - sentencepiece writes a space as U+2581, so a U+2581 of the text would come back as a space. It is
   escaped, and so is the escape itself: ``ESCAPE + "1"`` is U+2581, ``ESCAPE + "0"`` is ``ESCAPE``.
 - Characters outside the vocabulary become their UTF-8 bytes (byte fallback), so nothing is unknown.
@@ -26,19 +26,19 @@ from heedful.basics.settings import Settings
 from heedful.basics.symbols import BEGIN, END, PAD, UNKNOWN
 
 MARKER = "▁"
-"""How sentencepiece writes a space inside a piece (U+2581)."""
+"""The character for a space in pieces of sentencepiece (U+2581)."""
 
 ESCAPE = "\ufdd0"
-"""A code point that Unicode keeps free for programs' own use, so that real text hardly has it."""
+"""A private-use code point, which real text hardly contains."""
 
 PLACEHOLDERS = tuple(f"⟦{number}⟧" for number in range(64))
-"""Strings that are always one symbol each (ids 4 to 67), never split and never merged."""
+"""Strings that are always a single symbol (ids 4 to 67)."""
 
 MASK = "<mask>"
-"""The piece that stands for a hidden token, in models that have one: no text has it."""
+"""The piece of the mask, which no text contains."""
 
 SAMPLE_TEXTS = 1_000_000
-"""A tokeniser is trained on at most so many texts; of a larger corpus, on a random sample."""
+"""Maximum number of training texts; larger corpora are sampled."""
 
 _SILENT = 3  # sentencepiece's log levels: 0 info, 1 warning, 2 error, 3 fatal
 _TO_ESCAPED = {MARKER: ESCAPE + "1", ESCAPE: ESCAPE + "0"}
@@ -52,12 +52,12 @@ class TokeniserSettings(Settings):
 
     Attributes:
         kind: merges of frequent pairs (``bpe``, Sennrich et al. 2016) or the most probable
-            segmentation (``unigram``, Kudo 2018); ``imported`` is another maker's, which is not
-            trained.
-        vocabulary_size: number of symbols, the 324 fixed ones (4 control symbols, 64 placeholders,
-            256 bytes) included; of each side, where the sides are separate.
+            segmentation (``unigram``, Kudo 2018); ``imported`` is a tokeniser of another library,
+            which is not trained.
+        vocabulary_size: number of symbols, including 324 fixed ones (4 control symbols, 64
+            placeholders, 256 bytes); of each side, if the sides are separate.
         joint: one vocabulary for both languages.
-        normalise: ``nfc`` composes characters first; decoding then gives the composed text.
+        normalise: ``nfc`` composes characters; decoded texts are composed.
     """
 
     renamed: ClassVar[dict[str, str]] = {"vocabulary": "vocabulary_size"}
@@ -68,7 +68,7 @@ class TokeniserSettings(Settings):
 
 
 class VocabularyTooLargeError(UserError):
-    """The texts support fewer symbols than asked for: ``supported`` at most."""
+    """The texts support at most ``supported`` symbols, fewer than requested."""
 
     def __init__(self, message: str, supported: int) -> None:
         super().__init__(message)
@@ -76,7 +76,7 @@ class VocabularyTooLargeError(UserError):
 
 
 def prepare(text: str, normalise: str) -> str:
-    """The text as sentencepiece gets it: normalised, escaped, with a space before it."""
+    """Preprocess a text for sentencepiece: normalise and escape it, and add a space before it."""
     if not text:
         return ""
     if normalise == "nfc":
@@ -99,10 +99,10 @@ def restore(text: str) -> str:
 
 
 def refuse_surrogates(text: str, where: str) -> None:
-    """Stop at a lone surrogate, which no valid Unicode string holds.
+    """Raise an error for a lone surrogate, which is not valid Unicode.
 
     Raises:
-        UserError: names ``where``, and the character, counted from 1.
+        UserError: the message has ``where`` and the number of the character, from 1.
     """
     try:
         text.encode("utf-8")
@@ -134,7 +134,7 @@ def reservoir(texts: Iterable[str], size: int, seed: int) -> tuple[list[str], in
 def train_model(
     texts: list[str], settings: TokeniserSettings, where: str, *, mask: bool = False
 ) -> bytes:
-    """Run sentencepiece's trainer; ``texts`` is emptied on the way, so nothing is held twice."""
+    """Run the trainer of sentencepiece; ``texts`` is emptied on the way to save memory."""
     texts.reverse()
     # U+2585 is how sentencepiece writes "unknown" while training: it would skip such a line whole.
     prepared = (
@@ -170,7 +170,7 @@ def train_model(
 
 
 def _training_error(message: str, asked: int, where: str) -> UserError:
-    """The user's error for one of the trainer's."""
+    """Convert an error of the trainer to a user error."""
     if found := re.search(r"too high.*<= (\d+)", message):
         supported = int(found[1])
         return VocabularyTooLargeError(

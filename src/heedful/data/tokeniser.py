@@ -1,4 +1,4 @@
-"""Tokenisers: text to numbers and back, with nothing lost.
+"""Lossless tokenisers.
 
 `decode(encode(text)) == text` holds for every valid Unicode string (with ``normalise = "none"``);
 `heedful.data.subwords` says how.
@@ -93,22 +93,22 @@ class Tokeniser:
         sample: int = SAMPLE_TEXTS,
         mask: bool = False,
     ) -> "Tokeniser":
-        """Learn a vocabulary from ``texts``, which are read once, as a stream.
+        """Train a vocabulary on a stream of texts.
 
-        The same texts, settings and seed give the same tokeniser. At most ``sample`` texts are
-        held and learnt from: of a larger corpus a random sample, chosen by ``seed`` (and said so).
+        Equal texts, settings and seeds give equal tokenisers. If there are more than ``sample``
+        texts, a random sample is used, with a notice.
 
         Args:
-            texts: lines, empty ones included.
+            texts: lines, including empty ones.
             settings: kind, size and normalisation.
-            seed: chooses the sample; without effect on a corpus that needs none.
-            where: what the texts are, for messages ("the source side of train.tmx").
-            sample: the largest number of texts to learn from.
-            mask: with a symbol (4) for hidden tokens, which counts among the vocabulary.
+            seed: seed of the random sample.
+            where: description of the texts, for messages ("the source side of train.tmx").
+            sample: maximum number of training texts.
+            mask: add a symbol (4) for masked tokens, which counts in the vocabulary size.
 
         Raises:
-            VocabularyTooLargeError: the texts support fewer symbols than asked for.
-            UserError: the texts are empty, need more symbols, or hold a lone surrogate.
+            VocabularyTooLargeError: the texts support fewer symbols than requested.
+            UserError: there are no texts, they need more symbols, or contain a lone surrogate.
         """
         chosen, total = reservoir(_valid(texts, where), sample, seed)
         if not chosen:
@@ -119,17 +119,17 @@ class Tokeniser:
         return cls(train_model(chosen, settings, where, mask=mask), settings, where)
 
     def save(self, path: Path) -> None:
-        """Write the model to ``path`` and its settings beside it (``path`` with ``.json``)."""
+        """Write the model to ``path`` and its settings to ``path`` with ``.json``."""
         with atomic_file(path) as file:
             file.write(self.model)
         write_json(path.with_suffix(".json"), self.settings.model_dump())
 
     @classmethod
     def load(cls, path: Path) -> "Tokeniser":
-        """Read what `save` wrote.
+        """Load a saved object.
 
         Raises:
-            UserError: a file is missing, damaged, or not of heedful's making.
+            UserError: a file is missing, damaged, or not written by heedful.
         """
         beside = path.with_suffix(".json")
         return cls(
@@ -139,10 +139,10 @@ class Tokeniser:
         )
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of ``text``, without BEGIN and END; none for an empty text.
+        """Encode ``text`` without BEGIN and END; an empty text has no tokens.
 
         Raises:
-            UserError: the text holds a lone surrogate, which is not valid Unicode.
+            UserError: the text contains a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
         # By itself: sentencepiece starts threads for a batch, of however few.
@@ -152,10 +152,11 @@ class Tokeniser:
         return tokens
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
-        """The tokens of each text; many texts are encoded on ``threads`` (default: all) threads.
+        """Encode several texts; many texts use ``threads`` threads (default: all).
 
         Raises:
-            UserError: a text holds a lone surrogate; the message says which text and where.
+            UserError: a text contains a lone surrogate; the message names the text and the
+                position.
         """
         prepared = [prepare(text, self.settings.normalise) for text in texts]
         few = len(texts) < _TEXTS_A_THREAD
@@ -169,28 +170,28 @@ class Tokeniser:
         return encoded
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of ``tokens``; PAD, BEGIN, END and the mask have none.
+        """Decode ``tokens``; PAD, BEGIN, END and the mask give no text.
 
-        Total: any tokens give a valid string (bytes that are not UTF-8 become U+FFFD).
+        Any tokens give a valid string; bytes that are not UTF-8 become U+FFFD.
         """
         silent = self._silent
         kept = [int(token) for token in tokens if int(token) not in silent]
         return restore(call_native(self._processor.decode, kept))
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each sequence of tokens."""
+        """Decode several sequences of tokens."""
         silent = self._silent
         kept = [[int(token) for token in tokens if int(token) not in silent] for tokens in batch]
         found = call_native(self._processor.decode, kept, num_threads=1)
         return [restore(text) for text in found]
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Each token as a person reads it: ``▁`` starts a word, ``<0x0A>`` is a byte."""
+        """A readable form of each token: ``▁`` starts a word, ``<0x0A>`` is a byte."""
         names = [self._processor.id_to_piece(int(token)) for token in tokens]
         return [unescape(name) for name in names]
 
     def word_starts(self) -> list[int]:
-        """The tokens that begin with a space, as the first token of each word does."""
+        """Tokens that begin with a space, as the first token of each word does."""
         return [token for token in range(END + 1, self.size) if self._bytes[token][:1] == b" "]
 
     def word_indices(self, tokens: Sequence[int]) -> list[int]:
@@ -204,11 +205,11 @@ class Tokeniser:
         return words_of_spans([self._bytes[token] for token in tokens])
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        """A hash of everything that affects encoding; equal hashes give equal tokens."""
         return _digest(f"{_digest(self.model)} {self.settings.normalise}".encode())
 
     def _surface(self, token: int) -> bytes:
-        """The bytes that a token stands for, escapes not undone (they hold no white space)."""
+        """The bytes of a token, still escaped (escapes contain no white space)."""
         if token in self._silent:
             return b""
         if token == UNKNOWN:
@@ -221,30 +222,30 @@ class Tokeniser:
 
 @dataclass(frozen=True)
 class Tokenisers:
-    """The tokenisers of a pair of languages; ``source is target`` where the vocabulary is joint."""
+    """The tokenisers of a pair of languages; ``source is target`` for a joint vocabulary."""
 
     source: Tokeniser
     target: Tokeniser
 
     @property
     def shared(self) -> bool:
-        """Whether both sides have one vocabulary."""
+        """Whether both sides share a vocabulary."""
         return self.source is self.target
 
     @classmethod
     def train(
         cls, pairs: Callable[[], Iterable[Pair]], settings: TokeniserSettings, *, seed: int
     ) -> "Tokenisers":
-        """Train on pairs, read as a stream: once for a joint vocabulary, else once a side.
+        """Train on a stream of pairs, read once for a joint vocabulary, else once per side.
 
         Args:
-            pairs: gives the pairs anew at each call.
+            pairs: returns a new stream of pairs at each call.
             settings: kind, size, joint or not, normalisation.
-            seed: chooses the sample of a corpus that is too large to learn from whole.
+            seed: seed of the random sample of a large corpus.
 
         Raises:
-            VocabularyTooLargeError: the texts support fewer symbols than asked for.
-            UserError: the corpus is empty, needs more symbols, or holds a lone surrogate.
+            VocabularyTooLargeError: the texts support fewer symbols than requested.
+            UserError: the corpus is empty, needs more symbols, or contains a lone surrogate.
         """
         if settings.kind == "imported":
             raise UserError(
@@ -262,9 +263,9 @@ class Tokenisers:
         return cls(source, target)
 
     def save(self, folder: Path) -> None:
-        """Write the models and their settings into ``folder``; the index comes last.
+        """Write the models and their settings into ``folder``, and the index last.
 
-        Other files of the folder are left alone.
+        Other files in the folder are not changed.
         """
         sides = {"joint": self.source}
         if not self.shared:
@@ -283,7 +284,7 @@ class Tokenisers:
         """Read what `save` wrote; ``index`` is the content of its index.
 
         Raises:
-            UserError: a file is missing, damaged, or not the one that was saved.
+            UserError: a file is missing, damaged, or has changed since it was saved.
         """
         models = index.get("models")
         if not isinstance(models, dict) or set(models) not in ({"joint"}, {"source", "target"}):
@@ -299,7 +300,7 @@ class Tokenisers:
         return cls(loaded["source"], loaded["target"])
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        """A hash of everything that affects encoding; equal hashes give equal tokens."""
         parts = [
             part
             for side in (self.source, self.target)
@@ -313,7 +314,7 @@ def _digest(content: bytes) -> str:
 
 
 def _valid(texts: Iterable[str], where: str) -> Iterable[str]:
-    """The texts that are not empty; stops at a lone surrogate, whose number is known here."""
+    """The non-empty texts; raises an error with the number of a text that has a lone surrogate."""
     for number, text in enumerate(texts, start=1):
         refuse_surrogates(text, f"{where}, text {number}")
         if text:
@@ -321,7 +322,7 @@ def _valid(texts: Iterable[str], where: str) -> Iterable[str]:
 
 
 def words_of_spans(spans: Sequence[bytes]) -> list[int]:
-    """The index of the word that each span of a text begins in; -1 for none and for empty spans."""
+    """The index of the word in which each span begins; -1 for none and for empty spans."""
     words = _words_of_bytes(b"".join(spans))
     indices, start = [], 0
     for span in spans:
@@ -331,7 +332,7 @@ def words_of_spans(spans: Sequence[bytes]) -> list[int]:
 
 
 def _words_of_bytes(surface: bytes) -> list[int]:
-    """For each byte of a text, the index of its word; of white space, of the next word or -1."""
+    """The index of the word of each byte; white space belongs to the next word, or -1."""
     words: list[int] = []
     word, inside = -1, False
     # surrogateescape keeps every byte that is no UTF-8 as one character, so that lengths add up.

@@ -1,4 +1,4 @@
-"""The files of tokenisers of other makers, and what they say."""
+"""Files of tokenisers of other libraries."""
 
 import hashlib
 import json
@@ -25,7 +25,7 @@ FILES = (
     "special_tokens_map.json",
     "added_tokens.json",
 )
-"""What a folder may hold of its tokeniser, and what is kept of it."""
+"""Files of a tokeniser that are kept if they exist."""
 
 _ROLES = {"wordpiece": ("pad", "unk", "cls", "sep", "mask"), "bytes": ("pad", "unk", "bos", "eos")}
 _SWITCHES = (
@@ -36,7 +36,7 @@ _SWITCHES = (
     "add_prefix_space",
 )
 _ADDING = ("add_bos_token", "add_eos_token")
-"""Switches too, of what is put around a text, which is done here as the model wants it."""
+"""Also options for special tokens around a text, which the model adds itself."""
 _NAMES = {
     "wordpiece": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
     "bytes": (None, None, None, "<|endoftext|>"),
@@ -46,10 +46,10 @@ _NAMES = {
 def read_kept(
     folder: Path, index: Mapping[str, Any], name: str, known: Sequence[str]
 ) -> dict[str, bytes]:
-    """The files that an index lists with their hashes.
+    """Read the files in an index, and check their hashes.
 
     Raises:
-        UserError: the index is damaged, or a file is missing or was changed.
+        UserError: the index is damaged, or a file is missing or has changed.
     """
     listed = index.get("files")
     if not isinstance(listed, dict) or not set(listed) <= set(known):
@@ -63,15 +63,15 @@ def read_kept(
 
 
 def read_files(folder: Path, known: Sequence[str] = FILES) -> dict[str, bytes]:
-    """The content of those of ``known`` that a folder has."""
+    """The content of the files of ``known`` that exist in a folder."""
     return {name: read_bytes(folder / name) for name in known if (folder / name).is_file()}
 
 
 def read_tokenizer(files: Mapping[str, bytes], where: str) -> Tokenizer:
-    """The tokeniser in ``tokenizer.json``, or made of a vocabulary's older files.
+    """The tokeniser from ``tokenizer.json``, or from older vocabulary files.
 
     Raises:
-        UserError: there are no such files, or they are damaged.
+        UserError: the files are missing or damaged.
     """
     try:
         tokenizer: Tokenizer = call_native(_read, files, where)
@@ -102,7 +102,7 @@ def family_of(tokenizer: Tokenizer, where: str) -> str:
     """``wordpiece`` or ``bytes``.
 
     Raises:
-        UserError: it is of another kind.
+        UserError: the tokeniser is of another kind.
     """
     described = json.loads(tokenizer.to_str())
     model = described["model"].get("type")
@@ -116,12 +116,12 @@ def family_of(tokenizer: Tokenizer, where: str) -> str:
 
 
 def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
-    """The ids of the tokens that are PAD, UNKNOWN, BEGIN and END (and the mask of WordPiece).
+    """The ids of PAD, UNKNOWN, BEGIN, END and, in WordPiece, the mask.
 
-    Where one token has several roles, END has it before BEGIN, UNKNOWN and PAD.
+    If a token has several roles, END has precedence over BEGIN, UNKNOWN and PAD.
 
     Raises:
-        UserError: there is none for END, or, in WordPiece, for BEGIN or UNKNOWN.
+        UserError: END or, in WordPiece, BEGIN or UNKNOWN is missing.
     """
     tokenizer = read_tokenizer(files, where)
     family = family_of(tokenizer, where)
@@ -145,7 +145,7 @@ def find_special(files: Mapping[str, bytes], where: str) -> list[int | None]:
 
 
 def read_tokeniser_settings(files: Mapping[str, bytes], where: str) -> dict[str, Any]:
-    """What the files of settings say, names of tokens as plain strings.
+    """Settings from the settings files, with names of tokens as plain strings.
 
     Raises:
         UserError: a file is damaged.

@@ -1,8 +1,8 @@
-"""What a ``tokenizer.json`` may hold, checked before the library reads it.
+"""Validate a ``tokenizer.json`` before the library reads it.
 
-The library compiles and runs whatever regular expressions a file brings, some of which take
-exponential time or make it panic, and chains of replacements that make a short text exponentially
-long. So only steps are taken that cost time and memory in proportion to the text.
+The library runs any regular expression of a file, some of which take exponential time or cause a
+panic, and chains of replacements that make a text exponentially longer. Therefore, only steps with
+linear time and memory are supported.
 """
 
 import json
@@ -31,23 +31,23 @@ _PATTERNS = frozenset(
         r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
     }
 )
-"""The expressions of GPT-2, Llama 3 and Qwen 2, which take linear time."""
+"""The regular expressions of GPT-2, Llama 3 and Qwen 2, which take linear time."""
 _MOST_STEPS = 16
 _MOST_ADDED = 10_000
 _LONGEST_ADDED = 1_000
 _LONGEST_WORD = 1_000
-"""Characters of a word that WordPiece looks up, which takes quadratic time; BERT's has 100."""
+"""Maximum characters of a word for WordPiece, which takes quadratic time; BERT uses 100."""
 
 
 def checked_tokenizer(content: bytes, where: str) -> str:
-    """A ``tokenizer.json`` as the library may read it: what finds tokens, and nothing else.
+    """The validated content of a ``tokenizer.json``, with only the parts that find tokens.
 
     Args:
-        content: of the file.
-        where: the file, for messages.
+        content: the content of the file.
+        where: name of the file, for messages.
 
     Raises:
-        UserError: it is damaged, too large, or has a step that is not supported.
+        UserError: the file is damaged, too large, or has an unsupported step.
     """
     values = parse_json(content, where)
     if not isinstance(values, dict) or not isinstance(values.get("model"), dict):
@@ -63,7 +63,7 @@ def checked_tokenizer(content: bytes, where: str) -> str:
 
 
 def check_vocabulary(vocabulary: Any, where: str) -> None:
-    """Raise UserError unless tokens have numbers, and are not too many."""
+    """Raise UserError if a token has no id, or if there are too many tokens."""
     if not isinstance(vocabulary, dict) or not all(type(v) is int for v in vocabulary.values()):
         raise UserError(f"{where}: the vocabulary does not give each token a number")
     if len(vocabulary) > MOST_SYMBOLS:
@@ -107,7 +107,7 @@ def _check_added(added: Any, where: str) -> None:
 def _check_steps(
     values: Mapping[str, Any], name: str, inner: str, known: frozenset[str], where: str
 ) -> None:
-    """Raise UserError for a step, or a step of a sequence, that is not supported."""
+    """Raise UserError for an unsupported step, or one in a sequence."""
     whole = values.get(name)
     if whole is None:
         return
@@ -135,7 +135,7 @@ def _is_known_split(step: Mapping[str, Any]) -> bool:
 
 
 def _check_repeated(kinds: Sequence[Any], name: str, where: str) -> None:
-    """Each round of bytes doubles what is not ASCII."""
+    """Raise UserError for repeated byte steps; each doubles the length of non-ASCII text."""
     if kinds.count("ByteLevel") > 1:
         raise UserError(
             f"{where}: {name} contains ByteLevel {kinds.count('ByteLevel')} times instead of once"

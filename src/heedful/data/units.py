@@ -1,7 +1,7 @@
-"""Units of bilingual files with their names, translated or not: what is checked before delivery.
+"""Units of bilingual files with their names, translated or not, for checks.
 
-Readers of corpora leave out what a model should not learn from (fuzzy, untranslated); here nothing
-is left out.
+Readers of corpora skip units that are not training data (fuzzy, untranslated). This reader skips
+nothing.
 """
 
 from collections.abc import Iterator
@@ -28,12 +28,12 @@ class Unit:
     """A source and its translation.
 
     Attributes:
-        name: what a person finds it by: a line of the file, a unit's id, a number.
+        name: identifies the unit for people: a line of the file, an id, a number.
         source: the text to translate.
-        target: its translation; empty where there is none.
-        formats: what the file says of the text's format, such as ``python-format``.
-        context: what tells units with one source apart: a message's context, a unit's id.
-        is_done: whether the translation is there and need not be reviewed.
+        target: its translation; empty if there is none.
+        formats: formats of the text in the file, such as ``python-format``.
+        context: distinguishes units with the same source: the context of a message or an id.
+        is_done: whether there is a translation that needs no review.
     """
 
     name: str
@@ -51,10 +51,10 @@ def read_units(
     target: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[Unit]:
-    """The units of a PO, XLIFF, TMX or TSV file, in order.
+    """Read the units of a PO, XLIFF, TMX or TSV file, in order.
 
     Raises:
-        UserError: the file is missing, broken, or lacks the languages.
+        UserError: the file is missing, invalid, or lacks the languages.
     """
     with open_input(path) as file:
         kind = find_kind(file.head(), file.name, encoding)

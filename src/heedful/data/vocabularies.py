@@ -1,4 +1,4 @@
-"""Vocabularies of single texts: made, saved and loaded, of whatever kind."""
+"""Train, save and load vocabularies of single texts, of any kind."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
@@ -35,26 +35,26 @@ INDEX = "vocabulary.json"
 MODEL = "vocabulary.model"
 
 _LEAST = {"bpe": 325, "unigram": 325, "bytes": 260, "characters": 5, "words": 5, "imported": 4}
-"""The fixed symbols of each kind without a mask, and one more where there must be more."""
+"""Minimum vocabulary sizes: the fixed symbols of each kind without a mask, plus one if needed."""
 
 
 class VocabularySettings(Settings):
-    """How texts become numbers.
+    """Settings of a vocabulary.
 
     Attributes:
         kind: subwords by merges (``bpe``, Sennrich et al. 2016) or by probability (``unigram``,
             Kudo 2018), with bytes for what is rare; merges of ``bytes`` (Radford et al. 2019);
-            single ``characters``; whole ``words`` and marks. ``imported`` is another maker's,
-            which is not trained.
-        vocabulary_size: number of symbols, the fixed ones included; of characters, words and bytes,
-            the largest number.
-        lower_case: texts are lower-cased first; decoding gives lower case.
-        minimum_count: rarer words or characters are unknown, rarer pairs of bytes are not merged;
-            without effect on ``bpe`` and ``unigram``.
-        normalise: ``nfc`` composes characters first; decoding gives the composed text.
-        split: of ``words``: at white space and around marks, or at white space only, for texts
-            that were tokenised before.
-        mask: with a symbol (4) for hidden tokens.
+            single ``characters``; whole ``words`` and punctuation marks. ``imported`` is a
+            vocabulary of another library, which is not trained.
+        vocabulary_size: number of symbols, including fixed ones; for characters, words and bytes,
+            the maximum.
+        lower_case: convert texts to lower case; decoded texts are in lower case.
+        minimum_count: minimum frequency; rarer words or characters are unknown, and rarer pairs of
+            bytes are not merged. Ignored for ``bpe`` and ``unigram``.
+        normalise: ``nfc`` composes characters; decoded texts are composed.
+        split: for ``words``: split at white space and around punctuation, or at white space only,
+            for texts that are already tokenised.
+        mask: add a symbol (4) for masked tokens.
     """
 
     renamed: ClassVar[dict[str, str]] = {"vocabulary": "vocabulary_size"}
@@ -78,19 +78,19 @@ class VocabularySettings(Settings):
 
 
 class SavedVocabulary(Vocabulary, Protocol):
-    """A vocabulary that writes itself into a folder."""
+    """A vocabulary that can be saved."""
 
     def save(self, folder: Path) -> None:
-        """Write files into ``folder``: last ``vocabulary.json``, with ``format`` and ``kind``."""
+        """Write files into ``folder``, with ``vocabulary.json`` (``format`` and ``kind``) last."""
         ...
 
 
 class Subwords:
-    """A sentencepiece model as the vocabulary of single texts; bytes stand for what is rare.
+    """A sentencepiece model as the vocabulary of single texts; rare characters become bytes.
 
     Args:
         tokeniser: the model.
-        lower_case: texts are lower-cased first.
+        lower_case: convert texts to lower case.
     """
 
     def __init__(self, tokeniser: Tokeniser, lower_case: bool = False) -> None:
@@ -101,25 +101,25 @@ class Subwords:
         self.mask = tokeniser.mask
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of ``text``, without BEGIN and END; none for an empty text."""
+        """Encode ``text`` without BEGIN and END; an empty text has no tokens."""
         return self.tokeniser.encode(text.lower() if self.lower_case else text)
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
-        """The tokens of each text."""
+        """Encode several texts."""
         if self.lower_case:
             texts = [text.lower() for text in texts]
         return self.tokeniser.encode_batch(texts, threads)
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of ``tokens``; PAD, BEGIN, END and the mask have none."""
+        """Decode ``tokens``; PAD, BEGIN, END and the mask give no text."""
         return self.tokeniser.decode(tokens)
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each sequence of tokens."""
+        """Decode several sequences of tokens."""
         return self.tokeniser.decode_batch(batch)
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Each token as a person reads it."""
+        """A readable form of each token."""
         return self.tokeniser.pieces(tokens)
 
     def word_indices(self, tokens: Sequence[int]) -> list[int]:
@@ -127,11 +127,11 @@ class Subwords:
         return self.tokeniser.word_indices(tokens)
 
     def word_starts(self) -> list[int]:
-        """The tokens that begin with a space, as the first token of each word does."""
+        """Tokens that begin with a space, as the first token of each word does."""
         return self.tokeniser.word_starts()
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        """A hash of everything that affects encoding; equal hashes give equal tokens."""
         return digest(["subwords", self.tokeniser.fingerprint(), str(self.lower_case)])
 
     def save(self, folder: Path) -> None:
@@ -149,10 +149,10 @@ class Subwords:
 
     @classmethod
     def load(cls, folder: Path, index: dict[str, Any]) -> "Subwords":
-        """What `save` wrote.
+        """Load a saved vocabulary.
 
         Raises:
-            UserError: a file is missing, damaged, or not the one that was saved.
+            UserError: a file is missing, damaged, or has changed since it was saved.
         """
         path, given = folder / MODEL, index.get("settings")
         if not isinstance(given, dict) or not isinstance(index.get("lower_case"), bool):
@@ -167,20 +167,20 @@ class Subwords:
 def train_vocabulary(
     texts: Callable[[], Iterable[str]], settings: VocabularySettings, *, seed: int, where: str
 ) -> SavedVocabulary:
-    """Make a vocabulary of ``texts``, which are read once, as a stream.
+    """Train a vocabulary on a stream of texts.
 
-    The same texts, settings and seed give the same vocabulary. What will be unknown is counted and
-    said once.
+    Equal texts, settings and seeds give equal vocabularies. A notice has the share of unknown
+    tokens.
 
     Args:
-        texts: gives the texts, anew at each call.
-        settings: kind, size and how texts are made ready.
-        seed: chooses the sample of a corpus that is too large to learn from whole.
-        where: what the texts are, for messages ("the training texts").
+        texts: returns a new stream of texts at each call.
+        settings: kind, size and preprocessing of texts.
+        seed: seed of the random sample of a large corpus.
+        where: description of the texts, for messages ("the training texts").
 
     Raises:
-        VocabularyTooLargeError: the texts support fewer subwords than asked for.
-        UserError: the texts are empty, or hold a lone surrogate.
+        VocabularyTooLargeError: the texts support fewer subwords than requested.
+        UserError: there are no texts, or a text contains a lone surrogate.
     """
     if settings.kind == "imported":
         raise UserError(
@@ -208,26 +208,26 @@ def train_vocabulary(
 
 
 def save_vocabulary(vocabulary: SavedVocabulary, folder: Path) -> None:
-    """Write ``vocabulary`` into ``folder``, whose other files are left alone."""
+    """Write ``vocabulary`` into ``folder``; other files in the folder are not changed."""
     vocabulary.save(folder)
 
 
 def encode_words(vocabulary: Vocabulary, words: Sequence[str]) -> tuple[list[int], list[int]]:
-    """The tokens of a sentence given as words, and where the first token of each word stands.
+    """Encode a sentence of words; also returns the index of the first token of each word.
 
-    A word's first token is the first that is not white space only. Where the vocabulary takes the
-    text apart otherwise (marks cut off, white space not known), each word is encoded by itself; a
-    word that it makes nothing of is one unknown token.
+    The first token of a word is the first that is not only white space. If the vocabulary splits
+    the text in another way (at punctuation, or without white space), each word is encoded
+    separately. A word without tokens becomes one unknown token.
 
     Args:
         vocabulary: of any kind.
-        words: none is empty or white space only.
+        words: the words; none is blank.
 
     Returns:
-        The tokens, without BEGIN and END, and one index into them a word, rising.
+        The tokens, without BEGIN and END, and one increasing index per word.
 
     Raises:
-        ValueError: a word is empty or white space only.
+        ValueError: a word is blank.
     """
     parts = [len(word.split()) for word in words]
     if not all(parts):

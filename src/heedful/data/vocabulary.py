@@ -1,35 +1,35 @@
-"""What every tokeniser of single texts can do, whoever made it."""
+"""The interface of all vocabularies of single texts."""
 
 from collections.abc import Sequence
 from typing import Protocol
 
 
 class Vocabulary(Protocol):
-    """Text to numbers and back. PAD, UNKNOWN, BEGIN and END are 0 to 3 in every one."""
+    """Converts texts to tokens and back. PAD, UNKNOWN, BEGIN and END are always 0 to 3."""
 
     size: int
     """Number of symbols."""
     mask: int | None
-    """The symbol that stands for a hidden token; None in a vocabulary without one."""
+    """The mask symbol; None in a vocabulary without one."""
 
     def encode(self, text: str) -> list[int]:
-        """The tokens of ``text``, without BEGIN and END; none for an empty text."""
+        """Encode ``text`` without BEGIN and END; an empty text has no tokens."""
         ...
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
-        """The tokens of each text."""
+        """Encode several texts."""
         ...
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """The text of ``tokens``; PAD, BEGIN and END have none. Any tokens give a string."""
+        """Decode ``tokens``; PAD, BEGIN and END give no text. Any tokens give a string."""
         ...
 
     def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
-        """The text of each sequence of tokens."""
+        """Decode several sequences of tokens."""
         ...
 
     def pieces(self, tokens: Sequence[int]) -> list[str]:
-        """Each token as a person reads it."""
+        """A readable form of each token."""
         ...
 
     def word_indices(self, tokens: Sequence[int]) -> list[int]:
@@ -41,5 +41,5 @@ class Vocabulary(Protocol):
         ...
 
     def fingerprint(self) -> str:
-        """A hash of all that decides how text becomes tokens: equal means interchangeable."""
+        """A hash of everything that affects encoding; equal hashes give equal tokens."""
         ...

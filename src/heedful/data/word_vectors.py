@@ -19,24 +19,23 @@ _REPORT_EVERY = 10_000
 
 
 def read_word_vectors(path: str | Path, vocabulary: Vocabulary) -> tuple[Tensor, float]:
-    """Read the vectors of the words of ``vocabulary``; of the file, nothing else is held.
+    """Read the vectors of the words of ``vocabulary``; other words of the file are skipped.
 
-    A token is looked up where it can be a whole word: those that begin a word, without the space
-    before it. Its own spelling comes first, then the same in lower case. Of a word that the file
-    has twice, the first counts.
+    Tokens that can be a whole word are looked up, without the space before them: first in their own
+    spelling, then in lower case. If the file has a word twice, the first is used.
 
     Args:
-        path: a word and its numbers a line, separated by spaces; word2vec's first line with the
-            number of words and of numbers may be there or not. Plain, gzip or xz.
-        vocabulary: of words, or subwords of which many are words.
+        path: a file with one word and its numbers per line, separated by spaces. The first line of
+            word2vec, with the numbers of words and dimensions, is optional. Plain, gzip or xz.
+        vocabulary: a vocabulary of words, or of subwords that include many words.
 
     Returns:
-        Vectors [V, E] float32, NaN where there is none; and the share of the vocabulary's whole
-        words that have one.
+        Vectors [V, E] float32, NaN for words without one; and the share of whole words of the
+        vocabulary that have one.
 
     Raises:
-        UserError: the file is missing, broken or binary, a line has another number of numbers, or
-            no word of the vocabulary is in it.
+        UserError: the file is missing, invalid or binary, a line has a wrong number of numbers, or
+            it has no word of the vocabulary.
     """
     exact, lowered = _wanted(vocabulary)
     table: NDArray[np.float32] | None = None
@@ -62,7 +61,7 @@ def read_word_vectors(path: str | Path, vocabulary: Vocabulary) -> tuple[Tensor,
 
 
 def _wanted(vocabulary: Vocabulary) -> tuple[dict[bytes, list[int]], dict[bytes, list[int]]]:
-    """The tokens of each word as it is spelt, and of each in lower case that is spelt otherwise."""
+    """The tokens of each word in its own spelling, and of others in lower case."""
     exact: dict[bytes, list[int]] = {}
     lowered: dict[bytes, list[int]] = {}
     for token in vocabulary.word_starts():
@@ -76,10 +75,10 @@ def _wanted(vocabulary: Vocabulary) -> tuple[dict[bytes, list[int]], dict[bytes,
 
 
 def _lines(file: Input, wanted: set[bytes]) -> Iterator[tuple[str, bytes, Sequence[bytes], int]]:
-    """Lines of wanted words: what errors call the line, the word, its numbers and how many.
+    """Lines of wanted words: a description for messages, the word, its numbers and their count.
 
-    A word may have spaces in it (GloVe's of 840 billion tokens has some), so numbers are counted
-    from the line's end.
+    A word may contain spaces (as in GloVe of 840 billion tokens), so numbers are counted from the
+    end of the line.
     """
     width = announced = read = 0
     with progress("reading word vectors", None, "words") as advance:
@@ -110,7 +109,7 @@ def _lines(file: Input, wanted: set[bytes]) -> Iterator[tuple[str, bytes, Sequen
 
 
 def _byte_lines(file: Input) -> Iterator[bytes]:
-    """Lines, undecoded: words of other languages may be cut within a character, and none is."""
+    """Undecoded lines, because words may be cut within a character."""
     rest = b""
     for chunk in file.chunks():
         lines = (rest + chunk).split(b"\n")
@@ -121,7 +120,7 @@ def _byte_lines(file: Input) -> Iterator[bytes]:
 
 
 def _shape(line: bytes, name: str) -> tuple[int, int]:
-    """How many numbers a word has, and how many words there are if the first line says so."""
+    """The number of dimensions, and the number of words if the first line has it."""
     parts = line.split(b" ")
     if len(parts) == 2 and parts[0].isdigit() and parts[1].isdigit() and int(parts[1]) > 0:
         return int(parts[1]), int(parts[0])

@@ -1,4 +1,4 @@
-"""The built-in demo corpus: right answers by construction, no download."""
+"""The built-in demo corpus: correct by construction, without a download."""
 
 from heedful.data.demo.corpus import DemoCorpus, demo_corpus, describe
 

@@ -1,11 +1,11 @@
-"""The same value written in two languages, as the Unicode CLDR has it (through Babel).
+"""Write a value in two languages, according to the Unicode CLDR (through Babel).
 
 A *topic* (dates, quantities, …) draws a value; a *form* of the topic (a width, a unit, a currency)
-writes it in a locale. Where two forms of one value look alike in the source but differ in the
-target ("May 5, 2018" is both the long and the medium date in English), the first form is meant,
-always: so a source has one right target.
+writes it in a locale. If two forms of a value are equal in the source but differ in the target
+("May 5, 2018" is both the long and the medium date in English), the first form is used, so that a
+source has exactly one target.
 
-Spaces that do not break are written as plain ones, as people type them.
+No-break spaces are written as plain spaces, as people type them.
 """
 
 import datetime
@@ -72,7 +72,7 @@ _PLAIN_SPACES = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " "})
 _GLUED = re.compile(r"[^\W\d_]\d|\d[^\W\d_]")
 
 Form = Callable[[Any, Locale], str]
-"""Writes a value in a locale; the empty string where the CLDR has no words for it."""
+"""Writes a value in a locale; the empty string if the CLDR has no data for it."""
 
 
 def date_text(value: datetime.date, width: Width, locale: Locale) -> str:
@@ -89,7 +89,7 @@ def time_text(value: datetime.time, width: TimeWidth, locale: Locale) -> str:
 def money_text(value: Decimal, currency: str, style: MoneyStyle, locale: Locale) -> str:
     """An amount of money, with a symbol ("standard") or in words ("name").
 
-    The empty string where that is not to be had.
+    The empty string if the CLDR has no data for it.
     """
     text = str(
         babel_numbers.format_currency(value, currency, locale=locale, format_type=style)
@@ -165,12 +165,12 @@ def _listing(names: str, style: ListStyle) -> Form:
 
 
 def draw_date(random: Random) -> datetime.date:
-    """A day."""
+    """Draw a date."""
     return datetime.date.fromordinal(random.randint(FIRST_DAY, LAST_DAY))
 
 
 def draw_time(random: Random) -> datetime.time:
-    """A time of day, to the second."""
+    """Draw a time of day, to the second."""
     return datetime.time(random.randrange(24), random.randrange(60), random.randrange(60))
 
 
@@ -188,7 +188,7 @@ def _draw_quantity(random: Random) -> Decimal:
 
 
 def draw_money(random: Random) -> Decimal:
-    """An amount with cents that are a multiple of five, seldom above a thousand."""
+    """Draw an amount of money: cents are a multiple of five, and few amounts exceed a thousand."""
     if random.random() < 0.2:
         return Decimal(random.randint(20, 199) * 50)
     return Decimal(random.randint(20, 9999) * 5) / 100
@@ -209,7 +209,7 @@ def _draw_span(random: Random) -> int:
 
 @dataclass(frozen=True)
 class Topic:
-    """Values of one sort, how to draw one, the forms they are written in, and some to try."""
+    """A type of values: how to draw one, its forms, and values to test."""
 
     name: str
     weight: int
@@ -259,7 +259,7 @@ _TOPICS = (
 
 
 def _names(table: str, codes: Sequence[str], source: Locale, target: Locale) -> list[str]:
-    """The codes that both locales have a name for, without two that share one in the source."""
+    """Codes with a name in both locales, without those that share a name in the source."""
     kept: dict[str, str] = {}
     for code in codes:
         name = getattr(source, table).get(code)
@@ -283,19 +283,19 @@ def _list_topic(
 
 @dataclass(frozen=True)
 class _Usable:
-    """A topic as it can be had for one pair of locales."""
+    """A topic for a pair of locales."""
 
     topic: Topic
     forms: Sequence[Form]
     rivals: Sequence[Sequence[Form]]
-    """For each form, the earlier ones that may look like it in the source."""
+    """For each form, earlier forms that may be equal to it in the source."""
 
 
 class CldrPairs:
     """Draws pairs for two locales, from the topics for which both have data."""
 
     def __init__(self, source: Locale, target: Locale) -> None:
-        """Find out which topics and forms the two locales have."""
+        """Find the topics and forms of the two locales."""
         self._source, self._target = source, target
         topics = [
             *_TOPICS,
@@ -309,13 +309,13 @@ class CldrPairs:
 
     @property
     def topics(self) -> list[str]:
-        """The names of the topics that the pair of locales has."""
+        """Names of the topics of the pair of locales."""
         return [item.topic.name for item in self._topics]
 
     def _usable(self, topic: Topic, taken: dict[str, str]) -> _Usable:
-        """Leave out the forms without data, and those that say something else in another topic.
+        """Remove forms without data, and those that mean something else in another topic.
 
-        `taken` holds what the topics before this one write, and is added to.
+        `taken` has the texts of the previous topics; this topic's texts are added.
         """
         written: list[tuple[Form, list[Pair]]] = []
         for form in topic.forms:

@@ -1,4 +1,4 @@
-"""The built-in corpus: pairs of texts whose right translation is known by construction."""
+"""The built-in corpus: pairs of texts whose translation is correct by construction."""
 
 import difflib
 import re
@@ -27,7 +27,7 @@ _PIECE = re.compile(r"\d+|[^\d\s.,;:!?()/、，。·-]+")
 
 
 class DemoCorpus(NamedTuple):
-    """Three parts that share no source and no target."""
+    """Three parts without common sources or targets."""
 
     train: list[Pair]
     validation: list[Pair]
@@ -47,7 +47,7 @@ def _locale(code: str) -> Locale:
     """Return the locale of a language code such as "de", "pt-BR" or "zh_Hans".
 
     Raises:
-        UserError: Babel knows no such locale.
+        UserError: Babel does not know the locale.
     """
     try:
         return Locale.parse(code.strip().replace("-", "_"))
@@ -69,7 +69,7 @@ def _locale(code: str) -> Locale:
 
 
 class _Source:
-    """Where the pairs of a pair of languages come from."""
+    """The generator of pairs for two languages."""
 
     def __init__(self, source: str, target: str) -> None:
         self.source, self.target = _locale(source), _locale(target)
@@ -101,7 +101,7 @@ class _Source:
 
 
 class _Collector:
-    """Draws pairs that are new: no source and no target comes twice in the whole corpus."""
+    """Draws new pairs: no source and no target occurs twice in the corpus."""
 
     def __init__(self, source: _Source, random: Random) -> None:
         self._source, self._random = source, random
@@ -132,24 +132,24 @@ class _Collector:
 def demo_corpus(
     source: str, target: str, *, seed: int, train: int, validation: int, test: int
 ) -> DemoCorpus:
-    """Make a corpus for two languages, without a download.
+    """Generate a corpus for two languages, without a download.
 
     Between English and German, 70 % are sentences of a small grammar and 30 % values (dates,
-    quantities, …) as the Unicode CLDR writes them; for other languages all are from the CLDR.
-    Validation and test are new combinations of seen pieces: none of their sources and targets is
-    in `train`, while each of their words and runs of digits is. The same arguments give the same
-    corpus, and a source has exactly one right target.
+    quantities, …) from the Unicode CLDR; for other languages, all pairs are from the CLDR.
+    Validation and test data are new combinations of known pieces: none of their sources and targets
+    is in `train`, but all of their words and numbers are. Equal arguments give equal corpora, and a
+    source has exactly one target.
 
     Args:
         source: Language code of the sources, such as "en" or "pt-BR".
         target: Language code of the targets.
-        seed: Chooses the corpus.
-        train: How many pairs to train on.
-        validation: How many pairs to validate with.
-        test: How many pairs to test with.
+        seed: Seed of the random generator.
+        train: Number of training pairs.
+        validation: Number of validation pairs.
+        test: Number of test pairs.
 
     Raises:
-        UserError: An unknown language code, the same language twice, or a size that cannot be had.
+        UserError: An unknown language code, the same language twice, or too many pairs.
     """
     for part, count in (("training", train), ("validation", validation), ("test", test)):
         if count < (1 if part == "training" else 0):
@@ -170,7 +170,7 @@ def demo_corpus(
 
 
 def describe(source: str, target: str) -> str:
-    """Say in one line what the corpus for two languages holds.
+    """Describe the corpus for two languages in one line.
 
     Raises:
         UserError: An unknown language code, or the same language twice.

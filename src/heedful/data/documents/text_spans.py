@@ -23,7 +23,7 @@ class TextSpanDocument(Document):
 
     Args:
         data: the file's bytes, uncompressed.
-        name: what errors call it.
+        name: the name in messages.
         encoding: the text's encoding; by its mark, else the format's, unless given.
     """
 

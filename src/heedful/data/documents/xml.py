@@ -33,7 +33,7 @@ class XmlDocument(Document):
 
     Args:
         data: the file's bytes, uncompressed.
-        name: what errors call it.
+        name: the name in messages.
         encoding: its encoding, where it was given.
         kind: the format's name, for errors.
     """

@@ -45,13 +45,13 @@ def read_pairs(
     Args:
         paths: one TSV, TMX, PO or XLIFF file, or two aligned text files; plain, gzip or xz;
             ``-`` is standard input.
-        source: source language for files that name theirs; ``en`` takes ``en-US``.
-        target: target language, likewise.
-        encoding: the text's encoding; by default UTF-8, or what an XML or PO file declares.
-        left_out: what is left out is counted here by reason; without it, said in a notice.
+        source: source language, for files that declare languages; ``en`` matches ``en-US``.
+        target: target language, in the same way.
+        encoding: encoding of the text; default: UTF-8, or what an XML or PO file declares.
+        left_out: counts skipped pairs by reason; without it, a notice has the counts.
 
     Raises:
-        UserError: a file is missing, broken, uneven or lacks the language; file and line are named.
+        UserError: a file is missing, invalid or lacks the language; the message has file and line.
     """
     counts: Counter[str] = Counter() if left_out is None else left_out
     codec_name(encoding)
@@ -78,20 +78,20 @@ def read_lines(path: str | Path, encoding: str | None = None) -> Iterator[str]:
     Only a line feed ends a line; one carriage return before it is dropped.
 
     Raises:
-        UserError: the file cannot be read, or a byte is not text; file and line are named.
+        UserError: the file cannot be read or decoded; the message has file and line.
     """
     for block in read_line_blocks(path, encoding):
         yield from block
 
 
 def read_line_blocks(path: str | Path, encoding: str | None = None) -> Iterator[list[str]]:
-    """As `read_lines`, in blocks: each holds the lines that could be had without waiting."""
+    """The same as `read_lines`, in blocks of the lines that are available without waiting."""
     with open_input(path) as file:
         yield from line_blocks(file, encoding)
 
 
 def say_left_out(left_out: Counter[str], where: str) -> None:
-    """Say once what was left out of a corpus and why, if anything was."""
+    """Give a notice with the counts of skipped items by reason, if there are any."""
     if left_out.total():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())
         notice(f"left out of {where}: {reasons}")

@@ -1,6 +1,6 @@
 """The grammar of PO catalogues (GNU gettext manual, "The Format of PO Files"), with line numbers.
 
-This is a separate parser, because filling a catalogue needs the line numbers of all strings, and
+This is heedful's own parser, because filling a catalogue needs the line numbers of all strings, and
 lines must end only at line feeds.
 """
 
@@ -45,22 +45,22 @@ class Entry:
 
     @property
     def is_header(self) -> bool:
-        """Whether it is the catalogue's header: the empty message without a context."""
+        """Whether the entry is the header: the empty message without a context."""
         return not self.message and self.context is None
 
 
 @dataclass(frozen=True)
 class Header:
-    """What a header says of the translations."""
+    """The language and plural forms that a header declares."""
 
     language: str = ""
     forms: int = 2
     singular_form: int = 0
 
     def source_of(self, entry: Entry, form: int) -> str:
-        """What a form translates: the singular if it is the form of one thing, else the plural.
+        """The source of a plural form: the singular for the number one, else the plural.
 
-        Where a language has one form for every number, that form translates the plural.
+        If a language has a single form, it translates the plural.
         """
         if entry.plural is None:
             return entry.message
@@ -70,7 +70,7 @@ class Header:
 
 @dataclass
 class Obsolete:
-    """An entry that the program no longer uses (``#~``)."""
+    """An obsolete entry (``#~``), which the program no longer uses."""
 
     line: int
 
@@ -107,7 +107,7 @@ def parse_header(entry: Entry) -> Header:
 
 
 class _Parser:
-    """Lines in, entries out: an entry ends where the next begins."""
+    """Parses lines to entries; an entry ends where the next begins."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -117,7 +117,7 @@ class _Parser:
         self._flag_line: int | None = None
 
     def take(self, number: int, line: str) -> Iterator[Entry | Obsolete]:
-        """One line; yields the entry or obsolete entry that it ends."""
+        """Parse a line; yields the entry that ends before it, if any."""
         if line.startswith("#~"):
             yield from self._end(number)
             self._flags, self._flag_line = [], None
@@ -134,7 +134,7 @@ class _Parser:
             yield from self._keyword(number, line)
 
     def finish(self, last_line: int) -> Iterator[Entry]:
-        """The entry that the file's end ends."""
+        """Yield the last entry, at the end of the file."""
         yield from self._end(last_line)
 
     def _keyword(self, number: int, line: str) -> Iterator[Entry]:

@@ -9,7 +9,7 @@ from heedful.basics.errors import UserError
 
 
 class Kind(Enum):
-    """The formats that are read."""
+    """Formats of corpora."""
 
     TEXT = "text"
     TMX = "TMX"
@@ -42,15 +42,15 @@ PO_ENTRY = re.compile(
 
 
 def find_kind(head: bytes, name: str, encoding: str | None = None) -> Kind:
-    """The kind of a file from its first bytes.
+    """Detect the kind of a file from its first bytes.
 
     Args:
         head: up to 64 KiB of the file, uncompressed.
-        name: the file's name, whose extension breaks ties and which errors name.
-        encoding: the text's encoding, where it was given.
+        name: name of the file, for ambiguous content and for messages.
+        encoding: encoding of the text, if given.
 
     Raises:
-        UserError: the file is XML, but of a kind that is not read.
+        UserError: the file is XML of an unsupported kind.
     """
     by_name = EXTENSIONS.get(extension(name))
     text = _readable(head, encoding)
@@ -65,13 +65,13 @@ def find_kind(head: bytes, name: str, encoding: str | None = None) -> Kind:
 
 
 def extension(name: str) -> str:
-    """A file's extension in lower case, that of its compression left aside."""
+    """The extension of a file in lower case, ignoring that of its compression."""
     path = PurePath(name.casefold())
     return PurePath(path.stem).suffix if path.suffix in (".gz", ".xz") else path.suffix
 
 
 def xml_encoding(head: bytes) -> str:
-    """What an XML file's mark, declaration or zero bytes say of its encoding, else UTF-8."""
+    """The encoding of an XML file: from its mark, declaration or zero bytes, else UTF-8."""
     for mark, encoding in MARKS:
         if head.startswith(mark):
             return encoding

@@ -1,4 +1,4 @@
-"""Labelled texts: tables with named columns, JSON lines, and lines that begin with their label."""
+"""Labelled texts: tables with named columns, JSON lines, and lines that begin with a label."""
 
 import csv
 import difflib
@@ -28,12 +28,12 @@ FORMATS: dict[str, LabelledFormat] = {
     ".json": "jsonl",
 }
 LONGEST_FIELD = 1 << 26
-"""Characters; the csv module's own limit is 131,072, which an article may well exceed."""
+"""Maximum characters of a field; the csv module's default, 131,072, is too low for articles."""
 
 Unlabelled = Literal["error", "skip"]
 Row = tuple[int, Sequence[str]]
 Record = tuple[str, list[str] | None]
-"""What errors call a record, and the values that are asked for of it; None for an empty line."""
+"""A description of a record for messages, and its requested values; None for an empty line."""
 
 
 def read_labelled(
@@ -45,25 +45,26 @@ def read_labelled(
     format: LabelledFormat | None = None,
     unlabelled: Unlabelled = "error",
 ) -> Iterator[Labelled]:
-    """Stream labelled texts, from one file after the other.
+    """Stream the labelled texts of files.
 
     Formats: ``tsv`` (TAB-separated, nothing quoted), ``csv`` (commas, or semicolons where the first
-    line has no comma; fields may be quoted and then hold line breaks), ``jsonl`` (an object a line)
-    and ``label-text`` (the label, a space, the text). Columns are named by the first line, or, all
-    of them by number from 1, in a file that has no such line. Empty lines are left out and counted.
+    line has no comma; quoted fields may contain line breaks), ``jsonl`` (one object per line) and
+    ``label-text`` (the label, a space, the text). The first line names the columns; in a file
+    without such a line, give numbers from 1 for all columns. Empty lines are skipped and counted.
 
     Args:
         paths: plain, gzip or xz; ``-`` is standard input.
-        text: the column of the text, or the two of a pair; without effect on ``label-text``.
-        label: the column of the label; without effect on ``label-text``.
-        encoding: UTF-8 by default.
-        format: by default what the extension says, else JSON lines or TSV by the first line.
-        unlabelled: what is done about a row without a label: ``error``, or ``skip``, which leaves
-            it out and counts it.
+        text: the column of the text, or the two columns of a pair; ignored for ``label-text``.
+        label: the column of the label; ignored for ``label-text``.
+        encoding: encoding of the files; default: UTF-8.
+        format: the format; default: by extension, else JSON lines or TSV by the first line.
+        unlabelled: what to do with a row without a label: ``error``, or ``skip``, which also counts
+            it.
 
     Raises:
-        UserError: a file is missing or broken, a column is missing, a row has too many or too few,
-            a text or a label is empty, a byte is not text; file and line are named.
+        UserError: a file is missing or invalid, a column is missing, a row has too many or too few
+            columns, a text or label is empty, or a byte cannot be decoded. The message has file and
+            line.
     """
     names = [*text, label]
     for file, records in _opened(paths, text, names, encoding, format):
@@ -99,13 +100,13 @@ def read_texts(
     encoding: str | None = None,
     format: LabelledFormat | None = None,
 ) -> Iterator[tuple[str, ...]]:
-    """Stream the texts of a table whose labels are not known, to be answered record by record.
+    """Stream the texts of a table without labels, to predict them record by record.
 
-    Of ``text``, ``encoding`` and ``format`` :func:`read_labelled` tells. Nothing is left out: a
+    For ``text``, ``encoding`` and ``format``, see :func:`read_labelled`. No record is skipped: a
     text may be empty, and an empty line is a record of empty texts.
 
     Raises:
-        UserError: as there, but for what is empty.
+        UserError: as in :func:`read_labelled`, except for empty texts.
     """
     for file, records in _opened([path], text, text, encoding, format):
         for where, values in records(file, text, encoding):
@@ -122,7 +123,7 @@ def _opened(
     encoding: str | None,
     format: LabelledFormat | None,
 ) -> Iterator[tuple[Input, "Records"]]:
-    """Each file, open while it is had, and what reads its records."""
+    """Open each file in turn, with a reader of its records."""
     if len(text) not in (1, 2):
         raise UserError(f"{len(text)} columns of text given; give one, or two for pairs of texts")
     for name in names:
@@ -150,7 +151,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
 
 
 def _format(file: Input) -> LabelledFormat:
-    """The format by the file's name, or else by its first line."""
+    """The format from the file name, or else from the first line."""
     found = FORMATS.get(extension(file.name))
     if found is not None:
         return found
@@ -166,7 +167,7 @@ def _format(file: Input) -> LabelledFormat:
 
 
 def _example(values: Sequence[str], names: Sequence[str], where: str) -> Labelled:
-    """One example, checked; the last value is the label."""
+    """Check an example; the last value is the label."""
     for name, value in zip(names, values, strict=True):
         if not value.strip():
             raise UserError(f"{where}: '{name}' is empty; fill it in or remove the line")
@@ -193,7 +194,7 @@ def _table(
     names: Sequence[str],
     encoding: str | None,
 ) -> Iterator[Record]:
-    """The records of a table, whose first line names the columns unless numbers are asked for."""
+    """The records of a table; the first line names the columns unless columns are numbers."""
     places: list[int] | None = None
     width = 0
     numbered = all(name.isdigit() for name in names)
@@ -240,7 +241,7 @@ def _tsv_rows(file: Input, encoding: str | None) -> Iterator[Row]:
 
 
 def _csv_rows(file: Input, encoding: str | None) -> Iterator[Row]:
-    """Rows with the number of the line that each begins on."""
+    """Rows with the number of their first line."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_FIELD))
     lines = (line + "\n" for line in lines_of(file, encoding))
     first = next(lines, None)
@@ -274,7 +275,7 @@ def _json_lines(file: Input, names: Sequence[str], encoding: str | None) -> Iter
 
 
 def json_objects(file: Input, encoding: str | None) -> Iterator[tuple[str, dict[str, Any] | None]]:
-    """What errors call each line, and its object, or None for an empty line.
+    """A description of each line for messages, and its object; None for an empty line.
 
     Raises:
         UserError: a line is not a JSON object.
@@ -297,7 +298,7 @@ def field(found: dict[str, Any], name: str, where: str) -> Any:
     """A field of an object.
 
     Raises:
-        UserError: there is none of the name.
+        UserError: the object has no field of this name.
     """
     if name not in found:
         raise UserError(f"{where}: there is no field '{name}'; {nearest(name, list(found))}")

@@ -1,4 +1,4 @@
-"""Language codes as files write them: ``en``, ``en-US``, ``en_us``, ``sr@latin``."""
+"""Language codes in files: ``en``, ``en-US``, ``en_us``, ``sr@latin``."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,7 +6,7 @@ from heedful.basics.errors import UserError
 
 
 def normalise_code(code: str) -> str:
-    """One spelling for a code: lower case, parts joined by ``-``.
+    """Normalise a code: lower case, with ``-`` between parts.
 
     Example:
         >>> normalise_code("pt_BR")
@@ -16,7 +16,7 @@ def normalise_code(code: str) -> str:
 
 
 def takes(wanted: str, code: str) -> bool:
-    """Whether the requested code is ``code`` or a prefix of it, part by part.
+    """Whether the requested code equals ``code`` or its first parts.
 
     Example:
         >>> takes("en", "en_US"), takes("en-US", "en"), takes("en", "enm")
@@ -27,7 +27,7 @@ def takes(wanted: str, code: str) -> bool:
 
 
 def choose(wanted: str, codes: Sequence[str]) -> int | None:
-    """The place of the best match: the same code if it is there, else the first it is a prefix of.
+    """The index of the best match: an equal code, else the first code that begins with it.
 
     Example:
         >>> choose("de", ["de-AT", "DE"]), choose("de", ["de-AT"]), choose("de", ["nl"])

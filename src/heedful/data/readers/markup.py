@@ -1,10 +1,10 @@
 """Segments of XLIFF and TMX as text: inline codes stay as raw markup, the words are plain text.
 
-The rule: characters of the text are themselves (``&amp;`` in the file is ``&`` in the text); the
-start and end tags of elements that enclose words (``g``, ``mrk``, ``hi``, ``sub``) are written as
-tags, without namespace declarations; every other inline element (``ph``, ``bpt``, ``x``, …) holds
-code and is written whole, escaped as in the file. The written tags are a segment's *codes*: who
-puts a translation back looks for exactly these strings, and everything else is text again.
+Characters are unescaped (``&amp;`` in the file is ``&`` in the text). Start and end tags of
+elements that enclose words (``g``, ``mrk``, ``hi``, ``sub``) become tags without namespace
+declarations. Every other inline element (``ph``, ``bpt``, ``x``, …) contains code and is kept
+whole, escaped as in the file. These strings are the *codes* of a segment. When a translation is
+inserted, exactly these strings become markup again, and everything else is text.
 """
 
 import re
@@ -26,7 +26,7 @@ NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 class Segment(NamedTuple):
-    """A segment's text and the inline codes written into it, in order."""
+    """The text of a segment and its inline codes, in order."""
 
     text: str
     codes: tuple[str, ...]
@@ -41,10 +41,10 @@ def read_segment(element: "etree._Element") -> Segment:
 
 
 def write_segment(translation: str, codes: Sequence[str]) -> tuple[str, bool]:
-    """A translation as XML, and whether the source's codes came back in it.
+    """Convert a translation to XML; also returns whether it has the codes of the source.
 
-    They have where each occurs as often as in the source and they nest; then they are markup.
-    Else the whole translation is escaped: it is text, and nothing is lost.
+    If each code occurs as often as in the source and all are nested, codes become markup. Otherwise
+    the whole translation is escaped as text, so that nothing is lost.
 
     Example:
         >>> write_segment("<x/> & Co.", ["<x/>"])

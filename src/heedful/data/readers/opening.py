@@ -1,4 +1,4 @@
-"""Bytes of a file or of standard input, plain, gzip or xz; errors name file and line."""
+"""Read a file or standard input, plain, gzip or xz; messages have file and line."""
 
 import contextlib
 import gzip
@@ -19,12 +19,12 @@ XZ_MAGIC = b"\xfd7zXZ\0"
 
 
 class Input:
-    """An opened corpus: its bytes once, in order, as soon as they are there.
+    """An opened corpus: a stream of its bytes, as soon as they are available.
 
     Args:
-        stream: where the bytes come from, already uncompressed.
-        name: what errors call it.
-        packing: how it was compressed, for errors.
+        stream: the uncompressed bytes.
+        name: the name in messages.
+        packing: the compression, for messages.
     """
 
     def __init__(self, stream: io.BufferedIOBase, name: str, packing: str = "gzip") -> None:
@@ -35,7 +35,7 @@ class Input:
         self._head = b""
 
     def head(self) -> bytes:
-        """Up to 64 KiB from the beginning, which `chunks` will give again."""
+        """Up to 64 KiB from the beginning; `chunks` returns them again."""
         while len(self._head) < CHUNK:
             block = self._read()
             if not block:
@@ -44,7 +44,7 @@ class Input:
         return self._head
 
     def chunks(self) -> Iterator[bytes]:
-        """All bytes, block by block; ``line`` is the number of the line that comes next."""
+        """All bytes in blocks; ``line`` is the number of the next line."""
         if self._head:
             head, self._head = self._head, b""
             yield head
@@ -74,10 +74,10 @@ class Input:
 
 @contextlib.contextmanager
 def open_input(path: str | Path) -> Iterator[Input]:
-    """Open a file, or standard input for ``-``, and uncompress it if its content is gzip or xz.
+    """Open a file, or standard input for ``-``, and decompress gzip and xz by content.
 
     Raises:
-        UserError: the file is missing or may not be read.
+        UserError: the file is missing or cannot be read.
     """
     with contextlib.ExitStack() as stack:
         if str(path) == STANDARD_INPUT:

@@ -1,4 +1,4 @@
-"""Running text, cut into documents."""
+"""Plain text, divided into documents."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -27,21 +27,20 @@ def read_documents(
     sentences: str | None = None,
     encoding: str | None = None,
 ) -> Iterator[list[str]]:
-    """Stream the documents of plain texts, each as its lines; no document goes over a file's end.
+    """Stream documents as lists of lines; a document never spans two files.
 
     Args:
         paths: plain, gzip or xz; ``-`` is standard input.
-        document: what parts documents: ``blank-lines``; the titles of ``wikitext``
-            (`` = Title = ``), each the first line of its document; every one of the ``lines`` is
-            one; or nothing, the ``whole`` file is one.
-        blank_lines: of ``wikitext`` and ``whole``, keep lines of white space only; joined by line
-            feeds, the lines of a document are then the text as it stands in the file.
-        sentences: a language code, by whose rules each line is cut into sentences, which take the
-            place of the lines (white space around them is left out).
-        encoding: UTF-8 by default.
+        document: what separates documents: ``blank-lines``; titles of ``wikitext`` (`` = Title =
+            ``), each the first line of a document; every line (``lines``); or nothing (``whole``).
+        blank_lines: for ``wikitext`` and ``whole``, keep blank lines; the lines joined by line
+            feeds are then the exact text of the file.
+        sentences: a language code; lines are split into sentences by the rules of this language,
+            and white space around sentences is removed.
+        encoding: encoding of the files; default: UTF-8.
 
     Raises:
-        UserError: a file is missing, broken or without text; a byte is not text.
+        UserError: a file is missing, damaged or has no text, or a byte cannot be decoded.
     """
     if document not in get_args(DocumentRule):
         known = ", ".join(get_args(DocumentRule))
@@ -65,7 +64,7 @@ def read_documents(
 def cut_sentences(
     lines: Sequence[str], language: str, failures: SentenceFailures | None = None
 ) -> list[str]:
-    """The sentences of lines, by a language's rules; a line of white space only, as it is.
+    """Split lines into sentences by the rules of a language; blank lines are kept.
 
     Args:
         lines: of any text.
@@ -88,7 +87,7 @@ def cut_sentences(
 def _documents(
     file: Input, document: DocumentRule, blank_lines: bool, encoding: str | None
 ) -> Iterator[list[str]]:
-    """Documents, empty ones among them."""
+    """All documents, including empty ones."""
     lines: list[str] = []
     keep_blank = blank_lines and document in ("wikitext", "whole")
     for before, line, after in _with_neighbours(lines_of(file, encoding)):
@@ -108,7 +107,7 @@ def _documents(
 
 
 def _with_neighbours(lines: Iterator[str]) -> Iterator[tuple[str, str, str]]:
-    """Each line with the lines before and after it; beyond the ends there are empty ones."""
+    """Each line with the previous and next line; empty lines at the ends."""
     before, line = "", next(lines, None)
     while line is not None:
         after = next(lines, None)

@@ -1,8 +1,8 @@
-"""PO, the catalogues of gettext: fuzzy and obsolete entries are left out, plurals understood.
+"""PO catalogues of gettext: fuzzy and obsolete entries are skipped; plurals are supported.
 
-An entry with a plural gives one pair a form: the form that the header's ``Plural-Forms`` gives to
-the number one translates ``msgid``; the others translate ``msgid_plural``. A language with a single
-form for every number gives one pair, with ``msgid_plural``.
+An entry with a plural gives one pair per form. The form for the number one, according to
+``Plural-Forms`` in the header, translates ``msgid``; others translate ``msgid_plural``. For a
+language with a single form, there is one pair, with ``msgid_plural``.
 """
 
 import codecs
@@ -20,7 +20,7 @@ CHARSET = re.compile(rb"charset=([A-Za-z0-9._:-]+)")
 
 
 def declared_charset(head: bytes) -> str | None:
-    """The charset that a catalogue's header declares, or None (templates say ``CHARSET``)."""
+    """The charset in the header of a catalogue; None for the ``CHARSET`` of templates."""
     found = CHARSET.search(head)
     if found is None:
         return None
@@ -37,12 +37,12 @@ def read_po(
     encoding: str | None,
     left_out: Counter[str],
 ) -> Iterator[Pair]:
-    """Pairs from the translated entries; a catalogue for the other direction is turned round.
+    """Read pairs of translated entries; a catalogue of the other direction is reversed.
 
-    The text is of the charset that the header declares, unless ``encoding`` is given.
+    The encoding is that of the header, unless ``encoding`` is given.
 
     Raises:
-        UserError: a broken catalogue, or a header with another language.
+        UserError: the catalogue is invalid or has another language.
     """
     encoding = encoding or declared_charset(file.head())
     header, turned = Header(), False

@@ -1,4 +1,4 @@
-"""Sentences whose words have tags: CoNLL-U, CoNLL-2003, two columns, JSON lines."""
+"""Sentences with tagged words: CoNLL-U, CoNLL-2003, two columns, JSON lines."""
 
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -13,16 +13,16 @@ from heedful.data.readers.text import codec_name, lines_of
 from heedful.data.subwords import refuse_surrogates
 
 COLUMNS = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-"""Of CoNLL-U (universaldependencies.org/format.html)."""
+"""Columns of CoNLL-U (universaldependencies.org/format.html)."""
 
 COLUMNS_2003 = ("form", "pos", "chunk", "ner")
-"""Of CoNLL-2003 (Tjong Kim Sang and De Meulder 2003)."""
+"""Columns of CoNLL-2003 (Tjong Kim Sang and De Meulder 2003)."""
 
 _WITH_ATTRIBUTES = ("feats", "misc")
-"""Columns that hold ``Name=Value`` pairs."""
+"""Columns with ``Name=Value`` pairs."""
 
 _MAY_BE_NOTHING = ("lemma", "feats", "deps", "misc")
-"""Columns in which ``_`` says "none" of a word that is annotated, or may be the word itself."""
+"""Columns in which ``_`` means that an annotated word has no value, or is the word itself."""
 
 
 def read_tagged(
@@ -31,24 +31,24 @@ def read_tagged(
     column: str = "upos",
     encoding: str | None = None,
 ) -> Iterator[Tagged]:
-    """Stream tagged sentences, from one file after the other.
+    """Stream the tagged sentences of files.
 
-    Formats: CoNLL-U (ten columns; words of ranges such as ``3-4`` are read one by one, the ranges
-    themselves and empty nodes such as ``5.1`` are no words; comments are skipped); CoNLL-2003 (four
+    Formats: CoNLL-U (ten columns; the words of ranges such as ``3-4`` are read, but ranges and
+    empty nodes such as ``5.1`` are not words; comments are skipped); CoNLL-2003 (four
     columns, separated by spaces or TABs; ``-DOCSTART-`` lines are skipped); ``word TAB tag`` with
     an empty line after each sentence; JSON lines with the lists ``words`` (or ``tokens``) and
     ``column`` (or ``tags``).
 
     Args:
         paths: plain, gzip or xz; ``-`` is standard input.
-        column: which column of CoNLL-U, or which list of JSON lines, holds the tags; ``misc.NER``
-            is the value of ``NER`` in the column ``misc``, ``_`` where a word has none. Of
-            CoNLL-2003 ``pos``, ``chunk`` or ``ner``, which ``upos`` stands for, too.
-        encoding: UTF-8 by default.
+        column: the column of CoNLL-U, or the list of JSON lines, with the tags; ``misc.NER`` is the
+            value of ``NER`` in the column ``misc``, or ``_``. For CoNLL-2003: ``pos``, ``chunk`` or
+            ``ner``, which is also the meaning of ``upos``.
+        encoding: encoding of the files; default: UTF-8.
 
     Raises:
-        UserError: a file is missing or broken, a word has no tag, words and tags are of different
-            counts, a byte is not text; file and line are named.
+        UserError: a file is missing or invalid, a word has no tag, the numbers of words and tags
+            differ, or a byte cannot be decoded. The message has file and line.
     """
     codec_name(encoding)
     for path in [paths] if isinstance(paths, str | Path) else paths:
@@ -95,7 +95,7 @@ def _columns(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]
 
 
 def _parts(line: str, width: int) -> list[str]:
-    """A line's columns: between TABs, or, of CoNLL-2003, between spaces."""
+    """Split a line into columns, at TABs or, for CoNLL-2003, at spaces."""
     parts = line.split("\t")
     if len(parts) == 1 and width in (0, len(COLUMNS_2003)):
         spaced = line.split()
@@ -113,7 +113,7 @@ def _width(parts: Sequence[str], where: str) -> int:
 
 
 def _row(parts: Sequence[str], before: int, column: str, where: str) -> tuple[str, str] | None:
-    """A line of CoNLL-U; None for what is no word."""
+    """Parse a line of CoNLL-U; None if it is not a word."""
     column, _, attribute = column.partition(".")
     if column not in COLUMNS[2:]:
         raise UserError(f"CoNLL-U has no column of tags '{column}'; {nearest(column, COLUMNS[2:])}")
@@ -145,7 +145,7 @@ def _row(parts: Sequence[str], before: int, column: str, where: str) -> tuple[st
 
 
 def _row_2003(parts: Sequence[str], column: str, where: str) -> tuple[str, str] | None:
-    """A line of CoNLL-2003; None for the beginning of a document."""
+    """Parse a line of CoNLL-2003; None for the beginning of a document."""
     name = "ner" if column == "upos" else column
     if name not in COLUMNS_2003[1:]:
         raise UserError(

@@ -1,7 +1,7 @@
 """Plain text: lines of one file, two aligned files, and TAB-separated pairs.
 
-A line ends at a line feed and nowhere else (the text may hold U+2028 or a vertical tab); one
-carriage return before it belongs to the line's end.
+Only a line feed ends a line (a text may contain U+2028 or a vertical tab). A carriage return before
+it belongs to the line end.
 """
 
 import codecs
@@ -17,7 +17,7 @@ FURTHER_COLUMNS = "lines' columns after the second"
 
 
 def codec_name(encoding: str | None) -> str:
-    """Python's name for an encoding; UTF-8 where none is given, with or without its mark.
+    """Python's name of an encoding; default: UTF-8, with or without a byte order mark.
 
     Raises:
         UserError: the encoding is unknown.
@@ -31,10 +31,10 @@ def codec_name(encoding: str | None) -> str:
 
 
 def line_blocks(file: Input, encoding: str | None) -> Iterator[list[str]]:
-    """The lines of a file, in blocks of those that are there at once: a pipe is never waited for.
+    """The lines of a file, in blocks of the lines that are available without waiting for a pipe.
 
     Raises:
-        UserError: a byte is not text in the encoding, or the compressed data are damaged.
+        UserError: a byte cannot be decoded, or compressed data is damaged.
     """
     name = codec_name(encoding)
     decoder = codecs.getincrementaldecoder(name)()
@@ -56,7 +56,7 @@ def line_blocks(file: Input, encoding: str | None) -> Iterator[list[str]]:
 
 
 def bad_byte(name: str, line: int, error: UnicodeDecodeError, encoding: str | None) -> UserError:
-    """The user's error for a byte that is not text."""
+    """The error for a byte that cannot be decoded."""
     byte = error.object[error.start]
     said = encoding or "UTF-8"
     return UserError(
@@ -67,15 +67,15 @@ def bad_byte(name: str, line: int, error: UnicodeDecodeError, encoding: str | No
 
 
 def lines_of(file: Input, encoding: str | None) -> Iterator[str]:
-    """The lines of a file, one by one."""
+    """The lines of a file."""
     return chain.from_iterable(line_blocks(file, encoding))
 
 
 def read_aligned(first: Input, second: Input, encoding: str | None) -> Iterator[Pair]:
-    """Pairs from two files whose lines stand opposite one another.
+    """Read pairs from the lines of two files.
 
     Raises:
-        UserError: the files have different numbers of lines; both are said.
+        UserError: the files have different numbers of lines; the message has both.
     """
     counts = [0, 0]
     for source, target in zip_longest(lines_of(first, encoding), lines_of(second, encoding)):
@@ -91,7 +91,7 @@ def read_aligned(first: Input, second: Input, encoding: str | None) -> Iterator[
 
 
 def read_tsv(file: Input, encoding: str | None, left_out: Counter[str]) -> Iterator[Pair]:
-    """Pairs from ``source TAB target`` lines; further columns are ignored and counted.
+    """Read pairs from ``source TAB target`` lines; further columns are ignored and counted.
 
     Raises:
         UserError: a line has no TAB.

@@ -25,13 +25,13 @@ def read_tmx(
     encoding: str | None,
     left_out: Counter[str],
 ) -> Iterator[Pair]:
-    """Pairs from the translation units that have both languages.
+    """Read pairs from translation units that have both languages.
 
-    Where the source is not said it is the header's; where the target is not said the first unit
+    The default source language is that of the header. Without a target language, the first unit
     must have exactly one other language.
 
     Raises:
-        UserError: broken XML, or a language that no unit has.
+        UserError: the XML is invalid, or no unit has a language.
     """
     seen: Counter[str] = Counter()
     found = [False, False]
@@ -68,7 +68,7 @@ def unit_variants(unit: "etree._Element") -> list[tuple[str, "etree._Element"]]:
 def _guess(
     name: str, unit: "etree._Element", codes: list[str], source: str | None, target: str | None
 ) -> tuple[str | None, str | None]:
-    """Both languages, where the unit has the one that is known and just one other."""
+    """Both languages, if the unit has the known one and exactly one other."""
     known = source or target
     if source is not None and target is not None:
         return source, target
@@ -101,7 +101,7 @@ def _pair(
 
 
 def needs_review(tuv: "etree._Element") -> bool:
-    """Whether a variant was filled by machine and nobody has looked at it yet."""
+    """Whether a machine filled a variant and nobody has reviewed it."""
     return any(
         prop.get("type") == REVIEW_TYPE and (prop.text or "").strip() == REVIEW_TEXT
         for prop in tuv.iterchildren("{*}prop")

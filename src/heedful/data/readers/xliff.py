@@ -25,10 +25,10 @@ def read_xliff(
     encoding: str | None,
     left_out: Counter[str],
 ) -> Iterator[Pair]:
-    """Pairs from the translated units; a file made for the other direction is turned round.
+    """Read pairs of translated units; the sides of a file of the other direction are exchanged.
 
     Raises:
-        UserError: broken XML, XLIFF 2, or languages that the file does not have.
+        UserError: the XML is invalid, the file is XLIFF 2, or it lacks a language.
     """
     languages: set[str] = set()
     read_any, turned, skipped = False, False, False
@@ -58,7 +58,7 @@ def is_root(element: "etree._Element") -> bool:
 
 
 def check_version(root: "etree._Element", name: str) -> None:
-    """Stop at XLIFF 2, whose units are built otherwise.
+    """Raise an error for XLIFF 2, which has a different structure.
 
     Raises:
         UserError: the version is not 1.x.
@@ -80,9 +80,9 @@ def file_languages(element: "etree._Element") -> list[str]:
 def match_direction(
     element: "etree._Element", source: str | None, target: str | None
 ) -> str | None:
-    """``straight``, ``turned`` (made for the other direction) or None, for a ``file`` element.
+    """The direction of a ``file`` element: ``straight``, ``turned`` (the other direction) or None.
 
-    A file need not declare its target language; then any is believed.
+    A file without a target language matches any.
     """
     from_code = element.get("source-language", "").strip()
     to_code = element.get("target-language", "").strip()
@@ -100,7 +100,7 @@ def match_direction(
 def missing_language(
     name: str, source: str | None, target: str | None, languages: set[str]
 ) -> UserError:
-    """The error for the first wanted language that is not there, else for the pair."""
+    """The error for the first requested language that is missing, else for the pair."""
     for wanted in (source, target):
         if wanted is not None and not any(related(wanted, code) for code in languages):
             return not_in_file(wanted, name, languages)
@@ -113,7 +113,7 @@ def is_header(unit: "etree._Element") -> bool:
 
 
 def is_translatable(unit: "etree._Element") -> bool:
-    """What the nearest ``translate`` attribute says, of the unit or a group around it."""
+    """The value of the nearest ``translate`` attribute, of the unit or an enclosing group."""
     for element in (unit, *unit.iterancestors()):
         said = element.get("translate")
         if said is not None:

@@ -1,4 +1,4 @@
-"""XML read as a stream, with entities, DTDs and the network off; memory stays flat."""
+"""Read XML as a stream in constant memory, without entities, DTDs or network access."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, TypedDict
@@ -14,7 +14,7 @@ Event = tuple[str, "etree._Element"]
 
 
 class Safe(TypedDict):
-    """Options of lxml's parsers."""
+    """Safe options for parsers of lxml."""
 
     resolve_entities: bool
     no_network: bool
@@ -45,11 +45,11 @@ def stream_elements(
 ) -> Iterator[Event]:
     """``("start", element)`` and ``("end", element)`` for the named elements, in any namespace.
 
-    An element of ``ends`` is whole; after it was yielded it is emptied, and it and all before it
-    leave the tree.
+    An element at its end is complete. After it is yielded, it is removed with all elements before
+    it.
 
     Raises:
-        UserError: the XML is broken, declares entities or is not of the encoding it declares.
+        UserError: the XML is invalid, declares entities, or does not have the declared encoding.
     """
     from lxml import etree
 
@@ -80,7 +80,7 @@ def stream_elements(
 
 
 def refuse_entities(element: "etree._Element", name: str) -> None:
-    """Stop at a document that declares entities, before anything of it is used.
+    """Raise an error for a document that declares entities, before using any part of it.
 
     Raises:
         UserError: the document type declares at least one entity.
@@ -94,10 +94,10 @@ def refuse_entities(element: "etree._Element", name: str) -> None:
 
 
 def refuse_references(element: "etree._Element", name: str) -> None:
-    """Stop at a reference that nothing in the file explains.
+    """Raise an error for an undefined entity reference.
 
     Raises:
-        UserError: the element holds an entity reference such as ``&nbsp;``.
+        UserError: the element contains an entity reference such as ``&nbsp;``.
     """
     from lxml import etree
 
@@ -109,7 +109,7 @@ def refuse_references(element: "etree._Element", name: str) -> None:
 
 
 def broken(name: str, kind: str, error: "etree.XMLSyntaxError") -> UserError:
-    """The user's error for XML that is not well-formed."""
+    """The error for XML that is not well-formed."""
     reason = (error.msg or "not well-formed").split(", line ")[0]
     return UserError(f"{name}:{error.lineno or 1}: broken {kind}: {reason}; correct the file there")
 

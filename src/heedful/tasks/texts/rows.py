@@ -43,7 +43,7 @@ class RowBatch:
         return RowBatch(rows, self.labels.to(device, non_blocking=True), self.weight)
 
     def split(self, count: int, fewest: int = FEWEST) -> list["RowBatch"]:
-        """At most ``count`` batches of about as many tokens, each as wide as its own rows."""
+        """Split into at most ``count`` batches of similar size, each padded to its longest row."""
         return [self._some(rows) for rows in even_rows(self.rows.lengths, count, fewest)]
 
     def _some(self, rows: slice) -> "RowBatch":
