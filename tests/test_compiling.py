@@ -23,7 +23,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     for name in ("CC", "HEEDFUL_MARCH"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(compiling, "_say_once", once())
+    monkeypatch.setattr(compiling, "_notice_once", once())
     source = tmp_path / "three.c"
     source.write_text("int three(void) { return 3; }\n")
     return source

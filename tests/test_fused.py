@@ -145,7 +145,7 @@ def written(model: Transformer, source: Source, threads: int) -> Tensor:
 def test_the_number_of_threads_changes_nothing(rows: int, precision: str) -> None:
     model, source = translator(), source_of(rows)
     if precision == "int8":
-        if program.library().heedful_largest() < largest_input():  # type: ignore[union-attr]
+        if program.library().heedful_int8_max_input() < largest_input():  # type: ignore[union-attr]
             pytest.skip("this processor's whole numbers are others than PyTorch's")
         model = int8_copy(model)
     elif precision == "bfloat16":
@@ -210,7 +210,7 @@ def last_logits(model: Transformer, source: Source, tokens: Tensor, fused: bool)
 def test_steps_in_int8_are_those_of_int8_modules(
     dim: int, rows: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if program.library().heedful_largest() != largest_input():  # type: ignore[union-attr]
+    if program.library().heedful_int8_max_input() != largest_input():  # type: ignore[union-attr]
         pytest.skip("this processor's whole numbers are others than PyTorch's")
     model = int8_copy(translator(hidden_size=dim, ffn_size=70, output_bias=True))
     source, tokens = source_of(rows), torch.randint(4, 301, (rows, 6))
@@ -242,7 +242,7 @@ def test_steps_in_bfloat16_are_those_of_the_rounded_modules(
 
     library = program.library()
     assert library is not None
-    paired = bool(library.heedful_paired())
+    paired = bool(library.heedful_bfloat16_pairs())
     monkeypatch.setattr(cached, "can_step", lambda like: False)
     monkeypatch.setattr(
         Bfloat16Linear,
@@ -266,7 +266,7 @@ def test_a_row_in_bfloat16_does_not_depend_on_its_batch_nor_on_threads() -> None
 
 
 def test_an_int8_row_that_is_no_number_stays_none() -> None:
-    if program.library().heedful_largest() < largest_input():  # type: ignore[union-attr]
+    if program.library().heedful_int8_max_input() < largest_input():  # type: ignore[union-attr]
         pytest.skip("this processor's whole numbers are others than PyTorch's")
     model = int8_copy(translator())
     model.decoder[1].around_cross.norm.bias[3] = torch.nan

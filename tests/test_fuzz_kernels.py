@@ -124,7 +124,7 @@ def test_sources(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     by_context = draw.numbers(rows, value_width, dense=True)
     by_query = draw.apart(torch.empty(rows, width))
     by_key, by_vector = torch.zeros_like(read.key), torch.zeros(rows, width)
-    read.read_back(query, weights, by_context, by_query, by_key, by_vector)
+    read.read_backward(query, weights, by_context, by_query, by_key, by_vector)
 
     wide = doubled(query, key, *([] if vector is None else [vector]))
     own, there = wide[1][order], allowed[order].squeeze(1)
@@ -230,7 +230,7 @@ def test_cells(kind: Cell, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     by_state = [torch.zeros(rows, units), *(part.clone() for part in by_after[1:])]
     by_share, by_recurrent = torch.empty_like(share), draw.apart(torch.empty(rows, gates))
     both = before, made
-    cell.step_back(opened, recurrent, *both, by_after[0], by_state, by_share, by_recurrent)
+    cell.step_backward(opened, recurrent, *both, by_after[0], by_state, by_share, by_recurrent)
     for one, other in zip([by_share, by_recurrent, *by_state], by_all, strict=True):
         assert_near(one, other, terms=8, size=2 * size * max(1.0, largest(other)))
     if rows:
@@ -350,7 +350,7 @@ def test_fused_steps(precision: str, seed: int, monkeypatch: pytest.MonkeyPatch)
 def fused_largest() -> int:
     library = program.library()
     assert library is not None
-    return int(library.heedful_largest())
+    return int(library.heedful_int8_max_input())
 
 
 @torch.no_grad()
@@ -358,7 +358,7 @@ def test_columns_beside_a_row_are_zeros() -> None:
     """They are added to; under ``make sanitize`` memory that was never set is NaN."""
     library = program.library()
     assert library is not None
-    columns = int(library.heedful_columns())
+    columns = int(library.heedful_panel_columns())
     tables = program.Tables(torch.randn(30, 10), 1.0, torch.zeros(4, 10))
     made = program.Program(tables, widest=8, context=10)
     made.close([program.Map(torch.eye(columns), None)], made.slots.hidden)

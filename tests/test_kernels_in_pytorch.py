@@ -127,9 +127,9 @@ def test_short_attention_steps_aside_for_the_plain_formula(
 ) -> None:
     monkeypatch.setattr(short, "_LEAST", 1)
     query, key, value = parts(16)
-    assert short.can_do(query, key, value, None)
+    assert short.is_supported(query, key, value, None)
     with sdpa_kernel(SDPBackend.MATH):
-        assert not short.can_do(query, key, value, None)
+        assert not short.is_supported(query, key, value, None)
         context = attend(query, key, value)
         (by,) = torch.autograd.grad(context.square().sum(), query, create_graph=True)
         (second,) = torch.autograd.grad(by.square().sum(), key)

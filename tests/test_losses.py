@@ -58,7 +58,7 @@ def test_in_c_the_loss_is_that_in_double_precision(
     rows: int, width: int, symbols: int, scale: float, smoothing: float
 ) -> None:
     states, table, labels = _single(rows, width, symbols, scale)
-    assert compiled_losses.can_do(states, table, labels)
+    assert compiled_losses.is_supported(states, table, labels)
     smooth, exact = cross_entropy(states, table, labels, smoothing)
     found = (smooth.detach(), exact, *torch.autograd.grad(3 * smooth, (states, table)))
 

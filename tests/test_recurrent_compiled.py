@@ -78,7 +78,7 @@ def test_a_cell_and_its_gradients(kind: Cell, width: int, spread: float) -> None
     by_state = [torch.zeros(7, width), *by_after[1:]]
     by_share, by_recurrent = torch.empty_like(share), torch.empty(7, gates + 3)[:, :gates]
     both = before, made
-    cell.step_back(opened, apart, *both, by_after[0], by_state, by_share, by_recurrent)
+    cell.step_backward(opened, apart, *both, by_after[0], by_state, by_share, by_recurrent)
     close([by_share, by_recurrent, *by_state], list(expected))
     with torch.inference_mode():
         found = cells.next_state(kind, share, recurrent, tuple(before))
@@ -130,7 +130,7 @@ def test_a_reading_and_its_gradients(name: str, width: int, spread: float) -> No
     assert not weights[~allowed[rows].squeeze(1)].any()
     by_query, by_key = torch.empty_like(asked), torch.zeros_like(key)
     by_vector = torch.zeros(4, width)
-    sources.read_back(asked, weights, by_context, by_query, by_key, by_vector)
+    sources.read_backward(asked, weights, by_context, by_query, by_key, by_vector)
     close([by_query, by_key, *([] if now is None else [by_vector.sum(0)])], list(expected))
 
 

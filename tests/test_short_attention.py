@@ -62,7 +62,7 @@ def test_contexts_and_gradients(shape: tuple[int, ...], kind: str, is_causal: bo
         "pairs": torch.rand(queries, keys) < 0.6,
         "heads": torch.rand(batch, heads, queries, keys) < 0.6,
     }[kind]
-    assert short.can_do(query, key, value, mask) == (queries >= 4)
+    assert short.is_supported(query, key, value, mask) == (queries >= 4)
     ours = short_operators.short_attention(query, key, value, mask, is_causal, 0.3)
     given = torch.randn_like(ours)
     found = (ours.detach(), *torch.autograd.grad(ours, (query, key, value), given))
@@ -96,7 +96,7 @@ def test_it_is_what_multi_head_attention_takes_and_gives_the_same(
     for way in (0, 1):
         monkeypatch.setattr(short_operators, "short_attention", counted)
         if way:
-            monkeypatch.setattr(short_operators, "can_do", lambda *_: False)
+            monkeypatch.setattr(short_operators, "is_supported", lambda *_: False)
         for mask in masks:
             own = given.clone().requires_grad_()
             result = layer(own, own, mask=mask)
@@ -117,8 +117,8 @@ def test_small_work_is_left_to_pytorchs_kernel(monkeypatch: pytest.MonkeyPatch) 
         (1, 1, 128, 32, True),
     ):
         query, key, value = (_projected(batch, length, heads, width) for _ in range(3))
-        assert short.can_do(query, key, value, None) == ours
-        assert short.can_do(query, key[:, :, :-1], value[:, :, :-1], None) == (
+        assert short.is_supported(query, key, value, None) == ours
+        assert short.is_supported(query, key[:, :, :-1], value[:, :, :-1], None) == (
             batch * heads * length * (length - 1) * width >= 1 << 19
         )
 
@@ -170,5 +170,5 @@ def test_operations_are_counted_as_those_of_pytorchs_kernel(
         with operation_counter() as counter:
             attend(query, key, value).sum().backward()
         counts.append(counter.get_total_flops())
-        monkeypatch.setattr(short_operators, "can_do", lambda *_: False)
+        monkeypatch.setattr(short_operators, "is_supported", lambda *_: False)
     assert counts[0] == counts[1] > 0

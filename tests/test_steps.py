@@ -107,7 +107,7 @@ def test_what_does_not_fit_is_said() -> None:
         (torch.zeros(2, 1, 4), torch.zeros(2, 3, dtype=torch.int)),
         (torch.zeros(2, 1, 5), torch.zeros(2, 3, dtype=torch.long)),
     ):
-        with pytest.raises(ValueError, match=r"expected|do not fit"):
+        with pytest.raises(ValueError, match=r"expected|do not match"):
             parts.read(query, index, None, 1.0)
 
 

@@ -399,7 +399,7 @@ def test_compiling_changes_nothing_and_is_done_once_for_all_shapes(
 ) -> None:
     """Traced by the compiler's front end; the code that its back end would make takes minutes."""
     # Attention in C is not traced: PyTorch's takes its place, whose rounding is another.
-    monkeypatch.setattr(short_attention_operators, "can_do", lambda *_: False)
+    monkeypatch.setattr(short_attention_operators, "is_supported", lambda *_: False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "elsewhere")  # and put back afterwards
     monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR")

@@ -12,7 +12,7 @@ from heedful.attention.masks import Grid, Mask, split_mask
 from heedful.basics.addresses import is_transformed
 from heedful.basics.shapes import leading_sizes
 from heedful.kernels.additive import additive_attention
-from heedful.kernels.additive_selection import plainly
+from heedful.kernels.additive_selection import plain_is_faster
 
 
 def additive_context(
@@ -38,7 +38,7 @@ def additive_context(
         scale: factor on the scores, before the softmax.
         dropout: share of the weights set to zero.
     """
-    if plainly(query, key, v, value):
+    if plain_is_faster(query, key, v, value):
         return None
     leading = leading_sizes(query, key, value)
     given = query, key, value, v

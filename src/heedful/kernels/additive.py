@@ -1,8 +1,8 @@
-"""Additive attention at the cost of a dot product: softmax(vᵀ tanh(q + k)) · values.
+"""Additive attention, softmax(vᵀ tanh(q + k)) · values, at the cost of a dot product.
 
-The plain formula is :func:`plain_scores`. :mod:`~.additive_tiles` (in PyTorch, in C on the CPU, in
-Triton) computes it without a tensor ``[Q, K, D]``, and :mod:`~.additive_rows` without a tensor
-``[Q, K]``.
+:func:`plain_scores` is the plain reference. :mod:`~.additive_tiles` (PyTorch, C on the CPU, Triton)
+computes the same without storing a tensor ``[Q, K, D]``, and :mod:`~.additive_rows` without
+storing a tensor ``[Q, K]``.
 """
 
 import math
@@ -15,16 +15,16 @@ from heedful.basics.addresses import is_plain, is_transformed
 from heedful.basics.shapes import leading_sizes
 from heedful.kernels import additive_operators as operators
 from heedful.kernels.additive_rows import AdditiveRows, RowsOf
-from heedful.kernels.additive_selection import chosen_kernel, plainly, use_kernel
+from heedful.kernels.additive_selection import chosen_kernel, plain_is_faster, use_kernel
 from heedful.kernels.additive_tiles import differentiable, plain_scores
 
 
 def additive_scores(query: Tensor, key: Tensor, v: Tensor) -> Tensor:
     """``vᵀ tanh(query + key)`` for projected ``query [.., Q, D]``, ``key [.., K, D]``, ``v [D]``.
 
-    Holds ``[.., Q, K]`` numbers and no more, forward and backward, unless the whole is small.
+    Forward and backward need memory for ``[.., Q, K]`` values only, except for small inputs.
     """
-    if plainly(query, key, v):
+    if plain_is_faster(query, key, v):
         return plain_scores(query, key, v)
     entries = _Entries(query, key)
     a, b = entries.flat(query), entries.flat(key)
@@ -42,21 +42,21 @@ def additive_attention(
     scale: float,
     dropout: float,
 ) -> Tensor:
-    """The context ``[.., Q, E]``, without ever holding all scores.
+    """The context ``[.., Q, E]``, without storing all scores.
 
     Args:
         query: projected queries ``[.., Q, D]``.
         key: projected keys ``[.., K, D]``.
         value: ``[.., K, E]``.
         v: ``[D]``.
-        rows_of: which keys rows may attend to, as entries of all leading dimensions; asked again
-            for the gradients.
-        scale: of the scores, before the softmax.
-        dropout: share of the weights set to zero.
+        rows_of: returns the mask of some rows, with all leading dimensions flattened to one;
+            called again in the backward pass.
+        scale: factor of the scores, before the softmax.
+        dropout: probability that a weight is set to zero.
     """
     entries = _Entries(query, key, value)
     a, b, values = (entries.flat(part) for part in (query, key, value))
-    # Drawn here, so that the same seed gives the same dropout, and backward can repeat it.
+    # Drawn here, so that dropout depends on the seed only and the backward pass can repeat it.
     seed = (
         torch.randint(1 << 62, (), dtype=torch.int64)
         if dropout
@@ -71,7 +71,7 @@ def additive_attention(
 
 
 class _Entries:
-    """Leading dimensions made one, and single precision at least."""
+    """Flattens leading dimensions to one; converts half precision to float32."""
 
     def __init__(self, *parts: Tensor) -> None:
         self.leading = leading_sizes(*parts)
@@ -83,7 +83,7 @@ class _Entries:
 
 
 class _Context(torch.autograd.Function):
-    """:class:`AdditiveRows` with a mask that stays an object, so that it is never whole."""
+    """:class:`AdditiveRows` with a mask object, so that the whole mask is never stored."""
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
@@ -98,9 +98,11 @@ class _Context(torch.autograd.Function):
         a, b, value, v, seed = ctx.saved_tensors
         rows_of, scale, dropout = ctx.settings
         given = AdditiveRows(a, b, value, v, rows_of, scale, dropout, seed)
-        # The plain formula where these gradients are differentiated again, or mapped.
+        # Second derivatives and vmap use the plain formula.
         if torch.is_grad_enabled() or not is_plain(grads[0]):
             gradients = differentiable(given.plain(), (a, b, value, v), grads[0])
             return (*gradients, None, None, None, None)
-        with use_kernel(ctx.kernel):  # On a GPU this is another thread than the forward pass's.
+        with use_kernel(
+            ctx.kernel
+        ):  # On a GPU, the backward pass runs in another thread than the forward pass.
             return (*given.gradients(grads[0]), None, None, None, None)

@@ -1,6 +1,7 @@
 """The additive score's reductions in C (``additive.c``), if a compiler is available.
 
-Without a compiler, a writable cache or single precision, :class:`~.tiles.PlainTiles` does the work.
+Without a compiler or a writable cache, and for other types than float32,
+:class:`~.additive_tiles.PlainTiles` is used.
 """
 
 import ctypes
@@ -15,7 +16,7 @@ from torch import Tensor
 from heedful.kernels.additive_tiles import LIMIT, Tiles, fits
 from heedful.kernels.compiling import SOURCES, compiled_library, in_parallel
 
-_PADDING = 16  # units are a multiple of the widest vector's lanes
+_PADDING = 16  # the number of units is padded to a multiple of the largest number of lanes
 
 
 class _Shape(ctypes.Structure):
@@ -29,7 +30,7 @@ def library() -> ctypes.CDLL | None:
 
 
 class CompiledTiles(Tiles):
-    """Tiles in C, on several threads, each for a part of the keys."""
+    """Tiles in C. Each thread computes a range of the keys."""
 
     def __init__(
         self, library: ctypes.CDLL, a: Tensor, b: Tensor, v: Tensor, threads: int | None = None
@@ -44,7 +45,7 @@ class CompiledTiles(Tiles):
         self.fits_a, self.fits_b = fits(self.a2, limit), fits(self.b2, limit)
 
     def _prepare(self, rows: slice) -> list[Tensor]:
-        """The first steps of both reductions."""
+        """Prepare the inputs of both reductions."""
         queries = (part[:, rows].contiguous() for part in (self.a2, self.ea, self.fits_a))
         return [*queries, self.b2, self.eb, self.fits_b]
 
@@ -63,7 +64,7 @@ class CompiledTiles(Tiles):
         out = self.a.new_empty(n, rows.stop - rows.start, k)
         given = [*self._prepare(rows), self.padded_v, out]
         shares = self._shares(rows, keys)
-        self._run(self.library.heedful_scores, [given] * len(shares), shares)
+        self._run(self.library.heedful_additive_scores, [given] * len(shares), shares)
         return out[:, :, keys]
 
     def start_gradients(self) -> None:
@@ -77,12 +78,12 @@ class CompiledTiles(Tiles):
             whole = g.new_empty(n, rows.stop - rows.start, k)
             whole[:, :, keys] = g
         shares = self._shares(rows, keys)
-        # The keys' sums are apart by themselves; those of queries and units are one a thread.
+        # Threads have disjoint keys, but each thread needs its own sums over queries and units.
         da = self.a2.new_zeros(len(shares), n, rows.stop - rows.start, self.a2.shape[-1])
         dr = self.a2.new_zeros(len(shares), self.a2.shape[-1])
         given = [*self._prepare(rows), whole]
         self._run(
-            self.library.heedful_gradients,
+            self.library.heedful_additive_backward,
             [[*given, da[i], self.padded_db, dr[i]] for i in range(len(shares))],
             shares,
         )

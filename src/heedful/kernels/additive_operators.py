@@ -43,7 +43,7 @@ def _(grad: Tensor, a: Tensor, b: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Te
     return torch.empty_like(a), torch.empty_like(b), torch.empty_like(v)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
     ctx.kernel = chosen_kernel()
 
@@ -53,7 +53,9 @@ def _through_scores(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
     if torch.compiler.is_compiling():
         by = scores_gradients(grad, *ctx.saved_tensors)
         return by
-    with use_kernel(ctx.kernel):  # On a GPU this is another thread than the forward pass's.
+    with use_kernel(
+        ctx.kernel
+    ):  # On a GPU, the backward pass runs in another thread than the forward pass.
         by = scores_gradients(grad, *ctx.saved_tensors)
     return by
 
@@ -63,8 +65,8 @@ def _through_scores_backward(ctx: Any, *by: Tensor) -> tuple[Tensor, ...]:
     return second_derivatives(plain_scores, tuple(tensors), grad, by)
 
 
-scores.register_autograd(_through_scores, _keep)
-scores_gradients.register_autograd(_through_scores_backward, _keep)
+scores.register_autograd(_through_scores, _setup_context)
+scores_gradients.register_autograd(_through_scores_backward, _setup_context)
 
 
 @scores.operator.register_vmap
@@ -141,13 +143,13 @@ def _(
     return by_a, by_b, torch.empty_like(value), torch.empty_like(v)
 
 
-def _keep_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _setup_context_output(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     a, b, value, v, allowed, scale, dropout, seed = inputs
     ctx.save_for_backward(a, b, value, v, allowed, seed)
     ctx.settings = scale, dropout
 
 
-def _through_context(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+def _context_autograd(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     *tensors, seed = ctx.saved_tensors
     by = context_gradients(grad, *tensors, *ctx.settings, seed)
     return *by, None, None, None, None
@@ -170,7 +172,7 @@ def _through_context_backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...
     return *second_derivatives(plain, tuple(tensors), grad, by), None, None, None, None
 
 
-context.register_autograd(_through_context, _keep_context)
+context.register_autograd(_context_autograd, _setup_context_output)
 context_gradients.register_autograd(_through_context_backward, _keep_context_backward)
 
 
@@ -178,7 +180,7 @@ context_gradients.register_autograd(_through_context_backward, _keep_context_bac
 def _(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
     *tensors, v, allowed, scale, dropout, seed = given
     size = info.batch_size
-    # Dropout is drawn for the whole: folded, one mask would not serve all.
+    # Dropout is drawn for the whole tensor: with a folded dimension, masks would differ.
     if dropout or places[3] is not None or places[7] is not None:
         return one_by_one(context.operator)(info, places, *given)
     parts = [folded(*one, size) for one in zip(tensors, places[:3], strict=True)]
@@ -189,6 +191,6 @@ def _(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]
     return made.unflatten(0, (size, -1)), 0
 
 
-# The gradient of v is a sum over all entries: one for each index of the mapped dimension.
+# The gradient of v sums over all entries, separately for each index of the mapped dimension.
 for _each in (scores_gradients.operator, context_gradients.operator):
     _each.register_vmap(one_by_one(_each))

@@ -1,9 +1,9 @@
-"""Additive attention by blocks of rows, whose weights are recomputed in the backward pass.
+"""Additive attention in blocks of rows, whose weights are recomputed in the backward pass.
 
 Memory therefore grows with the number of keys instead of queries × keys. A block contains whole
 rows, so no online softmax is needed.
 
-Shapes: n entries (all leading dimensions in one), Q queries, K keys, D units, E values' width.
+Shapes: n entries (all leading dimensions flattened), Q queries, K keys, D units, E width of values.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,12 +20,12 @@ from heedful.kernels.additive_tiles import Tiles, plain_scores
 _BLOCK = 1 << 20  # scores of a block of rows
 
 RowsOf = Callable[[slice | None], Tensor | None]
-"""Rows (None for all) → booleans ``[n or 1, q or 1, K or 1]``: which keys they may attend to; None
-where that is all of them."""
+"""Maps rows (None for all) to a mask ``[n or 1, q or 1, K or 1]`` of booleans, true = may attend;
+None if they may attend to all keys."""
 
 
 def rows_of_table(allowed: Tensor | None) -> RowsOf:
-    """A function of rows from the booleans of all rows."""
+    """A :data:`RowsOf` function that slices a mask of all rows."""
 
     def rows_of(rows: slice | None) -> Tensor | None:
         if allowed is None or rows is None:
@@ -36,14 +36,14 @@ def rows_of_table(allowed: Tensor | None) -> RowsOf:
 
 
 def without_autocast(like: Tensor) -> AbstractContextManager[None]:
-    """Turn autocast off for a kernel, also if ``backward()`` is called under autocast."""
+    """Disable autocast for a kernel, also if ``backward()`` is called under autocast."""
     return torch.autocast(like.device.type, enabled=False)
 
 
 def span(allowed: Tensor, keys: int) -> slice:
-    """The first to the last key that any row of ``allowed [.., q, k]`` may attend to."""
+    """The range from the first to the last key that any row of ``allowed [.., q, k]`` allows."""
     if allowed.shape[-1] != keys:
-        return slice(0, keys)  # One column stands for all.
+        return slice(0, keys)  # one column, which broadcasts
     there = allowed.reshape(allowed.shape[:-1].numel(), keys).any(0).nonzero()
     return slice(int(there[0]), int(there[-1]) + 1) if len(there) else slice(0, 0)
 
@@ -55,26 +55,26 @@ class _Block:
         self.rows, self.allowed = rows, allowed
         self.keys = slice(0, keys)
         if allowed is not None and allowed.device.type == "cpu" and allowed.shape[-1] == keys:
-            # Keys that no row of the block may attend to are not even scored.
+            # Skip the keys at both ends to which no row of the block may attend.
             self.keys = span(allowed, keys)
             self.allowed = allowed[..., self.keys]
 
     def weights(self, scores: Tensor) -> Tensor:
-        """The softmax of ``scores``, which is used up; as in ``masked_softmax``."""
+        """The softmax of ``scores``, as in ``masked_softmax``; ``scores`` is overwritten."""
         if self.allowed is None:
             return torch.softmax(scores, -1)
         scores.masked_fill_(~self.allowed, torch.finfo(scores.dtype).min)
         return torch.softmax(scores, -1).masked_fill_(~self.allowed, 0.0)
 
     def differentiable_weights(self, scores: Tensor) -> Tensor:
-        """As :meth:`weights`, with nothing done in place."""
+        """As :meth:`weights`, but not in place."""
         if self.allowed is None:
             return torch.softmax(scores, -1)
         scores = scores.masked_fill(~self.allowed, torch.finfo(scores.dtype).min)
         return torch.softmax(scores, -1).masked_fill(~self.allowed, 0.0)
 
-    def keep(self, like: Tensor, dropout: float, seed: Tensor) -> Tensor | None:
-        """What weights are multiplied by: 0 or 1/(1 − dropout); the same at every call."""
+    def dropout_factors(self, like: Tensor, dropout: float, seed: Tensor) -> Tensor | None:
+        """The dropout factors 0 or 1/(1 − dropout) of the weights; the same in every call."""
         if not dropout:
             return None
         generator = torch.Generator(like.device).manual_seed(int(seed) + self.rows.start)
@@ -84,7 +84,7 @@ class _Block:
 
 @dataclass(frozen=True)
 class AdditiveRows:
-    """The inputs of the context."""
+    """The inputs of additive attention, and its forward and backward pass."""
 
     a: Tensor
     """Projected queries ``[n, Q, D]``."""
@@ -95,13 +95,13 @@ class AdditiveRows:
     v: Tensor
     """``[D]``"""
     rows_of: RowsOf
-    """Rows → which keys they may attend to."""
+    """Returns the mask of some rows."""
     scale: float
-    """Of the scores, before the softmax."""
+    """Factor of the scores, before the softmax."""
     dropout: float
-    """Share of the weights set to zero."""
+    """Probability that a weight is set to zero."""
     seed: Tensor
-    """Of the dropout: an integer."""
+    """Seed of the dropout, an integer."""
 
     def _blocks(self) -> Iterator[_Block]:
         n, queries, _ = self.a.shape
@@ -123,27 +123,28 @@ class AdditiveRows:
         context = self.value.new_zeros(*self.a.shape[:2], self.value.shape[2])
         for block in self._blocks():
             weights = block.weights(self.scale * tiles.scores(block.rows, block.keys))
-            keep = block.keep(weights, self.dropout, self.seed)
-            used = weights if keep is None else weights * keep
+            dropout_factors = block.dropout_factors(weights, self.dropout, self.seed)
+            used = weights if dropout_factors is None else weights * dropout_factors
             context[:, block.rows] = used @ self.value[:, block.keys]
         return context
 
     def plain(self) -> Tensor:
-        """The same by the formula as it is written, which PyTorch can differentiate twice.
+        """The plain reference, which PyTorch can differentiate twice.
 
-        Holds ``[n, q, K, D]`` numbers of a block of q rows, and all of them with gradients.
+        Stores ``[n, q, K, D]`` values for a block of q rows, or for all rows if gradients are
+        needed.
         """
         context = self.value.new_zeros(*self.a.shape[:2], self.value.shape[2])
         for block in self._blocks():
             scores = plain_scores(self.a[:, block.rows], self.b[:, block.keys], self.v)
             weights = block.differentiable_weights(self.scale * scores)
-            keep = block.keep(weights, self.dropout, self.seed)
-            used = weights if keep is None else weights * keep
+            dropout_factors = block.dropout_factors(weights, self.dropout, self.seed)
+            used = weights if dropout_factors is None else weights * dropout_factors
             context[:, block.rows] = used @ self.value[:, block.keys]
         return context
 
     def gradients(self, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """For ``grad = ∂L/∂context [n, Q, E]``, those in a, b, value and v."""
+        """The gradients of a, b, value and v, given ``grad = ∂L/∂context [n, Q, E]``."""
         threads = torch.get_num_threads()
         with waiting_time.kernel(), without_autocast(self.a):
             tiles = tiles_for(self.a, self.b, self.v, threads)
@@ -154,16 +155,16 @@ class AdditiveRows:
         by_value = torch.zeros_like(self.value)
         for block in self._blocks():
             weights = block.weights(self.scale * tiles.scores(block.rows, block.keys))
-            keep = block.keep(weights, self.dropout, self.seed)
+            dropout_factors = block.dropout_factors(weights, self.dropout, self.seed)
             above = grad[:, block.rows]
-            used = weights if keep is None else weights * keep
+            used = weights if dropout_factors is None else weights * dropout_factors
             by_value[:, block.keys] += used.transpose(1, 2) @ above
             g = above @ self.value[:, block.keys].transpose(1, 2)  # ∂L/∂(weights after dropout)
-            if keep is not None:
-                g *= keep
+            if dropout_factors is not None:
+                g *= dropout_factors
             if block.allowed is not None:
-                g.masked_fill_(~block.allowed, 0.0)  # A masked value may make it infinite.
-            # The softmax's own backward; masked weights are zero, and so are their gradients.
+                g.masked_fill_(~block.allowed, 0.0)  # A masked value can make it infinite.
+            # The gradient of softmax. Masked weights are zero, and so are their gradients.
             g -= (g * weights).sum(-1, keepdim=True)
             g *= weights
             tiles.add_gradients(block.rows, block.keys, g.mul_(self.scale))

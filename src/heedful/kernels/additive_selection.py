@@ -15,9 +15,9 @@ from heedful.kernels.additive_tiles import PlainTiles, Tiles
 
 Kernel = Literal["plain", "tiles", "compiled", "triton"]
 
-_SMALL = 1 << 18  # (query, key, unit) triples below which the plain formula is the quickest
+_SMALL = 1 << 18  # (query, key, unit) triples; below, the plain formula is faster
 _chosen: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
-_traced = ThreadValue(None)  # the same, where torch.compile reads it
+_traced = ThreadValue(None)  # a copy for torch.compile
 
 
 def chosen_kernel() -> Kernel | None:
@@ -30,15 +30,15 @@ def chosen_kernel() -> Kernel | None:
 
 @contextmanager
 def use_kernel(kernel: Kernel | None) -> Iterator[None]:
-    """Compute additive scores by one way while the block runs: for tests, benchmarks and doubts.
+    """Select the kernel for additive scores within the block, for tests and benchmarks.
 
-    Other threads and asyncio tasks are not affected, except that a compiled model cannot tell the
-    tasks of one thread apart. A backward pass uses the kernel of its forward pass, also after the
-    block; that of a compiled model uses what is chosen when it runs.
+    Other threads and asyncio tasks are not affected, except that a compiled model does not
+    distinguish the tasks of one thread. A backward pass uses the kernel of its forward pass, also
+    after the block; in a compiled model, it uses the kernel selected when it runs.
 
     Args:
-        kernel: ``plain`` (the formula, whole), ``tiles`` (PyTorch), ``compiled`` (C, on the CPU in
-            float32), ``triton`` (NVIDIA in float32), or None: the fastest there is.
+        kernel: ``plain`` (the formula), ``tiles`` (PyTorch), ``compiled`` (C, float32 on the CPU),
+            ``triton`` (float32 on NVIDIA GPUs), or None for the fastest available kernel.
 
     Example:
         >>> from heedful.attention import Attention, scores
@@ -47,8 +47,8 @@ def use_kernel(kernel: Kernel | None) -> Iterator[None]:
         ...     context = attention(torch.zeros(1, 2), torch.zeros(3, 2))
 
     Raises:
-        ValueError: there is no such kernel.
-        RuntimeError: when used, if it cannot run for these tensors.
+        ValueError: the kernel does not exist.
+        RuntimeError: raised at the call if the kernel does not support the tensors.
     """
     if kernel is not None and kernel not in get_args(Kernel):
         raise ValueError(f"kernel must be one of {get_args(Kernel)} or None, not {kernel!r}")
@@ -62,28 +62,28 @@ def use_kernel(kernel: Kernel | None) -> Iterator[None]:
         _traced.value = traced
 
 
-def plainly(query: Tensor, key: Tensor, *others: Tensor) -> bool:
-    """Whether the formula as it is written is quicker, or as quick, and holds little.
+def plain_is_faster(query: Tensor, key: Tensor, *others: Tensor) -> bool:
+    """Whether to use the plain formula: it is at least as fast and needs little memory.
 
-    Or has to be taken: operators have no forward-mode gradients.
+    It is also used for forward-mode gradients, which operators do not support.
 
     Args:
-        query: projected.
-        key: projected.
-        others: what else the result depends on.
+        query: projected queries.
+        key: projected keys.
+        others: other tensors on which the result depends.
     """
     kernel = chosen_kernel()
     if kernel is not None:
         return kernel == "plain"
     if torch.compiler.is_compiling():
-        return False  # Not to compile anew for every length.
+        return False  # avoids a recompilation for each length
     parts = query, key, *others
     if is_traced() or forward_mode(*parts):
         return True
     if not all(is_plain(part) or is_transformed(part) for part in parts):
-        return True  # Subclasses of tensors see what the formula does, and nothing else.
+        return True  # Tensor subclasses only support the operations of the formula.
     queries, keys = query.shape[-2], key.shape[-2]
-    # With few queries (a decoder's step) an exponential a row is no less than one a pair.
+    # With few queries (a decoder's step), exponentials of rows cost as much as those of pairs.
     if queries * keys < 4 * (queries + keys):
         return True
     entries = max(query.shape[:-2].numel(), key.shape[:-2].numel())
@@ -91,15 +91,15 @@ def plainly(query: Tensor, key: Tensor, *others: Tensor) -> bool:
 
 
 def compiled_wanted() -> bool:
-    """Whether C is allowed: :func:`use_kernel` has not chosen another kernel."""
+    """Whether C may be used: :func:`use_kernel` has not selected another kernel."""
     return chosen_kernel() in (None, "compiled")
 
 
 def tiles_for(a: Tensor, b: Tensor, v: Tensor, threads: int | None = None) -> Tiles:
     """The fastest tiles for these tensors, or those of the chosen kernel.
 
-    ``threads`` is how many shares work in C is divided into, PyTorch's number of threads unless
-    given: gradients depend on it in the last digits.
+    ``threads`` is the number of parts into which work in C is divided; default: PyTorch's number of
+    threads. Gradients depend on it within rounding error.
     """
     single, kernel = a.dtype == torch.float32, chosen_kernel()
     if kernel in (None, "compiled") and single and readable(a, b, v):

@@ -1,8 +1,8 @@
-"""The additive score's reductions in Triton, for NVIDIA processors in single precision.
+"""The additive score's reductions in Triton, for NVIDIA GPUs in float32.
 
-A program makes one [queries, keys] tile of scores, or of one side's gradients, and goes over the
-units in strips; whether the exponentials fit is decided for each strip of each tile, on the device.
-See :mod:`~.additive_tiles` for the formula.
+A Triton program computes one [queries, keys] tile of scores, or of the gradients of one side, and
+loops over the units in strips. For each strip of a tile, the device checks whether the exponentials
+are representable. See :mod:`~.additive_tiles` for the formula.
 """
 
 import torch
@@ -16,7 +16,7 @@ try:
 except ImportError:
     triton = None
 
-_QUERIES, _KEYS, _UNITS = 16, 32, 16  # a tile's sides, and the units of a strip
+_QUERIES, _KEYS, _UNITS = 16, 32, 16  # sides of a tile, units of a strip
 _LIMIT = LIMIT[torch.float32] / 2
 
 
@@ -38,7 +38,7 @@ if triton is not None:
             x = tl.exp(2.0 * a)[:, None, :] * tl.exp(2.0 * b)[None, :, :]
             r = 1.0 / (1.0 + x)
         else:
-            # Also where one is not a number, which then stays none.
+            # Also for NaN, which gives NaN.
             r = tl.sigmoid(-2.0 * (a[:, None, :] + b[None, :, :]))
         return r
 
@@ -86,9 +86,9 @@ if triton is not None:
         keys_: tl.constexpr,
         units_: tl.constexpr,
     ):
-        """Σ_k g r(1 − r) of one strip of units and a set of queries, over all keys.
+        """Σ_k g r(1 − r) for a strip of units and some queries, over all keys.
 
-        The same function gives the keys' gradients with the two sides exchanged.
+        With queries and keys exchanged, the same function computes the gradients of the keys.
         """
         n = tl.program_id(2).to(tl.int64)
         rows = tl.program_id(1) * queries + tl.arange(0, queries)
@@ -111,7 +111,7 @@ if triton is not None:
 
 
 class TritonTiles(Tiles):
-    """In Triton; sums over queries and keys have a fixed order, so results repeat exactly."""
+    """Tiles in Triton. Sums have a fixed order, so results are deterministic."""
 
     def weighted(self, rows: slice, keys: slice) -> Tensor:
         a, b = self.a[:, rows].contiguous(), self.b[:, keys].contiguous()

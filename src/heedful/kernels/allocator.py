@@ -6,10 +6,10 @@ import sys
 
 
 def keep_freed_memory() -> None:
-    """Tell glibc to keep large freed blocks instead of giving each back to the system.
+    """Tell glibc to keep large freed blocks instead of returning them to the system.
 
-    Training frees and takes the same large buffers at every step; giving them back costs a page
-    fault a page. Elsewhere than glibc this does nothing.
+    Training allocates and frees the same large buffers in every step. Returning them to the system
+    would cost a page fault for each page. Without glibc, this does nothing.
     """
     if not sys.platform.startswith("linux"):
         return

@@ -1,7 +1,7 @@
-"""Attention of one query per row over keys and values that are read in place, in C (``steps.c``).
+"""Attention of one query per row over keys and values read in place, in C (``cached_attention.c``).
 
-Shapes: N rows, H heads of queries, G of keys and values, T positions, D width of a key's head, E of
-a value's, R rows of a step.
+Shapes: N rows, H query heads, G key and value heads, T positions, D key width, E value width, R
+rows of a step.
 """
 
 import ctypes
@@ -17,12 +17,12 @@ from torch import Tensor
 from heedful.basics.addresses import readable
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
 
-_SMALL = 1 << 18  # products below which a second thread is not worth its call
-_PLACES = 4  # addresses of keys and of values, and how far apart the rows of each are
+_SMALL = 1 << 18  # multiplications; below, one thread is faster
+_PLACES = 4  # addresses of keys and values, and their row strides
 
 
 class StepsInC(ctypes.Structure):
-    """``struct steps``: the addresses of positions, and the rows that are read."""
+    """``struct steps``: the addresses of the positions, and the rows to read."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("keys", "values", "key_strides", "value_strides")),
@@ -47,8 +47,8 @@ def library() -> ctypes.CDLL | None:
 
 
 def can_step(like: Tensor) -> bool:
-    """Whether steps of such tensors can be read where they are: on the CPU, in float32, without
-    gradients, where there is a compiler."""
+    """Whether steps of such tensors can be read in place: float32 on the CPU, without gradients,
+    if a compiler is available."""
     return (
         like.dtype == torch.float32
         and not torch.is_grad_enabled()
@@ -59,10 +59,10 @@ def can_step(like: Tensor) -> bool:
 
 
 class Steps:
-    """Keys and values of positions, each in the tensors of the step that computed them.
+    """A key–value cache whose positions stay in the tensors of the step that computed them.
 
-    Steps are never moved or changed: copies share them, and rows of search say by an index which
-    row of a step is theirs.
+    These tensors are never moved or modified. Copies share them. For each row of the search, an
+    index gives its row in each step.
     """
 
     def __init__(self) -> None:
@@ -76,12 +76,12 @@ class Steps:
     def append(self, key: Tensor, value: Tensor) -> None:
         """Add positions: ``key [R, G, p, D]``, ``value [R, G, p, E]``, float32 on the CPU.
 
-        What a projection gives is kept as it is; another order of memory is copied.
+        The output of a projection is stored without a copy. Other memory layouts are copied.
         """
         self.take(*(part.transpose(1, 2).contiguous() for part in (key, value)))
 
     def take(self, key: Tensor, value: Tensor) -> None:
-        """Add positions: ``key [R, p, G, D]`` and ``value [R, p, G, E]``, one behind the other."""
+        """Add positions: contiguous ``key [R, p, G, D]`` and ``value [R, p, G, E]``."""
         _, positions, heads, width = key.shape
         first, end = self.length, self.length + positions
         if end > self._table.shape[1]:
@@ -101,19 +101,19 @@ class Steps:
         self.length = end
 
     def copy(self) -> Self:
-        """The same positions, to which others may be added."""
+        """A copy to which positions can be added independently."""
         other = type(self)()
         other.parts, other.length = list(self.parts), self.length
         other._keep_table(self._table.copy())
         return other
 
     def after(self, count: int, kept: Sequence[Tensor] | None = None) -> Self:
-        """The same positions without the first ``count``, all of which were added one by one.
+        """A copy without the first ``count`` positions. Each position must have been added alone.
 
         Args:
-            count: how many are left out.
-            kept: of each position that stays, which rows ``[R']`` do, in that order; all of them
-                unless given, and then nothing is copied.
+            count: the number of positions to drop.
+            kept: for each remaining position, the rows ``[R']`` to keep, in order; default: all
+                rows, without copying.
         """
         other, parts = type(self)(), self.parts[count:]
         if kept is None:
@@ -125,7 +125,7 @@ class Steps:
         return other
 
     def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """Keys ``[N, G, T, D]`` and values ``[N, G, T, E]`` by ``index [N, T]``, moved together."""
+        """Contiguous keys ``[N, G, T, D]`` and values ``[N, G, T, E]`` for ``index [N, T]``."""
         found = []
         for side in range(2):
             rows, first = [], 0
@@ -138,14 +138,13 @@ class Steps:
         return found[0], found[1]
 
     def in_c(self, index: Tensor, lengths: Tensor | None, firsts: Tensor | None = None) -> StepsInC:
-        """What C is told; the tensors, and these steps, must outlive it.
+        """The argument for C. The tensors and this object must outlive it.
 
         Args:
-            index: integers ``[N, T]``: the row of each position's step; may be expanded.
-            lengths: contiguous integers ``[N]``: how many of the positions a row reads; all from
-                its first if None.
-            firsts: contiguous integers ``[N]``: the first position that a row reads; that of all if
-                None.
+            index: integers ``[N, T]``: the row to read at each position; may be expanded.
+            lengths: contiguous integers ``[N]``: the number of positions to read; None: all from
+                the start.
+            firsts: contiguous integers ``[N]``: the first position to read; None: 0.
         """
         address, row = self._address, self._table.strides[0]
         return StepsInC(
@@ -167,26 +166,26 @@ class Steps:
     ) -> Tensor:
         """The context ``[N, H, E]`` of ``softmax(scale · q · kᵀ)`` for ``query [N, H, D]``.
 
-        :meth:`plain_read` computes the same where :func:`can_step` does not hold.
+        :meth:`plain_read` computes the same if :func:`can_step` is false.
 
         Args:
-            query: one query a row and head.
-            index: integers ``[N, T]``: the row of each position's step; may be expanded.
-            lengths: integers ``[N]``: how many of the positions a row reads; all from its first
-                unless given. A row that reads none gets zeros.
-            scale: of the dot products.
-            firsts: integers ``[N]``: the first position that a row reads; that of all unless given.
+            query: one query for each row and head.
+            index: integers ``[N, T]``: the row to read at each position; may be expanded.
+            lengths: integers ``[N]``: the number of positions to read; None: all from the start.
+                A row with length 0 gets zeros.
+            scale: factor of the dot products.
+            firsts: integers ``[N]``: the first position to read; None: 0.
 
         Raises:
-            ValueError: index or lengths do not fit.
+            ValueError: a shape is wrong.
         """
         found = library() if can_step(query) else None
         rows, heads, width = query.shape
         key, value = self.parts[0]
         if index.shape != (rows, self.length) or index.dtype != torch.long:
-            raise ValueError(f"an index of {list(index.shape)}: expected {[rows, self.length]}")
+            raise ValueError(f"index has shape {list(index.shape)}; expected {[rows, self.length]}")
         if width != key.shape[3] or heads % key.shape[2]:
-            raise ValueError(f"queries {list(query.shape)} do not fit keys {list(key.shape)}")
+            raise ValueError(f"queries {list(query.shape)} do not match keys {list(key.shape)}")
         if found is None:
             return self.plain_read(query, index, lengths, scale, firsts)
         query = query if query.stride()[1:] == (width, 1) else query.contiguous()
@@ -201,7 +200,12 @@ class Steps:
             ctypes.byref(HeadsInC(heads, key.shape[2], width, value.shape[3], scale)),
         ]
         work = rows * heads * self.length * width
-        over_rows(found.heedful_read, given, rows, 1 if work < _SMALL else torch.get_num_threads())
+        over_rows(
+            found.heedful_cached_attention,
+            given,
+            rows,
+            1 if work < _SMALL else torch.get_num_threads(),
+        )
         return out
 
     def plain_read(
@@ -212,7 +216,7 @@ class Steps:
         scale: float,
         firsts: Tensor | None = None,
     ) -> Tensor:
-        """What :meth:`read` computes, by the formula, with gradients and for any type."""
+        """The plain reference of :meth:`read`, with gradients and for any dtype."""
         key, value = self.gather(index)
         each = query.shape[1] // key.shape[1]
         key, value = (part.repeat_interleave(each, 1) for part in (key, value))
@@ -225,7 +229,7 @@ class Steps:
         return (weights @ value).squeeze(-2)
 
     def allowed(self, lengths: Tensor | None, firsts: Tensor | None = None) -> Tensor | None:
-        """Which positions a row reads, booleans ``[N, 1, 1, T]``; None where it reads all."""
+        """A mask ``[N, 1, 1, T]`` of the positions to read; None if all rows read all positions."""
         if lengths is None and firsts is None:
             return None
         places = torch.arange(self.length)
@@ -235,14 +239,15 @@ class Steps:
 
 
 class PackedSteps(Steps):
-    """Keys and values of sequences, one behind the other without padding.
+    """Keys and values of concatenated sequences without padding.
 
-    An index gives, for all positions alike, where a row's sequence begins.
+    An index gives the token at which a row's sequence begins, the same for all positions.
 
     Args:
-        key: float32 ``[M, G, D]`` on the CPU, of M tokens; only rows may lie apart.
-        value: the same ``[M, G, E]``.
-        longest: tokens of the longest sequence T.
+        key: float32 ``[M, G, D]`` on the CPU for M tokens; only the first dimension can have a
+            larger stride.
+        value: likewise ``[M, G, E]``.
+        longest: the length T of the longest sequence.
     """
 
     def __init__(self, key: Tensor, value: Tensor, longest: int) -> None:
@@ -254,21 +259,20 @@ class PackedSteps(Steps):
             self._table[place + 2] = part.stride(0)
 
     def copy(self) -> Self:
-        """Itself: nothing is ever added."""
+        """Returns itself, because positions are never added."""
         return self
 
     def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """As that of steps; beyond a sequence's end stand some others of its numbers."""
+        """As :meth:`Steps.gather`; values after the end of a sequence are arbitrary."""
         key, value = (part.squeeze(1) for part in self.parts[0])
         places = (index + torch.arange(self.length)).clamp(max=len(key) - 1)
         return key[places].transpose(1, 2), value[places].transpose(1, 2)
 
 
 class JoinedSteps(Steps):
-    """Groups of positions one behind the other; each row reads those of one group.
+    """Several groups of positions in a row, without copying. Each row reads one group.
 
-    The groups keep what they have: nothing is moved. An index is that of a row's own group, and
-    means nothing elsewhere.
+    The index of a row is only valid for the positions of its own group.
     """
 
     def __init__(self, groups: Sequence[Steps]) -> None:
@@ -280,11 +284,11 @@ class JoinedSteps(Steps):
         self._keep_table(np.concatenate(tables, axis=1))
 
     def copy(self) -> Self:
-        """Itself: nothing is ever added."""
+        """Returns itself, because positions are never added."""
         return self
 
     def gather(self, index: Tensor) -> tuple[Tensor, Tensor]:
-        """As that of steps; outside a row's own group stand some others of its numbers."""
+        """As :meth:`Steps.gather`; values outside a row's own group are arbitrary."""
         found, first = [], 0
         for group in self._groups:
             found.append(group.gather(index[:, first : first + group.length]))

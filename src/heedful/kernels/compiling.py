@@ -4,11 +4,12 @@ A file is compiled once and stored in the user's cache folder. Every function in
 PyTorch reference that needs no compiler and gives the same results.
 
 Environment variables:
-    CC: the compiler, ``cc`` by default, with arguments if you like (``ccache gcc``). ``none`` turns
-        compiled code off.
-    HEEDFUL_MARCH: the instruction set, as the compiler's ``-march`` takes it (``x86-64-v3``,
-        ``armv8-a``). By default the code is compiled for the processor at hand.
-    HEEDFUL_SANITIZE: sanitizers for tests, as ``-fsanitize`` takes them (``address,undefined``).
+    CC: the compiler, ``cc`` by default, optionally with arguments (``ccache gcc``). ``none``
+    disables
+        compiled code.
+    HEEDFUL_MARCH: the instruction set, a value of the compiler's ``-march`` (``x86-64-v3``,
+        ``armv8-a``). By default, the code is compiled for the current processor.
+    HEEDFUL_SANITIZE: sanitizers for tests, a value of ``-fsanitize`` (``address,undefined``).
         The sanitizer's library must be in ``LD_PRELOAD`` (``make sanitize``).
 """
 
@@ -40,11 +41,11 @@ SOURCES = Path(__file__).with_name("c")
 """The folder of all C files."""
 FLAGS = ("-O3", "-std=gnu11", "-shared", "-fPIC", "-pthread")
 _NATIVE = ("-march=native", "-mcpu=native")
-"""Options for the processor at hand; compilers for ARM know one, the other or both."""
+"""Options for the current processor; compilers for ARM accept one or both."""
 _SANITIZED = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all")
-"""Options beside ``-fsanitize``: an error ends the process, and its report has line numbers."""
+"""Options in addition to ``-fsanitize``: an error aborts with line numbers."""
 _OFF = "none"
-_say_once = once()
+_notice_once = once()
 
 
 def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
@@ -61,7 +62,7 @@ def compiled_library(source: Path, what: str) -> ctypes.CDLL | None:
     if command is None:
         return None
     try:
-        return ctypes.CDLL(str(_built(command, source)))
+        return ctypes.CDLL(str(_build(command, source)))
     except (OSError, subprocess.SubprocessError) as error:
         reason = getattr(error, "stderr", None) or str(error)
         last = reason.strip().splitlines()[-1] if reason.strip() else shlex.join(command)
@@ -79,29 +80,29 @@ def compiler() -> list[str] | None:
         return None
     try:
         command = shlex.split(named) or ["cc"]
-    except ValueError as error:  # a quotation mark without its partner
-        _say_once(f"CC={named} cannot be read as a command ({error}): C code is not used")
+    except ValueError as error:  # an unclosed quotation mark
+        _notice_once(f"CC={named} cannot be read as a command ({error}): C code is not used")
         return None
     found = shutil.which(command[0])
     if found is not None:
         return [found, *command[1:]]
     if named:
-        _say_once(
-            f"CC={named}: there is no command {command[0]!r}, C code is not used; "
-            f"name a C compiler, or write CC={_OFF}"
+        _notice_once(
+            f"CC={named}: command {command[0]!r} not found, C code is not used; "
+            f"set CC to a C compiler or to {_OFF}"
         )
     return None
 
 
 def in_parallel(function: Callable[..., int], calls: Sequence[tuple[object, ...]]) -> None:
-    """Call a function of a library, a thread a call: ctypes lets go of the interpreter in C.
+    """Make several calls of a C function in parallel; ctypes releases the GIL.
 
-    Where other programs use the cores, one thread makes all calls
+    If other programs use the cores, one thread makes all calls
     (:mod:`heedful.basics.thread_contention`).
 
     Raises:
-        MemoryError: a call has returned 1, as functions of ours do without memory.
-        IndexError: a call has returned 2, as they do for an index that is out of range.
+        MemoryError: a call returned 1: memory cannot be allocated.
+        IndexError: a call returned 2: an index is out of range.
     """
     if len(calls) < 2 or waiting_time.alone:
         raise_failed(max(function(*call) for call in calls))
@@ -119,7 +120,7 @@ def in_parallel(function: Callable[..., int], calls: Sequence[tuple[object, ...]
 
 
 def raise_failed(code: int) -> None:
-    """Raise what a function of ours has returned: MemoryError for 1, IndexError for 2."""
+    """Raise the error for the return code of a C function: MemoryError for 1, IndexError for 2."""
     if code == 2:
         raise IndexError("an index is out of range")
     if code:
@@ -129,7 +130,7 @@ def raise_failed(code: int) -> None:
 def over_rows(
     function: Callable[..., int], given: Sequence[object], rows: int, threads: int
 ) -> None:
-    """Call a function of a library for shares of ``rows``, whose first and end follow ``given``.
+    """Call a C function in parallel for ranges of rows. First row and end are the last arguments.
 
     Raises:
         MemoryError: as :func:`in_parallel`.
@@ -143,7 +144,7 @@ def over_rows(
 
 
 class _Pool:
-    """Threads for the calls of :func:`in_parallel`: as many as the largest number wanted so far."""
+    """The thread pool of :func:`in_parallel`, which grows to the largest number of calls so far."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -151,8 +152,8 @@ class _Pool:
         self._pool: ThreadPoolExecutor | None = None
 
     def submit(self, calls: Sequence[Callable[[], T]]) -> list[Future[T]]:
-        """Begin all calls, a thread a call where no other thread has submitted some."""
-        with self._lock:  # a pool that takes no more calls must not be given one
+        """Submit all calls. There are enough threads unless another thread has submitted calls."""
+        with self._lock:  # no call may be submitted to a pool that was shut down
             if self._pool is None or self._threads < len(calls):
                 if self._pool is not None:
                     self._pool.shutdown(wait=False)
@@ -164,18 +165,18 @@ class _Pool:
 _pool = _Pool()
 
 
-def _forget_threads() -> None:
-    """A child process has none of its parent's threads, and a lock may be held by one of them."""
+def _reset_after_fork() -> None:
+    """A child process does not inherit its parent's threads, which may hold the lock."""
     global _pool
     _pool = _Pool()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def _included(source: Path) -> dict[Path, str]:
-    """A C file and the files of ours that it includes, with their texts."""
+def _with_includes(source: Path) -> dict[Path, str]:
+    """A C file and the project's files that it includes, with their contents."""
     found: dict[Path, str] = {}
     waiting = [source]
     while waiting:
@@ -188,7 +189,7 @@ def _included(source: Path) -> dict[Path, str]:
     return found
 
 
-def _built(compiler: Sequence[str], source: Path) -> Path:
+def _build(compiler: Sequence[str], source: Path) -> Path:
     """The file of the library, from the cache if it is complete.
 
     Its name ends in the hash of its content: an empty, truncated or foreign file is rebuilt instead
@@ -199,7 +200,7 @@ def _built(compiler: Sequence[str], source: Path) -> Path:
     ).stdout
     target = os.environ.get("HEEDFUL_MARCH") or processor()
     flags = [*FLAGS, *_sanitizers()]
-    texts = [text for _, text in sorted(_included(source).items())]
+    texts = [text for _, text in sorted(_with_includes(source).items())]
     made_of = "\n".join([*texts, *compiler[1:], version, target, *flags])
     name = f"{source.stem}-{hashlib.sha256(made_of.encode()).hexdigest()[:16]}"
     folder = cache_folder()
@@ -216,7 +217,7 @@ def _built(compiler: Sequence[str], source: Path) -> Path:
 
 
 def _content(library: Path) -> str:
-    """The hash of a file's content; empty for a file that is not there any more, or not a file."""
+    """The hash of a file's content; empty if the file cannot be read."""
     try:
         return hashlib.sha256(library.read_bytes()).hexdigest()[:16]
     except OSError:
@@ -229,7 +230,7 @@ def _sanitizers() -> list[str]:
 
 
 def _target(compiler: Sequence[str]) -> list[str]:
-    """The option for the instruction set; none where the compiler knows no option for it."""
+    """The option for the instruction set; empty if the compiler has no such option."""
     chosen = os.environ.get("HEEDFUL_MARCH")
     if chosen:
         return [f"-march={chosen}"]

@@ -12,17 +12,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.basics.addresses import forward_mode
-from heedful.kernels.cross_entropy_compiled import can_do, losses_in_c
+from heedful.kernels.cross_entropy_compiled import is_supported, losses_in_c
 from heedful.kernels.operators import Operator, one_by_one, second_derivatives
 
 _CHUNK = 512
-"""Positions at a time: their logits stay in the processor's cache."""
+"""Positions in a block, whose logits must fit in the cache."""
 
 
 def plain_cross_entropy(
     states: Tensor, table: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """The plain formula of :func:`cross_entropy`."""
+    """The plain reference of :func:`cross_entropy`."""
     logits = F.linear(states, table, bias).to(_wide(states))
     smooth = F.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="sum")
     return smooth, F.cross_entropy(logits, labels, reduction="none").detach()
@@ -35,22 +35,21 @@ def _wide(states: Tensor) -> torch.dtype:
 def cross_entropy(
     states: Tensor, table: Tensor, labels: Tensor, smoothing: float, bias: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """Summed smoothed cross-entropy of ``states @ tableᵀ``, and what each label costs unsmoothed.
+    """The summed smoothed cross-entropy of ``states @ tableᵀ``, and the unsmoothed losses.
 
-    The logits are made, used for loss and gradient, and forgotten, a few rows at a time: in C
-    on the CPU in float32, where there is a compiler. It is an operator,
-    ``torch.ops.heedful.cross_entropy``: compiled and traced graphs hold it as it is.
+    Loss and gradient are computed from the logits of a few rows at a time, which are not stored; in
+    C for float32 on the CPU, if a compiler is available. The operator
+    ``torch.ops.heedful.cross_entropy`` appears as one node in compiled and traced graphs.
 
     Args:
         states: ``[N, D]``.
-        table: ``[V, D]``, one row a symbol.
+        table: ``[V, D]``, one row for each symbol.
         labels: integers ``[N]`` in [0, V).
         smoothing: ε in [0, 1).
-        bias: added to the logits ``[V]``; with one, the plain formula is taken.
+        bias: added to the logits ``[V]``; with a bias, the plain formula is used.
 
     Returns:
-        The sum over all positions, smoothed, in nats; and ``−log p`` of each label ``[N]``,
-        detached.
+        The smoothed sum over all positions in nats; and ``−log p`` of each label ``[N]``, detached.
     """
     if not torch.is_grad_enabled():
         parts = [
@@ -69,8 +68,8 @@ def cross_entropy(
 def _both(
     states: Tensor, table: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    # C holds fewer logits yet, and makes them faster.
-    way = losses_in_c if can_do(states, table, labels) else _in_pieces
+    # C needs less memory and is faster.
+    way = losses_in_c if is_supported(states, table, labels) else _in_blocks
     return way(states, table, labels, smoothing)
 
 
@@ -83,10 +82,10 @@ def _(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     wide = _wide(states)
     smooth, exact = states.new_empty((), dtype=wide), states.new_empty(states.shape[0], dtype=wide)
-    return smooth, exact, *_gradients_room(states, table)
+    return smooth, exact, *_empty_gradients(states, table)
 
 
-def _gradients_room(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
+def _empty_gradients(states: Tensor, table: Tensor) -> tuple[Tensor, Tensor]:
     contiguous = torch.contiguous_format
     of_states = torch.empty_like(states, memory_format=contiguous)
     return of_states, torch.empty_like(table, memory_format=contiguous)
@@ -101,7 +100,7 @@ def _backward(
     labels: Tensor,
     smoothing: float,
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of the sum, times its own; the rest is for :func:`_through_backward`."""
+    """The gradients of the sum times ``grad``; the rest is for :func:`_second_derivatives`."""
     return of_states * grad.to(of_states.dtype), of_table * grad.to(of_table.dtype)
 
 
@@ -113,22 +112,22 @@ def _(grad: Tensor, of_states: Tensor, of_table: Tensor, *_: Any) -> tuple[Tenso
     return torch.empty_like(of_states), torch.empty_like(of_table)
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
     *tensors, ctx.smoothing = inputs
     ctx.mark_non_differentiable(*output[1:])
     ctx.save_for_backward(*output[2:], *tensors)
 
 
-def _through(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+def _autograd_backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
     return *_gradients(grad, *ctx.saved_tensors, ctx.smoothing), None, None
 
 
-def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _setup_context_of_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     grad, _, _, *tensors, ctx.smoothing = inputs
     ctx.save_for_backward(grad, *tensors)
 
 
-def _through_backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
+def _second_derivatives(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
     grad, states, table, labels = ctx.saved_tensors
 
     def plain(states: Tensor, table: Tensor) -> Tensor:
@@ -138,21 +137,21 @@ def _through_backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
     return by_grad, None, None, *twice, None, None
 
 
-_with_gradients.register_autograd(_through, _keep)
-_gradients.register_autograd(_through_backward, _keep_backward)
+_with_gradients.register_autograd(_autograd_backward, _setup_context)
+_gradients.register_autograd(_second_derivatives, _setup_context_of_backward)
 for _each in (_with_gradients.operator, _gradients.operator):
     _each.register_vmap(one_by_one(_each))
 
 
-def _in_pieces(
+def _in_blocks(
     states: Tensor, table: Tensor, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Smoothed sum, unsmoothed losses ``[N]``, the sum's gradients of states and of the table."""
+    """Smoothed sum, unsmoothed losses ``[N]``, and the sum's gradients of states and table."""
     vocabulary = len(table)
     wide = _wide(states)
     smooth = states.new_zeros((), dtype=wide)
     exact = states.new_empty(states.shape[0], dtype=wide)
-    state_gradient, table_gradient = _gradients_room(states, table)
+    state_gradient, table_gradient = _empty_gradients(states, table)
     table_gradient.zero_()
     for first in range(0, len(states), _CHUNK):
         rows = slice(first, first + _CHUNK)
@@ -160,14 +159,14 @@ def _in_pieces(
         label = labels[rows].unsqueeze(1)
         logits -= logits.amax(1, keepdim=True)
         at_label, sum_of_logits = logits.gather(1, label), logits.sum(1, keepdim=True)
-        # One exponential a logit serves the loss and, divided by the sum, the gradient.
+        # Loss and gradient share the exponentials.
         total = logits.exp_().sum(1, keepdim=True)
         log_total = total.log()
         surprise = log_total - at_label
         everywhere = vocabulary * log_total - sum_of_logits
         exact[rows] = surprise.squeeze(1)
         smooth += ((1 - smoothing) * surprise + smoothing / vocabulary * everywhere).sum()
-        # From here the logits become their own gradient: softmax − true distribution.
+        # In place, the logits become their gradient: softmax − true distribution.
         logits /= total
         if smoothing:
             logits -= smoothing / vocabulary

@@ -1,4 +1,4 @@
-"""Cross-entropy over a large vocabulary in C (``loss.c``), if a compiler is available.
+"""Cross-entropy over a large vocabulary in C (``cross_entropy.c``), if a compiler is available.
 
 Logits and their exponentials are computed, summed and multiplied in blocks that fit into the
 processor's caches. Results are identical for any number of threads.
@@ -15,7 +15,7 @@ from heedful.basics.addresses import readable
 from heedful.basics.operation_counting import count
 from heedful.kernels.compiling import SOURCES, compiled_library, in_parallel, over_rows
 
-_PADDING = 32  # columns that the widest panel may be wider than the table
+_PADDING = 32  # the largest number of padding columns of a panel
 
 
 class _Shape(ctypes.Structure):
@@ -35,8 +35,8 @@ def library() -> ctypes.CDLL | None:
     return found
 
 
-def can_do(states: Tensor, table: Tensor, labels: Tensor) -> bool:
-    """Whether C supports it: on the CPU in float32, with every label a row of the table."""
+def is_supported(states: Tensor, table: Tensor, labels: Tensor) -> bool:
+    """Whether C supports the tensors: float32 on the CPU, labels within the table."""
     if any(part.dtype != torch.float32 for part in (states, table)):
         return False
     if not readable(states, table, labels):
@@ -57,13 +57,15 @@ def losses_in_c(
     """
     c = library()
     assert c is not None
-    # The logits, and the gradients of states and table.
+    # three products: the logits, and the gradients of states and table
     count(3 * 2 * states.numel() * len(table))
-    return _Work(c, states.contiguous(), table.contiguous(), labels.contiguous(), smoothing).done()
+    return _Computation(
+        c, states.contiguous(), table.contiguous(), labels.contiguous(), smoothing
+    ).run()
 
 
-class _Work:
-    """Buffers of one call, and the calls of C."""
+class _Computation:
+    """One computation: its buffers and the calls of C."""
 
     def __init__(
         self, c: ctypes.CDLL, states: Tensor, table: Tensor, labels: Tensor, smoothing: float
@@ -74,24 +76,24 @@ class _Work:
         self.block, slab = c.heedful_loss_block(), c.heedful_loss_slab()
         self.slabs = -(-symbols // slab)
         self.threads = min(torch.get_num_threads(), -(-self.rows // self.block))
-        room, wide = self.slabs * slab, self.width + _PADDING
-        self.by_symbol = table.new_empty(room, self.width)
-        self.by_column = table.new_empty(room, wide)
-        self.powers = table.new_empty(self.threads, self.block, room)
+        padded_symbols, padded_width = self.slabs * slab, self.width + _PADDING
+        self.by_symbol = table.new_empty(padded_symbols, self.width)
+        self.by_column = table.new_empty(padded_symbols, padded_width)
+        self.exponentials = table.new_empty(self.threads, self.block, padded_symbols)
         self.scales = table.new_empty(self.threads, self.slabs, self.block)
-        self.beside = table.new_empty(
-            self.threads, self.block * (self.width + wide + self.slabs + 3)
+        self.buffers = table.new_empty(
+            self.threads, self.block * (self.width + padded_width + self.slabs + 3)
         )
-        # Smoothing takes its share from every symbol's row alike.
+        # Smoothing subtracts the same gradient from every symbol's row.
         self.column_sums = table.sum(0, dtype=torch.float64)
         shared = states.sum(0, dtype=torch.float64) * (-smoothing / symbols)
         self.table_gradient = shared.to(table.dtype).expand(symbols, -1).contiguous()
         self.state_gradient = torch.empty_like(states)
-        self.exact, self.smooth = self.column_sums.new_empty(2, self.rows)
+        self.plain_losses, self.smoothed_losses = self.column_sums.new_empty(2, self.rows)
 
-    def done(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Block by block, as many at a time as there are threads."""
-        given = [ctypes.byref(self.shape), *_at(self.table, self.by_symbol, self.by_column)]
+    def run(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Compute all blocks, one per thread at a time."""
+        given = [ctypes.byref(self.shape), *_addresses(self.table, self.by_symbol, self.by_column)]
         over_rows(self.c.heedful_loss_pack, given, self.slabs, self.threads)
         for first in range(0, self.rows, self.block * self.threads):
             end = min(first + self.block * self.threads, self.rows)
@@ -100,43 +102,48 @@ class _Work:
                 for start in range(first, end, self.block)
             ]
             in_parallel(
-                self.c.heedful_loss_rows, [self._of_rows(*one) for one in enumerate(blocks)]
+                self.c.heedful_loss_rows, [self._block_arguments(*one) for one in enumerate(blocks)]
             )
             self._add_to_table(blocks)
-        smooth, exact = self.smooth.sum().float(), self.exact.float()
-        return smooth, exact, self.state_gradient, self.table_gradient
+        smoothed_losses, plain_losses = (
+            self.smoothed_losses.sum().float(),
+            self.plain_losses.float(),
+        )
+        return smoothed_losses, plain_losses, self.state_gradient, self.table_gradient
 
-    def _of_rows(self, place: int, rows: slice) -> tuple[object, ...]:
-        results = (self.exact[rows], self.smooth[rows], self.state_gradient[rows])
+    def _block_arguments(self, slot: int, rows: slice) -> tuple[object, ...]:
+        results = (self.plain_losses[rows], self.smoothed_losses[rows], self.state_gradient[rows])
         return (
             ctypes.byref(self.shape),
-            *_at(self.states[rows], self.labels[rows], self.table, self.column_sums),
-            *_at(self.by_symbol, self.by_column, self.powers[place], self.scales[place]),
-            *_at(*results, self.beside[place]),
+            *_addresses(self.states[rows], self.labels[rows], self.table, self.column_sums),
+            *_addresses(self.by_symbol, self.by_column, self.exponentials[slot], self.scales[slot]),
+            *_addresses(*results, self.buffers[slot]),
             ctypes.c_int64(rows.stop - rows.start),
         )
 
     def _add_to_table(self, blocks: list[slice]) -> None:
-        """Each thread has symbols of its own, to which the blocks are added in order."""
+        """Add the blocks in order. Each thread updates its own range of symbols."""
         edges = [self.slabs * i // self.threads for i in range(self.threads + 1)]
-        for place, rows in enumerate(blocks):
+        for slot, rows in enumerate(blocks):
             given = (
                 ctypes.byref(self.shape),
-                *_at(self.states[rows], self.labels[rows], self.powers[place], self.scales[place]),
+                *_addresses(
+                    self.states[rows], self.labels[rows], self.exponentials[slot], self.scales[slot]
+                ),
                 ctypes.c_int64(rows.stop - rows.start),
-                *_at(self.table_gradient),
+                *_addresses(self.table_gradient),
             )
             calls = [
                 (
                     *given,
-                    *_at(self.beside[i]),
+                    *_addresses(self.buffers[i]),
                     ctypes.c_int64(edges[i]),
                     ctypes.c_int64(edges[i + 1]),
                 )
                 for i in range(self.threads)
             ]
-            in_parallel(self.c.heedful_loss_table, calls)
+            in_parallel(self.c.heedful_loss_table_gradient, calls)
 
 
-def _at(*parts: Tensor) -> list[ctypes.c_void_p]:
+def _addresses(*parts: Tensor) -> list[ctypes.c_void_p]:
     return [ctypes.c_void_p(part.data_ptr()) for part in parts]

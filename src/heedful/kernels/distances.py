@@ -11,12 +11,11 @@ from heedful.basics.shapes import leading_sizes
 from heedful.kernels.operators import Operator, mapped_first, second_derivatives
 
 _BLOCK = 2**20
-"""How many numbers of the differences ``[.., q, K, D]`` the backward pass holds at a time."""
+"""Elements of the differences ``[.., q, K, D]`` that the backward pass stores at a time."""
 
 
 def _squared_distances(query: Tensor, key: Tensor) -> Tensor:
-    # Not ‖q‖² + ‖k‖² − 2qᵀk by a matrix product: near points far from the origin would lose all
-    # digits of their distance.
+    # ‖q‖² + ‖k‖² − 2qᵀk would lose all precision for close points far from the origin.
     return torch.cdist(query, key, compute_mode="donot_use_mm_for_euclid_dist").square()
 
 
@@ -32,7 +31,7 @@ def _(query: Tensor, key: Tensor) -> Tensor:
 def _squared_distances_backward(
     gradient: Tensor, query: Tensor, key: Tensor
 ) -> tuple[Tensor, Tensor]:
-    # Block by block: torch.cdist's own backward on a GPU holds all differences [.., Q, K, D].
+    # In blocks: the backward pass of torch.cdist on a GPU stores all differences [.., Q, K, D].
     leading = gradient.shape[:-2]
     query, key = (part.expand(*leading, *part.shape[-2:]) for part in (query, key))
     rows = max(1, _BLOCK // max(1, math.prod(leading) * key.shape[-2] * key.shape[-1]))
@@ -54,7 +53,7 @@ def _(gradient: Tensor, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     return query.new_empty(*leading, *query.shape[-2:]), key.new_empty(*leading, *key.shape[-2:])
 
 
-def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
     ctx.save_for_backward(*inputs)
 
 
@@ -76,16 +75,16 @@ def _backward_twice(ctx: Any, *by: Tensor) -> tuple[Tensor, ...]:
 
 
 def plain_distances(query: Tensor, key: Tensor) -> Tensor:
-    """The same from all differences ``[.., Q, K, D]`` at once."""
+    """The plain reference, which stores all differences ``[.., Q, K, D]``."""
     return (query.unsqueeze(-2) - key.unsqueeze(-3)).square().sum(-1)
 
 
-_distances.register_autograd(_backward, _keep)
-_gradients.register_autograd(_backward_twice, _keep)
+_distances.register_autograd(_backward, _setup_context)
+_gradients.register_autograd(_backward_twice, _setup_context)
 
 
 def _leading(info: Any, places: tuple[int | None, ...], given: tuple[Tensor, ...]) -> list[Tensor]:
-    """The mapped dimension as the first of all leading ones, of which all have equally many."""
+    """Move the mapped dimension to the front and give all tensors the same number of dimensions."""
     parts = [mapped_first(*one, info.batch_size) for one in zip(given, places, strict=True)]
     most = max(part.dim() for part in parts)
     return [part[(slice(None), *(None,) * (most - part.dim()))] for part in parts]
@@ -104,9 +103,10 @@ def _(info: Any, places: tuple[int | None, ...], *given: Tensor) -> tuple[Any, A
 def squared_distances(query: Tensor, key: Tensor) -> Tensor:
     """``‖q − k‖²``, ``[.., Q, K]``, of ``query [.., Q, D]`` and ``key [.., K, D]``.
 
-    Taken from the differences, so that it is as exact as they are, without holding them: memory is
-    that of the result, forward and backward; second derivatives and forward-mode gradients hold the
-    differences ``[.., Q, K, D]``. Half precision is compared in float32.
+    Distances are computed from the differences, which preserves their precision, but the
+    differences are not stored: forward and backward need memory for the result only. Second
+    derivatives and forward-mode gradients store the differences ``[.., Q, K, D]``. Half precision
+    is converted to float32.
     """
     dtype = torch.promote_types(query.dtype, key.dtype)
     wide = torch.promote_types(dtype, torch.float32)

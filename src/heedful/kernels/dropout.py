@@ -1,8 +1,8 @@
 """Dropout with cheap random numbers on the CPU.
 
 Srivastava et al. 2014, "Dropout: A Simple Way to Prevent Neural Networks from Overfitting".
-PyTorch draws 64 random bits per element on the CPU; sixteen are enough and four times cheaper. In
-float32, C code (``dropout.c``) applies them with identical results, if a compiler is available.
+PyTorch draws 64 random bits for each element on the CPU. Sixteen bits are enough and four times
+faster. In float32, C code (``dropout.c``) gives identical results, if a compiler is available.
 """
 
 import ctypes
@@ -20,11 +20,11 @@ from heedful.basics.addresses import forward_mode, is_traced, readable
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
 from heedful.kernels.operators import Operator, one_by_one
 
-_STEPS = 1 << 16
-_SMALL = 1 << 20  # numbers below which a second thread is not worth its call
+_LEVELS = 1 << 16
+_SMALL = 1 << 20  # elements; below, one thread is faster
 
 
-class _Given(ctypes.Structure):
+class _DropoutInC(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("hidden", "bits", "result")),
         ("first", ctypes.c_int64),
@@ -32,23 +32,23 @@ class _Given(ctypes.Structure):
     ]
 
 
-class _Own(threading.local):
-    """A thread's own generator; None for PyTorch's generator, which all threads share."""
+class _ThreadState(threading.local):
+    """The generator of a thread; None for PyTorch's default generator, which threads share."""
 
     generator: torch.Generator | None = None
 
 
-_own = _Own()
+_thread_state = _ThreadState()
 
 
 @contextmanager
 def drawing_from(generator: torch.Generator) -> Iterator[None]:
-    """Dropout on the CPU draws from ``generator`` while the block runs, in this thread."""
-    before, _own.generator = _own.generator, generator
+    """Use ``generator`` for dropout on the CPU in this thread, within the block."""
+    before, _thread_state.generator = _thread_state.generator, generator
     try:
         yield
     finally:
-        _own.generator = before
+        _thread_state.generator = before
 
 
 @functools.cache
@@ -58,21 +58,21 @@ def library() -> ctypes.CDLL | None:
 
 
 def dropout(hidden: Tensor, share: float) -> Tensor:
-    """Set each number to zero with probability ``share``, scale the others by ``1 / (1 - share)``.
+    """Set each element to zero with probability ``share``; scale the others by ``1 / (1 - share)``.
 
-    On the CPU ``share`` is rounded to 1/65,536, and the scale with it, so that the mean stays.
+    On the CPU, ``share`` is rounded to a multiple of 1/65,536, and the scale is adjusted to it.
 
     Args:
-        hidden: of any shape.
+        hidden: any shape.
         share: in [0, 1).
     """
     if hidden.device.type != "cpu" or torch.compiler.is_compiling():
         return F.dropout(hidden, share)
-    dropped = round(share * _STEPS)
+    dropped = round(share * _LEVELS)
     count = hidden.numel()
     words = torch.empty((count + 3) // 4, dtype=torch.int64)
-    words.random_(-(1 << 63), None, generator=_own.generator)
-    first, scale = dropped - _STEPS // 2, _STEPS / (_STEPS - dropped)
+    words.random_(-(1 << 63), None, generator=_thread_state.generator)
+    first, scale = dropped - _LEVELS // 2, _LEVELS / (_LEVELS - dropped)
     if forward_mode(hidden) or is_traced():
         return plain_dropout(hidden, words, first, scale)
     result: Tensor = _operator(hidden, words, first, scale)
@@ -80,13 +80,14 @@ def dropout(hidden: Tensor, share: float) -> Tensor:
 
 
 def plain_dropout(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
-    """``hidden`` times ``scale`` where its bits, as a number, are at least ``first``, else zero.
+    """Elements whose 16 random bits are at least ``first`` times ``scale``, and zero for the
+    others.
 
     Args:
-        hidden: of any shape.
-        words: 64 bits for each four of its numbers, int64.
-        first: from −32,768 to 32,767.
-        scale: of what is kept.
+        hidden: any shape.
+        words: int64; 64 random bits for four elements each.
+        first: threshold for the bits as int16, from −32,768 to 32,767.
+        scale: factor of the remaining elements.
     """
     return hidden * _factors(hidden.shape, words, first, scale).to(hidden.dtype)
 
@@ -102,26 +103,26 @@ def _in_c(hidden: Tensor, words: Tensor) -> bool:
 
 
 def _dropout_in_c(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
-    """:func:`plain_dropout` in one pass."""
+    """:func:`plain_dropout` in C, in one pass."""
     found = library()
     assert found is not None
     hidden = hidden.contiguous()
     result = torch.empty_like(hidden)
-    given = _Given(hidden.data_ptr(), words.data_ptr(), result.data_ptr(), first, scale)
+    given = _DropoutInC(hidden.data_ptr(), words.data_ptr(), result.data_ptr(), first, scale)
     threads = 1 if hidden.numel() < _SMALL else torch.get_num_threads()
     over_rows(found.heedful_dropout, [ctypes.byref(given)], hidden.numel(), threads)
     return result
 
 
-def _dropped(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
+def _dropout(hidden: Tensor, words: Tensor, first: int, scale: float) -> Tensor:
     run = _dropout_in_c if _in_c(hidden, words) else plain_dropout
     result = run(hidden, words.contiguous(), first, scale)
-    # An operator's result is none of its inputs, and lies as the fake one does.
+    # An operator must not return an input, and must have the strides of its fake result.
     return result.contiguous()
 
 
-_operator = Operator("dropout", _dropped)
-"""``torch.ops.heedful.dropout``: :func:`plain_dropout`, of any tensors."""
+_operator = Operator("dropout", _dropout)
+"""``torch.ops.heedful.dropout``: :func:`plain_dropout` for any tensors."""
 
 
 @_operator.operator.register_fake
@@ -138,13 +139,13 @@ def _(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]
     return hidden * _factors(hidden.shape[1:], *others).to(hidden.dtype), 0
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
     _, words, *ctx.settings = inputs
     ctx.save_for_backward(words)
 
 
-def _through(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+def _autograd_backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
     return _operator(grad, *ctx.saved_tensors, *ctx.settings), None, None, None
 
 
-_operator.register_autograd(_through, _keep)
+_operator.register_autograd(_autograd_backward, _setup_context)

@@ -1,7 +1,7 @@
-"""Operators in C that are defined by a plain formula, with derivatives of any order.
+"""Operators in C with a plain reference formula and derivatives of any order.
 
-If C cannot read the tensors (another type or device, autocast), the formula computes the result and
-its gradients; derivatives of second order always use the formula.
+If C does not support the tensors (dtype, device, autocast), the formula computes the result and
+its gradients. Second derivatives always use the formula.
 """
 
 from abc import ABC, abstractmethod
@@ -15,120 +15,120 @@ from torch import Tensor
 from heedful.kernels.operators import Operator, one_by_one, second_derivatives
 
 Tensors = Sequence[Any]
-"""An operator's tensors; None for one that is not given."""
+"""The tensors of an operator; None for an optional tensor without a value."""
 
 
 class Formula(ABC):
-    """What such an operator computes.
+    """The formula of an operator and its implementation in C.
 
     Attributes:
-        inputs: the operator's tensors, as a schema names them: ``Tensor states, Tensor? bias``.
-        settings: its other arguments, likewise: ``str cell, float scale``.
-        outputs: how many tensors it gives.
-        kept: how many more it keeps for the gradients.
+        inputs: the tensors in schema notation: ``Tensor states, Tensor? bias``.
+        settings: the other arguments in schema notation: ``str cell, float scale``.
+        outputs: the number of outputs.
+        saved_count: the number of tensors saved for the backward pass.
     """
 
     inputs: str
     settings: str
     outputs: int
-    kept: int
+    saved_count: int
 
     @abstractmethod
     def plain(self, tensors: Tensors, settings: Sequence[Any]) -> tuple[Tensor, ...]:
-        """The outputs, in operations of PyTorch."""
+        """Compute the outputs with PyTorch operations."""
 
     @abstractmethod
-    def room(self, tensors: Tensors, settings: Sequence[Any]) -> list[Tensor]:
-        """Contiguous tensors, not yet filled, for the outputs and what is kept."""
+    def empty_outputs(self, tensors: Tensors, settings: Sequence[Any]) -> list[Tensor]:
+        """Uninitialised contiguous tensors for the outputs and the saved tensors."""
 
     @abstractmethod
-    def can_do(self, tensors: Tensors) -> bool:
-        """Whether C may read the tensors now."""
+    def is_supported(self, tensors: Tensors) -> bool:
+        """Whether the implementation in C supports the tensors."""
 
     @abstractmethod
-    def run(self, tensors: Tensors, settings: Sequence[Any], made: Sequence[Tensor]) -> None:
-        """Fill what :meth:`room` has made; only where :meth:`can_do`."""
+    def run(self, tensors: Tensors, settings: Sequence[Any], buffers: Sequence[Tensor]) -> None:
+        """Fill the buffers of :meth:`empty_outputs`. Requires :meth:`is_supported`."""
 
     @abstractmethod
-    def run_back(
+    def backward_in_c(
         self,
-        by: Sequence[Tensor],
+        grads_in: Sequence[Tensor],
         tensors: Tensors,
-        made: Sequence[Tensor],
+        buffers: Sequence[Tensor],
         settings: Sequence[Any],
     ) -> list[Tensor | None]:
-        """The gradient of each input from those of the outputs, ``by``; only where :meth:`can_do`.
+        """The gradients of the inputs, given those of the outputs. Requires :meth:`is_supported`.
 
-        They are contiguous and share no memory; None for inputs that have none.
+        They are contiguous and share no memory. None for inputs without a gradient.
         """
 
 
 class FormulaOperator:
-    """``torch.ops.heedful.<name>`` and ``<name>_backward``, both differentiable and mapped.
+    """``torch.ops.heedful.<name>`` and ``<name>_backward``, with gradients and vmap rules.
 
-    The operator returns the outputs and then what is kept, which has no gradient.
+    The operator returns the outputs, followed by the saved tensors, which have no gradient.
     """
 
     def __init__(self, name: str, formula: Formula) -> None:
         self.formula = formula
         self._count = len(formula.inputs.split(","))
-        many = formula.outputs + formula.kept
-        given = [formula.inputs, formula.settings]
-        by = ", ".join(f"Tensor by_{place}" for place in range(formula.outputs))
-        made = ", ".join(f"Tensor made_{place}" for place in range(many))
-        self.forward = Operator(name, self._run, _schema(given, many))
-        back = [by, formula.inputs, made, formula.settings]
-        self.backward = Operator(f"{name}_backward", self._run_back, _schema(back, self._count))
-        self.forward.operator.register_fake(self._room)
-        self.backward.operator.register_fake(self._room_back)
-        self.forward.register_autograd(self._through, self._keep)
-        self.backward.register_autograd(self._through_back, self._keep_back)
+        many = formula.outputs + formula.saved_count
+        arguments = [formula.inputs, formula.settings]
+        grads_in = ", ".join(f"Tensor by_{place}" for place in range(formula.outputs))
+        buffers = ", ".join(f"Tensor made_{place}" for place in range(many))
+        self.forward = Operator(name, self._run, _schema(arguments, many))
+        back = [grads_in, formula.inputs, buffers, formula.settings]
+        self.backward = Operator(f"{name}_backward", self._run_backward, _schema(back, self._count))
+        self.forward.operator.register_fake(self._empty_outputs)
+        self.backward.operator.register_fake(self._empty_gradients)
+        self.forward.register_autograd(self._autograd_backward, self._setup_context)
+        self.backward.register_autograd(self._second_derivatives, self._setup_context_of_backward)
         for one in (self.forward.operator, self.backward.operator):
             one.register_vmap(one_by_one(one))
 
-    def __call__(self, *given: Any) -> tuple[Tensor, ...]:
-        """The outputs of tensors and settings, in the order of the schema."""
-        found: tuple[Tensor, ...] = self.forward(*given)[: self.formula.outputs]
+    def __call__(self, *arguments: Any) -> tuple[Tensor, ...]:
+        """Compute the outputs. Arguments are tensors and settings in the order of the schema."""
+        found: tuple[Tensor, ...] = self.forward(*arguments)[: self.formula.outputs]
         return found
 
-    def _room(self, *given: Any) -> tuple[Tensor, ...]:
-        return tuple(self.formula.room(given[: self._count], given[self._count :]))
+    def _empty_outputs(self, *arguments: Any) -> tuple[Tensor, ...]:
+        return tuple(self.formula.empty_outputs(arguments[: self._count], arguments[self._count :]))
 
-    def _run(self, *given: Any) -> tuple[Tensor, ...]:
-        tensors, settings = given[: self._count], given[self._count :]
-        made = self.formula.room(tensors, settings)
+    def _run(self, *arguments: Any) -> tuple[Tensor, ...]:
+        tensors, settings = arguments[: self._count], arguments[self._count :]
+        buffers = self.formula.empty_outputs(tensors, settings)
         with torch.autocast("cpu", enabled=False):
-            if self.formula.can_do(tensors):
-                self.formula.run(tensors, settings, made)
-                return tuple(made)
+            if self.formula.is_supported(tensors):
+                self.formula.run(tensors, settings, buffers)
+                return tuple(buffers)
         found = self.formula.plain(tensors, settings)
-        for place, part in zip(made, found, strict=False):
+        for place, part in zip(buffers, found, strict=False):
             place.copy_(part)
-        for place in made[self.formula.outputs :]:
+        for place in buffers[self.formula.outputs :]:
             place.zero_()
-        return tuple(made)
+        return tuple(buffers)
 
-    def _room_back(self, *given: Any) -> tuple[Tensor, ...]:
-        tensors = given[self.formula.outputs :][: self._count]
-        return tuple(_gradient_room(part, given[0]) for part in tensors)
+    def _empty_gradients(self, *arguments: Any) -> tuple[Tensor, ...]:
+        tensors = arguments[self.formula.outputs :][: self._count]
+        return tuple(_empty_gradient(part, arguments[0]) for part in tensors)
 
-    def _run_back(self, *given: Any) -> tuple[Tensor, ...]:
-        by, tensors, made, settings = self._parts(given)
+    def _run_backward(self, *arguments: Any) -> tuple[Tensor, ...]:
+        grads_in, tensors, buffers, settings = self._parts(arguments)
         with torch.autocast("cpu", enabled=False):
-            if self.formula.can_do([*tensors, *by]):
-                whole = [one.contiguous() for one in by]
-                found = self.formula.run_back(whole, tensors, made, settings)
-                return tuple(by[0].new_empty(0) if part is None else part for part in found)
+            if self.formula.is_supported([*tensors, *grads_in]):
+                whole = [one.contiguous() for one in grads_in]
+                found = self.formula.backward_in_c(whole, tensors, buffers, settings)
+                return tuple(grads_in[0].new_empty(0) if part is None else part for part in found)
         plain, inputs = self._of_floating(tensors, settings)
-        plain_grads = iter(torch.func.vjp(plain, *inputs)[1](tuple(by)))
-        rooms = self._room_back(*given)
-        for room, part in zip(rooms, tensors, strict=True):
+        plain_grads = iter(torch.func.vjp(plain, *inputs)[1](tuple(grads_in)))
+        gradients = self._empty_gradients(*arguments)
+        for empty_outputs, part in zip(gradients, tensors, strict=True):
             if _floating(part):
-                room.copy_(next(plain_grads))
-        return rooms
+                empty_outputs.copy_(next(plain_grads))
+        return gradients
 
     def _of_floating(self, tensors: Tensors, settings: Sequence[Any]) -> tuple[Any, list[Tensor]]:
-        """The formula as a function of its floating tensors, and these."""
+        """The formula as a function of the floating-point tensors, and these tensors."""
 
         def plain(*floating: Tensor) -> tuple[Tensor, ...]:
             own = iter(floating)
@@ -137,69 +137,74 @@ class FormulaOperator:
 
         return plain, [part for part in tensors if part is not None and _floating(part)]
 
-    def _parts(self, given: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
-        """Gradients, inputs, what was made, and settings, which the backward operator is given."""
+    def _parts(self, arguments: Sequence[Any]) -> tuple[Any, Any, Any, Any]:
+        """Split the backward operator's arguments: gradients, inputs, buffers, settings."""
         first = self.formula.outputs
         second = first + self._count
-        third = second + first + self.formula.kept
-        return given[:first], given[first:second], given[second:third], given[third:]
+        third = second + first + self.formula.saved_count
+        return (
+            arguments[:first],
+            arguments[first:second],
+            arguments[second:third],
+            arguments[third:],
+        )
 
-    def _keep(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        ctx.set_materialize_grads(False)  # what is kept is large and has none
+    def _setup_context(self, ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.set_materialize_grads(False)  # saved tensors are large and have no gradient
         ctx.mark_non_differentiable(*output[self.formula.outputs :])
         ctx.save_for_backward(*inputs[: self._count], *output)
         ctx.settings = inputs[self._count :]
         ctx.autocast = torch.is_autocast_enabled(output[0].device.type)
 
-    def _through(self, ctx: Any, *by: Tensor | None) -> tuple[Tensor | None, ...]:
+    def _autograd_backward(self, ctx: Any, *grads_in: Tensor | None) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
-        tensors, made = saved[: self._count], saved[self._count :]
+        tensors, buffers = saved[: self._count], saved[self._count :]
         grads = [
             torch.zeros_like(one) if part is None else part
-            for part, one in zip(by[: self.formula.outputs], made, strict=False)
+            for part, one in zip(grads_in[: self.formula.outputs], buffers, strict=False)
         ]
-        with _autocast_as(ctx.autocast, made[0]):
-            found = self.backward(*grads, *tensors, *made, *ctx.settings)
+        with _autocast_as(ctx.autocast, buffers[0]):
+            found = self.backward(*grads, *tensors, *buffers, *ctx.settings)
         own = [one if _floating(part) else None for one, part in zip(found, tensors, strict=True)]
         return *own, *(None for _ in ctx.settings)
 
-    def _keep_back(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        by, tensors, _, ctx.settings = self._parts(inputs)
-        ctx.save_for_backward(*by, *tensors)
+    def _setup_context_of_backward(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        grads_in, tensors, _, ctx.settings = self._parts(inputs)
+        ctx.save_for_backward(*grads_in, *tensors)
 
-    def _through_back(self, ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
+    def _second_derivatives(self, ctx: Any, *grads_in: Tensor) -> tuple[Tensor | None, ...]:
         saved = ctx.saved_tensors
         grads, tensors = saved[: self.formula.outputs], saved[self.formula.outputs :]
         plain, inputs = self._of_floating(tensors, ctx.settings)
-        by_gradients = [one for one, part in zip(by, tensors, strict=True) if _floating(part)]
+        by_gradients = [one for one, part in zip(grads_in, tensors, strict=True) if _floating(part)]
         by_grads, *twice = second_derivatives(
             plain, tuple(inputs), tuple(grads), tuple(by_gradients)
         )
         found = iter(twice)
         own = [next(found) if _floating(part) else None for part in tensors]
-        rest = self.formula.outputs + self.formula.kept + len(ctx.settings)
+        rest = self.formula.outputs + self.formula.saved_count + len(ctx.settings)
         return *by_grads, *own, *(None for _ in range(rest))
 
 
 def _autocast_as(enabled: bool, like: Tensor) -> AbstractContextManager[None]:
-    """Autocast as in the forward pass, whose precision the gradients have."""
+    """Autocast as in the forward pass, so that gradients have the same precision."""
     device = like.device.type
     if torch.is_autocast_enabled(device) == enabled:
         return nullcontext()
     return torch.autocast(device, enabled=enabled)
 
 
-def _schema(given: Sequence[str], results: int) -> str:
+def _schema(arguments: Sequence[str], results: int) -> str:
     many = ", ".join(["Tensor"] * results)
-    return f"({', '.join(part for part in given if part)}) -> ({many})"
+    return f"({', '.join(part for part in arguments if part)}) -> ({many})"
 
 
 def _floating(part: Tensor | None) -> bool:
     return part is not None and part.is_floating_point()
 
 
-def _gradient_room(part: Tensor | None, like: Tensor) -> Tensor:
-    """Where an input's gradient goes; empty where it has none."""
+def _empty_gradient(part: Tensor | None, like: Tensor) -> Tensor:
+    """An uninitialised gradient of an input; empty if it has no gradient."""
     if part is None or not _floating(part):
         return like.new_empty(0)
     return torch.empty_like(part, memory_format=torch.contiguous_format)

@@ -1,6 +1,6 @@
 """Operators registered with ``torch.library``: calls, vmap rules, second derivatives.
 
-``torch.library`` supports no rule for forward-mode gradients: PyTorch drops them silently. Callers
+``torch.library`` does not support forward-mode gradients: PyTorch drops them silently. Callers must
 check :func:`heedful.basics.addresses.forward_mode` and use the plain formula instead.
 """
 
@@ -15,24 +15,24 @@ from torch.autograd import Function
 from heedful.basics.addresses import forward_mode, is_plain, is_traced
 
 Rule = Callable[..., tuple[Any, Any]]
-"""What ``torch.library.register_vmap`` takes."""
+"""The argument of ``torch.library.register_vmap``."""
 
 
 class Operator:
     """``torch.ops.heedful.<name>``, with a faster call for plain tensors.
 
-    - Plain tensors: a function of autograd, which takes tens of microseconds less a call.
-    - Tensors that ``torch.func`` transforms: a function of autograd with a rule for ``vmap``; what
-      ``register_autograd`` registers raises an error there (PyTorch 2.13).
-    - Traced, fake and subclassed tensors: the operator.
+    - Plain tensors use an autograd function, which saves tens of microseconds for each call.
+    - Tensors under a ``torch.func`` transform use an autograd function with a ``vmap`` rule:
+      functions registered with ``register_autograd`` raise an error there (PyTorch 2.13).
+    - Traced, fake and subclassed tensors use the operator.
 
     Raises:
         NotImplementedError: when called with forward-mode gradients.
 
     Args:
-        name: of the operator.
-        implementation: what computes it for any tensors.
-        schema: as ``torch.library`` takes it; by default read from the annotations.
+        name: name of the operator.
+        implementation: computes the operator for any tensors.
+        schema: in the notation of ``torch.library``; default: from the annotations.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Operator:
     def register_autograd(
         self, backward: Callable[..., Any], setup_context: Callable[..., None]
     ) -> None:
-        """Register gradients; arguments as those of ``torch.library.register_autograd``."""
+        """Register gradients; arguments as for ``torch.library.register_autograd``."""
         self.operator.register_autograd(backward, setup_context=setup_context)
         operator, implementation = self.operator, self.implementation
 
@@ -70,7 +70,9 @@ class Operator:
     def __call__(self, *given: Any) -> Any:
         tensors = [part for part in given if isinstance(part, Tensor)]
         if forward_mode(*tensors):
-            raise NotImplementedError(f"heedful::{self.name} has no forward-mode gradients")
+            raise NotImplementedError(
+                f"heedful::{self.name} does not support forward-mode gradients"
+            )
         if torch._C._are_functorch_transforms_active():
             return self._transformed.apply(*given)
         if is_traced() or not all(is_plain(part) for part in tensors):
@@ -79,22 +81,22 @@ class Operator:
 
 
 def mapped_first(part: Tensor, place: int | None, size: int) -> Tensor:
-    """A tensor with the mapped dimension first, ``[size, ..]``; expanded where it has none."""
+    """Move the mapped dimension to the front, ``[size, ..]``; expand a tensor without one."""
     return part.expand(size, *part.shape) if place is None else part.movedim(place, 0)
 
 
 def folded(part: Tensor, place: int | None, size: int) -> Tensor:
-    """The same with the mapped dimension folded into the first one, ``[size · B, ..]``."""
+    """Fold the mapped dimension into the first dimension, ``[size · B, ..]``."""
     return mapped_first(part, place, size).flatten(0, 1)
 
 
 def unfolded(parts: Sequence[Tensor], size: int) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
-    """Results ``[size · B, ..]`` and their mapped dimensions, as a rule returns them."""
+    """Unfold results ``[size · B, ..]``; returns them with their mapped dimensions for a rule."""
     return tuple(part.unflatten(0, (size, -1)) for part in parts), (0,) * len(parts)
 
 
 def one_by_one(operator: Callable[..., Any]) -> Rule:
-    """The rule that calls ``operator`` once for each index of the mapped dimension."""
+    """A vmap rule that calls ``operator`` once for each index of the mapped dimension."""
 
     def rule(info: Any, places: tuple[int | None, ...], *given: Any) -> tuple[Any, Any]:
         found = [
@@ -120,16 +122,16 @@ def second_derivatives(
     grad: Tensor | tuple[Tensor, ...],
     by_gradients: tuple[Tensor, ...],
 ) -> tuple[Any, ...]:
-    """What flows back through a backward operator, by the plain formula of its forward operator.
+    """Differentiate a backward operator with the plain formula of its forward operator.
 
     Args:
-        plain: the formula, of ``inputs`` alone; gives a tensor or a tuple of tensors.
-        inputs: floating tensors.
-        grad: ∂L/∂plain, which the backward operator was given.
-        by_gradients: the gradients in its results, one for each of ``inputs``.
+        plain: the formula as a function of ``inputs``; returns a tensor or a tuple of tensors.
+        inputs: floating-point tensors.
+        grad: ∂L/∂plain, the argument of the backward operator.
+        by_gradients: the gradients of its results, one for each of ``inputs``.
 
     Returns:
-        The gradients in ``grad`` and in each of ``inputs``.
+        The gradients of ``grad`` and of each of ``inputs``.
     """
 
     def gradients(grad: Any, *inputs: Tensor) -> tuple[Tensor, ...]:

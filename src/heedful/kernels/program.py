@@ -1,7 +1,7 @@
-"""A program of operations on rows, which C runs for a block of rows at a time.
+"""A program: a sequence of layers that C runs for a block of rows at a time.
 
-Weights are copied and repacked for it.
-Shapes: I, O columns into and out of a product; D width of the model.
+The weights are copied and packed into panels.
+Shapes: I inputs and O outputs of a product; D width of the model.
 """
 
 import ctypes
@@ -16,10 +16,10 @@ from torch import Tensor
 from heedful.kernels.cached_attention import HeadsInC, StepsInC
 from heedful.kernels.compiling import SOURCES, compiled_library, raise_failed
 
-_LINEAR, _NORM, KEEP, READ, ATTEND, _WHOLE, _HALF = range(7)
+_LINEAR, _NORM, APPEND, READ_CACHE, SELF_ATTEND, _LINEAR_INT8, _LINEAR_BFLOAT16 = range(7)
 _ACTIVATIONS: dict[str | None, int] = {None: 0, "relu": 1, "silu": 2, "gelu-tanh": 3}
-_BLOCK = 96  # rows: a multiple of 6 and of 12, which C takes at a time
-_APART = 16  # columns between rows beyond what is used, so that they do not meet in the cache
+_BLOCK = 96  # rows: a multiple of 6 and 12, the tile heights in C
+_ROW_PADDING = 16  # unused columns between rows, which avoid cache conflicts
 _OUTPUT = -1
 
 
@@ -34,7 +34,7 @@ class _Operation(ctypes.Structure):
 
 
 class _MemoryInC(ctypes.Structure):
-    """``struct memory``: the keys and values that rows read, and the buffers for new ones."""
+    """``struct memory``: the keys and values to read, and the buffers for new ones."""
 
     _fields_ = [("steps", StepsInC), ("kept_key", ctypes.c_void_p), ("kept_value", ctypes.c_void_p)]
 
@@ -58,7 +58,7 @@ class _Plan(ctypes.Structure):
 
 
 class NotFusedError(Exception):
-    """The kernel does not support an operation, or there is no compiler."""
+    """The kernel does not support an operation, or no compiler is available."""
 
 
 @functools.cache
@@ -66,28 +66,32 @@ def library() -> ctypes.CDLL | None:
     """The compiled operations; None if they are not available, which prints a notice once."""
     found = compiled_library(SOURCES / "program.c", "search runs")
     if found is not None:
-        for told in (found.heedful_columns, found.heedful_largest, found.heedful_paired):
-            told.restype = ctypes.c_int64
+        for function in (
+            found.heedful_panel_columns,
+            found.heedful_int8_max_input,
+            found.heedful_bfloat16_pairs,
+        ):
+            function.restype = ctypes.c_int64
     return found
 
 
 class Memory(NamedTuple):
-    """What rows read, and where a step's keys and values go."""
+    """The keys and values to read, and buffers for those of the current step."""
 
     steps: StepsInC
-    """What is read."""
-    kept_key: Tensor | None = None
-    """``[N, 1, G, D]``, contiguous, of an operation KEEP."""
-    kept_value: Tensor | None = None
+    """The keys and values to read."""
+    new_keys: Tensor | None = None
+    """``[N, 1, G, D]``, contiguous; for the operation APPEND."""
+    new_values: Tensor | None = None
 
     def in_c(self) -> _MemoryInC:
-        """As C takes it."""
-        kept = (self.kept_key, self.kept_value)
+        """The argument for C."""
+        kept = (self.new_keys, self.new_values)
         return _MemoryInC(self.steps, *(None if x is None else x.data_ptr() for x in kept))
 
 
 class _Slots(NamedTuple):
-    """First columns of what a row has at the same time."""
+    """The first columns of a row's values in the scratch buffer."""
 
     hidden: int
     normed: int
@@ -110,91 +114,93 @@ class Int8Map(NamedTuple):
     weight: Tensor
     """int8 ``[O, I]``"""
     scales: Tensor
-    """Of its rows ``[O]``."""
+    """One scale for each output ``[O]``."""
     bias: Tensor | None
     """``[O]``"""
     largest: int
-    """The largest whole number of an input."""
+    """The largest absolute value of a quantised input."""
 
 
 class Tables(NamedTuple):
-    """How tokens become the rows that the first operation is given."""
+    """The embeddings, from which the input rows are computed."""
 
     symbols: Tensor
-    """A vector of each symbol ``[V, D]``."""
+    """The embedding of each symbol ``[V, D]``."""
     scale: float
-    """These vectors' factor."""
+    """Factor of the embeddings."""
     positions: Tensor
-    """What is added at each position ``[L, D]``."""
+    """Position embeddings ``[L, D]``."""
 
 
 class Heads(NamedTuple):
-    """The sizes of an attention."""
+    """The sizes of an attention layer."""
 
     heads: int
     groups: int
-    """Heads of keys and values."""
+    """Key and value heads."""
     width: int
     scale: float
-    """Of the dot products."""
+    """Factor of the dot products."""
 
 
 class Program:
-    """The operations on rows, in order; :meth:`close` ends it with a product.
+    """A sequence of operations on rows. :meth:`close` adds the final product.
 
     Args:
-        tables: how tokens become rows.
-        widest: columns of the widest product but the last.
-        context: columns of the widest attention's result.
+        tables: the embeddings.
+        widest: outputs of the widest product except the last.
+        context: width of the widest attention output.
 
     Raises:
-        NotFusedError: there is no compiler; also of the methods, for what C does not know.
+        NotFusedError: no compiler is available. Methods raise it for unsupported operations.
     """
 
     def __init__(self, tables: Tables, widest: int, context: int) -> None:
         found = library()
         if found is None:
             raise NotFusedError
-        self._function = found.heedful_fused
+        self._function = found.heedful_run_program
         read = (tables.symbols, tables.positions)
         if any(part.dtype != torch.float32 or not part.is_contiguous() for part in read):
             raise NotFusedError
         (symbols, dim), self.outputs = tables.symbols.shape, 0
         self.longest = len(tables.positions)
-        self._columns = int(found.heedful_columns())
-        self._largest = int(found.heedful_largest())
-        self._paired = bool(found.heedful_paired())
+        self._columns = int(found.heedful_panel_columns())
+        self._largest = int(found.heedful_int8_max_input())
+        self._paired = bool(found.heedful_bfloat16_pairs())
         self._operations: list[_Operation] = []
-        self._kept: list[Tensor] = [*read]  # what C reads
-        padded, widest, context = (self._whole(width) for width in (dim, widest, context))
+        self._tensors: list[Tensor] = [*read]  # keeps tensors alive that C reads
+        padded, widest, context = (self._padded(width) for width in (dim, widest, context))
         self.slots = _Slots(0, padded, 2 * padded, 2 * padded + widest)
-        self._width = 2 * padded + widest + context + _APART
-        told = _EmbeddingInC(*(part.data_ptr() for part in read), symbols, tables.scale)
-        self._plan = _Plan(told, 0, self._width, _BLOCK, dim)
+        self._width = 2 * padded + widest + context + _ROW_PADDING
+        embedding = _EmbeddingInC(*(part.data_ptr() for part in read), symbols, tables.scale)
+        self._plan = _Plan(embedding, 0, self._width, _BLOCK, dim)
 
     def attend(self, kind: int, heads: Heads, memory: int = 0) -> None:
-        """An attention, whose projections stand at ``slots.projected``; writes ``slots.context``.
+        """Add an attention layer. It reads ``slots.projected`` and writes ``slots.context``.
 
         Args:
-            kind: READ, of keys and values in ``memory`` that are there; KEEP, of those after this
-                row's own are added to them; ATTEND, to the rows of the same sequence.
+            kind: READ_CACHE attends to the keys and values in ``memory``; APPEND first appends the
+                row's own; SELF_ATTEND attends to the rows of the same sequence.
             heads: its sizes.
-            memory: which memory.
+            memory: index of the memory.
         """
         slots, width = self.slots, heads.groups * heads.width
         key = slots.projected + heads.heads * heads.width
-        if kind == KEEP:
-            self._add(KEEP, key, key + width, memory, width)
-        reading = self._add(READ if kind == KEEP else kind, slots.projected, slots.context, memory)
+        if kind == APPEND:
+            self._add(APPEND, key, key + width, memory, width)
+        reading = self._add(
+            READ_CACHE if kind == APPEND else kind, slots.projected, slots.context, memory
+        )
         reading.heads = HeadsInC(heads.heads, heads.groups, heads.width, heads.width, heads.scale)
         reading.inputs = key
 
     def norm(
         self, weight: Tensor, bias: Tensor | None, epsilon: float, start: int, to: int
     ) -> None:
-        """A layer norm."""
+        """Add a layer norm."""
         weight, bias = weight.detach().clone(), _bias_of(bias, weight).clone()
-        self._kept += [weight, bias]
+        self._tensors += [weight, bias]
         operation = self._add(_NORM, start, to, 0, len(weight), len(weight))
         operation.weight, operation.bias = weight.data_ptr(), bias.data_ptr()
         operation.epsilon = epsilon
@@ -208,18 +214,18 @@ class Program:
         add: int = -1,
         activation: str | None = None,
     ) -> None:
-        """Linear maps of one input, their results side by side; ``add`` is added to them."""
+        """Add linear maps of one input with concatenated outputs; ``add`` is a residual column."""
         if activation not in _ACTIVATIONS:
             raise NotFusedError
         int8 = [part for part in parts if isinstance(part, Int8Map)]
         plain = [part for part in parts if isinstance(part, Map)]
         if int8 and plain:
             raise NotFusedError
-        make = self._whole_product(int8, start, to) if int8 else self._product(plain, start, to)
+        make = self._int8_product(int8, start, to) if int8 else self._product(plain, start, to)
         make.add, make.activation = add, _ACTIVATIONS[activation]
 
     def close(self, parts: Sequence[Map] | Sequence[Int8Map], start: int) -> None:
-        """The maps whose results are the output."""
+        """Add the linear maps whose outputs are the output of the program."""
         self.linear(parts, start, _OUTPUT)
         self.outputs = self._operations[-1].outputs
         self._in_c = (_Operation * len(self._operations))(*self._operations)
@@ -232,30 +238,30 @@ class Program:
         ends: Tensor | None,
         position: int | Tensor,
     ) -> Tensor:
-        """The output ``[N, O]`` for rows, or for sequences of them.
+        """The output ``[N, O]`` for independent rows or for sequences of rows.
 
         Args:
             tokens: integers ``[N]``, contiguous.
-            memories: what READ and KEEP need; none for other programs.
-            ends: integers ``[B + 1]``: where sequences of rows begin, and the last ends; None where
-                each row is for itself.
-            position: where the rows stand, or the first of each sequence; or contiguous integers
-                ``[N]``, where each row stands.
+            memories: the memories of READ_CACHE and APPEND; empty for other programs.
+            ends: integers ``[B + 1]``: the first row of each sequence, and the end of the last;
+                None for independent rows.
+            position: the position of the rows, or of the first row of each sequence; or contiguous
+                integers ``[N]``, the position of each row.
 
         Raises:
-            IndexError: a token is not in the table.
+            IndexError: a token is out of range.
         """
-        told = (_MemoryInC * len(memories))()
+        arguments = (_MemoryInC * len(memories))()
         for place, memory in enumerate(memories):
             if memory is not None:
-                told[place] = memory.in_c()
+                arguments[place] = memory.in_c()
         own = position.data_ptr() if isinstance(position, Tensor) else None
         output = torch.empty(len(tokens), self.outputs)
         failed = self._function(
             ctypes.c_void_p(tokens.data_ptr()),
             ctypes.c_void_p(output.data_ptr()),
             ctypes.byref(self._in_c),
-            ctypes.byref(told) if memories else None,
+            ctypes.byref(arguments) if memories else None,
             ctypes.c_void_p(None if ends is None else ends.data_ptr()),
             ctypes.byref(self._plan),
             ctypes.c_int64(0 if isinstance(position, Tensor) else position),
@@ -266,48 +272,48 @@ class Program:
         raise_failed(failed)
         return output
 
-    def _whole(self, width: int) -> int:
-        """A width in whole panels, whose last columns are written too."""
+    def _padded(self, width: int) -> int:
+        """A width rounded up to whole panels, whose last columns are also written."""
         return -(-width // self._columns) * self._columns
 
     def _product(self, parts: Sequence[Map], start: int, to: int) -> _Operation:
-        """The product with matrices ``[O, I]``, one below the other, in panels of columns."""
+        """Add a product with concatenated matrices ``[O, I]``, packed into panels of columns."""
         outputs, inputs = sum(len(part.weight) for part in parts), parts[0].weight.shape[1]
-        padded = parts[0].weight.new_zeros(self._whole(outputs), inputs)
+        padded = parts[0].weight.new_zeros(self._padded(outputs), inputs)
         torch.cat([part.weight.detach() for part in parts], out=padded[:outputs])
         half = padded.dtype == torch.bfloat16
-        if half and self._paired:  # two inputs of a column, then of the next column
+        if half and self._paired:  # pairs of inputs of a column are adjacent
             padded = F.pad(padded, (0, inputs % 2))
             panels = padded.view(-1, self._columns, padded.shape[1] // 2, 2).transpose(1, 2)
         else:
             panels = padded.view(-1, self._columns, inputs).transpose(1, 2)
-            if half:  # the panel's two halves, number by number
+            if half:  # interleave the two halves of a panel
                 panels = panels.unflatten(2, (2, -1)).transpose(2, 3)
         bias = torch.zeros(len(padded))
         bias[:outputs] = torch.cat([_bias_of(part.bias, part.weight[:, 0]) for part in parts])
-        self._kept += [panels.contiguous(), bias]
-        operation = self._add(_HALF if half else _LINEAR, start, to, 0, inputs, outputs)
-        where = self._kept[-2].data_ptr()
+        self._tensors += [panels.contiguous(), bias]
+        operation = self._add(_LINEAR_BFLOAT16 if half else _LINEAR, start, to, 0, inputs, outputs)
+        where = self._tensors[-2].data_ptr()
         operation.weight, operation.narrow = (None, where) if half else (where, None)
         operation.bias = bias.data_ptr()
         return operation
 
-    def _whole_product(self, parts: Sequence[Int8Map], start: int, to: int) -> _Operation:
-        """The same of whole numbers."""
+    def _int8_product(self, parts: Sequence[Int8Map], start: int, to: int) -> _Operation:
+        """Add an int8 product."""
         if self._largest < parts[0].largest:
             raise NotFusedError
         whole = torch.cat([part.weight for part in parts])
         scales = torch.cat([part.scales for part in parts])
         outputs, inputs = whole.shape
-        padded = whole.new_zeros(self._whole(outputs), -(-inputs // 4) * 4)
+        padded = whole.new_zeros(self._padded(outputs), -(-inputs // 4) * 4)
         padded[:outputs, :inputs] = whole
         fours = padded.view(-1, self._columns, padded.shape[1] // 4, 4)
         kept = [fours.transpose(1, 2).contiguous(), padded.sum(1, dtype=torch.int32)]
         columns = scales.new_zeros(2, len(padded))
         columns[0, :outputs] = scales
         columns[1, :outputs] = torch.cat([_bias_of(part.bias, part.scales) for part in parts])
-        self._kept += [*kept, columns]
-        operation = self._add(_WHOLE, start, to, 0, inputs, outputs)
+        self._tensors += [*kept, columns]
+        operation = self._add(_LINEAR_INT8, start, to, 0, inputs, outputs)
         operation.narrow, operation.sums = (part.data_ptr() for part in kept)
         operation.weight, operation.bias = columns[0].data_ptr(), columns[1].data_ptr()
         return operation

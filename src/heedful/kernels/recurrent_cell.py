@@ -1,7 +1,7 @@
-"""The element-wise part of a recurrent cell in C (``cells.c``), with its gradients.
+"""The element-wise part of a recurrent cell in C (``recurrent_cell.c``), with its gradients.
 
-:func:`cell_step` is the plain form.
-Shapes: N rows, H hidden, G gates (1 for tanh, 3 for GRU, 4 for LSTM).
+:func:`cell_step` is the plain reference.
+Shapes: N rows, H hidden size, G gates (1 for tanh, 3 for GRU, 4 for LSTM).
 """
 
 import ctypes
@@ -25,7 +25,7 @@ LayerState = tuple[Tensor, ...]
 """One layer's state: ``(h,)``, or ``(h, c)`` for the LSTM, each ``[N, H]``."""
 
 _KINDS = {"rnn": 0, "gru": 1, "lstm": 2}
-_SMALL = 1 << 15  # numbers below which a second thread is not worth its call
+_SMALL = 1 << 15  # elements; below, one thread is faster
 
 
 class _CellInC(ctypes.Structure):
@@ -39,13 +39,13 @@ def library() -> ctypes.CDLL | None:
 
 
 def cell_step(cell: str, gates: Tensor, recurrent: Tensor, before: LayerState) -> LayerState:
-    """One step of one layer; in search :func:`next_state` does the same.
+    """One step of one layer. :func:`next_state` computes the same during search.
 
     Args:
         cell: rnn, gru or lstm.
-        gates: the input's share of the gates, ``W_ih x + b_ih``, ``[N, G·H]``.
-        recurrent: the state's share, ``W_hh h + b_hh``, ``[N, G·H]``.
-        before: the layer's state before the step.
+        gates: the input's contribution to the gates, ``W_ih x + b_ih``, ``[N, G·H]``.
+        recurrent: the previous state's contribution, ``W_hh h + b_hh``, ``[N, G·H]``.
+        before: the layer's previous state.
     """
     if cell == "rnn":
         return (torch.tanh(gates + recurrent),)
@@ -63,7 +63,7 @@ def cell_step(cell: str, gates: Tensor, recurrent: Tensor, before: LayerState) -
 def next_state(
     kind: str, gates: Tensor, recurrent: Tensor, before: tuple[Tensor, ...]
 ) -> tuple[Tensor, ...] | None:
-    """The state after a step of search; None if only the plain form supports it.
+    """The state after a step of search; None if the kernel does not support the tensors.
 
     Shapes as in :func:`cell_step`.
     """
@@ -79,7 +79,7 @@ def next_state(
 
 
 def loops_in_c(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether C runs loops of cells over these tensors: in float32 on the CPU."""
+    """Whether C supports loops of cells over these tensors: float32 on the CPU."""
     there = [part for part in tensors if part is not None]
     single = all(part.dtype == torch.float32 for part in there if part.is_floating_point())
     return (
@@ -90,34 +90,34 @@ def loops_in_c(tensors: Sequence[Tensor | None]) -> bool:
     )
 
 
-def loops_pay(*tensors: Tensor | None) -> bool:
-    """Whether an operator that is a loop of cells is faster than the loop, step by step."""
+def loops_are_faster(*tensors: Tensor | None) -> bool:
+    """Whether an operator that contains the whole loop of cells is faster than a Python loop."""
     given = [part for part in tensors if part is not None]
     return single_on_cpu(*given) and library() is not None
 
 
-def loop_or(loop: Callable[[], T], otherwise: Callable[[], T], *tensors: Tensor | None) -> T:
-    """What ``loop`` returns if it is the faster of two ways of computing the same.
+def choose_loop(loop: Callable[[], T], otherwise: Callable[[], T], *tensors: Tensor | None) -> T:
+    """The result of ``loop`` if it is expected to be faster, else that of ``otherwise``.
 
     Args:
-        loop: computes with operators that are loops of cells.
-        otherwise: computes step by step, or by PyTorch's network.
-        tensors: what the operators read.
+        loop: computes with operators that contain the whole loop.
+        otherwise: computes the same step by step, or with PyTorch's network.
+        tensors: the inputs of the operators.
     """
-    return loop() if loops_pay(*tensors) else otherwise()
+    return loop() if loops_are_faster(*tensors) else otherwise()
 
 
 class CompiledCell:
-    """A cell's step from the shares of input and state, float32 on the CPU.
+    """A step of a cell, from the contributions of input and state; float32 on the CPU.
 
-    A state is ``[N, H]`` for each of its parts, h and, of the LSTM, c; all contiguous.
+    A state is h and, for the LSTM, c: each ``[N, H]`` and contiguous.
 
     Args:
         kind: rnn, gru or lstm.
         units: H.
 
     Raises:
-        RuntimeError: there is no compiled form.
+        RuntimeError: the compiled kernel is not available.
     """
 
     def __init__(self, kind: str, units: int) -> None:
@@ -129,65 +129,66 @@ class CompiledCell:
     def step(
         self,
         gates: Tensor,
-        opened: Tensor | None,
+        saved_gates: Tensor | None,
         recurrent: Tensor,
         before: Sequence[Tensor],
         after: Sequence[Tensor],
     ) -> None:
-        """The state after a step, written to ``after``.
+        """Compute the next state and write it to ``after``.
 
         Args:
-            gates: the input's share ``[N, G·H]``, contiguous.
-            opened: where the gates themselves are kept, for :meth:`step_back`; may be ``gates``.
-            recurrent: the state's share ``[N, G·H]``; rows may lie apart.
-            before: the state before.
-            after: the state after.
+            gates: the input's contribution ``[N, G·H]``, contiguous.
+            saved_gates: receives the gate values for :meth:`step_backward`; may be ``gates``.
+            recurrent: the state's contribution ``[N, G·H]``; rows can have a stride.
+            before: the previous state.
+            after: the new state.
         """
-        given = [gates, opened, recurrent, *_two(before), *_two(after)]
+        given = [gates, saved_gates, recurrent, *_h_and_c(before), *_h_and_c(after)]
         self._run(self._library.heedful_cell, given, recurrent)
 
-    def step_back(
+    def step_backward(
         self,
         gates: Tensor,
         recurrent: Tensor,
         before: Sequence[Tensor],
         after: Sequence[Tensor],
-        by_output: Tensor,
-        by_state: Sequence[Tensor],
-        by_gates: Tensor,
-        by_recurrent: Tensor,
+        grad_output: Tensor,
+        grad_state: Sequence[Tensor],
+        grad_gates: Tensor,
+        grad_recurrent: Tensor,
     ) -> None:
         """The gradients of a step.
 
         Args:
-            gates: what :meth:`step` has kept.
-            recurrent: as it was.
-            before: the state before.
-            after: the state after.
-            by_output: that of h from outside ``[N, H]``, contiguous.
-            by_state: those of the state after from later steps; become those of the state before,
-                but for what came through ``recurrent``.
-            by_gates: where that of the input's share is written, contiguous.
-            by_recurrent: where that of the state's share is written; lies as ``recurrent`` does.
+            gates: the gate values that :meth:`step` saved.
+            recurrent: as passed to :meth:`step`.
+            before: the previous state.
+            after: the new state.
+            grad_output: the gradient of h from the output ``[N, H]``, contiguous.
+            grad_state: on entry the gradients of the new state from later steps; on return those of
+                the previous state, without the part through ``recurrent``.
+            grad_gates: receives the gradient of the input's contribution; contiguous.
+            grad_recurrent: receives the gradient of the state's contribution; has the strides of
+                ``recurrent``.
 
         Raises:
-            ValueError: it does not.
+            ValueError: the strides differ.
         """
-        if by_recurrent.stride() != recurrent.stride():
+        if grad_recurrent.stride() != recurrent.stride():
             raise ValueError("a gradient must have the strides of its tensor")
-        given = [gates, recurrent, *_two(before), _two(after)[1]]
-        given += [by_output, *_two(by_state), by_gates, by_recurrent]
-        self._run(self._library.heedful_cell_back, given, recurrent)
+        given = [gates, recurrent, *_h_and_c(before), _h_and_c(after)[1]]
+        given += [grad_output, *_h_and_c(grad_state), grad_gates, grad_recurrent]
+        self._run(self._library.heedful_cell_backward, given, recurrent)
 
     def _run(
         self, function: Callable[..., int], given: list[Tensor | None], recurrent: Tensor
     ) -> None:
-        told = _CellInC(self._kind, self._units, recurrent.stride(0))
+        shape = _CellInC(self._kind, self._units, recurrent.stride(0))
         addresses = [ctypes.c_void_p(None if x is None else x.data_ptr()) for x in given]
         threads = 1 if recurrent.shape[0] * self._units < _SMALL else torch.get_num_threads()
-        over_rows(function, [*addresses, ctypes.byref(told)], len(recurrent), threads)
+        over_rows(function, [*addresses, ctypes.byref(shape)], len(recurrent), threads)
 
 
-def _two(state: Sequence[Tensor]) -> list[Tensor | None]:
-    """h, and c or None."""
+def _h_and_c(state: Sequence[Tensor]) -> list[Tensor | None]:
+    """h, and c (None without one)."""
     return [*state] if len(state) == 2 else [*state, None]

@@ -1,11 +1,10 @@
-"""One layer of a recurrent network in one direction, over sequences of different lengths: one
-operator.
+"""One direction of one recurrent layer over sequences of different lengths, as one operator.
 
-A step is a product and one call of C; the weights' gradients are one product over all steps.
+A step is a product and one call of C. The gradient of the weights is one product over all steps.
 
-Shapes: B sequences, M tokens of all of them, H hidden, G gates, P parts of a state. Tokens lie as
-:class:`torch.nn.utils.rnn.PackedSequence` has them: all first tokens, longest sequence first, then
-all second ones, and so on.
+Shapes: B sequences, M tokens in total, H hidden size, G gates, P tensors in a state. Tokens have
+the order of :class:`torch.nn.utils.rnn.PackedSequence`: the first tokens of all sequences, longest
+sequence first, then all second tokens, and so on.
 """
 
 import itertools
@@ -21,14 +20,15 @@ from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c
 
 
 class Direction(Formula):
-    """States ``[M, H]`` and the last ``[P, B, H]``, from zeros on.
+    """States ``[M, H]`` and final states ``[P, B, H]``; the initial state is zero.
 
-    Kept: the LSTM's c ``[M, H]``, the states before ``[P, M, H]``, the gates, the products with h.
+    Saved for the backward pass: the LSTM's c ``[M, H]``, the previous states ``[P, M, H]``, the
+    gates and the products with h.
     """
 
     inputs = "Tensor known, Tensor weight, Tensor bias"
     settings = "str cell, int[] sizes, bool backwards"
-    outputs, kept = 2, 4
+    outputs, saved_count = 2, 4
 
     def plain(self, tensors: Tensors, settings: Sequence[Any]) -> tuple[Tensor, ...]:
         (known, weight, bias), (cell, sizes, backwards) = tensors, settings
@@ -44,7 +44,7 @@ class Direction(Formula):
             )
         return torch.cat([tops[start] for start in sorted(tops)]), torch.stack(state)
 
-    def room(self, tensors: Tensors, settings: Sequence[Any]) -> list[Tensor]:
+    def empty_outputs(self, tensors: Tensors, settings: Sequence[Any]) -> list[Tensor]:
         (known, weight, _), (cell, sizes, _) = tensors, settings
         tokens, units, parts = known.shape[0], weight.shape[1], _parts(cell)
         return [
@@ -55,12 +55,12 @@ class Direction(Formula):
             *(torch.empty_like(known, memory_format=torch.contiguous_format) for _ in range(2)),
         ]
 
-    def can_do(self, tensors: Tensors) -> bool:
+    def is_supported(self, tensors: Tensors) -> bool:
         return loops_in_c(tensors)
 
-    def run(self, tensors: Tensors, settings: Sequence[Any], made: Sequence[Tensor]) -> None:
+    def run(self, tensors: Tensors, settings: Sequence[Any], buffers: Sequence[Tensor]) -> None:
         (known, weight, bias), (kind, sizes, backwards) = tensors, settings
-        tops, now, inner, before, opened, recurrent = made
+        tops, now, inner, before, saved_gates, recurrent = buffers
         known, after = known.contiguous(), [tops, inner][: len(now)]
         now.zero_()
         cell = CompiledCell(kind, tops.shape[1])
@@ -69,29 +69,31 @@ class Direction(Formula):
             before[:, own] = now[:, there]
             torch.addmm(bias, before[0, own], weight.t(), out=recurrent[own])
             both = list(before[:, own]), [part[own] for part in after]
-            cell.step(known[own], opened[own], recurrent[own], *both)
+            cell.step(known[own], saved_gates[own], recurrent[own], *both)
             for state, part in zip(now, after, strict=True):
                 state[there] = part[own]
 
-    def run_back(
+    def backward_in_c(
         self,
         by: Sequence[Tensor],
         tensors: Tensors,
-        made: Sequence[Tensor],
+        buffers: Sequence[Tensor],
         settings: Sequence[Any],
     ) -> list[Tensor | None]:
         (_, weight, _), (kind, sizes, backwards) = tensors, settings
-        (by_tops, by_last), (tops, _, inner, before, opened, recurrent) = by, made
-        after, of_state = [tops, inner][: len(before)], by_last.clone()
-        of_gates, of_recurrent = torch.empty_like(opened), torch.empty_like(opened)
+        (by_tops, by_last), (tops, _, inner, before, saved_gates, recurrent) = by, buffers
+        after, grad_state = [tops, inner][: len(before)], by_last.clone()
+        grad_gates, of_recurrent = torch.empty_like(saved_gates), torch.empty_like(saved_gates)
         cell = CompiledCell(kind, weight.shape[1])
         for own in reversed(_places(sizes, backwards)):
-            running = list(of_state[:, : own.stop - own.start])
+            running = list(grad_state[:, : own.stop - own.start])
             both = list(before[:, own]), [part[own] for part in after]
-            grads = of_gates[own], of_recurrent[own]
-            cell.step_back(opened[own], recurrent[own], *both, by_tops[own], running, *grads)
+            grads = grad_gates[own], of_recurrent[own]
+            cell.step_backward(
+                saved_gates[own], recurrent[own], *both, by_tops[own], running, *grads
+            )
             running[0].addmm_(of_recurrent[own], weight)
-        return [of_gates, of_recurrent.t() @ before[0], of_recurrent.sum(0)]
+        return [grad_gates, of_recurrent.t() @ before[0], of_recurrent.sum(0)]
 
 
 def _parts(cell: str) -> int:
@@ -99,7 +101,7 @@ def _parts(cell: str) -> int:
 
 
 def _places(sizes: Sequence[int], backwards: bool) -> list[slice]:
-    """Where each step's tokens lie, in the order in which they are read."""
+    """The range of each step's tokens, in reading order."""
     edges = itertools.accumulate(sizes, initial=0)
     steps = [slice(first, last) for first, last in itertools.pairwise(edges)]
     return steps[::-1] if backwards else steps
@@ -111,15 +113,15 @@ _operator = FormulaOperator("recurrent_direction", Direction())
 def direction(
     cell: str, sizes: list[int], backwards: bool, known: Tensor, weight: Tensor, bias: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """States ``[M, H]`` of all tokens, and the last of each sequence ``[P, B, H]``.
+    """States ``[M, H]`` of all tokens, and the final state of each sequence ``[P, B, H]``.
 
     Args:
         cell: rnn, gru or lstm.
-        sizes: sequences at each step, as ``PackedSequence.batch_sizes`` has them.
-        backwards: whether the last token is read first.
-        known: the inputs' share of the gates ``[M, G·H]``, biases included.
-        weight: ``[G·H, H]``, of the gates for the state.
-        bias: ``[G·H]``, of the latter.
+        sizes: the number of sequences at each step, as in ``PackedSequence.batch_sizes``.
+        backwards: whether to read the last token first.
+        known: the input's contribution to the gates ``[M, G·H]``, with the bias.
+        weight: ``[G·H, H]``: from the state to the gates.
+        bias: ``[G·H]``: added to the product with the state.
     """
     tops, last = _operator(known, weight, bias, cell, sizes, backwards)
     return tops, last

@@ -1,12 +1,12 @@
-"""A recurrent decoder's loop over the target with input feeding: one operator.
+"""A recurrent decoder's loop over the target with input feeding, as one operator.
 
-Step t reads the attentional vector h̃_{t-1}: its product is added to what is known of the gates; the
-cell (in C) gives h_t; h_t's products with W_c, with the query's weights and with the recurrent ones
-of the step after are one; attention (in C) and the tangent give h̃_t. Backwards as in
-:mod:`~heedful.kernels.recurrent_unrolled`.
+Step t multiplies the attentional vector h̃_{t-1} by its weights and adds the product to the
+precomputed gates of the target word. The cell (in C) computes h_t. A single product multiplies h_t
+by W_c, by the query's weights and by the recurrent weights of the next step. Attention (in C) and
+tanh give h̃_t. The backward pass works as in :mod:`~heedful.kernels.recurrent_unrolled`.
 
-Shapes: B batch, T target positions, S source positions, H hidden, G gates, D width of queries and
-keys, P parts of a state; an attentional vector and a value are H wide.
+Shapes: B batch, T target positions, S source positions, H hidden size, G gates, D width of queries
+and keys, P tensors in a state. Attentional vectors and values have width H.
 """
 
 from collections.abc import Sequence
@@ -17,35 +17,35 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from heedful.kernels.formula_operators import Formula, FormulaOperator, Tensors
-from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_in_c, loops_pay
+from heedful.kernels.recurrent_cell import CompiledCell, cell_step, loops_are_faster, loops_in_c
 from heedful.kernels.source_attention import Sources, has_kernel, plain_source_attention
 
 
-class FedWeights(NamedTuple):
-    """What a step multiplies by."""
+class InputFeedingWeights(NamedTuple):
+    """The weights of a step."""
 
     by_feed: Tensor
-    """``[G·H, H]``, of the gates for h̃_{t-1}."""
+    """``[G·H, H]``: from h̃_{t-1} to the gates."""
     by_state: Tensor
-    """``[G·H, H]``, of the gates for h_{t-1}."""
+    """``[G·H, H]``: from h_{t-1} to the gates."""
     bias: Tensor
-    """``[G·H]``, of the latter."""
+    """``[G·H]``: added to the product with h_{t-1}."""
     by_top: Tensor
-    """``[H, H]``: W_c's part for h_t."""
+    """``[H, H]``: the part of W_c for h_t."""
     by_query: Tensor | None
-    """``[D, H]``; None where h_t is the query itself."""
+    """``[D, H]``: from h_t to the query; None if h_t is the query."""
     vector: Tensor | None
-    """v of an additive score ``[D]``; None for a dot product."""
+    """v ``[D]`` of an additive score; None for a dot product."""
 
     def joined(self) -> Tensor:
-        """All that h_t is multiplied by: ``[G·H + H + D, H]``."""
+        """All weights that multiply h_t: ``[G·H + H + D, H]``."""
         return torch.cat(
             [self.by_state, self.by_top, *([] if self.by_query is None else [self.by_query])]
         )
 
 
-class _Given(NamedTuple):
-    """The operator's tensors before the weights."""
+class _Inputs(NamedTuple):
+    """The operator's tensors other than the weights."""
 
     known: Tensor
     feed: Tensor
@@ -55,21 +55,23 @@ class _Given(NamedTuple):
     allowed: Tensor
 
 
-def _parts(tensors: Tensors) -> tuple[_Given, FedWeights]:
-    return _Given(*tensors[:6]), FedWeights(*tensors[6:])
+def _parts(tensors: Tensors) -> tuple[_Inputs, InputFeedingWeights]:
+    return _Inputs(*tensors[:6]), InputFeedingWeights(*tensors[6:])
 
 
-class Fed(Formula):
+class InputFeeding(Formula):
     """Attentional vectors ``[T, B, H]`` of all steps.
 
-    Kept: the states with that before the first step ``[P, T + 1, B, H]``, the products with h, the
-    gates, and the weights.
+    Saved for the backward pass: all states, including the initial one ``[P, T + 1, B, H]``, the
+    products with h, the gates and the attention weights.
     """
 
-    inputs = ", ".join(f"Tensor {name}" for name in (*_Given._fields, *FedWeights._fields[:4]))
+    inputs = ", ".join(
+        f"Tensor {name}" for name in (*_Inputs._fields, *InputFeedingWeights._fields[:4])
+    )
     inputs += ", Tensor? by_query, Tensor? vector"
     settings = "str cell, float scale"
-    outputs, kept = 1, 4
+    outputs, saved_count = 1, 4
 
     def plain(self, tensors: Tensors, settings: Sequence[Any]) -> tuple[Tensor, ...]:
         (of, by), (cell, scale) = _parts(tensors), settings
@@ -84,7 +86,7 @@ class Fed(Formula):
             vectors.append(feed)
         return (torch.stack(vectors),)
 
-    def room(self, tensors: Tensors, settings: Sequence[Any]) -> list[Tensor]:
+    def empty_outputs(self, tensors: Tensors, settings: Sequence[Any]) -> list[Tensor]:
         of, by = _parts(tensors)
         (steps, rows, gates), empty = of.known.shape, of.known.new_empty
         parts, _, units = of.state.shape
@@ -97,12 +99,12 @@ class Fed(Formula):
             empty(steps, rows, of.value.shape[1]),
         ]
 
-    def can_do(self, tensors: Tensors) -> bool:
+    def is_supported(self, tensors: Tensors) -> bool:
         return loops_in_c(tensors)
 
-    def run(self, tensors: Tensors, settings: Sequence[Any], made: Sequence[Tensor]) -> None:
+    def run(self, tensors: Tensors, settings: Sequence[Any], buffers: Sequence[Tensor]) -> None:
         (of, by), (kind, scale) = _parts(tensors), settings
-        feeds, states, maps, opened, weights = made
+        feeds, states, maps, saved_gates, weights = buffers
         gates, units = of.known.shape[2], feeds.shape[2]
         joined, feed = by.joined(), of.feed
         bias = torch.cat([by.bias, by.bias.new_zeros(len(joined) - gates)])
@@ -110,78 +112,78 @@ class Fed(Formula):
         rows = torch.arange(of.known.shape[1])
         sources = Sources(of.key, of.value, of.allowed, rows, by.vector, scale)
         cell = CompiledCell(kind, units)
-        asked = _asked(maps, states[0], gates + units)
+        queries = _queries(maps, states[0], gates + units)
         torch.addmm(bias, states[0, 0], joined.t(), out=maps[0])
         for t in range(len(of.known)):
-            torch.addmm(of.known[t], feed, by.by_feed.t(), out=opened[t])
+            torch.addmm(of.known[t], feed, by.by_feed.t(), out=saved_gates[t])
             before, after = list(states[:, t]), list(states[:, t + 1])
-            cell.step(opened[t], opened[t], maps[t, :, :gates], before, after)
+            cell.step(saved_gates[t], saved_gates[t], maps[t, :, :gates], before, after)
             torch.addmm(bias, after[0], joined.t(), out=maps[t + 1])
-            sources.read(asked[t + 1], feeds[t], weights[t])
+            sources.read(queries[t + 1], feeds[t], weights[t])
             feeds[t].add_(maps[t + 1, :, gates : gates + units]).tanh_()
             feed = feeds[t]
 
-    def run_back(
+    def backward_in_c(
         self,
         by: Sequence[Tensor],
         tensors: Tensors,
-        made: Sequence[Tensor],
+        buffers: Sequence[Tensor],
         settings: Sequence[Any],
     ) -> list[Tensor | None]:
         (of, weighted), (kind, scale) = _parts(tensors), settings
-        (by_vectors,), (feeds, states, maps, opened, weights) = by, made
-        (steps, rows, gates), units = opened.shape, feeds.shape[2]
+        (grad_vectors,), (feeds, states, maps, saved_gates, weights) = by, buffers
+        (steps, rows, gates), units = saved_gates.shape, feeds.shape[2]
         joined, asks = weighted.joined(), weighted.by_query is not None
-        of_maps, of_gates = torch.zeros_like(maps), torch.empty_like(opened)
-        of_contexts = opened.new_empty(steps, rows, units)
-        of_key = torch.zeros_like(of.key, memory_format=torch.contiguous_format)
-        of_v = of.key.new_zeros(rows, of.key.shape[2])
-        of_state, of_feed = (
-            opened.new_zeros(len(states), rows, units),
-            opened.new_zeros(rows, units),
+        grad_maps, grad_gates = torch.zeros_like(maps), torch.empty_like(saved_gates)
+        grad_contexts = saved_gates.new_empty(steps, rows, units)
+        grad_key = torch.zeros_like(of.key, memory_format=torch.contiguous_format)
+        grad_v = of.key.new_zeros(rows, of.key.shape[2])
+        grad_state, grad_feed = (
+            saved_gates.new_zeros(len(states), rows, units),
+            saved_gates.new_zeros(rows, units),
         )
         source = of.key, of.value, of.allowed, torch.arange(rows), weighted.vector, scale
         sources, cell = Sources(*source), CompiledCell(kind, units)
-        asked = _asked(maps, states[0], gates + units)
-        of_asked = _asked(of_maps, torch.empty_like(states[0]), gates + units)
+        queries = _queries(maps, states[0], gates + units)
+        grad_queries = _queries(grad_maps, torch.empty_like(states[0]), gates + units)
         for t in reversed(range(steps)):
-            torch.add(by_vectors[t], of_feed, out=of_contexts[t])
-            of_contexts[t].mul_(1.0 - feeds[t].square())
-            of_maps[t + 1, :, gates : gates + units] = of_contexts[t]
-            queries = asked[t + 1], weights[t], of_contexts[t], of_asked[t + 1]
-            sources.read_back(*queries, of_key, of_v)
-            by_top = of_maps[t + 1] @ joined
+            torch.add(grad_vectors[t], grad_feed, out=grad_contexts[t])
+            grad_contexts[t].mul_(1.0 - feeds[t].square())
+            grad_maps[t + 1, :, gates : gates + units] = grad_contexts[t]
+            read = queries[t + 1], weights[t], grad_contexts[t], grad_queries[t + 1]
+            sources.read_backward(*read, grad_key, grad_v)
+            by_top = grad_maps[t + 1] @ joined
             if not asks:
-                by_top += of_asked[t + 1]
-            now = opened[t], maps[t, :, :gates], list(states[:, t]), list(states[:, t + 1])
-            grads = of_gates[t], of_maps[t, :, :gates]
-            cell.step_back(*now, by_top, list(of_state), *grads)
-            torch.mm(of_gates[t], weighted.by_feed, out=of_feed)
-        of_state[0].addmm_(of_maps[0], joined)
-        of_joined = of_maps.flatten(0, 1).t() @ states[0].flatten(0, 1)
+                by_top += grad_queries[t + 1]
+            now = saved_gates[t], maps[t, :, :gates], list(states[:, t]), list(states[:, t + 1])
+            grads = grad_gates[t], grad_maps[t, :, :gates]
+            cell.step_backward(*now, by_top, list(grad_state), *grads)
+            torch.mm(grad_gates[t], weighted.by_feed, out=grad_feed)
+        grad_state[0].addmm_(grad_maps[0], joined)
+        grad_joined = grad_maps.flatten(0, 1).t() @ states[0].flatten(0, 1)
         before = torch.cat([of.feed.unsqueeze(0), feeds[:-1]])
         return [
-            *(of_gates, of_feed, of_state, of_key),
-            weights.permute(1, 2, 0) @ of_contexts.transpose(0, 1),
+            *(grad_gates, grad_feed, grad_state, grad_key),
+            weights.permute(1, 2, 0) @ grad_contexts.transpose(0, 1),
             None,
-            of_gates.flatten(0, 1).t() @ before.flatten(0, 1),
-            of_joined[:gates].clone(),
-            of_maps[:, :, :gates].sum((0, 1)),
-            of_joined[gates : gates + units].clone(),
-            of_joined[gates + units :].clone() if asks else None,
-            None if weighted.vector is None else of_v.sum(0),
+            grad_gates.flatten(0, 1).t() @ before.flatten(0, 1),
+            grad_joined[:gates].clone(),
+            grad_maps[:, :, :gates].sum((0, 1)),
+            grad_joined[gates : gates + units].clone(),
+            grad_joined[gates + units :].clone() if asks else None,
+            None if weighted.vector is None else grad_v.sum(0),
         ]
 
 
-def _asked(maps: Tensor, tops: Tensor, first: int) -> Tensor:
-    """All steps' queries: the last columns of ``maps``, or the states where there are none."""
+def _queries(maps: Tensor, tops: Tensor, first: int) -> Tensor:
+    """The queries of all steps: the last columns of ``maps``, or the states if it has none."""
     return maps[:, :, first:] if maps.shape[2] > first else tops
 
 
-_operator = FormulaOperator("recurrent_fed", Fed())
+_operator = FormulaOperator("recurrent_input_feeding", InputFeeding())
 
 
-def fed(
+def input_feeding_loop(
     cell: str,
     scale: float,
     words: Tensor,
@@ -189,23 +191,24 @@ def fed(
     state: tuple[Tensor, ...],
     source: tuple[Tensor, ...],
     by_word: tuple[Tensor, Tensor],
-    weights: FedWeights,
+    weights: InputFeedingWeights,
 ) -> Tensor | None:
-    """Attentional vectors ``[T, B, H]`` of all steps; None where going step by step is as good.
+    """Attentional vectors ``[T, B, H]`` of all steps; None if a loop over steps is as fast.
 
     Args:
         cell: rnn, gru or lstm.
         scale: of the scores.
-        words: the target's vectors ``[T, B, I]``.
+        words: embeddings of the target words ``[T, B, I]``.
         feed: h̃_0 ``[B, H]``.
-        state: the state before the first step, each part ``[B, H]``.
-        source: projected keys ``[B, S, D]``, values through their part of W_c ``[B, S, H]``, and
-            which positions may be read ``[B, 1, S]``.
-        by_word: of the gates for words ``[G·H, I]``, and their bias ``[G·H]``.
-        weights: of the step.
+        state: the initial state; each tensor ``[B, H]``.
+        source: projected keys ``[B, S, D]``, values multiplied by their part of W_c
+            ``[B, S, H]``, and a mask of allowed positions ``[B, 1, S]``.
+        by_word: weights ``[G·H, I]`` and bias ``[G·H]`` from words to the gates.
+        weights: the weights of a step.
     """
     key, value, _ = source
-    if not has_kernel(key) or not loops_pay(words, feed, *state, key, value, *by_word, *weights):
+    tensors = (words, feed, *state, key, value, *by_word, *weights)
+    if not has_kernel(key) or not loops_are_faster(*tensors):
         return None
     known = F.linear(words, *by_word)
     return _operator(known, feed, torch.stack(state), *source, *weights, cell, scale)[0]

@@ -1,6 +1,6 @@
-"""All compiled operations: for each the plain reference, the conditions and the test.
+"""All compiled operations, each with its plain reference, its condition and its test.
 
-``docs/kernels.md`` has the table.
+``docs/kernels.md`` contains the table.
 """
 
 import ctypes
@@ -36,24 +36,24 @@ Library = Callable[[], ctypes.CDLL | None]
 
 @dataclass(frozen=True)
 class Operation:
-    """A function that decides by its tensors whether compiled code or its plain form computes."""
+    """A function that runs compiled code or its plain reference, depending on its tensors."""
 
     function: Callable[..., Any]
-    """What is called."""
+    """The function to call."""
     plain: Callable[..., Any] | None
-    """What it must compute; None where that is what modules compute, which it knows nothing of."""
+    """The reference; None if the reference is the modules, which kernels do not know."""
     when: str
-    """When compiled code computes."""
+    """The condition for compiled code."""
     test: str
-    """The file of tests that compares the two."""
+    """The test file that compares the two."""
     libraries: tuple[Library, ...] = ()
-    """What loads the compiled code, None without a compiler."""
+    """Functions that load the compiled code; they return None without a compiler."""
     operators: tuple[str, ...] = ()
-    """Names under ``torch.ops.heedful``; each has a backward operator, too."""
+    """Names under ``torch.ops.heedful``. Each has a backward operator as well."""
 
     @property
     def name(self) -> str:
-        """As in ``topk.best``."""
+        """Module and function, such as ``topk.best``."""
         return _name(self.function)
 
 
@@ -124,12 +124,12 @@ OPERATIONS = (
         ("recurrent_unrolled",),
     ),
     Operation(
-        recurrent_input_feeding.fed,
-        recurrent_input_feeding.Fed.plain,
+        recurrent_input_feeding.input_feeding_loop,
+        recurrent_input_feeding.InputFeeding.plain,
         f"{_CPU}; softmax over a concat, general or dot score, one layer",
         "test_loop_operators.py",
         _LOOPS,
-        ("recurrent_fed",),
+        ("recurrent_input_feeding",),
     ),
     Operation(
         recurrent_direction.direction,
@@ -164,11 +164,11 @@ OPERATIONS = (
         (program.library,),
     ),
 )
-"""What there is."""
+"""All operations."""
 
 
 def table() -> str:
-    """The operations as a table in Markdown."""
+    """The operations as a Markdown table."""
     lines = [
         "| operation | reference | condition for compiled code | test |",
         "| --- | --- | --- | --- |",

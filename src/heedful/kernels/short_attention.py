@@ -1,9 +1,10 @@
-"""Softmax attention of short sequences in C (``short.c``), forward and backward.
+"""Softmax attention of short sequences in C (``short_attention.c``), forward and backward.
 
-PyTorch's CPU kernel is made for long sequences; with a dozen positions most of its time is
-overhead. Here the data of a head fit into the L1 cache, keys and values are read in the layout of
-the projections' outputs, and contexts and gradients are written in the layout of the next one.
-Shapes: B entries, H heads of queries, G of keys and values, Q queries, K keys, D, E widths.
+PyTorch's CPU kernel is optimised for long sequences. For a dozen positions, it spends most of its
+time on overhead. Here, the data of a head fit in the L1 cache, keys and values are read in the
+layout of the projections' outputs, and contexts and gradients are written in the layout of the next
+product.
+Shapes: B entries, H query heads, G key and value heads, Q queries, K keys, D and E widths.
 """
 
 import ctypes
@@ -18,17 +19,17 @@ from heedful.basics.operation_counting import count
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
 
 _FEWEST = 4
-"""Queries from which it is worth to make them lie side by side."""
+"""The minimum number of queries, over which the kernel vectorises."""
 _LONGEST = 128
-"""Queries and keys up to which a head's numbers stay in the nearest cache."""
+"""The maximum number of queries and keys: the data of a head must fit in the L1 cache."""
 _SMALL = 1 << 18
-"""Products of a query's, a key's and a value's numbers below which one thread does it."""
+"""The number of multiplications below which one thread is used."""
 _LEAST = 1 << 19
-"""Products B·H·Q·K·D below which PyTorch's kernel is faster: the call from Python takes longer than
-the work. Measured with ``benchmarks/short_attention.py``."""
+"""The number of multiplications B·H·Q·K·D below which PyTorch's kernel is faster: the call from
+Python takes longer than the computation. Measured with ``benchmarks/short_attention.py``."""
 
 
-class _Place(ctypes.Structure):
+class _StridedInC(ctypes.Structure):
     _fields_ = [
         ("first", ctypes.c_void_p),
         *((name, ctypes.c_int64) for name in ("entry", "head", "position")),
@@ -40,11 +41,11 @@ _PLACES = ("query", "key", "value", "context", "query_gradient", "key_gradient",
 _STRIDES = ("entry", "head", "query", "key")
 
 
-class _Attention(ctypes.Structure):
+class _AttentionInC(ctypes.Structure):
     _fields_ = [
         *((name, ctypes.c_int64) for name in _SIZES),
         ("scale", ctypes.c_double),
-        *((name, _Place) for name in _PLACES),
+        *((name, _StridedInC) for name in _PLACES),
         ("weights", ctypes.c_void_p),
         ("allowed", ctypes.c_void_p),
         *((f"allowed_{name}", ctypes.c_int64) for name in _STRIDES),
@@ -57,17 +58,17 @@ def library() -> ctypes.CDLL | None:
     """The compiled functions; None if they are not available, which prints a notice once."""
     found = compiled_library(SOURCES / "short_attention.c", "attention of short sequences runs")
     if found is not None:
-        found.heedful_attention_room.restype = ctypes.c_int64
+        found.heedful_attention_padded_queries.restype = ctypes.c_int64
     return found
 
 
-def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
-    """Whether C does it: enough short sequences, float32 of four dimensions on the CPU, and a mask
-    of booleans."""
+def is_supported(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Whether C supports the tensors: short sequences with enough work, float32 with four
+    dimensions on the CPU, and a boolean mask."""
     parts = query, key, value
     if any(part.dim() != 4 or part.dtype != torch.float32 for part in parts):
         return False
-    # Whoever asks PyTorch for its plain formula alone gets it.
+    # If only PyTorch's math backend is enabled, it must be used.
     if not operable(*parts) or not torch.backends.cuda.flash_sdp_enabled():
         return False
     if not _FEWEST <= query.shape[-2] <= _LONGEST or key.shape[-2] > _LONGEST:
@@ -85,22 +86,22 @@ def can_do(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bo
 
 
 @functools.cache
-def _columns() -> int:
-    """Of how many queries the room for weights is a multiple."""
+def _padding() -> int:
+    """The number of queries is padded to a multiple of this."""
     c = library()
-    return 1 if c is None else int(c.heedful_attention_room(ctypes.c_int64(1)))
+    return 1 if c is None else int(c.heedful_attention_padded_queries(ctypes.c_int64(1)))
 
 
-def room(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
-    """Where the context ``[B, H, Q, E]`` and the weights ``[B, H, K, Q or more]`` go."""
+def empty_outputs(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+    """Uninitialised context ``[B, H, Q, E]`` and weights ``[B, H, K, R]``, R ≥ Q."""
     batch, heads, queries, _ = query.shape
-    columns = _columns()
+    columns = _padding()
     weights = query.new_empty(batch, heads, key.shape[2], -(-queries // columns) * columns)
     return _by_position(query, heads, queries, value.shape[3]), weights
 
 
-def gradient_room(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Where the gradients of the three go."""
+def empty_gradients(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Uninitialised gradients of the three."""
     by_query, by_key, by_value = (
         _by_position(query, *part.shape[1:]) for part in (query, key, value)
     )
@@ -110,11 +111,11 @@ def gradient_room(query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Te
 def attention_in_c(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    """The context, and the weights ``[B, H, K, Q]`` with some more numbers in each row."""
+    """The context, and the weights ``[B, H, K, R]``, R ≥ Q: the rest of a row is padding."""
     c = library()
     assert c is not None
-    context, weights = room(query, key, value)
-    given = _Given(query, key, value, mask, causal, scale, weights)
+    context, weights = empty_outputs(query, key, value)
+    given = _Arguments(query, key, value, mask, causal, scale, weights)
     given.run(c.heedful_attention, {"context": context})
     count(given.operations)
     return context, weights
@@ -126,18 +127,18 @@ def gradients_in_c(
     """The gradients of query, key and value."""
     c = library()
     assert c is not None
-    found = gradient_room(query, key, value)
+    found = empty_gradients(query, key, value)
     names = ("query_gradient", "key_gradient", "value_gradient")
-    # Weights that are zero need no mask.
-    given = _Given(query, key, value, None, False, scale, weights)
-    places = {"context": _rows(grad), **dict(zip(names, found, strict=True))}
-    given.run(c.heedful_attention_gradients, places)
+    # No mask: masked weights are zero.
+    given = _Arguments(query, key, value, None, False, scale, weights)
+    places = {"context": _contiguous_rows(grad), **dict(zip(names, found, strict=True))}
+    given.run(c.heedful_attention_backward, places)
     count(given.operations_back)
     return found
 
 
-class _Given:
-    """What both directions are given, as C takes it."""
+class _Arguments:
+    """The arguments of the forward and the backward pass for C."""
 
     def __init__(
         self,
@@ -151,11 +152,13 @@ class _Given:
     ) -> None:
         batch, heads, queries, width = query.shape
         groups, keys = key.shape[1:3]
-        # Held, so that what C reads lives as long as this.
-        self.kept = [_rows(part) for part in (query, key, value)]
-        self.shape = _Attention(batch, heads, groups, queries, keys, width, value.shape[3], scale)
+        # keeps tensors alive that C reads
+        self.kept = [_contiguous_rows(part) for part in (query, key, value)]
+        self.shape = _AttentionInC(
+            batch, heads, groups, queries, keys, width, value.shape[3], scale
+        )
         for name, part in zip(_PLACES, self.kept, strict=False):
-            setattr(self.shape, name, _place(part))
+            setattr(self.shape, name, _strided(part))
         self.shape.weights, self.shape.causal = weights.data_ptr(), causal
         if mask is not None:
             seen = mask.expand(batch, heads, queries, keys)
@@ -165,28 +168,28 @@ class _Given:
         self.pairs = batch * groups
         pairs, value_width = 2 * batch * heads * queries * keys, value.shape[3]
         self.operations = pairs * (width + value_width)
-        # As PyTorch counts its kernel's, which makes the scores anew.
+        # PyTorch counts its own kernel likewise, which recomputes the scores.
         self.operations_back = pairs * (3 * width + 2 * value_width)
         self.threads = 1
         if batch * heads * queries * keys * width > _SMALL:
             self.threads = torch.get_num_threads()
 
     def run(self, function: Any, places: dict[str, Tensor]) -> None:
-        """Call C for all pairs of entry and group."""
+        """Call C for all (entry, group) pairs."""
         for name, part in places.items():
-            setattr(self.shape, name, _place(part))
+            setattr(self.shape, name, _strided(part))
         over_rows(function, [ctypes.byref(self.shape)], self.pairs, self.threads)
 
 
-def _rows(part: Tensor) -> Tensor:
-    """The same, with the numbers of a row side by side."""
+def _contiguous_rows(part: Tensor) -> Tensor:
+    """The same values, with a contiguous last dimension."""
     return part if part.stride(-1) == 1 else part.contiguous()
 
 
-def _place(part: Tensor) -> _Place:
-    return _Place(part.data_ptr(), *part.stride()[:3])
+def _strided(part: Tensor) -> _StridedInC:
+    return _StridedInC(part.data_ptr(), *part.stride()[:3])
 
 
 def _by_position(like: Tensor, heads: int, positions: int, width: int) -> Tensor:
-    """Room ``[B, H, L, D]`` in the order ``[B, L, H, D]``, in which projections read and write."""
+    """Uninitialised ``[B, H, L, D]`` in the memory layout ``[B, L, H, D]`` of the projections."""
     return like.new_empty(like.shape[0], positions, heads, width).transpose(1, 2)

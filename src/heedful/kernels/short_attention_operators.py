@@ -1,7 +1,7 @@
-"""Attention of short sequences with gradients: PyTorch operators around ``short.c``.
+"""Attention of short sequences with gradients, as PyTorch operators.
 
-``torch.ops.heedful.short_attention`` and ``torch.ops.heedful.short_attention_backward``. Where C
-cannot read the tensors (other types, devices and lengths) the plain formula computes the same.
+``torch.ops.heedful.short_attention`` and ``torch.ops.heedful.short_attention_backward``. If C does
+not support the tensors (dtype, device, length), the plain formula is used.
 Shapes as in :mod:`~.short_attention`; weights are ``[B, H, K, R]``, R ≥ the number of queries.
 """
 
@@ -16,15 +16,15 @@ from heedful.basics.addresses import is_transformed, readable
 from heedful.kernels.operators import Operator, folded, second_derivatives, unfolded
 from heedful.kernels.short_attention import (
     attention_in_c,
-    can_do,
-    gradient_room,
+    empty_gradients,
+    empty_outputs,
     gradients_in_c,
-    room,
+    is_supported,
 )
 
 
 def plain_weights(query: Tensor, key: Tensor, allowed: Tensor | None, scale: float) -> Tensor:
-    """The softmax ``[B, H, Q, K]``; zeros where nothing is allowed."""
+    """The softmax ``[B, H, Q, K]``; zeros for a query that may attend to no key."""
     scores = scale * query @ _for_heads(key, query).mT
     if allowed is None:
         return torch.softmax(scores, -1)
@@ -49,9 +49,9 @@ def _allowed(query: Tensor, key: Tensor, mask: Tensor | None, causal: bool) -> T
 def _attention(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    if can_do(query, key, value, mask):
+    if is_supported(query, key, value, mask):
         return attention_in_c(query, key, value, mask, causal, scale)
-    context, kept = room(query, key, value)
+    context, kept = empty_outputs(query, key, value)
     weights = plain_weights(query, key, _allowed(query, key, mask, causal), scale)
     kept.zero_()[..., : query.shape[2]] = weights.mT
     return context.copy_(weights @ _for_heads(value, query)), kept
@@ -65,7 +65,7 @@ attention = Operator("short_attention", _attention)
 def _(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, scale: float
 ) -> tuple[Tensor, Tensor]:
-    return room(query, key, value)
+    return empty_outputs(query, key, value)
 
 
 def _backward(
@@ -73,23 +73,23 @@ def _backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     given = grad, query, key, value, weights
     single = all(part.dtype == torch.float32 for part in given)
-    if single and readable(grad, weights) and can_do(query, key, value, None):
+    if single and readable(grad, weights) and is_supported(query, key, value, None):
         return gradients_in_c(*given, scale)
-    found = gradient_room(query, key, value)
+    found = empty_gradients(query, key, value)
     for place, made in zip(found, _plain_gradients(*given, scale), strict=True):
         place.copy_(made)
     return found
 
 
 gradients = Operator("short_attention_backward", _backward)
-"""Those of query, key and value."""
+"""The gradients of query, key and value."""
 
 
 @gradients.operator.register_fake
 def _(
     grad: Tensor, query: Tensor, key: Tensor, value: Tensor, weights: Tensor, scale: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return gradient_room(query, key, value)
+    return empty_gradients(query, key, value)
 
 
 def _plain_gradients(
@@ -105,27 +105,27 @@ def _plain_gradients(
     return by_scores @ _for_heads(key, query), by_key, by_value
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.scale = inputs[-1]
     ctx.mark_non_differentiable(output[1])
     ctx.save_for_backward(*inputs[:3], output[1])
 
 
-def _through(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _autograd_backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     return *gradients(grad, *ctx.saved_tensors, ctx.scale), None, None, None
 
 
-attention.register_autograd(_through, _keep)
+attention.register_autograd(_autograd_backward, _setup_context)
 
 
-def _keep_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+def _setup_context_of_backward(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     *tensors, ctx.scale = inputs
     ctx.save_for_backward(*tensors)
 
 
-def _through_backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
+def _second_derivatives(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
     grad, query, key, value, weights = ctx.saved_tensors
-    # What was masked has no weight; what has none by underflow has no derivative either.
+    # Masked keys have weight zero; a weight that underflowed to zero has no derivative either.
     allowed = weights[..., : query.shape[2]].mT > 0
 
     def plain(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -134,7 +134,7 @@ def _through_backward(ctx: Any, *by: Tensor) -> tuple[Tensor | None, ...]:
     return *second_derivatives(plain, (query, key, value), grad, by), None, None
 
 
-gradients.register_autograd(_through_backward, _keep_backward)
+gradients.register_autograd(_second_derivatives, _setup_context_of_backward)
 
 
 @attention.operator.register_vmap
@@ -167,19 +167,20 @@ def short_attention(
         key: ``[B, G, K, D]``.
         value: ``[B, G, K, E]``.
         mask: booleans that broadcast to ``[B, H, Q, K]``, true = may attend.
-        causal: whether a query sees no later key, the last query standing at the last key.
-        scale: of the dot products.
+        causal: whether queries attend to earlier keys only; the last query has the position of the
+            last key.
+        scale: factor of the dot products.
 
-    For tensors that :func:`~.short.can_do` accepts. Those that ``torch.func`` transforms go through
-    the operator. Traced ones (``torch.compile``, ``make_fx``, export) do not come here: their
-    graphs hold PyTorch's own attention, which every backend and file format knows, and which needs
-    no guard on the lengths.
+    Requires :func:`~.short_attention.is_supported`. Tensors under a ``torch.func`` transform use
+    the operator. Traced tensors (``torch.compile``, ``make_fx``, export) must not be passed: their
+    graphs contain PyTorch's own attention, which all backends and export formats support and which
+    needs no guard on the lengths.
     """
     given = (query, key, value, mask, causal, scale)
     if any(is_transformed(part) for part in given[:4] if part is not None):
         context: Tensor = attention(*given)[0]
     else:
-        context = _Short.apply(*given)  # type: ignore[no-untyped-call]
+        context = _ShortAttention.apply(*given)  # type: ignore[no-untyped-call]
     return context
 
 
@@ -195,27 +196,27 @@ def short_attention_or(
     scale: float,
     **others: Any,
 ) -> Tensor:
-    """:func:`short_attention` where it is faster, without dropout; elsewhere ``otherwise``.
+    """:func:`short_attention` if it is faster and there is no dropout; otherwise ``otherwise``.
 
     Args:
-        otherwise: takes what ``F.scaled_dot_product_attention`` does, and computes the same.
+        otherwise: has the arguments and the result of ``F.scaled_dot_product_attention``.
         query: ``[B, H, Q, D]``.
         key: ``[B, G, K, D]``.
         value: ``[B, G, K, E]``.
-        attn_mask: booleans, or what is added to the scores.
+        attn_mask: booleans, or a bias that is added to the scores.
         is_causal: as in :func:`short_attention`.
-        dropout_p: share of the weights set to zero.
-        scale: of the dot products.
+        dropout_p: probability that a weight is set to zero.
+        scale: factor of the dot products.
         others: further arguments of ``otherwise``.
     """
-    if not dropout_p and can_do(query, key, value, attn_mask):
+    if not dropout_p and is_supported(query, key, value, attn_mask):
         return short_attention(query, key, value, attn_mask, is_causal, scale)
     others |= {"is_causal": is_causal, "dropout_p": dropout_p, "scale": scale}
     return otherwise(query, key, value, attn_mask=attn_mask, **others)
 
 
-class _Short(Function):
-    """The operator for plain tensors, in half of its time where there is little to compute."""
+class _ShortAttention(Function):
+    """The operator for plain tensors; for small inputs, it takes half the time."""
 
     @staticmethod
     def forward(ctx: Any, *given: Any) -> Tensor:
@@ -226,7 +227,7 @@ class _Short(Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        # The operator where these gradients are differentiated again, or mapped.
+        # Second derivatives and vmap need the operator.
         seen = torch.is_grad_enabled() or not readable(grad)
         run: Callable[..., Any] = gradients if seen else gradients_in_c
         return *run(grad, *ctx.saved_tensors, ctx.scale), None, None, None

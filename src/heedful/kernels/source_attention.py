@@ -1,7 +1,7 @@
 """Attention of one query per row over the keys and values of its source, with gradients, in C.
 
-It computes the attention of a recurrent decoder's step (``reading.c``); the plain form has a dozen
-operations and an intermediate tensor ``[N, S, D]``.
+It computes the attention of a recurrent decoder's step (``source_attention.c``). The plain
+reference has a dozen operations and an intermediate tensor ``[N, S, D]``.
 Shapes: N rows, A sources, S positions, D width of queries and keys, E of values.
 """
 
@@ -17,7 +17,7 @@ from heedful.basics.operation_counting import count
 from heedful.kernels.additive_selection import compiled_wanted
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
 
-_SMALL = 1 << 16  # (row, position, unit) triples below which a second thread is not worth its call
+_SMALL = 1 << 16  # (row, position, unit) triples; below, one thread is faster
 
 
 class _SourcesInC(ctypes.Structure):
@@ -42,7 +42,7 @@ def plain_source_attention(
     vector: Tensor | None,
     scale: float,
 ) -> Tensor:
-    """The plain form of :meth:`Sources.read`, where row n reads source n: ``[N, E]``."""
+    """The plain reference of :meth:`Sources.read` if row n reads source n: ``[N, E]``."""
     if vector is None:
         scores = (key @ query.unsqueeze(2)).squeeze(2)
     else:
@@ -54,7 +54,7 @@ def plain_source_attention(
 
 
 def attend_to_sources(
-    asked: Callable[[], Tensor],
+    make_query: Callable[[], Tensor],
     key: Tensor,
     value: Tensor,
     allowed: Tensor,
@@ -62,13 +62,13 @@ def attend_to_sources(
     vector: Tensor | None,
     scale: float,
 ) -> Tensor | None:
-    """The contexts ``[N, E]`` of one query per row; None if the plain form is as good.
+    """The contexts ``[N, E]`` of one query per row; None if the kernel is not used.
 
-    It is with gradients, and for other tensors than float32 on the CPU.
+    The kernel is used for float32 on the CPU without gradients.
 
     Args:
-        asked: gives the projected queries ``[N, D]``.
-        key: as :class:`Sources` takes it, like the rest.
+        make_query: returns the projected queries ``[N, D]``.
+        key: see :class:`Sources`, as for the other arguments.
         value: see there.
         allowed: see there.
         rows: see there.
@@ -78,7 +78,7 @@ def attend_to_sources(
     read = [part for part in (key, value, vector) if part is not None]
     if torch.is_grad_enabled() or not has_kernel(*read) or not readable(*read):
         return None
-    query = asked().contiguous()
+    query = make_query().contiguous()
     if query.dtype != torch.float32 or not readable(query):
         return None
     contexts = query.new_empty(len(query), value.shape[2])
@@ -88,25 +88,25 @@ def attend_to_sources(
 
 def has_kernel(*tensors: Tensor) -> bool:
     """Whether the kernel supports these tensors: float32 on the CPU, without autocast, if no other
-    kernel was chosen and a compiler is available."""
+    kernel was selected and a compiler is available."""
     return single_on_cpu(*tensors) and compiled_wanted() and library() is not None
 
 
 class Sources:
-    """Softmax attention of one query a row: ``vᵀ tanh(q + k)``, or ``qᵀ k`` where there is no v.
+    """Softmax attention with one query per row; scores ``vᵀ tanh(q + k)``, or ``qᵀ k`` without v.
 
-    All tensors are on the CPU, numbers in float32.
+    All tensors are on the CPU; floating-point tensors are float32.
 
     Args:
         key: projected keys ``[A, S, D]``.
         value: ``[A, S, E]``.
-        allowed: booleans ``[A, 1, S]``: what may be read. A row that may read nothing gets zeros.
-        rows: integers ``[N]``: which source each row reads.
+        allowed: booleans ``[A, 1, S]``: the allowed positions. A row without one gets zeros.
+        rows: integers ``[N]``: the source of each row.
         vector: v ``[D]``, or None.
-        scale: of the scores.
+        scale: factor of the scores.
 
     Raises:
-        RuntimeError: there is no compiled form.
+        RuntimeError: the compiled kernel is not available.
     """
 
     def __init__(
@@ -132,19 +132,19 @@ class Sources:
         _, positions, width = key.shape
         self._in_c = _SourcesInC(*read, positions, width, value.shape[2], scale)
         work = len(rows) * positions * width
-        # Products with v or with queries, and with values; backwards, that with queries is two.
+        # Products with v or queries, and with values. In the backward pass, the former is two.
         pairs, of_scores = 2 * len(rows) * positions, width * (1 if vector is not None else 2)
         self._operations = pairs * (width + value.shape[2])
         self._operations_back = pairs * (of_scores + value.shape[2])
         self._threads = 1 if work < _SMALL else torch.get_num_threads()
 
     def read(self, query: Tensor, to: Tensor, weights: Tensor | None = None) -> None:
-        """The contexts of ``query [N, D]``, written to ``to [N, E]``.
+        """Compute the contexts of ``query [N, D]`` and write them to ``to [N, E]``.
 
         Args:
-            query: projected; rows may lie apart.
+            query: projected queries; rows can have a stride.
             to: contiguous.
-            weights: where to keep the weights ``[N, S]``, contiguous.
+            weights: receives the weights ``[N, S]``; contiguous.
         """
         given = [
             *_strided(query),
@@ -152,42 +152,43 @@ class Sources:
             ctypes.c_void_p(None if weights is None else weights.data_ptr()),
             ctypes.byref(self._in_c),
         ]
-        over_rows(self._library.heedful_read_sources, given, len(query), self._threads)
+        over_rows(self._library.heedful_source_attention, given, len(query), self._threads)
         count(self._operations)
 
-    def read_back(
+    def read_backward(
         self,
         query: Tensor,
         weights: Tensor,
-        by_context: Tensor,
-        by_query: Tensor,
-        by_key: Tensor,
-        by_vector: Tensor,
+        grad_context: Tensor,
+        grad_query: Tensor,
+        grad_key: Tensor,
+        grad_vector: Tensor,
     ) -> None:
-        """Gradients of what :meth:`read` has read, but for the values, whose are weights alone.
+        """Gradients of :meth:`read`, except for the values, which only need the weights.
 
-        Each row must have a source of its own: sources are shared out among threads.
+        Each row must have its own source, because sources are divided among threads.
 
         Args:
-            query: as it was.
-            weights: those that were kept.
-            by_context: gradient of the contexts ``[N, E]``, contiguous.
-            by_query: where that of the queries is written ``[N, D]``; lies as the queries do.
-            by_key: what that of the keys is added to ``[A, S, D]``.
-            by_vector: what each row's share in that of v is added to ``[N, D]``.
+            query: as passed to :meth:`read`.
+            weights: the weights that :meth:`read` saved.
+            grad_context: gradient of the contexts ``[N, E]``, contiguous.
+            grad_query: receives the gradient of the queries ``[N, D]``; has the strides of
+                ``query``.
+            grad_key: the gradient of the keys ``[A, S, D]`` is added to it.
+            grad_vector: the gradient of v for each row ``[N, D]`` is added to it.
 
         Raises:
-            ValueError: ``by_query`` does not lie as ``query`` does.
+            ValueError: the strides of ``by_query`` and ``query`` differ.
         """
-        if by_query.stride() != query.stride():
+        if grad_query.stride() != query.stride():
             raise ValueError("a gradient must have the strides of its tensor")
         given = [
             *_strided(query),
-            *(ctypes.c_void_p(x.data_ptr()) for x in (weights, by_context)),
-            *(ctypes.c_void_p(x.data_ptr()) for x in (by_query, by_key, by_vector)),
+            *(ctypes.c_void_p(x.data_ptr()) for x in (weights, grad_context)),
+            *(ctypes.c_void_p(x.data_ptr()) for x in (grad_query, grad_key, grad_vector)),
             ctypes.byref(self._in_c),
         ]
-        over_rows(self._library.heedful_read_sources_back, given, len(query), self._threads)
+        over_rows(self._library.heedful_source_attention_backward, given, len(query), self._threads)
         count(self._operations_back)
 
 

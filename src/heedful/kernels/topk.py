@@ -1,6 +1,6 @@
-"""The largest values of long rows, faster than ``torch.topk``, which moves every element.
+"""The largest values of long rows, faster than ``torch.topk``, which copies every element.
 
-Shapes: N rows, V values a row.
+Shapes: N rows, V values in a row.
 """
 
 import ctypes
@@ -14,11 +14,11 @@ from heedful.basics.addresses import readable
 from heedful.kernels.compiling import SOURCES, compiled_library, over_rows
 
 _BLOCK = 128
-_SMALL = 1 << 18  # values below which a second thread is not worth its call
+_SMALL = 1 << 18  # values; below, one thread is faster
 
 
 class Total(NamedTuple):
-    """``log Σ e^logit`` of each row, in two parts, of which the first is exact."""
+    """``log Σ e^logit`` of each row as a sum of two terms, of which the first is exact."""
 
     largest: Tensor
     """The largest logit ``[N]``."""
@@ -27,11 +27,11 @@ class Total(NamedTuple):
 
     @classmethod
     def of(cls, logits: Tensor) -> "Total":
-        """That of ``logits [N, V]``."""
+        """The total of ``logits [N, V]``."""
         return cls(logits.amax(1), -logits.log_softmax(1).amax(1))
 
     def log_probabilities(self, logits: Tensor) -> Tensor:
-        """Of some logits ``[N, c]`` of each row."""
+        """The log-probabilities of some logits ``[N, c]`` of each row."""
         return logits - self.largest.unsqueeze(1) - self.rest.unsqueeze(1)
 
 
@@ -43,7 +43,7 @@ class Best(NamedTuple):
     tokens: Tensor
     """``[N, k]``."""
     total: Total
-    """Of the row."""
+    """The total of the row."""
 
 
 class _Rows(ctypes.Structure):
@@ -57,17 +57,17 @@ def library() -> ctypes.CDLL | None:
 
 
 def best(logits: Tensor, k: int, first: int) -> Best:
-    """The ``k`` most probable tokens of each row, none below ``first``.
+    """The ``k`` most probable tokens of each row, from token ``first``.
 
-    In C where there is a compiler, on the CPU and in float32: the logits are read from memory once.
+    For float32 on the CPU it runs in C if a compiler is available, which reads the logits once.
 
     Args:
         logits: ``[N, V]``, unnormalised log-probabilities.
-        k: how many.
-        first: tokens below are not offered, though they have their share of the probability.
+        k: the number of tokens.
+        first: earlier tokens are not returned, but count in the total probability.
 
     Raises:
-        ValueError: a row offers fewer than ``k`` tokens.
+        ValueError: a row has fewer than ``k`` such tokens.
     """
     offered = logits.shape[1] - first
     if k > offered:
@@ -81,7 +81,7 @@ def best(logits: Tensor, k: int, first: int) -> Best:
 
 
 def plain_best(logits: Tensor, k: int, first: int) -> Best:
-    """The plain form that defines :func:`best`."""
+    """The plain reference of :func:`best`."""
     values, columns = top_k(logits[:, first:], k)
     return Best(values, columns + first, Total.of(logits))
 
@@ -93,15 +93,15 @@ def _best_in_c(found: ctypes.CDLL, logits: Tensor, k: int, first: int) -> Best:
     shape = _Rows(width, logits.stride(0), first, k)
     given = [ctypes.c_void_p(part.data_ptr()) for part in (logits, values, columns, largest, rest)]
     threads = 1 if logits.numel() < _SMALL else torch.get_num_threads()
-    over_rows(found.heedful_best, [*given, ctypes.byref(shape)], rows, threads)
+    over_rows(found.heedful_topk, [*given, ctypes.byref(shape)], rows, threads)
     return Best(values, columns, Total(largest, rest))
 
 
 def top_k(values: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The ``k`` largest of each row ``[N, V]``, largest first, and their columns: both ``[N, k]``.
 
-    Exact: a value among the k largest lies in one of the k blocks with the largest maxima, so one
-    pass of maxima finds the blocks and only those are sorted. Among equal values any may be chosen.
+    The result is exact: the k largest values lie in the k blocks with the largest maxima, so that
+    only these blocks are sorted. Among equal values, any can be returned.
 
     Raises:
         ValueError: a row has fewer than ``k`` values.

@@ -1,6 +1,6 @@
-"""Worker threads that each do a part of the work, instead of sharing every single operation.
+"""A thread pool whose workers each process a part of a batch.
 
-They synchronise once instead of after each operation.
+Workers synchronise once, instead of after each operation as PyTorch's own threads do.
 """
 
 import os
@@ -10,52 +10,53 @@ from concurrent.futures import ThreadPoolExecutor
 import torch
 
 
-class _Own(threading.local):
-    """A thread's own pool: workers of two threads that wait for each other would be none."""
+class _ThreadState(threading.local):
+    """The pool of a thread. A shared pool could deadlock if two threads wait for its workers."""
 
-    asked: tuple[int, int] = (0, 0)
+    sizes: tuple[int, int] = (0, 0)
     pool: ThreadPoolExecutor | None = None
 
 
-_own = _Own()
+_thread_state = _ThreadState()
 
 
-def _forget() -> None:
+def _reset_after_fork() -> None:
     """A child process does not inherit its parent's threads."""
-    global _own
-    _own = _Own()
+    global _thread_state
+    _thread_state = _ThreadState()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget)
+    os.register_at_fork(after_in_child=_reset_after_fork)
 
 
 def workers(count: int) -> ThreadPoolExecutor:
-    """``count`` workers, which have PyTorch's threads of the thread that asks between them.
+    """A pool of ``count`` workers, which share the calling thread's number of PyTorch threads.
 
-    A thread has one pool. Another number ends it when its calls are done: keep no pool.
+    Each thread has one pool. A call with a different number replaces it; the old pool stops when
+    its calls are done. Do not keep a reference to a pool.
     """
-    asked = count, max(1, torch.get_num_threads() // count)
-    if _own.pool is None or _own.asked != asked:
-        if _own.pool is not None:
-            _own.pool.shutdown(wait=False)
-        _own.pool, _own.asked = _made(*asked), asked
-    return _own.pool
+    sizes = count, max(1, torch.get_num_threads() // count)
+    if _thread_state.pool is None or _thread_state.sizes != sizes:
+        if _thread_state.pool is not None:
+            _thread_state.pool.shutdown(wait=False)
+        _thread_state.pool, _thread_state.sizes = _start_pool(*sizes), sizes
+    return _thread_state.pool
 
 
-def _made(count: int, threads: int) -> ThreadPoolExecutor:
-    all_there = threading.Barrier(count)
+def _start_pool(count: int, threads: int) -> ThreadPoolExecutor:
+    all_started = threading.Barrier(count)
 
     def begin() -> None:
-        # Asked first: at its first use a thread takes what was set last, in any thread.
+        # The first call in a thread would overwrite the number with the last one set anywhere.
         torch.get_num_threads()
         torch.set_num_threads(threads)
-        all_there.wait()
+        all_started.wait()
 
     before = torch.get_num_threads()
     pool = ThreadPoolExecutor(count, thread_name_prefix="heedful-worker")
     for call in [pool.submit(begin) for _ in range(count)]:
         call.result()
-    # What was set last is what threads that begin later take.
+    # New threads inherit the number that was set last.
     torch.set_num_threads(before)
     return pool

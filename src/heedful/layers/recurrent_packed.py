@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from heedful.kernels.dropout import dropout
-from heedful.kernels.recurrent_cell import loop_or
+from heedful.kernels.recurrent_cell import choose_loop
 from heedful.kernels.recurrent_direction import direction
 
 _CELLS = {"RNN_TANH": "rnn", "GRU": "gru", "LSTM": "lstm"}
@@ -32,7 +32,7 @@ def packed_network(network: nn.RNNBase, packed: PackedSequence) -> Result:
     if not torch.is_grad_enabled() or not _has_directions(network):
         return plain()
     tensors = packed.data, *network.parameters()
-    return loop_or(lambda: by_directions(network, packed), plain, *tensors)
+    return choose_loop(lambda: by_directions(network, packed), plain, *tensors)
 
 
 def _has_directions(network: nn.RNNBase) -> bool:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from heedful.attention import Attention, Memory, normalizers, scores
-from heedful.kernels.recurrent_input_feeding import FedWeights, fed
+from heedful.kernels.recurrent_input_feeding import InputFeedingWeights, input_feeding_loop
 from heedful.kernels.recurrent_unrolled import unrolled
 from heedful.layers.recurrent import Hidden, Maxout, RecurrentStack, glorot_linear
 from heedful.layers.stepwise import Stepwise
@@ -275,7 +275,7 @@ class _Luong(RecurrentDecoder):
             return None
         by_word, by_feed, bias = self._input_weights()
         by_top = self.combine.weight[:, -feed.shape[1] :]
-        return fed(
+        return input_feeding_loop(
             self.stack.cell,
             known.scale,
             embedded.transpose(0, 1),
@@ -283,7 +283,9 @@ class _Luong(RecurrentDecoder):
             state.hidden[0],
             state.memory,
             (by_word, bias),
-            FedWeights(by_feed, *self.stack.weights("hh", 0), by_top, by_query, known.vector),
+            InputFeedingWeights(
+                by_feed, *self.stack.weights("hh", 0), by_top, by_query, known.vector
+            ),
         )
 
     def step(self, embedded: Tensor, state: RecurrentState) -> tuple[Tensor, RecurrentState]:

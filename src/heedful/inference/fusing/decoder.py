@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from heedful.inference.fusing.cached import Made
 from heedful.inference.fusing.program import Block, Embedding, ModuleProgram
 from heedful.kernels.cached_attention import can_step
-from heedful.kernels.program import KEEP, READ, Map, Memory, NotFusedError
+from heedful.kernels.program import APPEND, READ_CACHE, Map, Memory, NotFusedError
 from heedful.layers.caches import LayerCaches
 from heedful.layers.source_memories import SourceMemories
 from heedful.layers.transformer import DecoderLayer
@@ -75,13 +75,13 @@ class FusedDecoder:
         program = self._program
         program.sublayer(
             layer.around_self,
-            lambda start: program.attend(KEEP, layer.self_attention, start, 2 * number),
+            lambda start: program.attend(APPEND, layer.self_attention, start, 2 * number),
         )
         if isinstance(layer, DecoderLayer):
             cross = layer.cross_attention
             program.sublayer(
                 layer.around_cross,
-                lambda start: program.attend(READ, cross, start, 2 * number + 1),
+                lambda start: program.attend(READ_CACHE, cross, start, 2 * number + 1),
             )
         program.feed_forward(layer)
 

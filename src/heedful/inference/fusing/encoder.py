@@ -13,7 +13,7 @@ from heedful.attention.scores import Dot, ScaledDot
 from heedful.inference.fusing.cached import Made
 from heedful.inference.fusing.program import Embedding, ModuleProgram
 from heedful.kernels.cached_attention import PackedSteps
-from heedful.kernels.program import ATTEND, NotFusedError
+from heedful.kernels.program import SELF_ATTEND, NotFusedError
 from heedful.layers.source_memories import SourceMemories
 from heedful.layers.transformer import EncoderLayer
 
@@ -42,7 +42,9 @@ class FusedEncoder:
 
     def _layer(self, layer: EncoderLayer) -> None:
         program, attention = self._program, layer.self_attention
-        program.sublayer(layer.around_self, lambda start: program.attend(ATTEND, attention, start))
+        program.sublayer(
+            layer.around_self, lambda start: program.attend(SELF_ATTEND, attention, start)
+        )
         program.feed_forward(layer)
 
     def can_read(self, longest: int) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from heedful.attention import MultiHeadAttention
 from heedful.attention.normalizers import Softmax
 from heedful.attention.scores import Dot, ScaledDot
-from heedful.kernels.program import READ, Heads, Int8Map, Map, NotFusedError, Program, Tables
+from heedful.kernels.program import READ_CACHE, Heads, Int8Map, Map, NotFusedError, Program, Tables
 from heedful.layers.bfloat16_linear import Bfloat16Linear
 from heedful.layers.int8_linear import Int8Linear
 from heedful.layers.transformer import DecoderLayer, EncoderLayer, Residual
@@ -97,7 +97,7 @@ class ModuleProgram:
         if scale is None or value is None or output is None:
             raise NotFusedError
         parts: list[nn.Module] = [attention.query_projection]
-        if kind != READ:
+        if kind != READ_CACHE:
             parts += [attention.key_projection, value]
         program, slots = self.program, self.program.slots
         program.linear(maps_of(parts), start, slots.projected)

@@ -1,9 +1,9 @@
-/* The sigmoid and the hyperbolic tangent of vectors, and the ends of rows that fill no vector. */
+/* Sigmoid and tanh of vectors, and partial loads and stores for the end of a row. */
 #ifndef HEEDFUL_ACTIVATIONS
 #define HEEDFUL_ACTIVATIONS
 #include "simd.h"
 
-/* The first of `left` numbers, as many as a vector has lanes; zeros beyond them. */
+/* Load the first `left` floats, at most LANES. The other lanes are zero. */
 static inline vfloat load_partial(const float *from, int64_t left) {
     if (left >= LANES) return load(from);
     float parts[LANES] = {0};
@@ -11,7 +11,7 @@ static inline vfloat load_partial(const float *from, int64_t left) {
     return load(parts);
 }
 
-/* The reverse; nothing is written beyond them. */
+/* Store the first `left` lanes, at most LANES. Nothing is written after them. */
 static inline void store_partial(float *to, vfloat x, int64_t left) {
     if (left >= LANES) {
         store(to, x);
@@ -22,22 +22,22 @@ static inline void store_partial(float *to, vfloat x, int64_t left) {
     for (int64_t i = 0; i < left; i++) to[i] = parts[i];
 }
 
-/* e^−|x|, from which both are made: nothing overflows. */
-static inline vfloat decay(vfloat x) {
+/* e^−|x|, which cannot overflow. Sigmoid and tanh are computed from it. */
+static inline vfloat exp_minus_abs(vfloat x) {
     const vint sign = (vint){0} + INT32_MIN;
     return vexp((vfloat)((vint)x | sign));
 }
 
 static inline vfloat vsigmoid(vfloat x) {
-    const vint below = x < (vfloat){0};
-    const vfloat e = decay(x), share = 1.0f / (1.0f + e);
-    return (vfloat)((below & (vint)(e * share)) | (~below & (vint)share));
+    const vint negative = x < (vfloat){0};
+    const vfloat e = exp_minus_abs(x), sigmoid_of_abs = 1.0f / (1.0f + e);
+    return (vfloat)((negative & (vint)(e * sigmoid_of_abs)) | (~negative & (vint)sigmoid_of_abs));
 }
 
-/* To about 1e-7, whatever x is. */
+/* The absolute error is about 1e-7 for every x. */
 static inline vfloat vtanh(vfloat x) {
     const vint sign = (vint){0} + INT32_MIN;
-    const vfloat e = decay(x + x);
+    const vfloat e = exp_minus_abs(x + x);
     return (vfloat)((vint)((1.0f - e) / (1.0f + e)) | ((vint)x & sign));
 }
 #endif

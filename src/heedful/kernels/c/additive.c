@@ -1,16 +1,16 @@
-/* The two reductions of the additive score, over a range of keys, in single precision.
+/* The two reductions of the additive score over a range of keys, in float32.
  *
  * With a = 2·query, b = 2·key and x = e^a·e^b:  tanh((a + b) / 2) = 1 − 2r,  r = 1 / (1 + x).
- * The exponentials are made once a row; what is left for each (query, key, unit) is a multiply-add,
- * a reciprocal and a multiply-add. A row whose exponentials are not representable is marked; the
- * pairs it takes part in go through the plain formula.
+ * The exponentials are computed once for each row. Each (query, key, unit) then takes a multiply-add, a
+ * reciprocal and another multiply-add. If an exponential of a row is not representable, its `fits` flag
+ * is 0 and the pairs of this row are computed with the stable formula.
  *
- * Shapes: n entries, Q queries, K keys, D units. Rows of all matrices lie one after another.
+ * Shapes: n entries, Q queries, K keys, D units. All matrices are contiguous.
  */
 #include "simd.h"
 
-/* 1 / x to rounding, for 1 ≤ x ≤ 1e37: the processor's estimate and one step of Newton's. */
-static inline vfloat inverse(vfloat x) {
+/* 1 / x to rounding error, for 1 ≤ x ≤ 1e37: the hardware estimate and one Newton step. */
+static inline vfloat vreciprocal(vfloat x) {
 #if defined(__AVX512F__)
     const vfloat r = (vfloat)_mm512_rcp14_ps((__m512)x);
 #elif defined(__AVX__)
@@ -23,31 +23,31 @@ static inline vfloat inverse(vfloat x) {
 #endif
 }
 
-/* x, or 1e37 where it is more; what is not a number stays none. */
-static inline vfloat smaller(vfloat x) {
-    const vfloat most = (vfloat){0} + 1e37f;
+/* min(x, 1e37). NaN gives NaN. */
+static inline vfloat clamp(vfloat x) {
+    const vfloat limit = (vfloat){0} + 1e37f;
 #if defined(__AVX512F__)
-    return (vfloat)_mm512_min_ps((__m512)most, (__m512)x);
+    return (vfloat)_mm512_min_ps((__m512)limit, (__m512)x);
 #elif defined(__AVX__)
-    return (vfloat)_mm256_min_ps((__m256)most, (__m256)x);
+    return (vfloat)_mm256_min_ps((__m256)limit, (__m256)x);
 #else
-    const vint less = x <= most, none = x != x;
-    return (vfloat)(((less | none) & (vint)x) | (~(less | none) & (vint)most));
+    const vint not_greater = x <= limit, is_nan = x != x;
+    return (vfloat)(((not_greater | is_nan) & (vint)x) | (~(not_greater | is_nan) & (vint)limit));
 #endif
 }
 
-/* r = 1 / (1 + e^a e^b). The product of two representable numbers may overflow: beyond 1e37 r is
- * zero to rounding either way. */
+/* r = 1 / (1 + e^a e^b). The product of two representable values can overflow. Above 1e37, r rounds to
+ * zero in either case. */
 static inline vfloat reciprocal(vfloat ea, vfloat eb) {
-    return inverse(smaller(1.0f + ea * eb));
+    return vreciprocal(clamp(1.0f + ea * eb));
 }
 
-#define TILE 8 /* keys whose exponentials and gradients stay in the nearest cache */
+#define KEY_TILE 8 /* keys whose exponentials and gradients stay in the L1 cache */
 
 struct shape { int64_t n, q, k, d, first_key, last_key; };
 
-/* weighted[n, q, k] = Σ_d v_d (r − ½): near zero the tangent keeps its digits.  D is a multiple of
- * LANES (padded with v = 0). */
+/* weighted[n, q, k] = Σ_d v_d (r − ½). Subtracting ½ keeps the precision of small tanh values. D is a
+ * multiple of LANES (padded with v = 0). */
 static void fast_row(const float *ea, const float *eb, const float *v, float *out,
                      int64_t keys, int64_t d) {
     int64_t k = 0;
@@ -71,25 +71,25 @@ static void fast_row(const float *ea, const float *eb, const float *v, float *ou
     }
 }
 
-/* r where the exponentials are not representable: stable on both sides. */
-static inline float plain(float sum) {
+/* r for any argument: no exponential overflows. */
+static inline float stable_reciprocal(float sum) {
     float e = expf(-fabsf(sum));
     return sum > 0 ? e / (1.0f + e) : 1.0f / (1.0f + e);
 }
 
-int heedful_scores(const float *a, const float *ea, const uint8_t *fits_a,
-                   const float *b, const float *eb, const uint8_t *fits_b,
-                   const float *v, float *out, const struct shape *s) {
+int heedful_additive_scores(const float *a, const float *ea, const uint8_t *fits_a,
+                            const float *b, const float *eb, const uint8_t *fits_b,
+                            const float *v, float *out, const struct shape *s) {
     for (int64_t n = 0; n < s->n; n++)
-        for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += TILE) {
-            const int64_t keys = k0 + TILE < s->last_key ? TILE : s->last_key - k0;
+        for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += KEY_TILE) {
+            const int64_t keys = k0 + KEY_TILE < s->last_key ? KEY_TILE : s->last_key - k0;
             const int64_t from = n * s->k + k0;
-            int all = 1;
-            for (int64_t k = 0; k < keys; k++) all &= fits_b[from + k];
+            int all_fit = 1;
+            for (int64_t k = 0; k < keys; k++) all_fit &= fits_b[from + k];
             for (int64_t q = 0; q < s->q; q++) {
                 const int64_t row = n * s->q + q;
                 float *to = out + row * s->k + k0;
-                if (all && fits_a[row]) {
+                if (all_fit && fits_a[row]) {
                     fast_row(ea + row * s->d, eb + from * s->d, v, to, keys, s->d);
                     continue;
                 }
@@ -100,7 +100,8 @@ int heedful_scores(const float *a, const float *ea, const uint8_t *fits_a,
                     }
                     float sum = 0;
                     for (int64_t i = 0; i < s->d; i++)
-                        sum += v[i] * (plain(a[row * s->d + i] + b[(from + k) * s->d + i]) - 0.5f);
+                        sum += v[i] * (stable_reciprocal(a[row * s->d + i] + b[(from + k) * s->d + i]) -
+                                       0.5f);
                     to[k] = sum;
                 }
             }
@@ -108,8 +109,8 @@ int heedful_scores(const float *a, const float *ea, const uint8_t *fits_a,
     return 0;
 }
 
-/* For g = ∂L/∂score: da += Σ_k g r(1−r), db += Σ_q g r(1−r), dr += Σ g (r − ½).  A patch of one or two
- * queries and one or four keys, so that the sums over a patch stay in registers. */
+/* For g = ∂L/∂score: da += Σ_k g r(1−r), db += Σ_q g r(1−r), dr += Σ g (r − ½). A patch has one or two
+ * queries and one or four keys, so that its sums stay in registers. */
 static inline __attribute__((always_inline)) void
 fast_patch(const float *ea, const float *eb, const float *g, int64_t stride, float *da, float *db,
            float *dr, int64_t d, const int queries, const int keys) {
@@ -138,50 +139,50 @@ fast_patch(const float *ea, const float *eb, const float *g, int64_t stride, flo
 }
 
 static void fast_patches(const float *ea, const float *eb, const float *g, int64_t stride,
-                         float *da, float *db, float *dr, int64_t keys, int64_t d, int two) {
+                         float *da, float *db, float *dr, int64_t keys, int64_t d, int two_queries) {
     int64_t k = 0;
     for (; k + 4 <= keys; k += 4)
-        if (two) fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 2, 4);
+        if (two_queries) fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 2, 4);
         else fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 1, 4);
     for (; k < keys; k++)
-        if (two) fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 2, 1);
+        if (two_queries) fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 2, 1);
         else fast_patch(ea, eb + k * d, g + k, stride, da, db + k * d, dr, d, 1, 1);
 }
 
-static void plain_pair(const float *a, const float *b, float g, float *da, float *db, float *dr,
-                       int64_t d) {
+static void stable_pair(const float *a, const float *b, float g, float *da, float *db, float *dr,
+                        int64_t d) {
     for (int64_t i = 0; i < d; i++) {
-        const float r = plain(a[i] + b[i]), t = g * r * (1.0f - r);
+        const float r = stable_reciprocal(a[i] + b[i]), t = g * r * (1.0f - r);
         da[i] += t;
         db[i] += t;
         dr[i] += g * (r - 0.5f);
     }
 }
 
-int heedful_gradients(const float *a, const float *ea, const uint8_t *fits_a,
-                      const float *b, const float *eb, const uint8_t *fits_b,
-                      const float *g, float *da, float *db, float *dr, const struct shape *s) {
+int heedful_additive_backward(const float *a, const float *ea, const uint8_t *fits_a,
+                              const float *b, const float *eb, const uint8_t *fits_b,
+                              const float *g, float *da, float *db, float *dr, const struct shape *s) {
     const int64_t d = s->d;
     for (int64_t n = 0; n < s->n; n++)
-        for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += TILE) {
-            const int64_t keys = k0 + TILE < s->last_key ? TILE : s->last_key - k0;
+        for (int64_t k0 = s->first_key; k0 < s->last_key; k0 += KEY_TILE) {
+            const int64_t keys = k0 + KEY_TILE < s->last_key ? KEY_TILE : s->last_key - k0;
             const int64_t from = n * s->k + k0;
-            int all = 1;
-            for (int64_t k = 0; k < keys; k++) all &= fits_b[from + k];
+            int all_fit = 1;
+            for (int64_t k = 0; k < keys; k++) all_fit &= fits_b[from + k];
             int64_t q = 0;
             while (q < s->q) {
                 const int64_t row = n * s->q + q;
-                const float *gq = g + row * s->k + k0;
-                if (all && fits_a[row]) {
-                    const int two = q + 1 < s->q && fits_a[row + 1];
-                    fast_patches(ea + row * d, eb + from * d, gq, s->k, da + row * d, db + from * d,
-                                 dr, keys, d, two);
-                    q += 1 + two;
+                const float *g_row = g + row * s->k + k0;
+                if (all_fit && fits_a[row]) {
+                    const int two_queries = q + 1 < s->q && fits_a[row + 1];
+                    fast_patches(ea + row * d, eb + from * d, g_row, s->k, da + row * d, db + from * d,
+                                 dr, keys, d, two_queries);
+                    q += 1 + two_queries;
                     continue;
                 }
                 for (int64_t k = 0; k < keys; k++) {
                     const int64_t col = from + k;
-                    plain_pair(a + row * d, b + col * d, gq[k], da + row * d, db + col * d, dr, d);
+                    stable_pair(a + row * d, b + col * d, g_row[k], da + row * d, db + col * d, dr, d);
                 }
                 q++;
             }

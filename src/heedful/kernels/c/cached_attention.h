@@ -1,19 +1,19 @@
-/* Softmax attention of one query a row and head, over keys and values that lie in many places: one for
- * each position, with rows of its own, of which every query's row says which one it reads, and from
- * which place on.
+/* Softmax attention with one query for each row and head. The keys and values of each position lie at
+ * their own address, with their own rows. For each query row, `index` gives the row to read at each
+ * position, and `starts` and `lengths` the range of positions.
  *
- * Shapes: N rows, H heads of queries, G of keys and values (H a multiple of G), T positions, D width
- * of a key's head, E of a value's.
+ * Shapes: N rows, H query heads, G key and value heads (H is a multiple of G), T positions, D key
+ * width, E value width.
  */
 #include "simd.h"
 
 struct steps {
-    const float *const *keys, *const *values;   /* T places */
-    const int64_t *key_strides, *value_strides; /* from row to row, one a place */
-    const int64_t *index;                       /* [N, T]: which row of a place a row reads */
-    const int64_t *lengths; /* [N]: how many places a row reads; null for all from its first */
-    const int64_t *firsts;  /* [N]: the first place a row reads; null for the first of all */
-    int64_t index_row, index_position;          /* strides of index */
+    const float *const *keys, *const *values;   /* one address for each of T positions */
+    const int64_t *key_strides, *value_strides; /* between rows, for each position */
+    const int64_t *index;                       /* [N, T]: the row to read at each position */
+    const int64_t *lengths; /* [N]: number of positions to read; null: all from the start */
+    const int64_t *starts;  /* [N]: first position to read; null: 0 */
+    int64_t index_row_stride, index_position_stride; /* strides of index */
     int64_t positions;
 };
 
@@ -37,42 +37,42 @@ static inline void add(float *to, const float *from, float weight, int64_t width
     for (; i < width; i++) to[i] += weight * from[i];
 }
 
-/* Scores become weights that sum to one; `room` is a multiple of LANES, beyond `count` are −∞. */
-static inline void softmax(float *scores, int64_t count, int64_t room) {
-    for (int64_t t = count; t < room; t++) scores[t] = -INFINITY;
-    vfloat most = load(scores), sum = {0};
-    for (int64_t t = LANES; t < room; t += LANES) most = vmax(load(scores + t), most);
-    const float top = reduce_max(most);
-    for (int64_t t = 0; t < room; t += LANES) store(scores + t, vexp(load(scores + t) - top));
-    for (int64_t t = count; t < room; t++) scores[t] = 0;
-    for (int64_t t = 0; t < room; t += LANES) sum += load(scores + t);
-    const float whole = 1.0f / reduce_add(sum);
-    for (int64_t t = 0; t < room; t += LANES) store(scores + t, load(scores + t) * whole);
+/* Softmax in place. `stride` is a multiple of LANES; the weights from `count` to `stride` are 0. */
+static inline void softmax(float *scores, int64_t count, int64_t stride) {
+    for (int64_t t = count; t < stride; t++) scores[t] = -INFINITY;
+    vfloat largest = load(scores), sum = {0};
+    for (int64_t t = LANES; t < stride; t += LANES) largest = vmax(load(scores + t), largest);
+    const float maximum = reduce_max(largest);
+    for (int64_t t = 0; t < stride; t += LANES) store(scores + t, vexp(load(scores + t) - maximum));
+    for (int64_t t = count; t < stride; t++) scores[t] = 0;
+    for (int64_t t = 0; t < stride; t += LANES) sum += load(scores + t);
+    const float inverse_sum = 1.0f / reduce_add(sum);
+    for (int64_t t = 0; t < stride; t += LANES) store(scores + t, load(scores + t) * inverse_sum);
 }
 
 static inline int64_t padded(int64_t count) { return (count + LANES - 1) / LANES * LANES; }
 
-/* The context `to` [H, E] of row n's query [H, D]; `scores` has room for H · padded(T). */
-static inline void read_steps(const struct steps *s, const struct heads *a, int64_t n,
-                              const float *query, float *to, float *scores) {
-    const int64_t each = a->heads / a->groups, d = a->key_width, e = a->value_width;
-    const int64_t first = s->firsts ? s->firsts[n] : 0;
-    const int64_t *from = s->index + n * s->index_row + first * s->index_position;
-    const int64_t count = s->lengths ? s->lengths[n] : s->positions - first, room = padded(count);
-    const float *const *keys = s->keys + first, *const *values = s->values + first;
-    const int64_t *key_strides = s->key_strides + first, *value_strides = s->value_strides + first;
+/* Write the context `to` [H, E] of row n for its query [H, D]. `scores` holds H · padded(T) floats. */
+static inline void attend_to_steps(const struct steps *s, const struct heads *a, int64_t n,
+                                   const float *query, float *to, float *scores) {
+    const int64_t heads_per_group = a->heads / a->groups, d = a->key_width, e = a->value_width;
+    const int64_t start = s->starts ? s->starts[n] : 0;
+    const int64_t *from = s->index + n * s->index_row_stride + start * s->index_position_stride;
+    const int64_t count = s->lengths ? s->lengths[n] : s->positions - start, stride = padded(count);
+    const float *const *keys = s->keys + start, *const *values = s->values + start;
+    const int64_t *key_strides = s->key_strides + start, *value_strides = s->value_strides + start;
     const float scale = (float)a->scale;
     memset(to, 0, (size_t)(a->heads * e) * sizeof(float));
     if (!count) return;
     for (int64_t t = 0; t < count; t++) {
-        const float *k = keys[t] + from[t * s->index_position] * key_strides[t];
+        const float *k = keys[t] + from[t * s->index_position_stride] * key_strides[t];
         for (int64_t h = 0; h < a->heads; h++)
-            scores[h * room + t] = scale * dot(query + h * d, k + h / each * d, d);
+            scores[h * stride + t] = scale * dot(query + h * d, k + h / heads_per_group * d, d);
     }
-    for (int64_t h = 0; h < a->heads; h++) softmax(scores + h * room, count, room);
+    for (int64_t h = 0; h < a->heads; h++) softmax(scores + h * stride, count, stride);
     for (int64_t t = 0; t < count; t++) {
-        const float *v = values[t] + from[t * s->index_position] * value_strides[t];
+        const float *v = values[t] + from[t * s->index_position_stride] * value_strides[t];
         for (int64_t h = 0; h < a->heads; h++)
-            add(to + h * e, v + h / each * e, scores[h * room + t], e);
+            add(to + h * e, v + h / heads_per_group * e, scores[h * stride + t], e);
     }
 }

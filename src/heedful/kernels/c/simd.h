@@ -1,4 +1,4 @@
-/* SIMD vectors in single precision, as wide as the processor's registers. */
+/* SIMD vectors of float32, as wide as the processor's registers. */
 #ifndef LANES
 #include <math.h>
 #include <stdint.h>
@@ -8,18 +8,18 @@
 #endif
 
 #if defined(__AVX512F__)
-#define BYTES 64
+#define VECTOR_BYTES 64
 #elif defined(__AVX__)
-#define BYTES 32
+#define VECTOR_BYTES 32
 #else
-#define BYTES 16
+#define VECTOR_BYTES 16
 #endif
-#define LANES (BYTES / 4)
-typedef float vfloat __attribute__((vector_size(BYTES)));
-typedef int32_t vint __attribute__((vector_size(BYTES)));
+#define LANES (VECTOR_BYTES / 4)
+typedef float vfloat __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t vint __attribute__((vector_size(VECTOR_BYTES)));
 
-static inline vfloat load(const float *p) { vfloat x; memcpy(&x, p, BYTES); return x; }
-static inline void store(float *p, vfloat x) { memcpy(p, &x, BYTES); }
+static inline vfloat load(const float *p) { vfloat x; memcpy(&x, p, VECTOR_BYTES); return x; }
+static inline void store(float *p, vfloat x) { memcpy(p, &x, VECTOR_BYTES); }
 
 static inline float reduce_add(vfloat x) {
     float parts[LANES];
@@ -29,25 +29,26 @@ static inline float reduce_add(vfloat x) {
     return parts[0];
 }
 
-/* The larger of two; what is not a number is passed over. */
+/* The elementwise maximum. If x is NaN, the result is y. */
 static inline vfloat vmax(vfloat x, vfloat y) {
-    const vint more = x > y;
-    return (vfloat)((more & (vint)x) | (~more & (vint)y));
+    const vint greater = x > y;
+    return (vfloat)((greater & (vint)x) | (~greater & (vint)y));
 }
 
 static inline float reduce_max(vfloat x) {
-    float most = x[0];
-    for (int i = 1; i < LANES; i++) most = x[i] > most ? x[i] : most;
-    return most;
+    float largest = x[0];
+    for (int i = 1; i < LANES; i++) largest = x[i] > largest ? x[i] : largest;
+    return largest;
 }
 
-/* e^x for x ≤ 0 to about one unit in the last place: 2^n e^r with |r| ≤ ln 2 / 2, e^r by a polynomial
- * of degree 7 (its Taylor series; the next term is below 2e-9). Below −87 it is e^−87, which is
- * nothing beside 1; what is not a number stays none. */
+/* e^x for x ≤ 0, to about one unit in the last place: 2^n e^r with |r| ≤ ln 2 / 2, and e^r by its
+ * Taylor polynomial of degree 7 (the next term is below 2e-9). Below −87 the result is e^−87, which is
+ * negligible next to 1. NaN gives NaN.
+ */
 static inline vfloat vexp(vfloat x) {
-    const vfloat least = (vfloat){0} - 87.0f, magic = (vfloat){0} + 12582912.0f;
-    const vint below = x < least;
-    x = (vfloat)((below & (vint)least) | (~below & (vint)x));
+    const vfloat lowest = (vfloat){0} - 87.0f, magic = (vfloat){0} + 12582912.0f;
+    const vint below = x < lowest;
+    x = (vfloat)((below & (vint)lowest) | (~below & (vint)x));
     const vfloat shifted = x * 1.44269504088896341f + magic, n = shifted - magic;
     const vfloat r = (x - n * 0.693145751953125f) - n * 1.42860682030941723e-6f;
     vfloat p = (vfloat){0} + 1.0f / 5040.0f;

@@ -1,6 +1,6 @@
-/* A thread pool for one task at a time. Workers spin for a while before they sleep, between tasks and
- * at barriers. Where much of the time is spent waiting, other programs have the cores: the next tasks
- * then run on the calling thread alone, twice as many each time that this is so again.
+/* A thread pool that runs one task at a time. Between tasks and at barriers, workers spin before they
+ * sleep or yield. If much of the time is spent waiting at barriers, other programs are using the cores.
+ * The next tasks then run on the calling thread only. Their number doubles while the contention lasts.
  */
 #ifndef HEEDFUL_THREAD_POOL
 #define HEEDFUL_THREAD_POOL
@@ -12,11 +12,11 @@
 #include <time.h>
 
 #define MAX_THREADS 256
-#define BARRIER_SPINS 512 /* after that the core is yielded */
-#define IDLE_SPINS 8192   /* between tasks: after that workers sleep */
-#define WINDOW 50000000   /* nanoseconds of parallel work after which contention is measured */
-#define CONTENDED 2       /* whether more than 1 / CONTENDED of it was spent waiting, for each thread */
-#define SERIAL_TASKS 8    /* tasks that then run on one thread, at first */
+#define BARRIER_SPINS 512 /* after that, yield the core */
+#define IDLE_SPINS 8192   /* between tasks; after that, workers sleep */
+#define WINDOW 50000000   /* nanoseconds of parallel work between measurements of contention */
+#define CONTENDED 2       /* contended: a thread waits for more than 1 / CONTENDED of the time */
+#define SERIAL_TASKS 8    /* number of tasks that first run on one thread after contention */
 #define MAX_SERIAL_TASKS 512
 
 typedef void task_function(void *argument, int64_t thread, int64_t threads);
@@ -26,10 +26,10 @@ static struct {
     pthread_cond_t task_ready;
     atomic_int busy, generation, sleeping, running; /* running: workers that have not finished */
     atomic_int arrived, phase;                      /* of the barrier */
-    atomic_int serial;                              /* tasks that are still to run on one thread */
+    atomic_int serial;                              /* remaining tasks to run on one thread */
     int next_serial;
-    int64_t elapsed;         /* nanoseconds of parallel work in this window, */
-    _Atomic int64_t waited;  /* and those spent at barriers, in all threads */
+    int64_t elapsed;         /* nanoseconds of parallel work since the last measurement */
+    _Atomic int64_t waited;  /* nanoseconds spent at barriers, in all threads */
     int64_t workers, threads;
     task_function *task;
     void *argument;
@@ -51,7 +51,7 @@ static inline int64_t now_ns(void) {
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-/* All threads of a task wait here for one another. */
+/* Wait until all threads of the task have arrived. */
 static void barrier(int64_t threads) {
     if (threads == 1) return;
     const int phase = atomic_load(&pool.phase);
@@ -98,7 +98,7 @@ static void *run_worker(void *own) {
     return 0;
 }
 
-/* A child process has none of its parent's threads. */
+/* A child process does not inherit its parent's threads. */
 static void reset_after_fork(void) {
     pthread_mutex_init(&pool.lock, 0);
     pthread_cond_init(&pool.task_ready, 0);
@@ -113,7 +113,7 @@ static void start_workers(int64_t wanted) {
     static atomic_int registered;
     if (!atomic_exchange(&registered, 1)) pthread_atfork(0, 0, reset_after_fork);
     if (wanted > MAX_THREADS) wanted = MAX_THREADS;
-    sigset_t all, before; /* signals are for the program's own threads */
+    sigset_t all, before; /* signals are delivered to the program's own threads */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     while (pool.workers < wanted) {
@@ -127,7 +127,7 @@ static void start_workers(int64_t wanted) {
     pthread_sigmask(SIG_SETMASK, &before, 0);
 }
 
-/* After a task that took so long: whether the next ones run on one thread. */
+/* Called after each parallel task. Under contention, makes the next tasks run on one thread. */
 static void measure_contention(int64_t nanoseconds) {
     pool.elapsed += nanoseconds;
     if (pool.elapsed < WINDOW) return;
@@ -142,7 +142,8 @@ static void measure_contention(int64_t nanoseconds) {
     if (pool.next_serial < MAX_SERIAL_TASKS) pool.next_serial *= 2;
 }
 
-/* Run a task on up to so many threads; on one while another thread uses the pool. */
+/* Run a task on at most `threads` threads. It runs on the calling thread only if another thread is
+ * using the pool. */
 static void parallel_for(task_function *task, void *argument, int64_t threads) {
     const int serial = atomic_load(&pool.serial);
     if (serial > 0) atomic_store(&pool.serial, serial - 1);
