@@ -12,6 +12,7 @@ from heedful.data.documents.json_texts import JsonDocument
 from heedful.data.documents.markdown import MarkdownDocument
 from heedful.data.documents.properties import PropertiesDocument
 from heedful.data.documents.qt import QtDocument
+from heedful.data.documents.rest import RestDocument
 from heedful.data.documents.resx import ResxDocument
 from heedful.data.documents.subtitles import SubtitleDocument
 from heedful.data.readers.kinds import extension
@@ -44,6 +45,7 @@ FORMATS = (
     Format("Qt TS", (".ts",), "TS", QtDocument),
     Format("HTML", (".html", ".htm", ".xhtml"), None, HtmlDocument),
     Format("Markdown", (".md", ".markdown"), None, MarkdownDocument),
+    Format("reStructuredText", (".rst", ".rest"), None, RestDocument),
     Format("subtitles", (".srt", ".vtt"), None, SubtitleDocument),
 )
 """All formats that are known by extension. PO, TMX and XLIFF are known by content."""

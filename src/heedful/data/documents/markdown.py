@@ -1,9 +1,7 @@
 """Markdown: CommonMark with tables, and what widespread extensions add."""
 
 import re
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from itertools import accumulate
 from typing import Any
 
 from markdown_it.token import Token
@@ -11,7 +9,7 @@ from markdown_it.token import Token
 from heedful.data.documents.html import HtmlReader, compose_html
 from heedful.data.documents.markdown_inline import find_marks, parser
 from heedful.data.documents.marked import Code, Marked, MarkedDocument
-from heedful.data.documents.marked_items import RAW, Item, segment_of
+from heedful.data.documents.marked_items import BREAK, RAW, Item, Line, items_of, segment_of
 
 _FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M)
 _LINE_END = re.compile(r"\r\n|\n|\r")
@@ -23,7 +21,6 @@ _ALONE = re.compile(
 _SPECIAL = "\\`*_[]<>&~#"
 _BREAKS = re.compile(r"[\r\n]+[ \t\r\n]*")
 _HTML = "html"
-_BREAK = "<br>"
 
 
 class MarkdownDocument(MarkedDocument):
@@ -90,11 +87,11 @@ class MarkdownDocument(MarkedDocument):
         return re.sub(r"(?<!\\)\|", r"\\|", part) if kind == "cell" else part
 
     def _is_break(self, code: Code) -> bool:
-        return code.text == _BREAK and "\n" in self.text[code.start : code.end].replace("\r", "\n")
+        return code.text == BREAK and "\n" in self.text[code.start : code.end].replace("\r", "\n")
 
     def _read(self, flat: str) -> tuple[list[str], str]:
         """The codes of a text, sorted, and its words."""
-        items = self._items(flat, [(0, flat)], flat)
+        items = self._items([(0, flat)])
         codes = sorted(_text(flat, item) for item in items if item.kind != "words")
         return codes, "".join(_text(flat, item) for item in items if item.kind == "words")
 
@@ -116,6 +113,10 @@ class MarkdownDocument(MarkedDocument):
                 return start
         return None
 
+    def _items(self, lines: Sequence[Line]) -> list[Item]:
+        content = "\n".join(text for _, text in lines)
+        return items_of(lines, find_marks(self._parser, content, self._references))
+
     def _html(self, first: int, last: int) -> Iterator[Marked]:
         start, end = self._lines[first], self._lines[last]
         for one in HtmlReader(self.text[start:end], is_xml=False).segments():
@@ -131,7 +132,7 @@ class MarkdownDocument(MarkedDocument):
 
     def _paragraph(self, token: Token, kind: str) -> Iterator[Marked]:
         lines = self._located(token)
-        group: list[tuple[int, str]] = []
+        group: list[Line] = []
         for line in [*lines, (0, "::::")]:
             if _ALONE.fullmatch(line[1].strip()):
                 yield from self._segment(group, kind)
@@ -139,10 +140,10 @@ class MarkdownDocument(MarkedDocument):
             else:
                 group.append(line)
 
-    def _located(self, token: Token) -> list[tuple[int, str]]:
+    def _located(self, token: Token) -> list[Line]:
         """The lines of a text and where they stand; none if they are not as in the file."""
         assert token.map is not None
-        found: list[tuple[int, str]] = []
+        found: list[Line] = []
         for number, content in enumerate(token.content.split("\n"), start=token.map[0]):
             line = self._line(number)
             own = content.lstrip(" \t")
@@ -170,50 +171,12 @@ class MarkdownDocument(MarkedDocument):
             at = self._lines[token.map[0]] + first + own.index(cut)
             yield from self._segment([(at, cut)], "cell")
 
-    def _segment(self, lines: Sequence[tuple[int, str]], kind: str) -> Iterator[Marked]:
+    def _segment(self, lines: Sequence[Line], kind: str) -> Iterator[Marked]:
         if lines:
             lines = [*lines[:-1], (lines[-1][0], lines[-1][1].rstrip(" \t"))]
-            content = "\n".join(text for _, text in lines)
-            found = segment_of(self.text, self._items(content, lines, self.text))
+            found = segment_of(self.text, self._items(lines))
             if found is not None:
                 yield found._replace(note=f"{kind}:{found.note}")
-
-    def _items(self, content: str, lines: Sequence[tuple[int, str]], text: str) -> list[Item]:
-        """The words and the markup of a text.
-
-        Args:
-            content: the text.
-            lines: its lines, and where they stand in the file.
-            text: the file.
-        """
-        offsets = [0, *accumulate(len(line) + 1 for _, line in lines)]
-
-        def place(at: int, is_end: bool = False) -> int:
-            """Where a character of the content stands in the file; where one ends, if asked."""
-            if is_end and content[at - 1] != "\n":
-                return place(at - 1) + 1
-            number = min(bisect_right(offsets, at) - 1, len(lines) - 1)
-            return lines[number][0] + at - offsets[number]
-
-        items: list[Item] = []
-        at = 0
-        for mark in [*find_marks(self._parser, content, self._references), None]:
-            end = len(content) if mark is None else mark.start
-            if at < end:
-                items.append(Item("words", place(at), place(end, True), text=content[at:end]))
-            if mark is None:
-                break
-            at = mark.end
-            own, span = content[mark.start : at], (place(mark.start), place(at, True))
-            if mark.kind == "soft":
-                items.append(Item("words", *span, text=" ", raw=" "))
-            elif mark.kind == "character":
-                items.append(Item("words", *span, text=mark.text, raw=own))
-            else:
-                kind, shown = ("alone", _BREAK) if mark.kind == "hard" else (mark.kind, mark.text)
-                shown = shown or " ".join(own.split("\n"))
-                items.append(Item(kind, *span, mark.name, shown, mark.text))
-        return items
 
 
 def _text(flat: str, item: Item) -> str:

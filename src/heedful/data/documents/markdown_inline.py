@@ -11,6 +11,8 @@ from markdown_it import MarkdownIt, rules_inline
 from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 
+from heedful.data.documents.marked_items import Mark
+
 _RULES = {
     "newline": rules_inline.newline,
     "escape": rules_inline.escape,
@@ -35,26 +37,6 @@ _EXTENSIONS = re.compile(
     r"|\$\$[^$]+\$\$"
     r"|(?<![\w:]):[a-z][a-z0-9_+-]*:(?![\w:]))"  # emoji
 )
-
-
-class Mark(NamedTuple):
-    """Markup, or a character that is written with more than itself.
-
-    Attributes:
-        kind: ``open``, ``close``, ``alone`` or ``whole`` as those of
-            :class:`heedful.data.documents.marked_items.Item`; ``character`` (an escape or a
-            reference), ``soft`` or ``hard`` (a line break).
-        start: in the paragraph, in characters.
-        end: in the paragraph.
-        name: an ``open`` and a ``close`` with the same name belong together.
-        text: what a character is; what a link's end has to be in a changed text.
-    """
-
-    kind: str
-    start: int
-    end: int
-    name: str = ""
-    text: str | None = None
 
 
 class _Event(NamedTuple):

@@ -1,13 +1,17 @@
 """Makes segments of the words and the markup that a format finds in a text, one after the other."""
 
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from heedful.data.documents.marked import WHITE_SPACE, Code, Marked
 
 RAW = "raw"
 """The note on a segment in which references and escapes stay as they are in the file."""
+BREAK = "<br>"
+"""A hard line break in a segment."""
 _SPACE = " \t\r\n\f"
 
 
@@ -32,6 +36,65 @@ class Item(NamedTuple):
     text: str | None = None
     written: str | None = None
     raw: str | None = None
+
+
+class Mark(NamedTuple):
+    """Markup, or a character that is written with more than itself.
+
+    Attributes:
+        kind: ``open``, ``close``, ``alone`` or ``whole`` as those of :class:`Item`; ``character``
+            (an escape or a reference), ``soft`` or ``hard`` (a line break).
+        start: in the paragraph, in characters.
+        end: in the paragraph.
+        name: an ``open`` and a ``close`` with the same name belong together.
+        text: what a character is; what a link's end has to be in a changed text.
+    """
+
+    kind: str
+    start: int
+    end: int
+    name: str = ""
+    text: str | None = None
+
+
+Line = tuple[int, str]
+"""A line of a text, and where it stands in the file, in characters."""
+
+
+def items_of(lines: Sequence[Line], marks: Sequence[Mark]) -> list[Item]:
+    """The words and the markup of a text of several lines.
+
+    Args:
+        lines: without what stands before them in the file.
+        marks: the markup of the lines, joined by line feeds, from left to right.
+    """
+    content = "\n".join(text for _, text in lines)
+    offsets = [0, *accumulate(len(line) + 1 for _, line in lines)]
+
+    def place(at: int, is_end: bool = False) -> int:
+        """Where a character stands in the file; or where the one before it ends."""
+        if is_end and content[at - 1] != "\n":
+            return place(at - 1) + 1
+        number = min(bisect_right(offsets, at) - 1, len(lines) - 1)
+        return lines[number][0] + at - offsets[number]
+
+    items: list[Item] = []
+    at = 0
+    for mark in [*marks, Mark("alone", len(content), len(content))]:
+        if at < mark.start:
+            own = content[at : mark.start]
+            items.append(Item("words", place(at), place(mark.start, True), text=own))
+        at = mark.end
+        own, span = content[mark.start : at], (place(mark.start), place(at, True))
+        if mark.kind == "soft":
+            items.append(Item("words", *span, text=" ", raw=" "))
+        elif mark.kind == "character":
+            items.append(Item("words", *span, text=mark.text, raw=own))
+        elif own:
+            kind, shown = ("alone", BREAK) if mark.kind == "hard" else (mark.kind, mark.text)
+            shown = shown or " ".join(own.split("\n"))
+            items.append(Item(kind, *span, mark.name, shown, mark.text))
+    return items
 
 
 def segment_of(text: str, items: Sequence[Item]) -> Marked | None:
