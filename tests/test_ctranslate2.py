@@ -430,7 +430,7 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
         ((folder / "export", text, *engine, "--checkpoint", "best"), "leave out --checkpoint"),
         ((tmp_path / "empty", text, *engine), "it has no run.json and no heedful.json"),
         ((tmp_path / "other", text, *engine), "another program made it"),
-        ((tmp_path / "absent", text, *engine), "there is no such folder"),
+        ((tmp_path / "absent", text, *engine), "the folder does not exist"),
     ):
         assert message in refused("translate", *given, "--output", tmp_path / "out")
     to = ("--out", tmp_path / "e")

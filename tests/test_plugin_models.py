@@ -58,7 +58,7 @@ def recipe_of(**model: object) -> Recipe:
 
 
 def test_a_registered_model_is_chosen_by_a_recipe() -> None:
-    with pytest.raises(UserError, match=r"'model.kind' = 'mine'; .* needs --plugin FILE.py\)"):
+    with pytest.raises(UserError, match=r"'model.kind' = 'mine'; .* with --plugin FILE.py\)"):
         recipe_of(kind="mine")
     register_model(Mine, MyModel)
     recipe = recipe_of(kind="mine", width=3)

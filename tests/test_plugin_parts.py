@@ -137,13 +137,13 @@ def test_positions_are_their_vectors(part: AddedPositions) -> None:
     ("model", "message"),
     [
         ({"attention": {"normalizer": "sparsmax"}}, "did you mean 'sparsemax'?"),
-        ({"attention": {"normalizer": "of-others"}}, "(a normalizer of your own needs --plugin"),
+        ({"attention": {"normalizer": "of-others"}}, "(load a plug-in with --plugin"),
         ({"attention": {"normalizer": "hard"}}, "'hard' passes no gradient"),
         ({"attention": {"normalizer": "sampled-hard"}}, "is trained by reward"),
         ({"attention": {"normalizer": "local-predictive"}}, "the position of each query"),
         ({"attention": {"normalizer": "drawn"}}, "'drawn' draws weights at random"),
         ({"positions": "lerned"}, "did you mean 'learned'?"),
-        ({"positions": "of-others"}, "(a position of your own needs --plugin FILE.py)"),
+        ({"positions": "of-others"}, "(load a plug-in with --plugin FILE.py)"),
         ({"positions": "rotary", "hidden_size": 6}, "dim must be even"),
     ],
 )

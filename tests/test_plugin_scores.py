@@ -74,7 +74,7 @@ def test_an_unknown_score_names_the_nearest() -> None:
     }
     with pytest.raises(UserError, match=r"model.attention.score.* did you mean 'scaled-dot'\?"):
         check_recipe(tables, "the recipe")
-    with pytest.raises(ValueError, match="needs --plugin"):
+    with pytest.raises(ValueError, match="with --plugin"):
         known_score("mystery")
 
 

@@ -21,7 +21,7 @@ from heedful.runs.settings import LoopSettings
 from heedful.training.loop import DivergedError, Loop
 from heedful.training.protocol import Loss, Validation
 from heedful.training.report import Report
-from heedful.training.strategies import Learnt, LossModule, MakeStrategy, SingleProcess
+from heedful.training.strategies import BatchLoss, LossModule, MakeStrategy, SingleProcess
 from heedful.training.threads import Threads
 
 CPU = torch.device("cpu")
@@ -144,7 +144,7 @@ def test_models_whose_buffers_change_are_learnt_whole(tmp_path: Path) -> None:
             assert len(threads.parts(batch)) == parts
             for name, buffer in model.named_buffers():
                 assert torch.equal(buffer, kept[name])  # finding it out changes nothing
-            assert len(threads.learn(batch, 4, last=True)) == parts
+            assert len(threads.forward_backward(batch, 4, last=True)) == parts
         loop = loop_of(Halves(Normalised()), tmp_path, 3)
         with loop.report:
             assert loop.run()
@@ -177,8 +177,8 @@ class AllReduce(SingleProcess):
     def any(self, flag: bool) -> bool:
         return self._sum(torch.tensor([float(flag)])).item() > 0
 
-    def learn(self, batch: Any, weight: float, *, last: bool) -> list[Learnt]:
-        learnt = super().learn(batch, weight, last=last)
+    def forward_backward(self, batch: Any, weight: float, *, last: bool) -> list[BatchLoss]:
+        learnt = super().forward_backward(batch, weight, last=last)
         if last:
             for parameter in self.parameters:
                 assert parameter.grad is not None

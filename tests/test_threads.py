@@ -25,7 +25,7 @@ from heedful.tasks.texts.rows import RowBatch
 from heedful.tasks.translation.training import TranslationTask
 from heedful.training.loop import Loop
 from heedful.training.report import Report
-from heedful.training.strategies import Learnt
+from heedful.training.strategies import BatchLoss
 from heedful.training.threads import Threads
 
 SMALL = {"layers": 1, "hidden_size": 16, "ffn_size": 32, "heads": 2}
@@ -66,8 +66,8 @@ def threads_of(one: Any) -> Threads:
     return Threads(one, list(one.model.parameters()), torch.device("cpu"), scaler)
 
 
-def learn(threads: Threads, batch: Any, weight: float) -> list[Learnt]:
-    return threads.learn(batch, weight, last=True)
+def learn(threads: Threads, batch: Any, weight: float) -> list[BatchLoss]:
+    return threads.forward_backward(batch, weight, last=True)
 
 
 def gradients(model: nn.Module) -> list[Tensor]:

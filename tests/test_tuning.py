@@ -271,7 +271,7 @@ def test_the_recipes_own_dropout_is_one_that_is_tried(
         ({"model.dropout": {"choices": [0.1], "low": 0}}, "not both"),
         ({"model.dropout": 0.1}, "tune.model.dropout|valid dictionary"),
         ({"seed": {"choices": [1, 2]}}, "'seed' cannot be searched"),
-        ({"training.choose_by": {"choices": ["bleu"]}}, "could not be compared"),
+        ({"training.choose_by": {"choices": ["bleu"]}}, "would not be comparable"),
     ],
 )
 def test_a_wrong_table_is_one_clear_line(table: dict[str, Any], message: str) -> None:

@@ -1,1 +1,1 @@
-"""What every package may use: user errors, atomic files, locks, notices, progress, settings."""
+"""Shared by all packages: user errors, atomic files, locks, notices, progress, settings."""

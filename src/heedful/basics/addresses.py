@@ -63,7 +63,7 @@ def single_on_cpu(*tensors: Tensor) -> bool:
 
 
 def is_traced() -> bool:
-    """Whether operations are being traced or faked, so that C code would go unnoticed."""
+    """Whether operations are being traced or faked, which would not record C code."""
     if torch.compiler.is_compiling():
         return True
     return torch._C._is_tracing() or any(

@@ -1,4 +1,4 @@
-"""Autotuning: measure once which of several implementations is fastest on this processor.
+"""Autotuning: measures once which of several implementations is fastest on this processor.
 
 Measurements are stored in the user's cache folder, by processor and question, so that the choice
 is the same in every process of a machine. Concurrent processes wait for one measurement.
@@ -75,7 +75,7 @@ def fastest(
 
 @functools.cache
 def _machine() -> tuple[str, ...]:
-    """What else the result depends on."""
+    """Versions and properties of the machine that the result depends on."""
     settings = (os.environ.get(name, "") for name in _SETTINGS)
     return (*settings, importlib.metadata.version("heedful"), torch.__version__, processor())
 

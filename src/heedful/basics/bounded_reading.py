@@ -16,10 +16,10 @@ from typing import Any
 from heedful.basics.errors import UserError
 
 MOST_BYTES = 64 << 20
-"""Of a file that is read whole: room for a vocabulary of a million entries."""
+"""Maximum size of a file that is read whole; enough for a vocabulary of a million entries."""
 MOST_TOML_BYTES = 1 << 20
 _MOST_VALUES = 8_000_000
-"""Of a JSON file: a million entries with as many merges have some four million."""
+"""Maximum number of JSON values; a million entries with as many merges have about four million."""
 
 
 def open_regular(path: Path) -> io.BufferedReader:
@@ -29,7 +29,7 @@ def open_regular(path: Path) -> io.BufferedReader:
         OSError: it is missing or cannot be read.
         UserError: it is a folder, a device, a pipe or a socket.
     """
-    # Opening a pipe waits for a writer unless told not to.
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
     opened = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)

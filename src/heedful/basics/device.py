@@ -11,7 +11,7 @@ import torch
 from heedful.basics.errors import UserError
 
 Precision = Literal["float32", "bfloat16", "float16"]
-"""Of products in training."""
+"""Precisions of matrix products in training."""
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
 

@@ -17,7 +17,7 @@ from heedful.basics.bounded_reading import open_regular
 from heedful.basics.errors import UserError
 
 _OTHERS = 0o077
-"""The rights of all but the owner."""
+"""The permission bits of all users except the owner."""
 
 
 @contextlib.contextmanager

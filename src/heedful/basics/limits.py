@@ -7,14 +7,14 @@ allocated. In addition, the size of a whole model is compared with the machine's
 
 MOST_LAYERS = 1_000
 MOST_WIDTH = 1 << 18
-"""Of embeddings, hidden states and inner layers; also the number of heads."""
+"""Maximum size of embeddings, hidden states and inner layers; also of the number of heads."""
 MOST_POSITIONS = 1 << 20
-"""Tokens of a text."""
+"""Maximum tokens of a text."""
 MOST_SYMBOLS = 1_000_000
-"""Of a vocabulary."""
+"""Maximum size of a vocabulary."""
 MOST_BEAM = 1_000
-"""Hypotheses of a search for one source."""
+"""Maximum hypotheses of a search for one source."""
 MOST_SAMPLES = 10_000
-"""Outputs for one source."""
+"""Maximum outputs for one source."""
 MOST_BATCH_TOKENS = 1 << 24
 MOST_THREADS = 1_024

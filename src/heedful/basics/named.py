@@ -1,4 +1,4 @@
-"""Registries of parts by the names that recipes use; plug-ins add their own."""
+"""Registries of parts by the names that recipes use; plug-ins add theirs."""
 
 import difflib
 from collections.abc import Callable
@@ -10,11 +10,11 @@ B = TypeVar("B", bound=Callable[..., Any])
 
 
 class Named(dict[str, B]):
-    """The builders of one kind of part, by name.
+    """The builders of one kind of part by name.
 
     Args:
         what: the kind of part, for messages.
-        builders: the builders of heedful.
+        builders: heedful's own builders.
 
     Example:
         >>> Named("score", {"dot": list}).known("dot")
@@ -26,10 +26,10 @@ class Named(dict[str, B]):
         self.what = what
 
     def register(self, name: str, build: B) -> None:
-        """Add a part; registering the same part again has no effect.
+        """Add a part. Registering the same part again has no effect.
 
         Raises:
-            UserError: another part has the name.
+            UserError: another part already has this name.
         """
         known = self.setdefault(name, build)
         if known is not build:
@@ -47,9 +47,7 @@ class Named(dict[str, B]):
         if name in self:
             return name
         near = difflib.get_close_matches(name, self, n=1, cutoff=0.6)
-        hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(self)}"
-        article = "an" if self.what[0] in "aeiou" else "a"
+        hint = f"did you mean '{near[0]}'?" if near else f"known names: {', '.join(self)}"
         raise ValueError(
-            f"there is no such {self.what}; {hint} ({article} {self.what} of your own needs "
-            "--plugin FILE.py)"
+            f"unknown {self.what} '{name}'; {hint} (load a plug-in with --plugin FILE.py)"
         )

@@ -19,9 +19,9 @@ from heedful.basics.errors import UserError
 
 OFF = "off"
 WRITTEN = "written"
-"""In a validation's context: whether heedful wrote the tables."""
+"""Key of the validation context: whether heedful wrote the tables."""
 RENAMED = "renamed"
-"""The type of the error where a setting has an old name."""
+"""The error type of settings that were renamed."""
 
 
 class Settings(BaseModel):
@@ -52,7 +52,7 @@ class Settings(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _read_off(cls, given: Any) -> Any:
-        """TOML has no null: ``"off"`` sets a setting to None that has another default."""
+        """Convert ``"off"`` to None: TOML has no null, and the setting has another default."""
         if not isinstance(given, dict):
             return given
         return {
@@ -147,9 +147,9 @@ def _explain_tag(name: str, problem: Any) -> str:
     key = f"{name}.{context['discriminator'].strip(chr(39))}"
     known = [tag.strip("'") for tag in context.get("expected_tags", "").split(", ") if tag]
     if problem["type"] == "union_tag_not_found":
-        return f"'{key}' is missing; it says of what kind the table is"
+        return f"'{key}' is missing; it gives the kind of the table"
     near = difflib.get_close_matches(context["tag"], known, n=1, cutoff=0.4)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
+    hint = f"did you mean '{near[0]}'?" if near else f"known kinds: {', '.join(known)}"
     return f"unknown '{key}' = '{context['tag']}'; {hint}{context.get('hint', '')}"
 
 

@@ -1,4 +1,4 @@
-"""Fewer threads while other programs use the processor's cores.
+"""Uses fewer threads while other programs use the processor's cores.
 
 Threads that share one operation wait for each other at its end. If another program uses one of the
 cores, the thread that should run there is suspended for milliseconds, and all others wait for it:
@@ -29,21 +29,21 @@ from heedful.basics.notices import notice
 T = TypeVar("T")
 
 _WATCH = 0.05
-"""Seconds of shared work after which it is judged."""
+"""Seconds of parallel work after which waiting is evaluated."""
 _START = 2e-4
-"""Seconds that it may take to begin and to end shared work: these are not lost to others."""
+"""Seconds that starting and ending parallel work may take without counting as waiting."""
 _LOST = 0.4
-"""The share of them that must be lost for the work to be done by one thread for a while."""
+"""Share of the time that must be spent waiting before one thread is used for a while."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 2.0, 16.0
-"""Seconds of that while; it doubles as long as threads still wait."""
+"""Seconds of single-threaded work; doubles each time the threads still wait."""
 
 _WARM_UP, _OPERATIONS = 4, 60
-"""Of a trial, which takes some 10 to 30 milliseconds where nothing else runs."""
+"""Size of a trial, which takes about 10 to 30 milliseconds on an idle machine."""
 _FIRST, _OFTEN, _SELDOM = 1.0, 4.0, 10.0
-"""Seconds between two trials. At first they are short and double each time, up to `_OFTEN`, or to
-`_SELDOM` where all threads are clearly faster than one."""
+"""Seconds between two trials. The interval doubles each time, up to `_OFTEN`, or up to `_SELDOM`
+if all threads are clearly faster than one."""
 _GAIN, _CLEAR = 1.2, 1.5
-"""How many times as fast all threads must be to be used, and to be clearly faster."""
+"""Required speed-ups of all threads: to be used, and to count as clearly faster."""
 
 _notified = threading.Event()
 
@@ -109,26 +109,26 @@ class WaitingTime:
 
     @contextmanager
     def kernel(self) -> Iterator[None]:
-        """Run PyTorch's operations between parallel work on one thread while that work does."""
+        """Run PyTorch's operations between parallel work on one thread if that work does."""
         with with_threads(1 if self.alone and not _fixed() else torch.get_num_threads()):
             yield
 
 
 waiting_time = WaitingTime()
-"""Of all of our C that Python's threads share."""
+"""Shared by all C code of heedful that runs in Python threads."""
 
 
 class Trials:
-    """The time that PyTorch takes with each number of threads, measured from time to time."""
+    """The time PyTorch takes with each number of threads, measured at intervals."""
 
     def __init__(self) -> None:
         self._next, self._pause = -math.inf, _FIRST
         self._seconds: dict[int, float] = {}
-        """Number of threads → seconds of a trial, a running mean: waiting comes in bursts."""
+        """Number of threads → seconds of a trial; a running mean, as contention comes in bursts."""
         self._lock = threading.Lock()
 
     def threads(self, usual: int) -> int:
-        """How many of ``usual`` threads to use now."""
+        """The number of threads to use now, at most ``usual``."""
         counts = sorted({1, usual // 2, usual - 1, usual} - {0})
         with self._lock:
             if counts != list(self._seconds):
@@ -158,7 +158,7 @@ class Trials:
 
 
 def trial(threads: int) -> float:
-    """Seconds of some of PyTorch's operations with a number of threads."""
+    """Seconds that PyTorch takes for a few operations with a number of threads."""
     rows, weight = torch.full((192, 256), 0.5), torch.full((256, 256), 0.001)
     with with_threads(threads), torch.inference_mode(), torch.autocast("cpu", enabled=False):
         for _ in range(_WARM_UP):
@@ -176,14 +176,14 @@ _trials = Trials()
 def without_contention(
     device: torch.device, threads: Callable[[int], int] = _trials.threads
 ) -> Iterator[None]:
-    """Compute with fewer threads while the block runs, if that is faster now.
+    """Compute with fewer threads inside the block if that is currently faster.
 
     For blocks of some milliseconds or more. A notice is printed once. Has no effect on devices
     other than the CPU, or with one thread.
 
     Args:
         device: where the block computes.
-        threads: the usual number → the number to use.
+        threads: maps the usual number of threads to the number to use.
     """
     usual = torch.get_num_threads()
     kept = device.type != "cpu" or usual == 1 or _fixed()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def processor() -> str:
-    """What ``-march=native`` depends on, because machines may share a home folder."""
+    """The processor's model and features: homes may be shared, and ``-march=native`` differs."""
     told = Path("/proc/cpuinfo")
     lines = told.read_text().splitlines() if told.exists() else [platform.processor()]
     first = {line.partition(":")[0].strip(): line for line in reversed(lines)}

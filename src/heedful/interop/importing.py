@@ -23,7 +23,7 @@ from heedful.runs.recipe import write_toml
 from heedful.runs.registry import kind_of
 from heedful.runs.run import FORMAT, Run
 from heedful.runs.settings import Recipe
-from heedful.runs.start import made_with
+from heedful.runs.start import versions_and_machine
 from heedful.tasks.pairs.recipe import PairRecipe
 from heedful.tasks.pairs.run import write_pairs
 
@@ -84,7 +84,7 @@ def _import(folder: Path, out: Path, pairs: bool, ignored: Sequence[str]) -> Run
         )
     facts: dict[str, Any] = {
         "format": FORMAT,
-        "made_with": made_with(),
+        "made_with": versions_and_machine(),
         "started_from": None,
         "imported": {
             "layout": kind,

@@ -225,7 +225,7 @@ def _refuse_unknown(kind: Any, known: list[str]) -> None:
             "discriminator": "'kind'",
             "tag": str(kind),
             "expected_tags": ", ".join(known),
-            "hint": " (a model of your own needs --plugin FILE.py)",
+            "hint": " (load a plug-in with --plugin FILE.py)",
         },
     )
 

@@ -1,1 +1,1 @@
-"""Runs: the run folder, its recipe and its checkpoints, whatever the task."""
+"""Runs of any task: the run folder, its recipe and its checkpoints."""

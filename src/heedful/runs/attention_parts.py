@@ -1,8 +1,8 @@
-"""Which attention parts a model was trained with: checkpoints record them, loading compares them.
+"""The attention parts of a trained model: checkpoints record them, loading compares them.
 
-A recipe names scores, normalizers and positions of heedful. A part that was replaced in Python can
-have the same tensors or none, so its checkpoint would load into the recipe's model without an error
-and compute something else.
+A recipe names heedful's scores, normalizers and positions. A part that was replaced in Python may
+have the same tensors, or none. Its checkpoint would then load into the recipe's model without an
+error, but compute something else.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from heedful.runs.checkpoints import Checkpoint, load_model_tensors, require_sha
 M = TypeVar("M", bound=nn.Module)
 
 PARTS = "parts"
-"""The key of a checkpoint's state."""
+"""The key in a checkpoint's state."""
 
 _KINDS = (scores.Score, normalizers.Normalizer, positions.RelativePositions)
 
 
 def parts_of(model: nn.Module) -> dict[str, str]:
-    """Module name → class, of attention's parts and of all modules that are not heedful's."""
+    """Module name → class, for attention parts and for all modules from outside heedful."""
     found = {}
     for name, module in model.named_modules():
         kind = type(module)
@@ -36,9 +36,9 @@ def parts_of(model: nn.Module) -> dict[str, str]:
 
 
 def require_parts(model: nn.Module, point: Checkpoint) -> None:
-    """Refuse a checkpoint that was trained with other parts than the model has.
+    """Reject a checkpoint that was trained with other parts than the model has.
 
-    Checkpoints from before parts were recorded are taken.
+    Checkpoints of versions that did not record parts are accepted.
 
     Raises:
         UserError: a part differs; the message names it.
@@ -50,8 +50,8 @@ def require_parts(model: nn.Module, point: Checkpoint) -> None:
     for name in sorted({*own, *trained}):
         if own.get(name) != trained.get(name):
             raise UserError(
-                f"checkpoint {point.path} was trained with {_said(trained.get(name))} as {name}, "
-                f"where the recipe's model has {_said(own.get(name))}: build that model in Python "
+                f"checkpoint {point.path} was trained with {_name(trained.get(name))} as {name}, "
+                f"where the recipe's model has {_name(own.get(name))}: build that model in Python "
                 "and load the checkpoint's weights into it"
             )
 
@@ -60,13 +60,13 @@ def load_weights(model: Callable[[], M], outline: Callable[[], nn.Module], point
     """A model with the weights of a checkpoint.
 
     Args:
-        model: builds it.
-        outline: builds it on the device ``meta``; its shapes are compared before memory is taken.
+        model: builds the model.
+        outline: builds it on the device ``meta``, to compare shapes before memory is allocated.
         point: the checkpoint.
 
     Raises:
-        UserError: the checkpoint is damaged or of another model, or the model is larger than the
-            memory.
+        UserError: the checkpoint is damaged or belongs to another model, or the model does not fit
+            into memory.
     """
     require_shapes(outline(), point.shapes(), point.path)
     built = model()
@@ -75,5 +75,5 @@ def load_weights(model: Callable[[], M], outline: Callable[[], nn.Module], point
     return built
 
 
-def _said(kind: str | None) -> str:
+def _name(kind: str | None) -> str:
     return "no part" if kind is None else kind

@@ -1,4 +1,4 @@
-"""Models of runs: their outline, fresh weights, and the weights of a checkpoint."""
+"""Builds the models of runs: on ``meta``, with fresh weights, or with those of a checkpoint."""
 
 from collections.abc import Callable, Iterable
 from typing import TypeVar
@@ -15,14 +15,14 @@ M = TypeVar("M", bound=nn.Module)
 
 
 def outline(run: Run, fresh: Callable[[], M]) -> M:
-    """A run's model on the device ``meta``: its shapes, without numbers or memory for them.
+    """A run's model on the device ``meta``: shapes without data.
 
     Args:
         run: the run.
-        fresh: builds the model, with weights as they are drawn.
+        fresh: builds the model with random weights.
 
     Raises:
-        UserError: the settings do not go together.
+        UserError: the settings are incompatible.
     """
     return on_meta(lambda: _checked(run, fresh))
 
@@ -30,29 +30,29 @@ def outline(run: Run, fresh: Callable[[], M]) -> M:
 def _checked(run: Run, fresh: Callable[[], M]) -> M:
     try:
         return fresh()
-    except (ValueError, RuntimeError) as error:  # of a size that PyTorch cannot count
+    except (ValueError, RuntimeError) as error:  # RuntimeError: too large for PyTorch's sizes
         raise UserError(f"{run.path / 'recipe.toml'}: {error}") from error
 
 
-def no_tables(model: nn.Module) -> tuple[nn.Embedding, ...]:
-    """Of a model that is trained as a whole: no table stays as it is."""
+def no_frozen_tables(model: nn.Module) -> tuple[nn.Embedding, ...]:
+    """Default of ``frozen``: no embedding table is frozen."""
     return ()
 
 
 def build(
     run: Run,
     fresh: Callable[[], M],
-    frozen: Callable[[M], Iterable[nn.Embedding]] = no_tables,
+    frozen: Callable[[M], Iterable[nn.Embedding]] = no_frozen_tables,
 ) -> M:
-    """A run's model with fresh weights, which the recipe's seed decides.
+    """A run's model with random weights, determined by the recipe's seed.
 
     Args:
         run: the run.
         fresh: as for :func:`outline`.
-        frozen: the tables of the model that stay as they are.
+        frozen: returns the embedding tables of the model that are not trained.
 
     Raises:
-        UserError: the settings do not go together, or it is larger than the memory.
+        UserError: the settings are incompatible, or the model does not fit into memory.
     """
     require_room(outline(run, fresh), str(run.path / "recipe.toml"))
     torch.manual_seed(run.recipe.seed)
@@ -65,7 +65,7 @@ def build(
 def load(
     run: Run,
     fresh: Callable[[], M],
-    frozen: Callable[[M], Iterable[nn.Embedding]] = no_tables,
+    frozen: Callable[[M], Iterable[nn.Embedding]] = no_frozen_tables,
     checkpoint: str | int | None = None,
 ) -> M:
     """A run's model with the weights of a checkpoint.
@@ -74,11 +74,11 @@ def load(
         run: the run.
         fresh: as for :func:`outline`.
         frozen: as for :func:`build`.
-        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's chosen one if None.
 
     Raises:
-        UserError: there is no such checkpoint, it is damaged or not of the recipe's model, or
-            larger than the memory.
+        UserError: the checkpoint does not exist, is damaged or does not fit the recipe's model, or
+            the model does not fit into memory.
     """
     point = run.chosen(checkpoint)
     return load_weights(lambda: build(run, fresh, frozen), lambda: outline(run, fresh), point)

@@ -1,8 +1,8 @@
-"""Checkpoints: points in a run, as safetensors and JSON, written beside and renamed.
+"""Checkpoints of a run, as safetensors and JSON, written to a temporary folder, then renamed.
 
-``checkpoints/step-00001000/`` holds ``model.safetensors``, ``training.safetensors`` (optimiser and
-random states) and ``state.json`` with the other files' hashes and its own, so that a damaged one is
-known.
+``checkpoints/step-00001000/`` contains ``model.safetensors``, ``training.safetensors`` (optimiser
+and random states) and ``state.json`` with the hashes of the other files and its own, so that damage
+is detected.
 """
 
 import re
@@ -28,7 +28,7 @@ _NAME = re.compile(r"average|step-\d{8,18}", re.ASCII)
 _WITHOUT_SEAL = frozenset(
     {"step", "best_step", "validation", "progress", "scaler", "average_of", "hashes"}
 )
-"""What ``state.json`` could say before it had its own hash."""
+"""Fields of ``state.json`` in versions that did not store its own hash."""
 
 
 class Checkpoint(NamedTuple):
@@ -39,21 +39,21 @@ class Checkpoint(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Optimiser steps taken."""
+        """The training step of the checkpoint."""
         return int(self.state["step"])
 
     def weights(self) -> dict[str, Tensor]:
         """The model's tensors by name.
 
         Raises:
-            UserError: the file is missing or damaged, or a number is not finite.
+            UserError: the file is missing or damaged, or a value is not finite.
         """
         tensors = read_tensors(self.path / MODEL)
         require_finite(tensors, self.path / MODEL)
         return tensors
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The shapes of the model's tensors by name, which the head of the file tells.
+        """The shapes of the model's tensors by name, from the header of the file.
 
         Raises:
             UserError: the file is missing or damaged.
@@ -68,17 +68,17 @@ class Checkpoint(NamedTuple):
             raise UserError(f"{path} is missing or damaged: {error}") from error
 
     def training(self) -> dict[str, Tensor]:
-        """The optimiser's and the random generators' tensors by name."""
+        """The tensors of the optimiser and of the random generators by name."""
         return read_tensors(self.path / TRAINING)
 
 
 def folder_of(step: int) -> str:
-    """The name of a step's checkpoint."""
+    """The folder name of a step's checkpoint."""
     return f"step-{step:08d}"
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Parameters and lasting buffers by name; a tensor that two names share stands once."""
+    """Parameters and persistent buffers by name; a shared tensor is listed once."""
     seen: set[int] = set()
     tensors = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -89,10 +89,10 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
 
 
 def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
-    """Put ``tensors`` into ``model``.
+    """Load ``tensors`` into ``model``.
 
     Raises:
-        UserError: a tensor is missing, unknown, or of another shape: another kind of model.
+        UserError: a tensor is missing, unknown, or has another shape (another kind of model).
     """
     require_shapes(model, {name: tuple(tensor.shape) for name, tensor in tensors.items()}, where)
     own = model.state_dict(keep_vars=True)
@@ -102,7 +102,7 @@ def load_model_tensors(model: nn.Module, tensors: dict[str, Tensor], where: Path
 
 
 def require_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
-    """Raise UserError, which names the tensor, for numbers that are infinite or NaN."""
+    """Raise UserError with the tensor's name if a value is infinite or NaN."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not tensor.isfinite().all():
             raise UserError(
@@ -112,9 +112,9 @@ def require_finite(tensors: Mapping[str, Tensor], where: Path) -> None:
 
 
 def require_shapes(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], where: Path) -> None:
-    """Raise UserError unless tensors of these shapes are those of ``model``, on any device.
+    """Raise UserError unless the shapes are those of ``model``, which may be on any device.
 
-    A tensor that several names share stands once in ``shapes``, under any of them.
+    A tensor with several names is in ``shapes`` once, under any of them.
     """
     own = model.state_dict(keep_vars=True)
     names = {id(tensor): name for name, tensor in reversed(own.items())}
@@ -137,7 +137,7 @@ def require_shapes(model: nn.Module, shapes: Mapping[str, tuple[int, ...]], wher
 def save_checkpoint(
     folder: Path, model: dict[str, Tensor], training: dict[str, Tensor], state: dict[str, Any]
 ) -> None:
-    """Write a checkpoint whole, or not at all."""
+    """Write a checkpoint atomically."""
     with atomic_folder(folder) as beside:
         _save(model, beside / MODEL)
         _save(training, beside / TRAINING)
@@ -149,7 +149,7 @@ def _save(tensors: dict[str, Tensor], path: Path) -> None:
     try:
         save_file(tensors, path)
     except SafetensorError as error:
-        # The library wraps the system's error (a full disk, say) in its own.
+        # safetensors wraps system errors, such as a full disk, in its own error.
         raise OSError(str(error)) from error
 
 
@@ -167,7 +167,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def whole_checkpoints(folder: Path) -> list[Checkpoint]:
-    """The undamaged checkpoints in ``folder``, by step; a damaged one is named in a notice."""
+    """The undamaged checkpoints in ``folder`` by step; a notice names each damaged one."""
     found = []
     for path in sorted(path for path in folder.glob("step-*") if _NAME.fullmatch(path.name)):
         try:
@@ -178,11 +178,11 @@ def whole_checkpoints(folder: Path) -> list[Checkpoint]:
 
 
 def find_checkpoint(folder: Path, name: str, where: str) -> Checkpoint | None:
-    """The checkpoint of a name in ``folder``; None if there is none.
+    """The checkpoint called ``name`` in ``folder``; None if there is none.
 
     Raises:
-        UserError: no checkpoint has such a name (a path, say), or it is damaged; ``where`` is what
-            names it.
+        UserError: ``name`` is not a checkpoint name (but a path, for example), or the checkpoint is
+            damaged; the message starts with ``where``.
     """
     if not _NAME.fullmatch(name):
         raise UserError(f"{where}: '{name}' is not a checkpoint; names are 'average' or 'step-…'")
@@ -190,10 +190,10 @@ def find_checkpoint(folder: Path, name: str, where: str) -> Checkpoint | None:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """The checkpoint at ``path``, its files' hashes compared.
+    """Open the checkpoint at ``path`` and verify the hashes of its files.
 
     Raises:
-        UserError: it is missing or damaged, or larger than this machine's memory.
+        UserError: it is missing, damaged, or larger than this machine's memory.
     """
     try:
         state = read_json(path / STATE)
@@ -231,13 +231,13 @@ def _hash(path: Path) -> str:
 
 
 def remove_checkpoint(path: Path) -> None:
-    """Delete a checkpoint; a half-deleted one is no checkpoint, as its state goes first."""
+    """Delete a checkpoint. Its state is deleted first, so that a partial deletion is detected."""
     (path / STATE).unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)
 
 
 def mean_weights(checkpoints: list[Checkpoint]) -> dict[str, Tensor]:
-    """The mean of the checkpoints' weights, summed in float64."""
+    """The mean of the weights of checkpoints, summed in float64."""
     total: dict[str, Tensor] = {}
     first: dict[str, Tensor] = {}
     for checkpoint in checkpoints:

@@ -1,4 +1,4 @@
-"""What ``run.json`` must say for a run to be used; what else it says is kept as it is."""
+"""The fields that ``run.json`` must have; others are kept as they are."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,7 +25,7 @@ class _Imported(BaseModel):
 
 
 class Facts(BaseModel):
-    """What every run tells."""
+    """The fields that every run has."""
 
     made_with: dict[str, Any]
     started_from: _Start | None = None
@@ -34,7 +34,7 @@ class Facts(BaseModel):
 
 
 def check_facts(kind: type[Facts], facts: dict[str, Any], path: Path) -> None:
-    """Raise UserError unless ``facts``, the content of ``path``, have what a kind of run needs."""
+    """Raise UserError unless ``facts``, the content of ``path``, are valid for a kind of run."""
     try:
         kind.model_validate(facts)
     except ValidationError as error:

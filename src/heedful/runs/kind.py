@@ -1,4 +1,4 @@
-"""What runs and training ask of a task. The tasks themselves stand above, and register here."""
+"""What runs and training need of a task. Tasks are in the room above and register themselves."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
 
 
 class Kind(ABC):
-    """How runs of one task are made and trained.
+    """How the runs of one task are created and trained.
 
-    The methods import what they need when they are called, so that the command line can list the
-    tasks without PyTorch.
+    The methods import modules when they are called, so that the command line can list the tasks
+    without importing PyTorch.
     """
 
     name: str
-    """``task`` in a recipe."""
+    """The value of ``task`` in a recipe."""
     place: int = 100
-    """Where it stands in lists of tasks: a lower number comes first."""
+    """Sort key in lists of tasks, ascending."""
     falling: frozenset[str] = frozenset({"loss"})
-    """Figures of a validation that fall as the model gets better; the others rise."""
+    """Validation figures that are better if lower; all others are better if higher."""
     family: str = ""
-    """The tasks of a family have models that share weights."""
+    """Tasks of one family have models that can share weights."""
     starts: frozenset[str] = frozenset()
-    """Families whose weights a run can start from."""
+    """Families whose weights a run can start with."""
     counted: str = "tokens"
-    """What ``heedful info`` counts training in."""
+    """The unit in which ``heedful info`` counts training data."""
     changeable_at_start: frozenset[str] = frozenset()
-    """Settings of the model that may differ from those of the run that is started from."""
+    """Model settings that may differ from those of the run that a run starts from."""
 
     # The recipe and the run's folder
 
     @abstractmethod
     def recipe_type(self) -> "type[Recipe]":
-        """The class of its recipes."""
+        """The class of the task's recipes."""
 
     def run_type(self) -> "type[Run]":
-        """The class of its runs."""
+        """The class of the task's runs."""
         from heedful.runs.run import Run
 
         return Run
 
     def facts_type(self) -> "type[Facts]":
-        """What its ``run.json`` must tell."""
+        """The required fields of ``run.json``."""
         from heedful.runs.facts import Facts
 
         return Facts
@@ -59,57 +59,57 @@ class Kind(ABC):
         """Raise UserError if a run's facts do not fit its recipe."""
 
     def without_unused(self, tables: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-        """The tables of a recipe that heedful wrote, without settings that have no effect in it."""
+        """The tables of a recipe that heedful wrote, without settings that have no effect."""
         return tables
 
     def setting_of_files(self, recipe: "Recipe", part: str) -> str:
-        """The setting that names the files which ``run.json`` calls ``part``."""
+        """The setting whose files ``run.json`` lists under ``part``."""
         return f"data.{part}"
 
     def describe(self, summary: dict[str, Any]) -> list[tuple[str, str]]:
-        """Lines of ``heedful info``: what the run is, then what it knows and was trained on."""
+        """Lines of ``heedful info``, in its order: the run, then its vocabulary and its data."""
         return [("run", f"{summary['run']} ({summary['task']})")]
 
     # Training
 
     def require_usable(self, recipe: Any) -> None:  # noqa: B027 - a task may need nothing
-        """Raise UserError, before anything is read, for what cannot be had on this machine."""
+        """Raise UserError, before data are read, if a requirement is not available."""
 
     @abstractmethod
     def prepare(
         self, path: Path, recipe: Any, data_folder: Path | None, start: "Start | None"
     ) -> "Run":
-        """Make a new run.
+        """Prepare a new run.
 
         Args:
             path: the run's folder.
             recipe: all settings.
-            data_folder: where relative data paths start; the current folder if None.
-            start: what is taken from another run.
+            data_folder: the base of relative data paths; the current folder if None.
+            start: the weights of another run to start with.
         """
 
     @abstractmethod
     def data_hashes(self, recipe: Any, data_folder: Path | None) -> dict[str, list[str]]:
-        """Content hashes of a recipe's files, by the dotted key that names them."""
+        """Content hashes of a recipe's files by the dotted key of the setting."""
 
     def fresh_model(self, run: Any) -> "nn.Module":
-        """The run's model with random weights, as its constructor draws them.
+        """The run's model with random weights, as its constructor initialises them.
 
-        :meth:`build_model` and :meth:`outline_model` call it, unless a task replaces both.
+        :meth:`build_model` and :meth:`outline_model` call it unless a task overrides both.
 
         Raises:
-            ValueError: the settings do not go together.
+            ValueError: the settings are incompatible.
         """
         raise NotImplementedError
 
     def build_model(self, run: Any) -> "nn.Module":
-        """The run's model with random weights, which the recipe's seed decides."""
+        """The run's model with random weights, determined by the recipe's seed."""
         from heedful.runs.building import build
 
         return build(run, lambda: self.fresh_model(run))
 
     def outline_model(self, run: Any) -> "nn.Module":
-        """The same on the device ``meta``, which takes no memory."""
+        """The model on the device ``meta``, without allocating memory."""
         from heedful.runs.building import outline
 
         return outline(run, lambda: self.fresh_model(run))
@@ -118,21 +118,21 @@ class Kind(ABC):
     def build_task(
         self, run: Any, model: Any, training: Any, device: "torch.device", precision: str
     ) -> Any:
-        """What the training loop is given: a :class:`heedful.training.protocol.Task`.
+        """The task that the training loop trains: a :class:`heedful.training.protocol.Task`.
 
         Args:
             run: the run.
-            model: its model, on ``device``.
-            training: the settings of this training; those of the run may be older.
-            device: where to compute.
+            model: the run's model, on ``device``.
+            training: the current training settings; those of the run may be older.
+            device: the training device.
             precision: of matrix products in training.
         """
 
     def load_start(self, run: Any, model: Any) -> None:
-        """Load the weights that a run started from, if there are any, into its model.
+        """Load the weights that a run was started with, if any, into its model.
 
         Raises:
-            UserError: weights are missing, damaged or of another model.
+            UserError: weights are missing, damaged or belong to another model.
         """
         from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
 
@@ -142,40 +142,40 @@ class Kind(ABC):
 
     @abstractmethod
     def amount(self, run: Any) -> str:
-        """The size of the training data for people: "28,997 pairs"."""
+        """The size of the training data for messages: "28,997 pairs"."""
 
     def weight_name(self, run: Any) -> str:
-        """What a batch's weight counts, for people: "tokens"."""
+        """The unit of a batch's weight for messages: "tokens"."""
         return "examples"
 
     def compile_name(self, run: Any) -> str:
-        """The method of the model, with dots for submodules, that ``training.compile`` compiles."""
+        """The method that ``training.compile`` compiles, with dots for submodules of the model."""
         return "forward"
 
     def falls(self, recipe: Any, figure: str) -> bool:
-        """Whether a figure of a validation falls as the model gets better.
+        """Whether a validation figure is better if lower.
 
         Args:
-            recipe: of the run.
-            figure: its name, as in ``training.choose_by``.
+            recipe: the recipe of the run.
+            figure: the name of the figure, as in ``training.choose_by``.
         """
         return figure in self.falling
 
     # Runs that start from another
 
     def starts_from(self, other: "Kind") -> bool:
-        """Whether a run of this task can start from the weights of a run of another."""
+        """Whether a run of this task can start with the weights of a run of another task."""
         return other.family in self.starts
 
     def tables_from(self, run: "Run") -> dict[str, Any]:
-        """The tables ``model`` and ``tokeniser`` that a recipe of this task takes from a run."""
+        """The tables ``model`` and ``tokeniser`` of a recipe that starts from ``run``."""
         tables = run.recipe.as_tables()
         return {"model": tables["model"], "tokeniser": tables["tokeniser"]}
 
     def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
-        """A recipe that was chosen from a corpus, for a run that starts from another."""
+        """Adapt a recipe that was chosen from a corpus to the run that it starts from."""
         return tables
 
     def reads_any_length(self, run: "Run") -> bool:
-        """Whether no weight of a run's model belongs to a position, so that it reads any length."""
+        """Whether the model reads texts of any length, that is, no weight belongs to a position."""
         return False

@@ -1,12 +1,12 @@
-"""Hashes of a run's files: what was damaged or edited is refused, not used in silence.
+"""Hashes of a run's files. Damaged or edited files are rejected.
 
-Files that are written once (``run.json``, the vocabulary, the encoded corpus) are listed with
-their SHA-256 in ``manifest.json``. A file that is written again later carries its own hash: the
-first line of ``recipe.toml``, the key ``sha256`` of ``result.json``, ``alignment.json`` and each
-checkpoint's ``state.json``. So a replacement is a single atomic write, and a process that is killed
-at any moment leaves no file whose hash is another's.
+``manifest.json`` lists the SHA-256 of files that are written once (``run.json``, the vocabulary,
+the encoded corpus). Files that are rewritten contain their own hash: the first line of
+``recipe.toml``, and the key ``sha256`` of ``result.json``, ``alignment.json`` and each checkpoint's
+``state.json``. Each replacement is therefore one atomic write, and file and hash match even if the
+process is killed.
 
-Hashes find damage and edits. They are no signature: whoever writes a run can write its hashes.
+Hashes detect damage and edits. They are not signatures: anyone who can write a run can write them.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from heedful.basics.notices import notice
 
 MANIFEST, FACTS, RECIPE = "manifest.json", "run.json", "recipe.toml"
 SEALED_FILES = ("result.json", "alignment.json")
-"""Of a run's folder, those with a hash under the key `SEAL`."""
+"""Files of a run's folder that contain their own hash under the key `SEAL`."""
 SEAL = "sha256"
 _WRITTEN_ONCE = ("data", "imported", "tokeniser")
 _FORMAT = 1
@@ -55,7 +55,7 @@ def _write_manifest(folder: Path, facts: str) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, str] | None:
-    """The hashes of the files that are written once, by path; None for a run that has none.
+    """The hashes of the files that are written once, by path; None if the run has no manifest.
 
     Raises:
         UserError: the file is damaged.
@@ -76,12 +76,12 @@ def read_manifest(folder: Path) -> dict[str, str] | None:
 
 
 def require_unchanged(folder: Path, manifest: Mapping[str, str] | None, *names: str) -> None:
-    """Raise UserError if a file is missing or not the one that was written.
+    """Raise UserError if a file is missing or differs from the one that was written.
 
     Args:
-        folder: the run's.
-        manifest: from `read_manifest`; nothing is compared where there is none.
-        names: files, or folders with a slash at the end for all that was in them.
+        folder: the run's folder.
+        manifest: from `read_manifest`; if None, nothing is compared.
+        names: files; or folders with a trailing slash, for all files in them.
     """
     for name, known in (manifest or {}).items():
         if not any(name == one or (one.endswith("/") and name.startswith(one)) for one in names):
@@ -98,7 +98,7 @@ def read_facts(folder: Path, manifest: Mapping[str, str] | None) -> dict[str, An
     """The content of ``run.json``.
 
     Raises:
-        UserError: it is missing, damaged or was changed, or the manifest that it names is missing.
+        UserError: it is missing, damaged or was changed, or its manifest is missing.
     """
     require_unchanged(folder, manifest, FACTS)
     facts = read_json(folder / FACTS)
@@ -117,7 +117,7 @@ def read_facts(folder: Path, manifest: Mapping[str, str] | None) -> dict[str, An
 
 
 def changed(path: Path, run: Path) -> UserError:
-    """The user's error for a file that is not the one that was written."""
+    """The error for a file that differs from the one that was written."""
     return UserError(
         f"{path} has changed since heedful wrote it (its SHA-256 differs); restore it, or, if you "
         f"changed it on purpose: heedful info {run} --accept-changes"
@@ -125,7 +125,7 @@ def changed(path: Path, run: Path) -> UserError:
 
 
 def write_recipe(folder: Path, text: str) -> None:
-    """Write ``recipe.toml`` with the hash of ``text`` in its first line."""
+    """Write ``recipe.toml`` with the hash of ``text`` as its first line."""
     digest = hashlib.sha256(text.encode("utf-8")).hexdigest()
     write_text(folder / RECIPE, f"{_FIRST_LINE}{digest}\n{text}")
 
@@ -134,11 +134,11 @@ def read_recipe_text(folder: Path, *, sealed: bool) -> bytes:
     """The content of a run's ``recipe.toml``.
 
     Args:
-        folder: the run's.
-        sealed: whether its first line must be its hash.
+        folder: the run's folder.
+        sealed: whether the first line must be the hash.
 
     Raises:
-        UserError: it is missing or too large, or was changed.
+        UserError: it is missing, too large, or was changed.
     """
     path = folder / RECIPE
     content = read_bytes(path, MOST_TOML_BYTES)
@@ -152,13 +152,13 @@ def read_recipe_text(folder: Path, *, sealed: bool) -> bytes:
 
 
 def seal(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values with their hash, under the key `SEAL`."""
+    """The values together with their hash under the key `SEAL`."""
     plain = {key: value for key, value in values.items() if key != SEAL}
     return {**plain, SEAL: _digest(plain)}
 
 
 def is_sealed(values: Mapping[str, Any]) -> bool:
-    """Whether values have their own hash."""
+    """Whether the values contain their hash."""
     plain = {key: value for key, value in values.items() if key != SEAL}
     return bool(values.get(SEAL) == _digest(plain))
 
@@ -172,7 +172,7 @@ def read_sealed(folder: Path, name: str, *, sealed: bool) -> dict[str, Any]:
     """The content of one of `SEALED_FILES`.
 
     Raises:
-        UserError: it is missing or damaged, or was changed where it must be ``sealed``.
+        UserError: it is missing or damaged, or it is ``sealed`` and was changed.
     """
     values = read_json(folder / name)
     if sealed and not is_sealed(values):
@@ -186,10 +186,10 @@ def write_sealed(folder: Path, name: str, values: Mapping[str, Any]) -> None:
 
 
 def seal_files(folder: Path) -> None:
-    """Record the hashes of a run's files as they are now; checkpoints keep theirs.
+    """Record the current hashes of a run's files; checkpoints keep theirs.
 
     Raises:
-        UserError: a file that has a hash of its own cannot be read, or the folder not be written.
+        UserError: a file with its own hash cannot be read, or the folder cannot be written.
     """
     text = read_recipe_text(folder, sealed=False)
     plain = text[found.end() :] if (found := _SEALED_RECIPE.match(text)) else text

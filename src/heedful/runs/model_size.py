@@ -1,4 +1,4 @@
-"""What a model needs of memory, known before anything of it is allocated."""
+"""The memory that a model needs, computed before it is allocated."""
 
 from collections.abc import Callable
 from typing import TypeVar
@@ -13,44 +13,44 @@ from heedful.runs.settings import Recipe
 M = TypeVar("M", bound=nn.Module)
 
 TRAINED_COPIES = {"adam": 4, "adamw": 4, "sgd": 2}
-"""By optimiser, tensors as large as the weights: weights, gradients, and Adam's two moments."""
+"""Copies of the weights by optimiser: weights, gradients, and the two moments of Adam."""
 
 
 def on_meta(build: Callable[[], M]) -> M:
-    """The model that ``build`` makes, with shapes and no numbers: it takes no memory.
+    """Build a model on the device ``meta``: shapes without data.
 
-    PyTorch's random generator is left as it was.
+    PyTorch's random generator is not changed.
     """
     with torch.device("meta"):
         return build()
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Numbers in the model's parameters."""
+    """Number of elements of all parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
 
 
 def require_trainable(recipe: Recipe, build: Callable[[], nn.Module]) -> None:
-    """Raise UserError, before the data are prepared, for a model that cannot be trained here.
+    """Raise UserError, before data are prepared, if the model cannot be trained on this machine.
 
     Args:
-        recipe: its settings.
-        build: makes the model with the smallest vocabulary.
+        recipe: the settings.
+        build: builds the model with the smallest vocabulary.
     """
     copies = TRAINED_COPIES[recipe.training.optimiser]
     try:
         require_room(on_meta(build), "the recipe's [model]", copies=copies)
-    except (ValueError, RuntimeError) as error:  # of settings that exclude each other
+    except (ValueError, RuntimeError) as error:  # incompatible settings
         raise UserError(f"the recipe's [model]: {error}") from error
 
 
 def require_room(model: nn.Module, where: str, *, copies: int = 1) -> None:
-    """Raise UserError for a model larger than this machine's memory.
+    """Raise UserError if a model is larger than this machine's memory.
 
     Args:
-        model: on any device, such as ``meta``.
-        where: what says how large it is, for the message.
-        copies: tensors as large as its parameters that are held at a time.
+        model: the model on any device, such as ``meta``.
+        where: the origin of the model's size, for the message.
+        copies: the number of copies of its parameters held at the same time.
     """
     parameters = sum(one.numel() * one.element_size() for one in model.parameters())
     buffers = sum(one.numel() * one.element_size() for one in model.buffers())

@@ -1,4 +1,4 @@
-"""Opening a run's folder: its files are checked, its recipe and facts read."""
+"""Opens a run's folder: verifies its files, then reads its recipe and facts."""
 
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,8 @@ def open_run(path: str | Path) -> Run:
     """The run in a folder.
 
     Raises:
-        UserError: the folder is missing or is no run, or one of a later version; a file of it is
-            damaged, or was changed since heedful wrote it.
+        UserError: the folder is missing, is not a run, or is a run of a later version; or one of
+            its files is damaged or was changed since heedful wrote it.
     """
     folder = Path(path)
     _require_run(folder)
@@ -37,13 +37,13 @@ def _require_run(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is not a run: it is a file, but a run is a folder")
     if not folder.is_dir():
-        raise UserError(f"no run at {folder}: there is no such folder")
+        raise UserError(f"no run at {folder}: the folder does not exist")
     if not (folder / FACTS).exists():
         raise UserError(f"{folder} is not a run: it has no run.json (heedful train writes it)")
 
 
 def _opened(folder: Path, facts: dict[str, Any], manifest: dict[str, str] | None) -> Run:
-    """The run, its facts and recipe checked."""
+    """The run, with validated facts and recipe."""
     if facts.get("format") != FORMAT:
         raise UserError(
             f"{folder} is a run of format {facts.get('format')}, this version reads {FORMAT}; "
@@ -60,12 +60,12 @@ def _opened(folder: Path, facts: dict[str, Any], manifest: dict[str, str] | None
 
 
 def accept_changes(path: str | Path) -> None:
-    """Record the hashes of a run's files as they are now, after an edit on purpose.
+    """Record the current hashes of a run's files, after an intended edit.
 
-    Also gives hashes to a run of a version that kept none. Checkpoints keep their own.
+    Also adds hashes to a run of a version without them. Checkpoints keep theirs.
 
     Raises:
-        UserError: the folder is no run, its recipe or ``run.json`` cannot be used, or it is being
+        UserError: the folder is not a run, its recipe or ``run.json`` is invalid, or it is being
             trained.
     """
     folder = Path(path)

@@ -1,4 +1,4 @@
-"""The recipe: all settings of a run, typed, from TOML and back."""
+"""The recipe: all settings of a run, typed, read from TOML and written to it."""
 
 import os
 import tomllib
@@ -19,16 +19,16 @@ from heedful.runs.search_space import refuse_unsearchable
 from heedful.runs.settings import Recipe
 
 DEFAULT = "translation"
-"""The task of a recipe that names none."""
-_BESIDE = {"recipe.toml": "run.json", "best.toml": "tuning.json"}
-"""Recipes that heedful writes, and what it writes beside them."""
+"""The task of a recipe without ``task``."""
+_WRITTEN_WITH = {"recipe.toml": "run.json", "best.toml": "tuning.json"}
+"""The folder of a run's recipe and the files that heedful writes with it."""
 
 
 def tables_of(recipe: str | Path | Recipe | Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
-    """The tables of a recipe, and what messages call it.
+    """The tables of a recipe and its description for messages.
 
     Raises:
-        UserError: as :func:`find_recipe` and :func:`read_recipe`.
+        UserError: see :func:`find_recipe` and :func:`read_recipe`.
     """
     if isinstance(recipe, str | Path):
         path = find_recipe(recipe)
@@ -37,14 +37,14 @@ def tables_of(recipe: str | Path | Recipe | Mapping[str, Any]) -> tuple[Mapping[
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
-    """The tables of a TOML file, put over those of its ``base``, if it names one.
+    """The tables of a TOML file, merged over those of its ``base``, if any.
 
-    A base is a recipe's name, or a path from the folder of the file that names it. Settings in a
-    file that an earlier version of heedful wrote get the names that they have now.
+    A base is the name of a recipe, or a path relative to the file that contains it. Settings of a
+    file that an earlier version of heedful wrote are renamed to their current names.
 
     Raises:
-        UserError: the file or a base is missing, no UTF-8, or no TOML (with the line), or recipes
-            are each other's base.
+        UserError: the file or a base is missing, not UTF-8 or not TOML (with the line), or bases
+            form a cycle.
     """
     tables = _read_toml(path)
     seen = [path.resolve()]
@@ -63,7 +63,7 @@ def _read_toml(path: Path) -> dict[str, Any]:
     if path.is_dir():
         raise UserError(f"{path} is a folder, not a recipe")
     tables = parse_toml(read_bytes(path, MOST_TOML_BYTES), str(path))
-    if path.name in _BESIDE and (path.parent / _BESIDE[path.name]).exists():
+    if path.name in _WRITTEN_WITH and (path.parent / _WRITTEN_WITH[path.name]).exists():
         return check_recipe(tables, str(path), written=True).as_tables()
     return tables
 
@@ -76,7 +76,7 @@ def _find_base(base: Any, below: Path) -> Path:
 
 
 def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Both tables' keys; where both have one, that of ``above``. Another kind is another table."""
+    """Merge two tables; ``above`` takes precedence, and replaces a table of another kind."""
     if "kind" in above and above["kind"] != below.get("kind", above["kind"]):
         return dict(above)
     joined = dict(below)
@@ -89,10 +89,10 @@ def _over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find_recipe(name: str | Path) -> Path:
-    """A recipe file, or one of those that come with the package, by name.
+    """A recipe file, or a built-in recipe by name.
 
     Raises:
-        UserError: there is neither.
+        UserError: neither exists.
     """
     path = Path(name)
     if path.exists() or path.suffix == ".toml":
@@ -106,10 +106,10 @@ def find_recipe(name: str | Path) -> Path:
 
 
 def with_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """``tables`` with each ``key=value`` of ``--set`` put in; a value is TOML, or else text.
+    """``tables`` with each ``key=value`` of ``--set``; a value is TOML, or text if it is not.
 
     Raises:
-        UserError: an override has no ``=``, or goes through something that is no table.
+        UserError: an override has no ``=``, or part of its key is not a table.
     """
     result: dict[str, Any] = _copy(tables)
     for override in overrides:
@@ -125,10 +125,10 @@ def with_overrides(tables: Mapping[str, Any], overrides: Sequence[str]) -> dict[
 
 
 def with_setting(tables: Mapping[str, Any], key: str, value: Any, where: str) -> dict[str, Any]:
-    """``tables`` with one setting put in, by its dotted key.
+    """``tables`` with one setting changed, by its dotted key.
 
     Raises:
-        UserError: the key goes through something that is no table; ``where`` is named.
+        UserError: part of the key is not a table; the message starts with ``where``.
     """
     result: dict[str, Any] = _copy(tables)
     table = result
@@ -146,18 +146,18 @@ def _copy(value: Any) -> Any:
 
 
 def check_recipe(tables: Mapping[str, Any], where: str, *, written: bool = False) -> Recipe:
-    """The recipe of ``tables``; an error names ``where`` and the key.
+    """Validate ``tables`` as a recipe; errors name ``where`` and the key.
 
     Args:
         tables: the settings.
         where: the file, for messages.
-        written: whether heedful wrote them. Then they have all settings there were, also of what
-            this recipe does not use; these are as today's defaults are. Settings may have the names
-            of an earlier version.
+        written: whether heedful wrote them. Such recipes contain all settings of their version,
+            including those that have no effect; these are reset to the current defaults. Old names
+            of settings are accepted.
 
     Raises:
-        UserError: a key is unknown (with the nearest right one), missing, or of a wrong value; so
-            too for a key that is searched, and each end of its range.
+        UserError: a key is unknown (the message suggests the nearest one) or missing, or a value is
+            invalid; this includes searched keys and both ends of their ranges.
     """
     kind = recipe_kind(tables, where)
     if written:
@@ -173,10 +173,10 @@ def check_recipe(tables: Mapping[str, Any], where: str, *, written: bool = False
 
 
 def recipe_kind(tables: Mapping[str, Any], where: str) -> type[Recipe]:
-    """The class of recipes that a task has.
+    """The recipe class of the task in ``tables``.
 
     Raises:
-        UserError: there is no such task; the nearest is named.
+        UserError: the task is unknown; the message suggests the nearest one.
     """
     return _kind(tables, where).recipe_type()
 
@@ -186,7 +186,7 @@ def _kind(tables: Mapping[str, Any], where: str) -> Kind:
 
 
 def write_toml(recipe: Recipe) -> str:
-    """The recipe as TOML, with every setting, so that later defaults do not change it."""
+    """The recipe as TOML with every setting, so that later defaults do not change it."""
     document = tomlkit.document()
     document.add(
         tomlkit.comment("All settings of this run. Written by heedful; see docs/recipes.md.")
@@ -197,7 +197,7 @@ def write_toml(recipe: Recipe) -> str:
 
 
 def find_data(paths: Sequence[str], folder: Path | None) -> list[str]:
-    """``paths`` as they can be opened: under ``folder`` where one is given.
+    """``paths``, relative to ``folder`` if it is given.
 
     Raises:
         UserError: a file is missing or cannot be read.

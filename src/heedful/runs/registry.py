@@ -1,7 +1,7 @@
-"""The registered tasks. Each comes from an entry point, those of heedful like those of others.
+"""The registered tasks. All tasks, heedful's own included, come from entry points.
 
-A package adds a task, or any other part, by an entry point of the group ``heedful.plugins`` that
-names a module. The module registers what it has when it is imported.
+A package adds a task or another part by an entry point of the group ``heedful.plugins`` that names
+a module. The module registers its parts when it is imported.
 """
 
 import difflib
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 GROUP = "heedful.plugins"
 _kinds: dict[str, Kind] = {}
 _loaded: dict[Path, str] = {}
-"""Files of plug-ins that were imported, and their content hashes."""
+"""Plug-in files that were imported, with their content hashes."""
 
 
 def register(kind: Kind) -> None:
-    """Add a task under its name; the same task again is ignored.
+    """Add a task under its name. Registering the same task again has no effect.
 
     Raises:
-        UserError: another task has the name.
+        UserError: another task already has this name.
     """
     known = _kinds.setdefault(kind.name, kind)
     if type(known) is not type(kind):
@@ -42,7 +42,7 @@ def register(kind: Kind) -> None:
 
 @functools.cache
 def load_plugins() -> None:
-    """Import the modules of all entry points, once.
+    """Import the modules of all entry points, once per process.
 
     Raises:
         UserError: a module cannot be imported, or heedful is not installed.
@@ -61,10 +61,10 @@ def load_plugins() -> None:
 
 
 def load_file(path: str | Path) -> None:
-    """Import a plug-in from a file, which registers what it has; the same file again is ignored.
+    """Import a plug-in from a file, which registers its parts; importing it again has no effect.
 
     Args:
-        path: a Python file. It is run with the rights of this process: take one that you trust.
+        path: a Python file. It runs with the rights of this process: use only trusted files.
 
     Raises:
         UserError: the file is missing or cannot be imported.
@@ -95,25 +95,26 @@ def load_file(path: str | Path) -> None:
 
 
 def kinds() -> list[Kind]:
-    """All tasks, in the order of their places, then of their names."""
+    """All tasks, sorted by their ``place``, then by name."""
     load_plugins()
     return sorted(_kinds.values(), key=lambda kind: (kind.place, kind.name))
 
 
 def kind_named(task: str, where: str) -> Kind:
-    """The task of a name.
+    """The task called ``task``.
 
     Raises:
-        UserError: there is none; the message starts with ``where`` and names the nearest.
+        UserError: the task is unknown; the message starts with ``where`` and suggests the nearest
+            one.
     """
     load_plugins()
     if task in _kinds:
         return _kinds[task]
     names = [kind.name for kind in kinds()]
     near = difflib.get_close_matches(str(task), names, n=1, cutoff=0.4)
-    hint = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names)}"
+    hint = f"did you mean '{near[0]}'?" if near else f"known tasks: {', '.join(names)}"
     raise UserError(
-        f"{where}: unknown task {task!r}; {hint} (a task of your own needs --plugin FILE.py)"
+        f"{where}: unknown task {task!r}; {hint} (load a plug-in with --plugin FILE.py)"
     )
 
 

@@ -1,4 +1,4 @@
-"""The run: a folder that holds all there is of a training."""
+"""The run: a folder with everything that belongs to one training."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,37 +22,37 @@ class Run:
     path: Path
     recipe: Recipe
     facts: dict[str, Any]
-    """``run.json``: format, versions, the data's hashes and counts, vocabulary, another run that
+    """``run.json``: format, versions, hashes and counts of the data, vocabulary, and the run that
     it was started from."""
     manifest: dict[str, str] | None = None
-    """Hashes of the files that are written once; None in runs of versions that kept none."""
+    """Hashes of the files that are written once; None in runs of versions without hashes."""
 
     def require_unchanged(self, *names: str) -> None:
-        """Raise UserError if one of these files, or of those in these folders, has changed.
+        """Raise UserError if one of the files, or a file in one of the folders, has changed.
 
         Args:
-            names: paths from the run's folder; folders with a slash at the end.
+            names: paths relative to the run's folder; folders with a trailing slash.
         """
         require_unchanged(self.path, self.manifest, *names)
 
     @property
     def train_folder(self) -> Path:
-        """The encoded training corpus."""
+        """The folder of the encoded training corpus."""
         return self.path / "data" / "train"
 
     @property
     def checkpoint_folder(self) -> Path:
-        """The checkpoints."""
+        """The folder of the checkpoints."""
         return self.path / "checkpoints"
 
     @property
     def start_folder(self) -> Path:
-        """The weights it began with, where it was started from another run."""
+        """The folder of the initial weights, if the run was started from another one."""
         return self.path / "start"
 
     @property
     def metrics_file(self) -> Path:
-        """Figures of training and validation, a JSON object a line."""
+        """The figures of training and validation, one JSON object per line."""
         return self.path / "metrics.jsonl"
 
     def metrics(self) -> Iterator[dict[str, Any]]:
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """``result.json``, written at the end of training: which checkpoint was chosen, and why.
+        """``result.json``, written at the end of training: the chosen checkpoint, and the reason.
 
         Raises:
             UserError: it is damaged or was changed.
@@ -96,12 +96,12 @@ class Run:
         return whole_checkpoints(self.checkpoint_folder)
 
     def chosen(self, name: str | int | None = None) -> Checkpoint:
-        """The checkpoint to use: ``best``, ``last``, ``average``, a step, or by default the choice.
+        """The checkpoint: ``best``, ``last``, ``average``, a step; the chosen one by default.
 
-        The choice is made at the end of training; before that it is the best on validation so far.
+        Training chooses one at its end; until then, it is the best on validation so far.
 
         Raises:
-            UserError: there is no such checkpoint.
+            UserError: the checkpoint does not exist.
         """
         if name is None and (result := self.result) is not None:
             where = str(self.path / RESULT)
@@ -132,12 +132,12 @@ class Run:
 
 
 def no_examples(path: Path) -> UserError:
-    """The error for a file of held-out examples that is damaged."""
+    """The error for a damaged file of held-out examples."""
     return UserError(f"{path}: a line is not an example of this run; the file is damaged")
 
 
 def other_vocabulary(run: Path) -> UserError:
-    """The error for a vocabulary of another size than the run's facts tell."""
+    """The error for a vocabulary whose size differs from the run's facts."""
     return UserError(
         f"{run / 'tokeniser'}: the size of the vocabulary differs from {run / FACTS}; the files "
         "belong to different runs"

@@ -1,4 +1,4 @@
-"""What a search may try for one setting: the entries of a recipe's ``[tune]``."""
+"""The search space of one setting: the entries of a recipe's ``[tune]``."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -9,18 +9,18 @@ from heedful.basics.errors import UserError
 from heedful.basics.settings import Settings
 
 _FIXED = {
-    "seed": "it is no setting to choose by validation; --seeds trains the winner with more",
-    "task": "trials would learn different things",
-    "training.max_minutes": "--minutes says it for all trials",
-    "training.device": "it is no part of what is learnt",
-    "training.threads": "it is no part of what is learnt",
+    "seed": "a seed is not chosen by validation; --seeds trains the winner with several",
+    "task": "all trials must train the same task",
+    "training.max_minutes": "--minutes sets it for all trials",
+    "training.device": "it does not change what the model learns",
+    "training.threads": "it does not change what the model learns",
     **dict.fromkeys(
         (
             *("data.train", "data.validation", "data.test", "data.source", "data.target"),
             *("data.encoding", "data.validation_share", "data.test_share", "training.choose_by"),
             *("evaluation.tokenise", "evaluation.validation_pairs"),
         ),
-        "figures of its trials could not be compared",
+        "the figures of trials would not be comparable",
     ),
 }
 
@@ -38,7 +38,7 @@ class SearchSpace(Settings):
     low: int | float | None = None
     high: int | float | None = None
     log: bool = False
-    """Whether equal ratios are equally likely, rather than equal differences."""
+    """Whether values are drawn on a logarithmic scale."""
     step: int | float | None = Field(None, gt=0)
     choices: list[Any] | None = Field(None, min_length=1)
 
@@ -60,15 +60,15 @@ class SearchSpace(Settings):
 
     @property
     def whole(self) -> bool:
-        """Whether the range has whole numbers only."""
+        """Whether the range contains integers only."""
         return all(isinstance(end, int) for end in (self.low, self.high, self.step or 1))
 
     def ends(self) -> list[Any]:
-        """The values that must be right for all to be: every choice, or both ends."""
+        """The values to validate: every choice, or both ends of the range."""
         return list(self.choices) if self.choices is not None else [self.low, self.high]
 
     def has(self, value: Any) -> bool:
-        """Whether a value may be drawn."""
+        """Whether the space contains a value."""
         if self.choices is not None:
             return value in self.choices
         number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -78,7 +78,7 @@ class SearchSpace(Settings):
 
 
 def whole_keys(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """Entries by dotted key, whether the file has them quoted or as tables in tables.
+    """Entries by dotted key, for quoted keys as well as nested tables.
 
     Example:
         >>> whole_keys({"model.dropout": {"low": 0}, "training": {"betas": {"choices": []}}})
@@ -95,6 +95,6 @@ def whole_keys(tables: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def refuse_unsearchable(key: str, where: str) -> None:
-    """Raise UserError for a setting that is the same in all trials, saying why."""
+    """Raise UserError with the reason for a setting that cannot be searched."""
     if key in _FIXED:
         raise UserError(f"{where}: '{key}' cannot be searched: {_FIXED[key]}")

@@ -1,4 +1,4 @@
-"""What all recipes have: a task, a seed, how the weights are learnt, and what is searched."""
+"""Settings of all recipes: task, seed, training loop and search space."""
 
 from typing import Any, ClassVar, Literal
 
@@ -11,15 +11,15 @@ from heedful.runs.search_space import SearchSpace, whole_keys
 
 
 class FileSettings(Settings):
-    """Files of examples, and what is held out of them."""
+    """The files of examples, and what is held out of them."""
 
     train: list[str] = Field(min_length=1)
     validation: list[str] = Field(default_factory=list)
     test: list[str] = Field(default_factory=list)
     encoding: str | None = None
-    """Of all files; UTF-8 unless said."""
+    """Encoding of all files."""
     validation_share: float = Field(0.0, ge=0, le=0.5)
-    """Share of the training examples held out for validation, where no files are named."""
+    """Share of the training examples to hold out for validation if no files are given for it."""
     test_share: float = Field(0.0, ge=0, le=0.5)
 
     @field_validator("train", "validation", "test", mode="before")
@@ -40,7 +40,7 @@ class FileSettings(Settings):
 
     @property
     def is_validated(self) -> bool:
-        """Whether some examples are held out for validation."""
+        """Whether the run has validation data."""
         return bool(self.validation or self.validation_share)
 
     @property
@@ -49,31 +49,31 @@ class FileSettings(Settings):
         return {"train": self.train, "validation": self.validation, "test": self.test}
 
     def example_of(self, row: Any) -> Any:
-        """What a row of Python data means, as JSON can hold it (`heedful.data.python_rows`).
+        """The example of a row of Python data, as a JSON value (`heedful.data.python_rows`).
 
         Raises:
-            RowError: the row cannot be used.
+            RowError: the row is invalid.
             UserError: the task reads files only.
         """
         raise UserError("this task reads files only: name them in the recipe, not in data=")
 
 
 class VectorSettings(Settings):
-    """Word vectors that tables of token vectors begin with: text of word2vec or GloVe, plain, gzip
-    or xz, a word and its numbers a line."""
+    """Word vectors that initialise embedding tables: text files of word2vec or GloVe (plain, gzip
+    or xz) with a word and its numbers per line."""
 
     frozen: bool = False
-    """Whether those tables stay as they are."""
+    """Whether these tables are not trained."""
 
     @property
     def files(self) -> dict[str, str]:
-        """The path for each table, by the key that names it."""
+        """The path for each table, by the key of the setting."""
         named = self.model_dump(exclude={"frozen"})
         return {key: path for key, path in named.items() if path is not None}
 
 
 class LoopSettings(Settings):
-    """How the weights are learnt: what the loop knows."""
+    """The settings of the training loop."""
 
     renamed: ClassVar[dict[str, str]] = {
         "accumulate": "accumulation_steps",
@@ -81,14 +81,14 @@ class LoopSettings(Settings):
     }
     max_steps: int = Field(10_000, ge=1)
     max_minutes: float | None = Field(None, gt=0)
-    """Of computing steps; validating and saving do not count."""
+    """Training time only; validation and checkpoints do not count."""
     batch_tokens: int = Field(4096, ge=1, le=MOST_BATCH_TOKENS)
-    """Rows × longest side of a batch at most, padding included."""
+    """Maximum of rows × longest side of a batch, padding included."""
     accumulation_steps: int = Field(1, ge=1, le=100_000)
-    """Batches a step."""
+    """Batches per step."""
     optimiser: Literal["adam", "adamw", "sgd"] = "adam"
     learning_rate: float = Field(1e-3, gt=0)
-    """The highest; the schedule leads to it and down again."""
+    """The highest learning rate of the schedule."""
     betas: tuple[float, float] = (0.9, 0.98)
     weight_decay: float = Field(0.0, ge=0)
     schedule: Literal[
@@ -106,15 +106,15 @@ class LoopSettings(Settings):
     keep_last: int = Field(5, ge=1)
     keep_best: int = Field(1, ge=1)
     average_checkpoints: int = Field(0, ge=0)
-    """At the end, the mean of this many last checkpoints is tried; at most ``keep_last``."""
+    """Number of last checkpoints whose mean is tried at the end; at most ``keep_last``."""
     patience: int | None = Field(None, ge=1)
-    """Stop after so many validations without a better ``choose_by``."""
+    """Stop after this many validations without a better ``choose_by``."""
     choose_by: str = "loss"
-    """The figure of a validation that checkpoints are compared by."""
+    """The validation figure that checkpoints are compared by."""
     tensorboard: bool = False
 
-    def pace(self) -> tuple[float, int]:
-        """How much slower each deeper layer learns, and steps between layers that start to."""
+    def layer_rates(self) -> tuple[float, int]:
+        """Learning-rate factor per layer below the top, and steps between unfreezing layers."""
         return 1.0, 0
 
     @field_validator("betas", mode="before")
@@ -137,13 +137,13 @@ class LoopSettings(Settings):
 
 
 class Recipe(Settings):
-    """All settings of a run; each task has more of its own."""
+    """All settings of a run; each task adds its own."""
 
     task: str
     seed: int = Field(1, ge=0, lt=2**31)
     training: LoopSettings = LoopSettings()
     tune: dict[str, SearchSpace] = Field(default_factory=dict)
-    """What ``heedful tune`` searches, by key; a run has no such table."""
+    """What ``heedful tune`` searches, by key; recipes in runs have no such table."""
 
     @field_validator("tune", mode="before")
     @classmethod
@@ -151,7 +151,7 @@ class Recipe(Settings):
         return whole_keys(given) if isinstance(given, dict) else given
 
     def as_tables(self) -> dict[str, Any]:
-        """As TOML can write them; without ``tune`` where nothing is searched."""
+        """The settings as TOML tables; without ``tune`` if it is empty."""
         tables = super().as_tables()
         del tables["tune"], tables["training"]
         searched = {key: searched.as_tables() for key, searched in self.tune.items()}
@@ -160,9 +160,9 @@ class Recipe(Settings):
 
     @property
     def is_validated(self) -> bool:
-        """Whether there is something to validate on."""
+        """Whether the run has validation data."""
         return any(table.is_validated for table in self.data_tables().values())
 
     def data_tables(self) -> "dict[str, FileSettings]":
-        """The tables that name data files, by their dotted key."""
+        """The tables with data files, by their dotted key."""
         return {"data": getattr(self, "data")}  # noqa: B009 - each task types its own

@@ -1,4 +1,4 @@
-"""One preparation for several runs that differ in other things than their data."""
+"""Shares prepared data between runs that differ only in other settings."""
 
 import os
 import shutil
@@ -11,13 +11,13 @@ from heedful.runs.run import Run
 from heedful.runs.settings import Recipe
 
 _SHARED = ("task", "data", "tasks", "tokeniser", "max_tokens", "masking", "vectors")
-"""What preparation depends on, of any recipe."""
+"""The settings that preparation depends on, in recipes of all tasks."""
 
 
 def can_share(run: Run, recipe: Recipe) -> bool:
-    """Whether a run's held-out pairs, tokeniser and encoded corpus are what a recipe asks for.
+    """Whether a run's held-out examples, tokeniser and encoded corpus fit a recipe.
 
-    The seed may differ: the run's own has then chosen the held-out pairs for both.
+    The seed may differ; both runs then have the held-out examples of the first run's seed.
     """
     return all(
         getattr(run.recipe, table, None) == getattr(recipe, table, None) for table in _SHARED
@@ -25,7 +25,7 @@ def can_share(run: Run, recipe: Recipe) -> bool:
 
 
 def share_preparation(run: Run, folder: Path, recipe: Recipe) -> None:
-    """Make a new run with the prepared data of another, as links to the same files if it can be.
+    """Create a new run with the prepared data of another, by hard links where possible.
 
     Raises:
         UserError: the folder cannot be written.
@@ -33,7 +33,7 @@ def share_preparation(run: Run, folder: Path, recipe: Recipe) -> None:
     with atomic_folder(folder, private=True) as made:
         for name in ("data", "tokeniser", "start"):
             if not (run.path / name).exists():
-                continue  # not every run starts from another
+                continue  # only runs that were started from another have this file
             shutil.copytree(run.path / name, made / name, copy_function=_link)
         write_recipe(made, write_toml(recipe))
         write_facts(made, run.facts)
@@ -42,6 +42,6 @@ def share_preparation(run: Run, folder: Path, recipe: Recipe) -> None:
 def _link(source: str, target: str) -> str:
     try:
         os.link(source, target)
-    except OSError:  # another file system, or one without links
+    except OSError:  # another file system, or hard links are not supported
         shutil.copy2(source, target)
     return target

@@ -1,4 +1,4 @@
-"""What a new run takes from another run, and what it records of this machine."""
+"""What a new run takes from another run, and the versions and machine that it records."""
 
 import platform
 from importlib.metadata import version
@@ -11,16 +11,16 @@ from heedful.runs.run import Run
 
 
 class Start(NamedTuple):
-    """What a run takes from another that it starts from."""
+    """The weights and facts that a run takes from the run it starts from."""
 
     run: Run
     weights: dict[str, Tensor]
     facts: dict[str, Any]
-    """Which run and checkpoint that were."""
+    """Identify the run and the checkpoint."""
 
 
-def made_with() -> dict[str, Any]:
-    """Versions and machine, for the record."""
+def versions_and_machine() -> dict[str, Any]:
+    """Versions of heedful, PyTorch and Python, and the machine."""
     return {
         "heedful": version("heedful"),
         "torch": torch.__version__,

@@ -1,4 +1,4 @@
-"""A run in a few lines."""
+"""The summary of a run."""
 
 import json
 from pathlib import Path
@@ -16,10 +16,10 @@ SCORES = "scores.jsonl"
 
 
 def summarise_run(path: Path) -> dict[str, Any]:
-    """What a run is, was trained on and scored, as plain values.
+    """A run's settings, training data and scores, as plain values.
 
     Raises:
-        UserError: the folder is no run.
+        UserError: the folder is not a run.
     """
     run = open_run(path)
     recipe, facts = run.recipe, run.facts
@@ -54,7 +54,7 @@ def summarise_run(path: Path) -> dict[str, Any]:
 
 
 def describe_run(summary: dict[str, Any]) -> str:
-    """The summary for people."""
+    """The summary as text."""
     model, training = summary["model"], summary["training"]
     shape = ", ".join(f"{key} {value}" for key, value in model.items() if key != "kind")
     kind = kind_named(summary["task"], summary["run"])
@@ -98,7 +98,7 @@ def _last_training(run: Run) -> dict[str, Any]:
 
 
 def record(run: Run, made: dict[str, Any]) -> None:
-    """Keep a scoring of the run's own test set; an equal one is kept once."""
+    """Record scores of the run's own test set; identical ones are recorded once."""
     known = _scores(run)
     if made in known:
         return
@@ -118,7 +118,7 @@ def _score_line(made: dict[str, Any]) -> str:
 
 
 def _scores(run: Run) -> list[dict[str, Any]]:
-    """What ``heedful evaluate`` has written into the run."""
+    """The scores that ``heedful evaluate`` has recorded in the run."""
     scores = list(read_json_lines(run.path / SCORES))
     for made in scores:
         try:

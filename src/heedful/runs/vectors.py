@@ -1,4 +1,4 @@
-"""Word vectors that a run's tables of token vectors begin with, whatever its task."""
+"""Word vectors that initialise the embedding tables of a run of any task."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,32 +18,32 @@ from heedful.runs.recipe import find_data
 from heedful.runs.settings import VectorSettings
 
 VECTORS = "data/vectors.safetensors"
-"""Where a run keeps the vectors that it began with; rows of words without one are NaN."""
+"""A run's initial vectors; rows of words without a vector are NaN."""
 
 
-class Given(NamedTuple):
-    """A file of vectors, and the words that are looked up in it."""
+class VectorFile(NamedTuple):
+    """A file of vectors, and the words to look up in it."""
 
     file: str
     vocabulary: Vocabulary
 
 
-def keep_vectors(
-    path: Path, given: Mapping[str, Given], model: Any, data_folder: Path | None
+def write_vectors(
+    path: Path, given: Mapping[str, VectorFile], model: Any, data_folder: Path | None
 ) -> dict[str, Any] | None:
-    """Keep the vectors of the vocabularies' words in a run, and say what share has one.
+    """Store the vectors of the vocabularies' words in a run; print the share of words found.
 
     Args:
         path: the run's folder.
-        given: files by the name of the table of token vectors.
-        model: the model's settings, which say how wide its tables are.
-        data_folder: where relative paths start.
+        given: files by the name of the embedding table.
+        model: the model's settings, which contain the sizes of its tables.
+        data_folder: the base of relative paths.
 
     Returns:
-        For each table the share of words found and the width; None if nothing is given.
+        For each table the share of words found and the vector size; None if no files are given.
 
     Raises:
-        UserError: a file is missing or broken, or as wide as no table of the model.
+        UserError: a file is missing or damaged, or its vectors do not fit the model's tables.
     """
     if not given:
         return None
@@ -67,7 +67,7 @@ def keep_vectors(
 
 
 def vector_hashes(vectors: VectorSettings | None, data_folder: Path | None) -> dict[str, list[str]]:
-    """The content hash of each file of vectors, by the dotted key that names it."""
+    """The content hash of each vector file, by the dotted key of the setting."""
     files = {} if vectors is None else vectors.files
     return {
         f"vectors.{name}": [content_hash(Path(found)) for found in find_data([file], data_folder)]
@@ -75,10 +75,10 @@ def vector_hashes(vectors: VectorSettings | None, data_folder: Path | None) -> d
     }
 
 
-def put_vectors(path: Path, embeddings: Mapping[str, nn.Embedding]) -> None:
-    """Put a run's vectors into the tables that ``keep_vectors`` was given names of.
+def load_vectors(path: Path, embeddings: Mapping[str, nn.Embedding]) -> None:
+    """Load a run's vectors into the embedding tables that ``write_vectors`` was called with.
 
-    Of a word that has one in several files where there is one table, the last table's counts.
+    If a table has vectors from several files, the last one takes precedence.
 
     Raises:
         UserError: they are missing or damaged.

@@ -16,8 +16,8 @@ from heedful.runs.manifest import write_facts, write_recipe
 from heedful.runs.recipe import find_data, write_toml
 from heedful.runs.run import FORMAT, Run
 from heedful.runs.settings import FileSettings
-from heedful.runs.start import Start, made_with
-from heedful.runs.vectors import Given, keep_vectors, vector_hashes
+from heedful.runs.start import Start, versions_and_machine
+from heedful.runs.vectors import VectorFile, vector_hashes, write_vectors
 
 HELD_OUT = ("validation", "test")
 Files = dict[str, list[str]]
@@ -110,8 +110,10 @@ def save_vectors(
     """
     if recipe.vectors is None:
         return None
-    given = {name: Given(file, vocabularies(name)) for name, file in recipe.vectors.files.items()}
-    return keep_vectors(path, given, recipe.model, data_folder)
+    given = {
+        name: VectorFile(file, vocabularies(name)) for name, file in recipe.vectors.files.items()
+    }
+    return write_vectors(path, given, recipe.model, data_folder)
 
 
 def write_run(
@@ -136,7 +138,7 @@ def write_run(
     facts = {
         "format": FORMAT,
         "task": recipe.task,
-        "made_with": made_with(),
+        "made_with": versions_and_machine(),
         **about,
         "vectors": vectors,
         "started_from": None if start is None else start.facts,

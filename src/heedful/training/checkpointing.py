@@ -1,4 +1,4 @@
-"""Checkpoints of a training: saved, restored, and deleted when better ones are there."""
+"""Saves, restores and deletes the checkpoints of a training run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,7 +21,7 @@ from heedful.training.progress import Progress
 from heedful.training.protocol import Task
 
 _TASK = "task."
-"""Before the names of a task's own tensors in a checkpoint."""
+"""Prefix of the names of the task's tensors in a checkpoint."""
 
 
 def restore(
@@ -34,7 +34,7 @@ def restore(
     """Load the model, the optimiser, the task and the random generators from a checkpoint.
 
     Raises:
-        UserError: the checkpoint is damaged, or of another model.
+        UserError: the checkpoint is damaged, or belongs to another model.
     """
     require_parts(task.model, checkpoint)
     load_model_tensors(task.model, checkpoint.weights(), checkpoint.path)
@@ -65,17 +65,17 @@ def save(
     device: torch.device,
     precision: str,
 ) -> None:
-    """Write a checkpoint of all that :func:`restore` loads.
+    """Write a checkpoint with everything that :func:`restore` loads.
 
     Args:
-        folder: of all checkpoints.
-        task: what is learnt.
-        tensors: of the model and of the optimiser.
-        progress: where the training stands.
+        folder: the folder of all checkpoints.
+        task: the task that is trained.
+        tensors: the tensors of the model and of the optimiser.
+        progress: the progress of training.
         validation: the figures of this step, if it was validated.
-        scaler: of losses in float16.
-        device: where the model is.
-        precision: of the training.
+        scaler: the loss scaler of float16.
+        device: the device of the model.
+        precision: the precision of training.
     """
     weights, training = tensors
     training = training | {_TASK + name: tensor for name, tensor in task.tensors().items()}
@@ -98,13 +98,13 @@ def save(
 def prune(
     folder: Path, settings: LoopSettings, ranks: Mapping[int, list[float]], best_step: int | None
 ) -> None:
-    """Keep the last and the best checkpoints, delete the others.
+    """Keep the last and the best checkpoints and delete the others.
 
     Args:
-        folder: of all checkpoints.
-        settings: how many are kept.
-        ranks: checkpoint step → rank of its validation, greater is better.
-        best_step: the first of the best ones, at which the run is used.
+        folder: the folder of all checkpoints.
+        settings: contains how many are kept.
+        ranks: checkpoint step → rank of its validation; greater is better.
+        best_step: the first of the best checkpoints, which the run uses.
     """
     steps = sorted(int(path.name.removeprefix("step-")) for path in folder.glob("step-*"))
     ranked = sorted((step for step in steps if step in ranks), key=ranks.__getitem__)

@@ -1,4 +1,4 @@
-"""A task of the loop that learns from stores of columns."""
+"""A task of the training loop whose data are stores of columns."""
 
 from collections.abc import Iterator
 
@@ -15,15 +15,15 @@ from heedful.training.protocol import Loss, TaskDefaults, Validation
 
 
 class ColumnTask(TaskDefaults):
-    """Base of tasks whose batches are columns; a subclass computes the loss of a batch.
+    """Base of tasks whose batches are columns; subclasses compute the loss of a batch.
 
     Args:
-        model: what is trained, on ``device``.
+        model: the model to train, on ``device``.
         train: the training examples.
-        held_out: the examples to validate on; None for no validation.
-        batch_tokens: rows × the longest row of a batch at most.
-        device: where to compute.
-        precision: of matrix products in training; validation is in float32.
+        held_out: the validation examples; None for no validation.
+        batch_tokens: maximum of rows × longest row of a batch.
+        device: the device to compute on.
+        precision: of matrix products in training; validation uses float32.
     """
 
     by: tuple[str, ...]
@@ -48,15 +48,15 @@ class ColumnTask(TaskDefaults):
     def batch_loss(self, batch: ColumnBatch) -> Loss:
         """The loss of a batch: ``total`` and ``parts`` are sums over its rows.
 
-        ``validate`` reports the mean of each part, so that a part may also be a number of rows
-        that were right.
+        ``validate`` reports the mean of each part. A part may therefore also be the number of rows
+        that were predicted correctly.
         """
         raise NotImplementedError
 
     def batches(
         self, position: Position, rank: Rank = SINGLE
     ) -> Iterator[tuple[Position, ColumnBatch]]:
-        """Batches without end from ``position``, each with the position after it."""
+        """Endless batches from ``position``, each with the position after it."""
         return self.train.batches(position, rank)
 
     def loss(self, batch: ColumnBatch) -> Loss:

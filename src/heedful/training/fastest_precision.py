@@ -1,4 +1,4 @@
-"""What ``training.precision = "auto"`` is on the CPU: measured on a batch, and kept by the run."""
+"""Resolves ``training.precision = "auto"`` on the CPU by a measurement, which the run stores."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from heedful.inference.fastest_precision import describe_choice, sizes_of
 from heedful.training.protocol import Task
 
 _TOKENS = 256
-"""Of the part of a batch that is measured, roughly."""
+"""Approximate tokens or examples of the part of a batch that is measured."""
 
 
 def training_precision(
@@ -20,33 +20,34 @@ def training_precision(
     position: Position,
     device: torch.device,
     saved: Mapping[str, Any] | None,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> str:
-    """The precision to train in: that of the run's last checkpoint, or the faster one.
+    """The precision to train in: that of the run's last checkpoint, or else the faster one.
 
-    An interrupted run must end with the weights of an uninterrupted one, so a run keeps its
-    precision on the processor that it began on.
+    An interrupted run must end with the same weights as an uninterrupted one, so a run keeps the
+    precision that was chosen on the processor where it started.
 
     Args:
-        task: as built for float32.
-        position: of the batch that is learnt from to measure; weights stay as they are.
-        device: where it is trained.
+        task: the task, built for float32.
+        position: of the batch to measure with; weights are not changed.
+        device: the training device.
         saved: the state of the run's last checkpoint; None if there is none.
-        say: is told what was measured.
+        notify: called with the result of the measurement.
     """
     if saved is not None:
-        # Checkpoints without it are of a version in which the processor alone decided.
+        # Checkpoints without the precision are of a version in which the processor alone determined
+        # it.
         usual = "bfloat16" if has_fast_bfloat16(device) else "float32"
         kept = str(saved.get("precision", usual))
         if kept == "float32" or has_fast_bfloat16(device):
             return kept
     found = _measured(task, position, device) if has_fast_bfloat16(device) else None
-    say(f"training.precision = 'auto': {describe_choice(found)}")
+    notify(f"training.precision = 'auto': {describe_choice(found)}")
     return "float32" if found is None else found.chosen
 
 
 def _measured(task: Task, position: Position, device: torch.device) -> Measured:
-    """Gradients of some rows of the first batch, in both precisions, on one thread."""
+    """Time the gradients of some rows of the first batch in both precisions, on one thread."""
     _, whole = next(iter(task.batches(position)))
     batch = task.split(whole, int(whole.weight), _TOKENS)[0]
     learnt = [one for one in task.model.parameters() if one.requires_grad]

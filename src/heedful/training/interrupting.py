@@ -1,4 +1,4 @@
-"""Signals that end a training with a checkpoint."""
+"""Ends training with a checkpoint when a signal arrives."""
 
 import signal
 import threading
@@ -11,10 +11,10 @@ _HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)  # Windows has 
 
 @contextmanager
 def interruptible(interrupt: Callable[[], None]) -> Iterator[None]:
-    """Call ``interrupt`` at the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (the terminal is closed).
+    """Call ``interrupt`` at the first SIGINT (Ctrl-C), SIGTERM or SIGHUP (closed terminal).
 
-    The second one raises `KeyboardInterrupt`. A SIGHUP that is ignored, as under ``nohup``, stays
-    ignored. Only a process's main thread receives signals; elsewhere this does nothing.
+    The second signal raises `KeyboardInterrupt`. If SIGHUP is ignored, as under ``nohup``, it stays
+    ignored. Only the main thread of a process receives signals; in other threads nothing happens.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

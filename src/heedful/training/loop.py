@@ -1,4 +1,4 @@
-"""The training loop. It trains any task, and an interrupted run resumes exactly."""
+"""The training loop. It trains any task, and resumes an interrupted run exactly."""
 
 import contextlib
 import math
@@ -21,15 +21,15 @@ from heedful.training.optimisers import build_optimiser, learning_rate
 from heedful.training.parameter_groups import groups_of
 from heedful.training.progress import Progress
 from heedful.training.protocol import Task
-from heedful.training.record import Record, made_folder
+from heedful.training.record import Record, create_folder
 from heedful.training.report import Report
 from heedful.training.running_sums import RunningSums
-from heedful.training.strategies import Learnt, MakeStrategy, SingleProcess
+from heedful.training.strategies import BatchLoss, MakeStrategy, SingleProcess
 from heedful.training.threads import Threads
 
 Stop = Callable[[int, dict[str, float]], str | None]
-"""Asked after each validation, the last one too, with its step and figures: why training should end
-now, or None. After the last step the answer changes nothing."""
+"""Called after each validation, the last one included, with its step and figures. Returns the
+reason to end training now, or None. After the last step the reason is ignored."""
 
 
 class DivergedError(UserError):
@@ -37,22 +37,22 @@ class DivergedError(UserError):
 
 
 class Loop:
-    """Trains a task until its steps are done, it stops early, or it is interrupted.
+    """Trains a task until all steps are done, early stopping ends it, or it is interrupted.
 
     Args:
-        task: what is learnt.
-        settings: how.
-        folder: the run's folder, made if it does not exist; checkpoints and the record go there.
-        seed: of the data's order.
-        device: where the model is.
-        precision: kept in checkpoints; ``float16`` scales the loss.
-        report: what people see.
+        task: the task to train.
+        settings: the training settings.
+        folder: the run's folder for checkpoints and metrics; created if it does not exist.
+        seed: determines the order of the data.
+        device: the device of the model.
+        precision: stored in checkpoints; ``float16`` scales the loss.
+        report: prints progress and messages.
         stop: may end the training after any validation.
-        falls: whether a lower ``choose_by`` is better; if None, whether it is ``loss``.
-        strategy: how steps are computed; one process, on threads where that is possible, if None.
+        falls: whether a lower ``choose_by`` is better; if None, only for ``loss``.
+        strategy: computes the steps; if None, one process, with threads where possible.
 
     Raises:
-        UserError: the folder cannot be made, or its last checkpoint does not fit the task.
+        UserError: the folder cannot be created, or its last checkpoint does not fit the task.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Loop:
         falls: bool | None = None,
         strategy: MakeStrategy | None = None,
     ) -> None:
-        self.task, self.settings, self.folder = task, settings, made_folder(Path(folder))
+        self.task, self.settings, self.folder = task, settings, create_folder(Path(folder))
         self.device, self.report, self.stop = device, report, stop
         self.precision = precision
         by = settings.choose_by
@@ -88,7 +88,7 @@ class Loop:
         self.interrupted = False
         self._resume()
         self._out_of_time = False
-        self._look_at_time()
+        self._check_time()
         self._sums = RunningSums(device, self.progress.sums, self.progress.step)
         self.writes = self.strategy.rank.index == 0
         """Whether this process writes the run's files."""
@@ -123,7 +123,7 @@ class Loop:
         """Print a message if the number of threads has changed, because results then differ."""
         now = torch.get_num_threads() if self.device.type == "cpu" else None
         if before is not None and now is not None and before != now:
-            self.report.say(
+            self.report.message(
                 f"resumed with {now} threads instead of {before}: a different thread "
                 "count gives a different, equally valid run (training.threads sets it)"
             )
@@ -134,7 +134,7 @@ class Loop:
         validation: dict[str, float] = {}
         saved = progress.step
         batches = self.task.batches(progress.position, self.strategy.rank)
-        # Results depend on the number of threads in the last digits.
+        # The number of threads changes the last digits of results.
         threads = keep_threads() if self.settings.threads else contextlib.nullcontext()
         with interruptible(self._interrupt), threads:
             while not self.finished and not self._is_interrupted():
@@ -167,13 +167,13 @@ class Loop:
 
     @property
     def _seconds(self) -> float:
-        """Time spent on steps since the start of the run, without validating and saving."""
+        """Training time since the start of the run, without validation and checkpoints."""
         return self.progress.total_seconds + self.progress.seconds
 
     def _at_end(self) -> bool:
         return self._out_of_time or self.progress.step >= self.settings.max_steps
 
-    def _look_at_time(self) -> None:
+    def _check_time(self) -> None:
         minutes = self.settings.max_minutes
         if minutes is not None:
             self._out_of_time = self.strategy.any(self._seconds >= 60 * minutes)
@@ -190,11 +190,11 @@ class Loop:
             if not progress.operations_per_weight:
                 progress.operations_per_weight = self.strategy.operations(batch) / batch.weight
                 self.optimiser.zero_grad(set_to_none=True)
-            learnt = self.strategy.learn(batch, weight, last=number == len(group))
-            for one in learnt:
-                self._add(losses, one)
-        # Parts of a batch give the same result beside any other program; so does what follows.
-        with without_contention(self.device) if len(learnt) == 1 else contextlib.nullcontext():
+            results = self.strategy.forward_backward(batch, weight, last=number == len(group))
+            for result in results:
+                self._add(losses, result)
+        # The parts of a batch give identical results under any load; so does the optimiser step.
+        with without_contention(self.device) if len(results) == 1 else contextlib.nullcontext():
             norm = self._update()
         progress.step += 1
         progress.position = group[-1][0]
@@ -202,21 +202,21 @@ class Loop:
         progress.weight += weight
         progress.total_weight += weight
         progress.seconds += time.perf_counter() - began
-        self._look_at_time()
+        self._check_time()
 
-    def _add(self, losses: dict[str, Tensor], learnt: Learnt) -> None:
-        """Add a loss to those of the step, and what it is a sum over to the progress."""
+    def _add(self, losses: dict[str, Tensor], result: BatchLoss) -> None:
+        """Add a loss to the sums of the step, and its weights to the progress."""
         zero, weights = torch.zeros((), device=self.device), self.progress.weights
-        for name, part in learnt.loss.parts.items():
+        for name, part in result.loss.parts.items():
             losses[name] = losses.get(name, zero) + part
-            over = learnt.loss.weights.get(name, learnt.weight)
+            over = result.loss.weights.get(name, result.weight)
             weights[name] = weights.get(name, 0.0) + over
 
     def _update(self) -> Tensor | None:
-        """Change the weights by their gradients, which are clipped first and removed afterwards.
+        """Clip the gradients, take an optimiser step and clear the gradients.
 
         Returns:
-            The norm of the gradients; None where the scaler leaves out steps that are not finite.
+            The norm of the gradients; None if the scaler skips steps that are not finite.
         """
         step = self.progress.step + 1
         rate = learning_rate(step, self.settings)
@@ -233,11 +233,11 @@ class Loop:
         self.optimiser.zero_grad(set_to_none=True)
         return None if self.scaler.is_enabled() else norm
 
-    def _settle(self) -> None:
+    def _read_sums(self) -> None:
         """Read the sums from the device.
 
         Raises:
-            DivergedError: a loss or gradient since the last time was not finite.
+            DivergedError: a loss or gradient since the last call was not finite.
         """
         progress = self.progress
         found = self._sums.first_not_finite()
@@ -255,15 +255,15 @@ class Loop:
             )
         progress.sums = self.strategy.reduce(self._sums.read())
         progress.weights = self.strategy.reduce(progress.weights)
-        if not self.writes:  # the writing process goes on from the sums of all
+        if not self.writes:  # the process that writes continues from the sums of all processes
             progress.sums, progress.weights = {}, {}
         self._sums.begin(progress.sums, progress.step)
 
     def _log(self) -> None:
         progress = self.progress
         began = time.perf_counter()
-        self._settle()
-        progress.seconds += time.perf_counter() - began  # what a device had left to compute
+        self._read_sums()
+        progress.seconds += time.perf_counter() - began  # wait for the device's remaining work
         figures: dict[str, float | int] = {
             name: total / max(progress.weights[name], 1) for name, total in progress.sums.items()
         }
@@ -284,7 +284,7 @@ class Loop:
 
     def _validate(self) -> dict[str, float]:
         progress = self.progress
-        self._settle()
+        self._read_sums()
         began = time.perf_counter()
         figures, samples = self.task.validate()
         if not figures:
@@ -303,23 +303,23 @@ class Loop:
             patience = self.settings.patience
             if patience is not None and progress.worse >= patience:
                 progress.stopped = True
-                self.report.say(
+                self.report.message(
                     f"stopped: {self.settings.choose_by} has not improved for {patience} "
                     f"validations; the best was at step {progress.best_step:,}"
                 )
         why = self.stop(progress.step, figures) if self.stop else None
         if why and not self.finished:
             progress.given_up = True
-            self.report.say(f"stopped: {why}")
+            self.report.message(f"stopped: {why}")
         return figures
 
     def rank(self, figures: dict[str, float]) -> list[float]:
-        """The key that validations are compared by, higher is better: ``choose_by``, then loss."""
+        """The sort key of validations, greater is better: ``choose_by``, then the loss."""
         chosen = self.settings.choose_by
         return [self.sign * figures[chosen], -figures.get("loss", 0.0)]
 
     def _save(self, validation: dict[str, float]) -> None:
-        self._settle()
+        self._read_sums()
         tensors = self.strategy.checkpoint(self.optimiser)
         if not self.writes:
             return
@@ -333,9 +333,9 @@ class Loop:
             device=self.device,
             precision=self.precision,
         )
-        # Of equal checkpoints, the first is kept as the best.
+        # Of equal checkpoints, the first counts as the best.
         prune(self.checkpoints, self.settings, self.ranks, self.progress.best_step)
 
     def _interrupt(self) -> None:
         self.interrupted = True
-        self.report.say("interrupted: saving after this step (interrupt again to quit at once)")
+        self.report.message("interrupted: saving after this step (interrupt again to quit at once)")

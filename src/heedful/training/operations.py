@@ -1,9 +1,9 @@
-"""Counting floating-point operations: those of matrix products, a multiplication and an addition.
+"""Counts the floating-point operations of matrix products: multiplications and additions.
 
-PyTorch's counter knows products by themselves. What it does not know is what a library computes in
-one call: oneDNN's LSTM, all of cuDNN's recurrent networks, and the processor's flash attention; nor
-our own C, which reports its operations (:mod:`heedful.basics.operation_counting`). Without that,
-one system would seem cheaper than another.
+PyTorch's counter sees single matrix products. It does not see what a library computes in one call
+(oneDNN's LSTM, cuDNN's recurrent networks, flash attention on the CPU), nor heedful's C code, which
+reports its operations (:mod:`heedful.basics.operation_counting`). Without them, comparisons of
+models would be wrong.
 """
 
 import math
@@ -24,7 +24,7 @@ Shape = Sequence[int]
 
 
 class OperationCounter(FlopCounterMode):
-    """PyTorch's counter, which is told of more."""
+    """PyTorch's counter, extended by further operations."""
 
     def __init__(self, formulas: dict[Any, Any]) -> None:
         super().__init__(display=False, custom_mapping=formulas)
@@ -41,7 +41,7 @@ class OperationCounter(FlopCounterMode):
         return super().__exit__(*given)  # type: ignore[no-untyped-call]
 
     def get_total_flops(self) -> int:
-        """All operations that were counted."""
+        """All operations counted so far."""
         return super().get_total_flops() + self._in_c
 
     def _add(self, operations: int) -> None:
@@ -49,7 +49,7 @@ class OperationCounter(FlopCounterMode):
 
 
 def operation_counter() -> OperationCounter:
-    """A counter of what runs under it, backward passes included.
+    """A counter of all operations inside the block, backward passes included.
 
     Example:
         >>> lstm = torch.nn.LSTM(2, 3)
@@ -90,7 +90,7 @@ def _onednn_backward(*shapes: Any, **others: Any) -> int:
 
 
 def _cudnn(inputs: Shape, weights: Sequence[Shape], *_: Any, **__: Any) -> int:
-    """All layers and directions: ``inputs [.., E]``, of which each goes through every matrix."""
+    """All layers and directions. Each of ``inputs [.., E]`` is multiplied by every matrix."""
     matrices = sum(math.prod(weight) for weight in weights if len(weight) == 2)
     return 2 * math.prod(inputs[:-1]) * matrices
 

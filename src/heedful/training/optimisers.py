@@ -1,4 +1,4 @@
-"""Optimisers and learning-rate schedules, by the recipe's names."""
+"""The optimisers and learning-rate schedules that recipes name."""
 
 import math
 from collections.abc import Sequence
@@ -10,11 +10,11 @@ from heedful.runs.settings import LoopSettings
 from heedful.training.parameter_groups import Group
 
 _RATIO = 32
-"""The slanted triangle's highest rate over its last (Howard and Ruder 2018, ULMFiT, 3.2)."""
+"""Ratio of the highest to the final rate (Howard and Ruder 2018, ULMFiT, section 3.2)."""
 
 
 def build_optimiser(groups: Sequence[Group], settings: LoopSettings) -> torch.optim.Optimizer:
-    """The optimiser that the settings name, with a group for each of ``groups``."""
+    """The optimiser of the settings, with one parameter group for each of ``groups``."""
     everything = [parameter for group in groups for parameter in group.parameters]
     parameters = [{"params": group.parameters} for group in groups]
     if settings.optimiser == "sgd":
@@ -34,10 +34,10 @@ def build_optimiser(groups: Sequence[Group], settings: LoopSettings) -> torch.op
 
 
 def learning_rate(step: int, settings: LoopSettings) -> float:
-    """The learning rate of step 1, 2, …: a linear warm-up to the highest, then the schedule.
+    """The learning rate of step 1, 2, …: linear warm-up to the highest rate, then the schedule.
 
-    ``inverse_square_root`` is that of Vaswani et al. 2017, section 5.3, equation 3, scaled so that
-    its highest value is the recipe's ``learning_rate``.
+    ``inverse_square_root`` is equation 3 of Vaswani et al. 2017, section 5.3, scaled so that its
+    highest value is the recipe's ``learning_rate``.
 
     Example:
         >>> settings = LoopSettings(learning_rate=1.0, warmup_steps=4, max_steps=16)
@@ -70,7 +70,7 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def load_optimiser_tensors(optimiser: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Put back what :func:`optimiser_tensors` gave."""
+    """Restore the state from :func:`optimiser_tensors`."""
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimiser."):

@@ -1,7 +1,8 @@
-"""Optuna as a function: from the trials there have been to the next one, or to giving one up.
+"""Optuna as pure functions: propose the next trial, or decide whether to prune one.
 
-Its study is made anew from our own record each time, so there is no second store that could
-disagree with it after a crash, and a search that goes on draws what it would have drawn.
+The Optuna study is rebuilt from ``tuning.json`` at each call. There is no second store that could
+disagree with it after a crash, and a resumed search draws the same settings as an uninterrupted
+one.
 """
 
 import math
@@ -18,15 +19,15 @@ except ImportError as error:
     raise UserError("heedful tune needs Optuna: pip install 'heedful[tune]'") from error
 
 RANDOM_TRIALS = 2
-"""Drawn at random, after the recipe itself, before the sampler looks at results."""
+"""Random trials, after the recipe itself, before the sampler uses results."""
 GRACE = 3
-"""No trial is given up before this part (a third) of the first trial's steps."""
+"""No trial is pruned before this part (a third) of the first trial's steps."""
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 _STATES = {
     "complete": optuna.trial.TrialState.COMPLETE,
     "pruned": optuna.trial.TrialState.PRUNED,
-    # Optuna leaves failed trials out; one given up without figures counts as the worst.
+    # Optuna ignores failed trials; a pruned trial without figures counts as the worst.
     "diverged": optuna.trial.TrialState.PRUNED,
 }
 
@@ -42,28 +43,28 @@ def propose(
     """Settings for the next trial, by the tree-structured Parzen estimator (Bergstra et al. 2011).
 
     Args:
-        space: what is searched.
-        trials: those that have ended.
-        higher: whether a greater figure is better.
+        space: the search space.
+        trials: the trials that have ended.
+        higher: whether a higher figure is better.
         seed: of the search.
-        attempt: 0; more where what was proposed before cannot be used.
+        attempt: 0, or higher after proposals that were invalid.
     """
-    # One stream a trial: what is drawn depends on the record, not on where the search went on.
+    # One random stream per trial: a proposal depends on the record, not on when the search resumed.
     sampler = optuna.samplers.TPESampler(
         n_startup_trials=1 + RANDOM_TRIALS, seed=_seed(seed, len(trials), attempt)
     )
     study = _study(space, trials, higher, sampler=sampler)
     drawn = study.ask({key: _distribution(searched) for key, searched in space.items()})
-    return {key: _chosen(space[key], value) for key, value in drawn.params.items()}
+    return {key: _from_optuna(space[key], value) for key, value in drawn.params.items()}
 
 
 def is_hopeless(
     validations: Sequence[tuple[int, float]], trials: Sequence[Trial], *, higher: bool
 ) -> bool:
-    """Whether a trial's best figure so far is worse than the median of others at the same step.
-
-    The median stopping rule (Golovin et al. 2017) over the trials that ran to their end, after a
-    third of the first trial's steps.
+    """Whether to prune a trial: its best figure is below the median of others at the same step.
+    The median stopping rule (Golovin et al. 2017) over the complete trials, applied after a third
+    of the first trial's steps.
+    the first trial's steps.
     """
     whole = [trial for trial in trials if trial.state == "complete"]
     if not whole:
@@ -83,14 +84,14 @@ def _study(
 ) -> optuna.Study:
     study = optuna.create_study(direction="maximize" if higher else "minimize", **parts)
     for trial in trials:
-        # The recipe itself may lie outside the ranges, where the sampler has no use for it.
+        # The recipe itself may lie outside the ranges, where the sampler cannot use it.
         inside = {key: trial.settings.get(key) for key in space}
         inside = {key: value for key, value in inside.items() if space[key].has(value)}
         study.add_trial(
             optuna.trial.create_trial(
                 state=_STATES[trial.state],
                 value=trial.value if trial.state == "complete" else None,
-                params={key: _shown(space[key], value) for key, value in inside.items()},
+                params={key: _to_optuna(space[key], value) for key, value in inside.items()},
                 distributions={key: _distribution(space[key]) for key in inside},
                 intermediate_values=dict(trial.validations),
             )
@@ -116,19 +117,19 @@ def _distribution(searched: SearchSpace) -> Any:
     )
 
 
-def _shown(searched: SearchSpace, value: Any) -> Any:
-    """A value as the sampler knows it: choices by place, so that they may be of any kind."""
+def _to_optuna(searched: SearchSpace, value: Any) -> Any:
+    """A value for the sampler: choices by index, so that they may be of any type."""
     return value if searched.choices is None else searched.choices.index(value)
 
 
-def _chosen(searched: SearchSpace, value: Any) -> Any:
+def _from_optuna(searched: SearchSpace, value: Any) -> Any:
     if searched.choices is not None:
         return searched.choices[value]
     if not isinstance(value, float):
         return value
     assert searched.low is not None
     assert searched.high is not None
-    # Three digits say as much as a search can know, and can be read.
+    # Three significant digits are precise enough, and readable.
     return min(max(float(f"{value:.3g}"), float(searched.low)), float(searched.high))
 
 

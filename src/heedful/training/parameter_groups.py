@@ -1,7 +1,7 @@
-"""How fast each part of a model learns: all alike, or deeper layers slower, and later.
+"""Learning rates by layer: the same for all layers, or lower for layers nearer to the input.
 
 Layer-wise decay is the "discriminative fine-tuning" of Howard and Ruder 2018, "Universal Language
-Model Fine-tuning for Text Classification", section 3.2; gradual unfreezing is of section 3.3.
+Model Fine-tuning for Text Classification", section 3.2. Gradual unfreezing is section 3.3.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -14,7 +14,7 @@ from heedful.runs.settings import LoopSettings
 
 @runtime_checkable
 class _Layered(Protocol):
-    """A model that says how deep its parameters are."""
+    """A model that knows the layer of each parameter."""
 
     def depth(self, name: str) -> int:
         """The depth of a parameter's layer, 0 at the input."""
@@ -22,23 +22,23 @@ class _Layered(Protocol):
 
 
 class Group(NamedTuple):
-    """Parameters that learn at one pace."""
+    """Parameters with the same learning rate."""
 
     parameters: list[nn.Parameter]
     scale: float
-    """Of the learning rate."""
+    """Factor of the learning rate."""
     from_step: int
-    """The first step, from 1, that changes them."""
+    """The first step, from 1, that updates them."""
 
 
 def groups_of(model: nn.Module, settings: LoopSettings) -> list[Group]:
-    """The model's trainable parameters by pace, in their order where all learn alike.
+    """The model's trainable parameters by learning rate; in the model's order if all have the same.
 
     Raises:
-        UserError: layers are to differ in a model that does not say what its layers are.
+        UserError: layer-wise rates are set, but the model does not know its layers.
     """
     trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    decay, every = settings.pace()
+    decay, every = settings.layer_rates()
     if decay == 1.0 and not every:
         return [Group(list(trained.values()), 1.0, 1)]
     if not isinstance(model, _Layered):

@@ -1,4 +1,4 @@
-"""Where a training stands."""
+"""The progress of a training run."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -9,18 +9,18 @@ from heedful.data.positions import Position
 
 @dataclass
 class Progress:
-    """Where a training stands; a checkpoint has all of it."""
+    """The progress of a training run; checkpoints contain all of it."""
 
     step: int
     position: Position
     sums: dict[str, float] = field(default_factory=dict)
-    """Named loss sums since the last record, as they were last read from the device."""
+    """Named loss sums since the last log, as last read from the device."""
     weights: dict[str, float] = field(default_factory=dict)
-    """What they are sums over."""
+    """The weights of these sums."""
     weight: int = 0
-    """Tokens since the last record."""
+    """Tokens (or examples) since the last log."""
     seconds: float = 0.0
-    """Spent training since the last record."""
+    """Training time since the last log."""
     total_weight: int = 0
     total_seconds: float = 0.0
     operations_per_weight: float = 0.0
@@ -28,19 +28,19 @@ class Progress:
     """The best validation's rank: see ``Loop.rank``."""
     best_step: int | None = None
     worse: int = 0
-    """Validations since the best one."""
+    """Validations since the best one without improvement."""
     stopped: bool = False
     given_up: bool = False
-    """Whether it was ended from outside: see ``Stop``."""
+    """Whether a ``Stop`` function ended training."""
 
     def to_state(self) -> dict[str, Any]:
-        """What a checkpoint keeps."""
+        """The state for a checkpoint."""
         return asdict(self) | {"position": list(self.position)}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], patience: int | None) -> "Progress":
-        """What :meth:`to_state` gave, with the patience of today's settings."""
-        # Until there were tasks with several weights, all sums had one.
+        """Restore the state from :meth:`to_state`, with the patience of the current settings."""
+        # In earlier versions all sums had one weight.
         weights = state.get("weights", dict.fromkeys(state["sums"], state["weight"]))
         position = Position(*state["position"])
         progress = cls(**{**state, "weights": weights, "position": position})

@@ -1,4 +1,4 @@
-"""The contract between the training loop and a task: batches, a loss, a validation."""
+"""The contract between the training loop and a task: batches, loss and validation."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -15,15 +15,15 @@ class Loss(NamedTuple):
     """The loss of one batch."""
 
     total: Tensor
-    """The tensor that is differentiated: a sum over ``weight`` tokens or examples."""
+    """The tensor to differentiate: a sum over ``weight`` tokens or examples."""
     parts: dict[str, Tensor]
-    """Named sums over the same, detached, for the record."""
+    """Named sums over the same tokens or examples, detached, for the training record."""
     weights: Mapping[str, float] = MappingProxyType({})
-    """Part → its weight, if it is not ``weight``."""
+    """Part → its weight, if that is not ``weight``."""
 
 
 class Sample(NamedTuple):
-    """One validation example, to print."""
+    """One validation example to print."""
 
     source: str
     output: str
@@ -42,7 +42,7 @@ class Batch(Protocol):
 
     @property
     def weight(self) -> int:
-        """Tokens (or examples) the loss is a sum over."""
+        """Number of tokens (or examples) that the loss is summed over."""
         ...
 
     def to(self, device: torch.device) -> Any:
@@ -50,7 +50,7 @@ class Batch(Protocol):
         ...
 
     def split(self, count: int, fewest: int = FEWEST) -> Sequence[Any]:
-        """At most ``count`` batches of about ``fewest`` tokens or more each; or itself alone."""
+        """At most ``count`` batches of about ``fewest`` tokens or more each; or the batch alone."""
         ...
 
 
@@ -59,31 +59,30 @@ class Task(Protocol):
 
     @property
     def model(self) -> nn.Module:
-        """The model that is trained."""
+        """The model to train."""
         ...
 
     def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Any]]:
-        """Batches without end from ``position``, each with the position after it.
+        """Endless batches from ``position``, each with the position after it.
 
-        With several processes a step takes ``rank.count`` of them, of which ``rank`` gets its own.
+        With several processes a step uses ``rank.count`` batches, one for each process.
         """
         ...
 
     def loss(self, batch: Any) -> Loss:
-        """The loss of a batch, with the model as it is."""
+        """The loss of a batch, in the model's current mode."""
         ...
 
     def split(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
-        """The batch as at most ``count``, whose losses add up to its own; or itself alone.
+        """The batch as at most ``count`` parts whose losses add up to its own; or the batch alone.
 
-        Each has about ``fewest`` tokens at least.
-
-        They may be learnt at once, so a loss of theirs changes nothing in the task or the model.
+        Each part has about ``fewest`` tokens or more. Parts may be computed at the same time, so
+        their losses must not change the task or the model.
         """
         ...
 
     def validate(self) -> Validation:
-        """Figures on the validation data; draws no random numbers that training draws."""
+        """Figures on the validation data; must not use the random generators of training."""
         ...
 
     def tensors(self) -> dict[str, Tensor]:
@@ -96,10 +95,10 @@ class Task(Protocol):
 
 
 class TaskDefaults:
-    """Base of tasks that have no state of their own and whose batches can be split."""
+    """Base of tasks without state whose batches can be split."""
 
     def split(self, batch: Any, count: int, fewest: int = FEWEST) -> Sequence[Any]:
-        """What the batch's own ``split`` returns."""
+        """The result of the batch's own ``split``."""
         parts: Sequence[Any] = batch.split(count, fewest)
         return parts
 

@@ -1,4 +1,4 @@
-"""Training data from Python: rows are written to files, read once, and the files are trained on."""
+"""Training data from Python: rows are read once and written to files, which are trained on."""
 
 import contextlib
 import difflib
@@ -16,8 +16,8 @@ Rows = Mapping[str, Any]
 """Part → rows; for a multi-task recipe, task → part → rows."""
 
 
-def with_rows(tables: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
-    """A recipe's tables with the names of the files that `spooled` writes.
+def with_file_names(tables: Mapping[str, Any], rows: Rows) -> dict[str, Any]:
+    """The tables of a recipe with the names of the files that `temporary_files` writes.
 
     Raises:
         UserError: there are no training rows, a part or a task is unknown, or the recipe names
@@ -57,12 +57,12 @@ def _named(table: Mapping[str, Any], rows: Rows, where: str, before: str) -> dic
 
 
 @contextlib.contextmanager
-def spooled(recipe: Recipe, rows: Rows, folder: Path) -> Iterator[Path]:
-    """Write the rows to files of a temporary folder within ``folder``, which relative paths of the
-    recipe then start from.
+def temporary_files(recipe: Recipe, rows: Rows, folder: Path) -> Iterator[Path]:
+    """Write the rows to files in a temporary folder within ``folder``; yields the temporary folder,
+    the base of the recipe's relative paths.
 
     Raises:
-        UserError: a row cannot be used; the message names it.
+        UserError: a row is invalid; the message names it.
     """
     with tempfile.TemporaryDirectory(prefix=".", suffix=".part", dir=folder) as place:
         for key, data in recipe.data_tables().items():

@@ -1,4 +1,4 @@
-"""The record of a training: ``metrics.jsonl``, ``samples.jsonl``, and TensorBoard if wanted."""
+"""The training record: ``metrics.jsonl``, ``samples.jsonl``, and TensorBoard if enabled."""
 
 import json
 from pathlib import Path
@@ -10,12 +10,12 @@ from heedful.training.protocol import Sample
 
 
 class Record:
-    """Appends figures to a run's files; each step stands there once, whatever was interrupted."""
+    """Appends figures to a run's files; each step is recorded once, even after interruptions."""
 
     def __init__(self, folder: Path, step: int, tensorboard: bool) -> None:
         self.metrics, self.samples = folder / "metrics.jsonl", folder / "samples.jsonl"
         for path in (self.metrics, self.samples):
-            _cut_back(path, step)
+            _truncate(path, step)
         self._events = _events(folder, step) if tensorboard else None
 
     def figures(self, kind: str, step: int, figures: dict[str, float | int]) -> None:
@@ -27,16 +27,16 @@ class Record:
             self._events.flush()
 
     def show(self, step: int, samples: list[Sample]) -> None:
-        """Write a validation's samples."""
+        """Write the samples of a validation."""
         for sample in samples:
             _append(self.samples, {"step": step, **sample._asdict()})
 
 
-def made_folder(path: Path) -> Path:
-    """The folder, made if it does not exist.
+def create_folder(path: Path) -> Path:
+    """Create a folder if it does not exist, and return it.
 
     Raises:
-        UserError: it cannot be made.
+        UserError: the folder cannot be created.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -55,8 +55,8 @@ def _append(path: Path, values: dict[str, Any]) -> None:
         raise cannot_write(path, error) from error
 
 
-def _cut_back(path: Path, step: int) -> None:
-    """Leave the whole lines up to ``step``: what came after the checkpoint will come again."""
+def _truncate(path: Path, step: int) -> None:
+    """Delete the records after ``step``: training repeats the steps after a checkpoint."""
     if not path.exists():
         return
     lines = path.read_bytes().split(b"\n")
@@ -66,7 +66,7 @@ def _cut_back(path: Path, step: int) -> None:
             if json.loads(line)["step"] <= step:
                 kept.append(line)
         except (ValueError, KeyError, TypeError):
-            break  # torn by a crash, as all after it
+            break  # a crash truncated this line; ignore the rest
     with atomic_file(path) as file:
         file.writelines(line + b"\n" for line in kept)
 

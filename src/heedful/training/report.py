@@ -1,4 +1,4 @@
-"""The messages of a training: a progress bar on a terminal, lines elsewhere."""
+"""The messages of training: a progress bar on a terminal, lines elsewhere."""
 
 import contextlib
 import math
@@ -15,40 +15,40 @@ from heedful.training.protocol import Sample
 
 
 class _StandardError:
-    """Standard error; what cannot be written, because its terminal was closed, is dropped."""
+    """Standard error; output is dropped if it cannot be written because the terminal was closed."""
 
     @property
     def _file(self) -> TextIO:
-        # A live bar puts itself in the place of standard error.
+        # A live progress bar replaces standard error.
         return cast(TextIO, getattr(sys.stderr, "rich_proxied_file", sys.stderr))
 
     @property
     def encoding(self) -> str:
-        """How texts are written."""
+        """The encoding of the stream."""
         return self._file.encoding
 
     def write(self, text: str) -> int:
-        """Write, or drop, ``text``."""
+        """Write ``text``, or drop it."""
         with contextlib.suppress(OSError):
             self._file.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Write what is held back."""
+        """Flush the buffer."""
         with contextlib.suppress(OSError):
             self._file.flush()
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
+        """Whether the stream is a terminal."""
         return self._file.isatty()
 
     def fileno(self) -> int:
-        """Its number, by which a terminal's width is found."""
+        """The file descriptor, which rich needs for the width of the terminal."""
         return self._file.fileno()
 
 
 class Report:
-    """Shows step, epoch, loss, tokens/s, operations spent and the time left, on standard error."""
+    """Shows step, epoch, loss, tokens/s, operations and remaining time, on standard error."""
 
     def __init__(
         self, max_steps: int, weight_name: str = "tokens", max_minutes: float | None = None
@@ -84,12 +84,12 @@ class Report:
     ) -> None:
         self._bar.stop()
 
-    def say(self, text: str) -> None:
+    def message(self, text: str) -> None:
         """Print a line."""
         self.console.print(text, markup=False)
 
     def step(self, step: int, seconds: float) -> None:
-        """Update the bar after steps that took some seconds."""
+        """Update the bar after training steps that took ``seconds``."""
         now = time.monotonic()
         if self._first is None:
             self._first = (now, step)
@@ -101,11 +101,11 @@ class Report:
             )
 
     def _left(self, step: int, seconds: float, a_step: float) -> float:
-        """Seconds until the last step, or until the time for training is over."""
+        """Seconds until the last step or the time limit."""
         return max(0.0, min((self.max_steps - step) * a_step, self.max_seconds - seconds))
 
     def logged(self, step: int, epoch: int, figures: dict[str, float | int]) -> None:
-        """Show figures of training."""
+        """Show training figures."""
         facts = (
             f"epoch {epoch + 1} · loss {figures['loss']:.3f} · "
             f"{figures['tokens_per_second']:,.0f} {self.weight_name}/s · "
@@ -117,26 +117,28 @@ class Report:
         now = time.monotonic()
         began, first = self._first or (now, step)
         left = self._left(step, figures["seconds"], (now - began) / max(1, step - first))
-        self.say(f"step {step:,}/{self.max_steps:,} · {facts} · {_duration(left)} left")
+        self.message(f"step {step:,}/{self.max_steps:,} · {facts} · {_duration(left)} left")
 
     def validated(self, step: int, figures: dict[str, float], samples: list[Sample]) -> None:
-        """Show a validation, with its samples."""
+        """Show the figures and samples of a validation."""
         text = " · ".join(
             f"{name} {value:.3g}" if name == "perplexity" else f"{name} {value:.3f}"
             for name, value in figures.items()
         )
-        self.say(f"validation at step {step:,}: {text}")
+        self.message(f"validation at step {step:,}: {text}")
         for sample in samples:
-            given = sample.source or sample.reference  # else it was written from nothing
+            given = (
+                sample.source or sample.reference
+            )  # otherwise the text was generated without a prompt
             if given:
-                self.say(f"    source     {_printable(sample.source)}")
-            self.say(f"    output     {_printable(sample.output)}")
+                self.message(f"    source     {_printable(sample.source)}")
+            self.message(f"    output     {_printable(sample.output)}")
             if given:
-                self.say(f"    reference  {_printable(sample.reference)}")
+                self.message(f"    reference  {_printable(sample.reference)}")
 
 
 def _printable(text: str) -> str:
-    """Escape control characters, which an untrained model may generate, for the terminal."""
+    """Escape control characters for the terminal; an untrained model may generate them."""
     return "".join(
         "�" if unicodedata.category(character) == "Cc" else character
         for character in text.replace("\n", " ⏎ ")

@@ -1,4 +1,4 @@
-"""Which settings of a run may change when it is resumed."""
+"""The settings of a run that may change when it is resumed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,22 +30,22 @@ CHANGEABLE = frozenset(
         "samples",
     }
 )
-"""Settings of an existing run that may change; docs/training.md gives the list with reasons."""
+"""Settings of an existing run that may change; docs/training.md lists them with reasons."""
 
 _VECTORS = ("vectors.file", "vectors.source", "vectors.target")
 _FILES = ("data.train", "data.validation", "data.test", "data.links", *_VECTORS)
-"""Endings of keys that name files, which are compared by content."""
+"""Suffixes of keys of files, which are compared by content."""
 
 
 def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
     """Raise UserError if ``recipe`` differs from the run's own in a way that changes its weights.
 
-    Data files are compared by content, not by name.
+    Data files are compared by content hash, not by name.
     """
     old, new = flat(run.recipe.model_dump(mode="json")), flat(recipe.model_dump(mode="json"))
     changeable = CHANGEABLE
     if recipe.training.schedule in ("linear", "cosine", "slanted_triangular"):
-        # The schedule ends at the last step, so another max_steps changes the learning rates.
+        # Schedules end at the last step, so another max_steps changes the learning rates.
         changeable -= {"training.max_steps"}
     for key in sorted(old.keys() | new.keys()):
         if key in changeable or key.endswith(_FILES):
@@ -79,7 +79,7 @@ def require_same(run: Run, recipe: Recipe, data_folder: Path | None) -> None:
 
 
 def _key_of(recipe: Recipe, part: str) -> str:
-    """The setting that names the files of a part."""
+    """The setting that names the files of ``part``."""
     return part if part in _VECTORS else kind_of(recipe).setting_of_files(recipe, part)
 
 

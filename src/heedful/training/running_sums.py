@@ -1,4 +1,4 @@
-"""Sums over steps that stay on the device: reading a number makes the processor wait for a GPU."""
+"""Sums over steps that stay on the device: reading a number needs a GPU synchronisation."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -8,21 +8,21 @@ from torch import Tensor
 
 
 class NotFinite(NamedTuple):
-    """The first number that was not finite."""
+    """The first loss or norm that was not finite."""
 
     name: str
     step: int
 
 
 class RunningSums:
-    """Losses, by name, that are summed over steps and read seldom.
+    """Named losses that are summed over steps and seldom read.
 
-    Sums are in float64 where the device has it.
+    Sums are in float64 if the device supports it.
 
     Args:
-        device: where the losses are.
-        sums: what there was before.
-        step: the last step before.
+        device: the device of the losses.
+        sums: the initial sums.
+        step: the last step that they include.
     """
 
     def __init__(self, device: torch.device, sums: Mapping[str, float], step: int) -> None:
@@ -31,16 +31,16 @@ class RunningSums:
         self.begin(sums, step)
 
     def begin(self, sums: Mapping[str, float], step: int) -> None:
-        """Begin after ``step`` with these sums."""
+        """Start again after ``step`` with these sums."""
         self._sums = {name: torch.full_like(self._zero, value) for name, value in sums.items()}
         self._step = step
         self._losses = self._all = self._zero
-        """Sums of the losses, and of losses and norms: not finite from the first such step on."""
+        """Sums of the losses, and of losses and norms; not finite from the first bad step on."""
         self._finite_losses = self._finite = self._zero
-        """How many steps they were finite for."""
+        """Number of steps for which they were finite."""
 
     def add(self, losses: Mapping[str, Tensor], norm: Tensor | None) -> None:
-        """Add the losses of a step and look at the norm of its gradients; all 0-dimensional."""
+        """Add the losses of a step and check the norm of its gradients; all are 0-dimensional."""
         for name, value in losses.items():
             loss = value.detach().to(self._dtype)
             self._sums[name] = self._sums.get(name, self._zero) + loss
@@ -52,11 +52,11 @@ class RunningSums:
         self._finite = self._finite + self._all.isfinite()
 
     def read(self) -> dict[str, float]:
-        """The sums as numbers."""
+        """The sums as Python numbers."""
         return {name: total.item() for name, total in self._sums.items()}
 
     def first_not_finite(self) -> NotFinite | None:
-        """Which of losses and norms was not finite first since :meth:`begin`."""
+        """The first loss or norm since :meth:`begin` that was not finite."""
         if self._all.isfinite().item():
             return None
         finite, losses = int(self._finite.item()), int(self._finite_losses.item())

@@ -1,4 +1,4 @@
-"""Strategies, which compute the gradients of a step. The ones here use a single process.
+"""Strategies compute the gradients of a step. The strategies here use a single process.
 
 The loop asks its strategy for gradients, their norm, sums over processes and the tensors of a
 checkpoint. It does not know how many processes, threads or devices there are.
@@ -19,11 +19,11 @@ from heedful.training.protocol import Loss, Task
 from heedful.training.trial import trial
 
 
-class Learnt(NamedTuple):
-    """The loss of a batch, or of a part of it, whose gradients were added."""
+class BatchLoss(NamedTuple):
+    """The loss of a batch, or of a part of it, whose gradients were computed."""
 
     weight: float
-    """Tokens (or examples) the loss is a sum over."""
+    """Number of tokens (or examples) that the loss is summed over."""
     loss: Loss
 
 
@@ -31,10 +31,10 @@ class LossModule(nn.Module):
     """A task's model and loss as one module call, which PyTorch's wrappers can wrap.
 
     ``DistributedDataParallel`` and ``fully_shard`` act on a module's ``forward``. That of a model
-    is not enough: a loss reads its states, its output table and its attention weights.
+    is not enough: a loss also reads hidden states, the output table and attention weights.
 
     Args:
-        task: what is learnt; its model is the only submodule.
+        task: the task to train; its model is the only submodule.
     """
 
     def __init__(self, task: Task) -> None:
@@ -50,38 +50,39 @@ class LossModule(nn.Module):
 class Strategy(Protocol):
     """The contract of a strategy. With several processes, each has its own loop and strategy.
 
-    All processes call these methods, but :meth:`learn` and :meth:`clip`, at the same places.
+    All processes call these methods in the same order, except :meth:`forward_backward` and
+    :meth:`clip`.
     """
 
     rank: Rank
     """The rank of this process; rank 0 writes the files of the run."""
 
     def total(self, weight: int) -> int:
-        """The sum of a number over all processes, such as the weight of a step."""
+        """The sum of a number over all processes, for example of the weight of a step."""
         ...
 
     def any(self, flag: bool) -> bool:
-        """Whether a flag is set in any process: it was interrupted, or its time is over."""
+        """Whether a flag is set in any process (interrupted, or out of time)."""
         ...
 
-    def learn(self, batch: Any, weight: float, *, last: bool) -> list[Learnt]:
-        """Add the gradients of a batch's loss, divided by ``weight``, to those of the parameters.
+    def forward_backward(self, batch: Any, weight: float, *, last: bool) -> list[BatchLoss]:
+        """Compute the loss of a batch and add the gradients of loss / ``weight`` to the parameters.
 
         Args:
-            batch: on the device.
-            weight: of the whole step, as :meth:`total` gave it.
-            last: whether this is the step's last batch, after which the gradients of all processes
-                are added up; with accumulation the batches before it need no communication.
+            batch: a batch on the device.
+            weight: the weight of the whole step, from :meth:`total`.
+            last: whether this is the last batch of the step, after which the gradients of all
+                processes are summed; earlier batches of the step need no communication.
 
         Returns:
-            The loss of the batch, or of each part that was learnt by itself.
+            The loss of the batch, or of each part that was computed separately.
         """
         ...
 
     def operations(self, batch: Any) -> int:
-        """Floating-point operations of a batch, forward and backward, as this process computes it.
+        """Floating-point operations of a batch in this process, forward and backward.
 
-        Counting changes neither random generators, nor buffers, nor the task; it adds gradients.
+        Adds gradients, but does not change random generators, buffers or the task.
         """
         ...
 
@@ -90,27 +91,27 @@ class Strategy(Protocol):
         ...
 
     def reduce(self, sums: dict[str, float]) -> dict[str, float]:
-        """The sums of all processes, by name."""
+        """The sums over all processes, by name."""
         ...
 
     def checkpoint(
         self, optimiser: torch.optim.Optimizer
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """The whole tensors of the model and of the optimiser, for the process that writes."""
+        """The complete tensors of the model and of the optimiser, for the process that writes."""
         ...
 
 
 MakeStrategy = Callable[[Task, list[nn.Parameter], torch.device, torch.amp.GradScaler], Strategy]
-"""Makes a strategy of a task, its trained parameters, their device and the scaler of losses."""
+"""Makes a strategy from a task, its trained parameters, their device and the loss scaler."""
 
 
 class SingleProcess:
     """A single process that computes the loss of whole batches.
 
     Args:
-        task: what is learnt.
-        parameters: what the gradients are of.
-        device: where the model is.
+        task: the task to train.
+        parameters: the parameters to compute gradients of.
+        device: the device of the model.
         scaler: scales losses in float16.
     """
 
@@ -128,19 +129,19 @@ class SingleProcess:
         self.module = LossModule(task)
 
     def total(self, weight: int) -> int:
-        """The weight itself."""
+        """Returns the weight."""
         return weight
 
     def any(self, flag: bool) -> bool:
-        """The flag itself."""
+        """Returns the flag."""
         return flag
 
-    def learn(self, batch: Any, weight: float, *, last: bool) -> list[Learnt]:
-        """Add the gradients of a batch's loss."""
+    def forward_backward(self, batch: Any, weight: float, *, last: bool) -> list[BatchLoss]:
+        """Compute the loss of a batch and add its gradients."""
         with without_contention(self.device):
             loss: Loss = self.module(batch)
             torch.autograd.backward(self.scaler.scale(loss.total / weight))
-        return [Learnt(batch.weight, loss)]
+        return [BatchLoss(batch.weight, loss)]
 
     def operations(self, batch: Any) -> int:
         """Floating-point operations of a whole batch."""
@@ -150,11 +151,11 @@ class SingleProcess:
         return counter.get_total_flops()
 
     def clip(self, limit: float) -> Tensor:
-        """Scale the gradients down to a norm of at most ``limit``; their norm before."""
+        """Scale gradients to a norm of at most ``limit``; returns their norm before clipping."""
         return torch.nn.utils.clip_grad_norm_(self.parameters, limit)
 
     def reduce(self, sums: dict[str, float]) -> dict[str, float]:
-        """The sums as they are."""
+        """Returns the sums."""
         return sums
 
     def checkpoint(

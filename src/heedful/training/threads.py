@@ -1,9 +1,9 @@
 """Splits each batch into parts, one per thread.
 
-Threads that divide every single operation wait at a barrier after each of them; a thread that takes
-some rows of the batch through the whole model waits once. Each thread has its own random numbers
-and its own gradients, which are summed in the order of the parts, so that the result does not
-depend on which thread was faster. It depends on the number of threads.
+If threads share every operation, they wait at a barrier after each one. If each thread computes
+some rows of the batch with the whole model, they wait once. Each thread has its own random
+generator and its own gradients, which are summed in the order of the parts. Results therefore do
+not depend on which thread is faster; they depend on the number of threads.
 """
 
 from collections.abc import Sequence
@@ -18,25 +18,25 @@ from heedful.basics.contexts import submit
 from heedful.kernels.dropout import drawing_from
 from heedful.kernels.workers import workers
 from heedful.training.protocol import Loss
-from heedful.training.strategies import Learnt, SingleProcess
+from heedful.training.strategies import BatchLoss, SingleProcess
 from heedful.training.trial import trial
 
 
 class Threads(SingleProcess):
-    """One process that learns a batch in parts on the processor's threads, where that is possible.
+    """One process that splits each batch into parts, one per thread, if possible.
 
-    A batch is learnt whole where the task does not split it, where the model is watched, and where
-    a loss changes what all threads share: PyTorch's random generator, or the model's buffers, such
-    as the means of batch normalisation. The first batch shows the latter.
+    Whole batches are computed if the task does not split them, if the model is watched, or if a
+    loss changes state that threads share: PyTorch's random generator, or buffers of the model, such
+    as the statistics of batch normalisation. The latter is tested with the first batch.
     """
 
-    _possible: bool | None = None  # None: not known yet
+    _possible: bool | None = None  # None: not tested yet
 
-    def learn(self, batch: Any, weight: float, *, last: bool) -> list[Learnt]:
-        """Add the gradients of a batch's loss, part by part where that is possible."""
+    def forward_backward(self, batch: Any, weight: float, *, last: bool) -> list[BatchLoss]:
+        """Compute the loss of a batch and add its gradients, part by part if possible."""
         parts = self.parts(batch)
         if len(parts) < 2:
-            return super().learn(batch, weight, last=last)
+            return super().forward_backward(batch, weight, last=last)
         pool = workers(len(parts))
         seeds = torch.randint(1 << 62, (len(parts),)).tolist()
         calls: list[Future[tuple[Loss, tuple[Tensor | None, ...]]]] = [
@@ -50,10 +50,10 @@ class Threads(SingleProcess):
                     parameter.grad = gradient
                 elif gradient is not None:
                     parameter.grad += gradient
-        return [Learnt(part.weight, loss) for part, (loss, _) in zip(parts, found, strict=True)]
+        return [BatchLoss(part.weight, loss) for part, (loss, _) in zip(parts, found, strict=True)]
 
     def parts(self, batch: Any) -> Sequence[Any]:
-        """The parts of a batch for the threads; the batch alone where it is learnt whole."""
+        """The parts of a batch for the threads; the batch alone if it is computed whole."""
         count = torch.get_num_threads()
         if count < 2 or self._possible is False or seen_from_outside(self.task.model):
             return [batch]
@@ -67,11 +67,11 @@ class Threads(SingleProcess):
     ) -> tuple[Loss, tuple[Tensor | None, ...]]:
         with drawing_from(torch.Generator().manual_seed(seed)):
             loss: Loss = self.module(part)
-        # Not into `grad`, which belongs to all threads.
+        # Not into `grad`, which all threads share.
         return loss, torch.autograd.grad(loss.total / weight, self.parameters, allow_unused=True)
 
     def _shares_nothing(self, batch: Any) -> bool:
-        """Whether a loss leaves PyTorch's generator and the model's buffers as they are."""
+        """Whether a loss leaves PyTorch's generator and the model's buffers unchanged."""
         with trial(self.task) as before, drawing_from(torch.Generator()):
             self.module(batch)
             random = torch.get_rng_state()

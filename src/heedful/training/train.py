@@ -1,4 +1,4 @@
-"""Trains a recipe as a new run, or resumes a run."""
+"""Trains a recipe in a new run, or resumes a run."""
 
 import contextlib
 import functools
@@ -40,7 +40,7 @@ from heedful.runs.settings import LoopSettings, Recipe
 from heedful.training.fastest_precision import training_precision
 from heedful.training.loop import Loop, Stop
 from heedful.training.protocol import Task
-from heedful.training.python_data import Rows, spooled, with_rows
+from heedful.training.python_data import Rows, temporary_files, with_file_names
 from heedful.training.report import Report
 from heedful.training.resuming import require_same
 from heedful.training.warm_start import find_start, open_start, with_start
@@ -57,22 +57,22 @@ def train(
     """Train a recipe in a run folder, or resume the run there exactly where it stopped.
 
     Args:
-        recipe: a TOML file, a checked recipe, or its tables.
-        out: the run's folder; made, or gone on with.
-        data: the folder where relative data paths start; or the data themselves, as
+        recipe: a TOML file, a recipe object, or its tables.
+        out: the run's folder; created, or resumed if it is a run.
+        data: the base folder of relative data paths; or the data, as
             ``{"train": rows, "validation": rows, "test": rows}``. Rows are read once, from a list,
-            a generator, a pandas DataFrame or a dataset of ``datasets``; docs/data.md tells what a
-            row is for each task.
-        start_from: a run whose weights and vocabulary a new run starts with; one that goes on
-            remembers it.
-        stop: asked after each validation, with its step and figures, for a reason to end the
-            training there; a run that was ended so stays ended.
+            a generator, a pandas DataFrame or a dataset of ``datasets``; docs/data.md describes the
+            rows of each task.
+        start_from: a run whose weights and vocabulary initialise a new run; a resumed run has
+            stored it.
+        stop: called after each validation with its step and figures; returns a reason to end
+            training, or None. A run that was ended in this way is not resumed.
 
     Returns:
-        True when training has ended, False when it was interrupted (the same call goes on).
+        True when training has ended; False if it was interrupted (repeat the call to resume).
 
     Raises:
-        UserError: settings or data cannot be used, or the run cannot go on with them.
+        UserError: settings or data are invalid, or the run cannot be resumed with them.
     """
     folder = Path(out)
     rows = data if isinstance(data, Mapping) else None
@@ -88,7 +88,7 @@ def train(
             remove_leftovers(place)
         with contextlib.ExitStack() as stack:
             if isinstance(data, Mapping):
-                data = stack.enter_context(spooled(recipe, data, folder))
+                data = stack.enter_context(temporary_files(recipe, data, folder))
             data_folder = None if data is None else Path(data)
             run = _open_or_prepare(folder, recipe, data_folder, start_from)
         return _train(run, recipe, device, precision, stop)
@@ -101,7 +101,7 @@ def _checked(
         return recipe
     tables, where = tables_of(recipe)
     if rows is not None:
-        tables = with_rows(tables, rows)
+        tables = with_file_names(tables, rows)
     return check_recipe(with_start(tables, start), where)
 
 
@@ -175,22 +175,23 @@ def _train(
         # Write the recipe only after the loop has accepted the changed settings.
         write_recipe(run.path, write_toml(_with_files_of(run, recipe)))
         if loop.finished and run.result and run.result["step"] == loop.progress.step:
-            report.say(f"{run.path} is already trained: {_summary(run.result)}")
+            report.message(f"{run.path} is already trained: {_summary(run.result)}")
             return True
         at = f"from step {loop.progress.step:,}" if loop.progress.step else "from the start"
-        report.say(
+        report.message(
             f"training {run.path} {at}: {kind.amount(run)}, "
             f"{parameters:,} parameters, {precision} on {device.type}"
         )
         for text in _without_effect(run, settings):
-            report.say(text)
-        # The generator that drew the weights also draws dropout; a checkpoint restores its state.
+            report.message(text)
+        # The generator that initialised the weights also drives dropout; checkpoints store its
+        # state.
         if not loop.run():
-            report.say(f"stopped at step {loop.progress.step:,}; rerun the command to resume")
+            report.message(f"stopped at step {loop.progress.step:,}; rerun the command to resume")
             return False
         result = _choose(run, loop, model)
         write_sealed(run.path, RESULT, result)
-        report.say(f"trained: {_summary(result)}")
+        report.message(f"trained: {_summary(result)}")
     return True
 
 
@@ -202,19 +203,19 @@ def _task(
     precision: str,
     report: Report,
 ) -> tuple[Task, str]:
-    """The training task of a run, and its precision, with ``auto`` resolved."""
+    """The training task of a run, and its precision with ``auto`` resolved."""
     build = functools.partial(kind_of(recipe).build_task, run, model, recipe.training, device)
     if precision != "auto":
         return build(precision), precision
     saved = whole_checkpoints(run.path / "checkpoints")
     state = saved[-1].state if saved else None
     task, begin = build("float32"), Position(recipe.seed, 0, 0)
-    settled = training_precision(task, begin, device, state, report.say)
+    settled = training_precision(task, begin, device, state, report.message)
     return (task if settled == "float32" else build(settled)), settled
 
 
 def _with_files_of(run: Run, recipe: Recipe) -> Recipe:
-    """``recipe`` with the data tables of the run, because its files may have moved."""
+    """``recipe`` with the data tables of the run, because the files may have moved."""
     tables = recipe.as_tables()
     tables |= {key: own for key, own in run.recipe.as_tables().items() if key in ("data", "tasks")}
     return check_recipe(tables, str(run.path), written=True)
@@ -237,14 +238,14 @@ def _without_effect(run: Run, settings: LoopSettings) -> list[str]:
 
 
 def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> None:
-    """Compile a method of a model, or of a part of it, once for all batch shapes.
+    """Compile a method of a model, or of a submodule, once for all batch shapes.
 
     Compiled code is stored in the user's cache folder, unless another folder is set for PyTorch.
     """
     with contextlib.suppress(OSError, AttributeError):  # otherwise, PyTorch's default folder
         os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(cache_folder() / "inductor"))
-    # Otherwise, dimensions that are equal in the first batch are assumed to be always equal, and
-    # the code that runs for a batch would depend on the step at which a run was resumed.
+    # Otherwise dimensions that are equal in the first batch are assumed to be always equal, and the
+    # compiled code would depend on the step at which a run was resumed.
     shapes.use_duck_shape = False
     part, _, method = name.rpartition(".")
     owner = model.get_submodule(part)
@@ -253,7 +254,7 @@ def compile_method(model: nn.Module, name: str, backend: str = "inductor") -> No
 
 
 def _choose(run: Run, loop: Loop, model: nn.Module) -> dict[str, Any]:
-    """Choose the checkpoint of the run: the best, or the average of the last ones if better."""
+    """Choose the run's checkpoint: the best one, or the average of the last ones if better."""
     settings, progress = loop.settings, loop.progress
     found = whole_checkpoints(loop.checkpoints)
     by = settings.choose_by

@@ -1,4 +1,4 @@
-"""A loss that is computed on trial: what it changes is put back."""
+"""Computes a loss and restores all state that this changes."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,24 +10,24 @@ from torch import Tensor
 from heedful.training.protocol import Task
 
 
-class Before(NamedTuple):
-    """What was there before a trial."""
+class SavedState(NamedTuple):
+    """The state before a trial."""
 
     random: Tensor
-    """The state of PyTorch's generator on the CPU."""
+    """State of PyTorch's generator on the CPU."""
     buffers: dict[str, Tensor]
-    """Of the model, by name."""
+    """The model's buffers by name."""
 
 
 @contextmanager
-def trial(task: Task) -> Iterator[Before]:
-    """Put back the random generators, the model's buffers and what the task remembers.
+def trial(task: Task) -> Iterator[SavedState]:
+    """Restore the random generators, the model's buffers and the task's state after the block.
 
-    Gradients that are added to parameters stay.
+    Gradients that were added to parameters stay.
     """
     kept = {name: tensor.clone() for name, tensor in task.tensors().items()}
     buffers = dict(task.model.named_buffers())
-    before = Before(
+    before = SavedState(
         torch.get_rng_state(), {name: buffer.clone() for name, buffer in buffers.items()}
     )
     devices = {parameter.device for parameter in task.model.parameters()}

@@ -1,7 +1,7 @@
-"""``heedful tune``: search for the settings of a recipe that are best on validation data.
+"""``heedful tune``: search for the settings of a recipe with the best validation figures.
 
-Every trial is an ordinary run, made by :func:`heedful.training.train`; ``tuning.json`` is written
-before and after each, so that the same call goes on wherever a search stopped.
+Every trial is an ordinary run of :func:`heedful.training.train`. ``tuning.json`` is written before
+and after each trial, so that the same call resumes an interrupted search.
 """
 
 import math
@@ -43,7 +43,7 @@ _HARMLESS = frozenset(
         *("training.checkpoint_every", "evaluation.samples"),
     }
 )
-"""Settings of the recipe that may change when a search is resumed."""
+"""Recipe settings that may change when a search is resumed."""
 _FILES = ("data.train", "data.validation", "data.test")
 
 
@@ -61,22 +61,22 @@ def tune(
     """Search for the best settings of a recipe, or resume a search; the test set is never used.
 
     Args:
-        recipe: a TOML file, a checked recipe, or its tables; its ``[tune]`` says what is searched.
+        recipe: a TOML file, a recipe object, or its tables; its ``[tune]`` is the search space.
         out: the search's folder: runs ``trial-00`` (the recipe itself), ``trial-01``, …,
             ``tuning.json`` and, at the end, ``best.toml``.
-        trials: how many runs, the recipe itself among them.
-        minutes: of computing steps that a trial gets at most; by default the recipe's own limit.
-        seeds: with how many further seeds the winner is trained.
-        data: the folder where relative data paths start.
-        pruning: whether trials are given up that are worse than the median at the same step.
-        start_from: a run whose weights and vocabulary each trial begins with.
+        trials: number of runs, the recipe itself included.
+        minutes: maximum training minutes per trial; the recipe's own limit by default.
+        seeds: number of additional seeds to train the winner with.
+        data: the base folder of relative data paths.
+        pruning: whether to end trials that are worse than the median at the same step.
+        start_from: a run whose weights and vocabulary initialise each trial.
 
     Returns:
-        True when all is done, False when it was interrupted (the same call goes on).
+        True when the search is complete; False if it was interrupted (repeat the call to resume).
 
     Raises:
-        UserError: the recipe, what is searched or the data cannot be used, or the search in
-            ``out`` was begun with something else.
+        UserError: the recipe, the search space or the data are invalid, or the search in ``out``
+            was started with other settings.
     """
     if trials < 1 or seeds < 0:
         raise UserError(f"{trials} trials and {seeds} further seeds: give at least 1 and 0")
@@ -94,7 +94,7 @@ def tune(
 def default_space(recipe: Recipe) -> dict[str, SearchSpace]:
     """The search space of recipes without ``[tune]``: learning rate and dropout.
 
-    The rate from a third to three times the recipe's; dropout up to a tenth below and above.
+    The learning rate ranges from a third to three times the recipe's; dropout ±0.1.
     """
     rate = recipe.training.learning_rate
     space = {"training.learning_rate": SearchSpace(low=rate / 3, high=rate * 3, log=True)}
@@ -103,7 +103,7 @@ def default_space(recipe: Recipe) -> dict[str, SearchSpace]:
         key, model = "model.language_model.dropout", model["language_model"]
     dropout = model.get("dropout")
     if dropout is not None:
-        # In whole steps from the recipe's own value, which is one that is tried.
+        # Steps are counted from the recipe's own value, so that it is one of the values.
         below = min(2, math.floor(dropout / 0.05 + 1e-6))
         above = max(0, min(2, math.floor((0.9 - dropout) / 0.05 + 1e-6)))
         low, high = round(dropout - 0.05 * below, 4), round(dropout + 0.05 * above, 4)
@@ -151,8 +151,11 @@ class _Search:
         known = read_tuning(self.folder)
         if known is not None:
             self._rename(known)
-            before = {**known.begun_with, "recipe": self._as_of_now(known.begun_with["recipe"])}
-            _free_idle_limits(known, before["recipe"], begun_with["recipe"])
+            before = {
+                **known.begun_with,
+                "recipe": self._with_later_settings(known.begun_with["recipe"]),
+            }
+            _allow_unused_limits(known, before["recipe"], begun_with["recipe"])
             _require_same(self.folder, before, begun_with)
             known.begun_with = begun_with
             self.tuning = known
@@ -168,7 +171,7 @@ class _Search:
         )
 
     def _rename(self, known: Tuning) -> None:
-        """Give settings that an earlier version searched the names that they have now."""
+        """Rename settings that an earlier version searched under old names."""
 
         def now(settings: dict[str, Any]) -> dict[str, Any]:
             return {current_name(self.recipe, key): value for key, value in settings.items()}
@@ -177,8 +180,8 @@ class _Search:
         for trial in known.trials + known.further:
             trial.settings = now(trial.settings)
 
-    def _as_of_now(self, known: dict[str, Any]) -> dict[str, Any]:
-        """Settings of a search begun before, with those that were added to heedful since."""
+    def _with_later_settings(self, known: dict[str, Any]) -> dict[str, Any]:
+        """The settings of an existing search, with those that later versions added."""
         tables: Mapping[str, Any] = {}
         own = flat(self.recipe.as_tables())
         free = {k: v for k, v in own.items() if k in _HARMLESS or k.endswith(_FILES)}
@@ -265,7 +268,7 @@ class _Search:
         return None
 
     def _own(self) -> dict[str, Any]:
-        """The recipe's own values of the searched settings, without those that are not set."""
+        """The recipe's own values of the searched settings; unset ones are left out."""
         values = flat(self.recipe.as_tables()) | flat(self.tables)
         return {key: values[key] for key in self.space if key in values}
 
@@ -296,7 +299,7 @@ class _Search:
         except DivergedError as error:
             notice(f"{name} is excluded from the search: {error}")
             trial.state = "diverged"
-        self._take(trial, open_run(folder))
+        self._record_result(trial, open_run(folder))
         write_tuning(self.folder, self.tuning)
         return True
 
@@ -306,7 +309,7 @@ class _Search:
         return is_hopeless(validations, ended, higher=self.tuning.higher)
 
     def _share(self, folder: Path, recipe: Recipe) -> None:
-        """Take the data of a run that has them prepared; else training will prepare them."""
+        """Share the prepared data of another trial, if any; otherwise training prepares them."""
         if (folder / "run.json").exists():
             return
         for trial in self.tuning.trials:
@@ -315,8 +318,8 @@ class _Search:
                 share_preparation(open_run(path), folder, recipe)
                 return
 
-    def _take(self, trial: Trial, run: Run) -> None:
-        """Note what came of a run."""
+    def _record_result(self, trial: Trial, run: Run) -> None:
+        """Record the result of a trial's run."""
         trial.validations, last = read_figures(run, self.tuning.compared_by)
         trial.step = int(last.get("step", 0))
         trial.minutes, trial.operations = last.get("seconds", 0) / 60, last.get("operations", 0)
@@ -349,8 +352,8 @@ def _compared(recipe: Recipe) -> dict[str, Any]:
     }
 
 
-def _free_idle_limits(known: Tuning, before: dict[str, Any], now: dict[str, Any]) -> None:
-    """Allow another time limit if no trial has reached the old or the new one."""
+def _allow_unused_limits(known: Tuning, before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Allow a different time limit if no trial has reached the old or the new one."""
     key = "training.max_minutes"
     limits = [limit for limit in (before.get(key), now.get(key)) if limit is not None]
     ended = [trial for trial in known.trials + known.further if trial.ended]

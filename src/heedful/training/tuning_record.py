@@ -1,4 +1,4 @@
-"""What a search has found: ``tuning.json``, and the table of it."""
+"""The record of a search, ``tuning.json``, and its table."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -20,47 +20,47 @@ class Trial:
     """One run of a search."""
 
     folder: str
-    """Within the search's folder."""
+    """Name within the search's folder."""
     seed: int
     settings: dict[str, Any]
-    """The searched ones, by key."""
+    """The searched settings by key."""
     state: str = "running"
-    """``running``, ``complete``, ``pruned`` (given up as hopeless) or ``diverged``."""
+    """``running``, ``complete``, ``pruned`` or ``diverged``."""
     value: float | None = None
-    """The figure that is compared, of the checkpoint that the run is used at."""
+    """The compared figure of the chosen checkpoint."""
     validation: dict[str, float] = field(default_factory=dict)
-    """All of that checkpoint's figures."""
+    """All figures of that checkpoint."""
     chosen: str | None = None
     step: int = 0
     minutes: float = 0.0
-    """Spent on steps; validating and saving do not count."""
+    """Training time; validation and checkpoints do not count."""
     operations: float = 0.0
     validations: list[tuple[int, float]] = field(default_factory=list)
-    """Each validation's step and figure."""
+    """Step and figure of each validation."""
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the trial has ended."""
         return self.state != "running"
 
 
 @dataclass
 class Tuning:
-    """A search: what was asked for and what came of it."""
+    """A search: its settings and its results."""
 
     begun_with: dict[str, Any]
-    """What must stay the same while it goes on: recipe, space, minutes, pruning."""
+    """Settings that must not change when the search is resumed: recipe, space, minutes, pruning."""
     compared_by: str
     higher: bool
     trials: list[Trial] = field(default_factory=list)
     further: list[Trial] = field(default_factory=list)
-    """The winner's settings with other seeds."""
+    """Trials with the winner's settings and other seeds."""
     parameters: int = 0
     """Of the winner."""
 
     @property
     def winner(self) -> int | None:
-        """The number of the best trial that ran to its end; the first of equals."""
+        """The index of the best complete trial; the first of equals."""
         whole = [
             (place, trial.value)
             for place, trial in enumerate(self.trials)
@@ -72,7 +72,7 @@ class Tuning:
         return min(whole, key=lambda each: sign * each[1])[0]
 
     def as_json(self) -> dict[str, Any]:
-        """What ``tuning.json`` says."""
+        """The content of ``tuning.json``."""
         return {"format": FORMAT, "winner": self.winner, **asdict(self)}
 
 
@@ -80,7 +80,7 @@ def read_tuning(folder: Path) -> Tuning | None:
     """The search in a folder; None if there is none.
 
     Raises:
-        UserError: ``tuning.json`` is damaged or of another version.
+        UserError: ``tuning.json`` is damaged or has another format version.
     """
     path = folder / RECORD
     if not path.exists():
@@ -101,7 +101,7 @@ def read_tuning(folder: Path) -> Tuning | None:
             parameters=values["parameters"],
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path}: something is missing; the file is damaged") from error
+        raise UserError(f"{path}: a field is missing; the file is damaged") from error
 
 
 def _trial(values: dict[str, Any]) -> Trial:
@@ -110,12 +110,12 @@ def _trial(values: dict[str, Any]) -> Trial:
 
 
 def write_tuning(folder: Path, tuning: Tuning) -> None:
-    """Write ``tuning.json``, whole or not at all."""
+    """Write ``tuning.json`` atomically."""
     write_json(folder / RECORD, tuning.as_json())
 
 
 def read_figures(run: Run, compared_by: str) -> tuple[list[tuple[int, float]], dict[str, Any]]:
-    """A run's validations (step, figure) and its last line of training figures."""
+    """The validations of a run (step, figure) and its last training figures."""
     validations: list[tuple[int, float]] = []
     last: dict[str, Any] = {}
     for record in run.metrics():
@@ -127,7 +127,7 @@ def read_figures(run: Run, compared_by: str) -> tuple[list[tuple[int, float]], d
 
 
 def tables_of(tuning: Tuning) -> list[ReportTable]:
-    """The search for people."""
+    """The tables of a search for the terminal."""
     space: Mapping[str, Any] = tuning.begun_with["space"]
     bleu = ["bleu"] if any("bleu" in trial.validation for trial in tuning.trials) else []
     names = [tuning.compared_by]

@@ -1,7 +1,7 @@
-"""Runs that begin with the weights and the vocabulary of another (``--start-from``).
+"""Runs that start with the weights and the vocabulary of another run (``--start-from``).
 
-The weights are copied into the new run before its ``run.json`` says where they are from: what
-becomes of the other run afterwards changes nothing in this one.
+The weights are copied into the new run before ``run.json`` names their source. Later changes to the
+other run therefore have no effect.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from heedful.training.resuming import flat
 
 
 def find_start(out: Path, start_from: str | Path | None) -> Path | None:
-    """The run that gives model and tokeniser: ``out`` itself if it exists, else ``start_from``.
+    """The run that gives model and tokeniser: ``out`` if it exists, otherwise ``start_from``.
 
     Raises:
         UserError: ``start_from`` is not a run, or ``out`` is a run that was not started from it.
@@ -45,7 +45,7 @@ def find_start(out: Path, start_from: str | Path | None) -> Path | None:
 
 
 def _is_start(known: dict[str, Any], start_from: str | Path) -> bool:
-    """Whether ``start_from`` is the run that was known, which may have moved since."""
+    """Whether ``start_from`` is the recorded run, which may have moved since."""
     if Path(known["run"]).resolve() == Path(start_from).resolve():
         return True
     return _hash(open_run(start_from).chosen()) == str(known["weights"])
@@ -54,11 +54,11 @@ def _is_start(known: dict[str, Any], start_from: str | Path) -> bool:
 def with_start(tables: Mapping[str, Any], start: Path | None) -> Mapping[str, Any]:
     """``tables`` with the model and the tokeniser of the run to start from.
 
-    Settings in ``tables`` take precedence. A model of another kind is kept as it is, and is refused
+    Settings in ``tables`` take precedence. A model of another kind is kept here, and refused later.
     later.
 
     Raises:
-        UserError: the run's model is not for the task of ``tables``.
+        UserError: the run's model does not fit the task of ``tables``.
     """
     if start is None:
         return tables
@@ -125,5 +125,5 @@ def _hash(point: Checkpoint) -> str:
 
 
 def start_hash(start_from: str | Path) -> str:
-    """The content hash of the weights that a run starts from."""
+    """The content hash of a run's weights."""
     return _hash(open_run(start_from).chosen())

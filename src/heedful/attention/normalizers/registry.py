@@ -62,7 +62,7 @@ def build_normalizer(name: str, heads: int) -> Normalizer:
     """The normalizer of a name, for scores of ``heads`` heads.
 
     Raises:
-        ValueError: there is no such normalizer.
+        ValueError: the normalizer is unknown.
 
     Example:
         >>> build_normalizer("sparsemax", 4)

@@ -52,7 +52,7 @@ def build_score(name: str, width: int) -> Score:
     """The score of a name, for heads of ``width`` numbers.
 
     Raises:
-        ValueError: there is no such score.
+        ValueError: the score is unknown.
 
     Example:
         >>> build_score("scaled-dot", 4)

@@ -13,7 +13,7 @@ from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
 from heedful.runs.building import build, load, outline
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
-from heedful.runs.vectors import put_vectors
+from heedful.runs.vectors import load_vectors
 from heedful.tasks.pairs.alignment_rules import guided_source, rule_of
 from heedful.tasks.pairs.guided import GuidedAlignment
 from heedful.tasks.pairs.recipe import EvaluationSettings, TrainingSettings
@@ -59,7 +59,7 @@ def load_run_start(run: PairRun, model: PairModel) -> None:
         point = open_checkpoint(run.start_folder)
         load_model_tensors(model, point.weights(), point.path)
     if run.facts.get("vectors") is not None:
-        put_vectors(run.path, _embeddings(model))
+        load_vectors(run.path, _embeddings(model))
 
 
 def _embeddings(model: PairModel) -> dict[str, nn.Embedding]:

@@ -9,7 +9,7 @@ from heedful.models import build_encoder
 from heedful.models.encoders import HeadedEncoder
 from heedful.runs.building import build, load, outline
 from heedful.runs.checkpoints import load_model_tensors, open_checkpoint
-from heedful.runs.vectors import put_vectors
+from heedful.runs.vectors import load_vectors
 from heedful.tasks.texts.part import Training, part_of
 from heedful.tasks.texts.recipe import EncoderRecipe, TextTrainingSettings
 from heedful.tasks.texts.run import TextRun
@@ -93,7 +93,7 @@ def load_text_start(run: TextRun, model: nn.Module) -> None:
         load_model_tensors(model, own | point.weights(), point.path)
     if run.facts.get("vectors") is None:
         return
-    put_vectors(run.path, {"file": _embedding(model)})
+    load_vectors(run.path, {"file": _embedding(model)})
 
 
 def _embedding(model: nn.Module) -> nn.Embedding:

@@ -10,7 +10,7 @@ from heedful.data.examples import Document, Example
 from heedful.data.readers import read_documents, read_labelled, read_tagged
 from heedful.data.readers.labelled import LabelledFormat, Unlabelled
 from heedful.data.readers.plain import DocumentRule
-from heedful.runs.held_out import place_of
+from heedful.runs.held_out import pseudo_random
 from heedful.runs.recipe import find_data
 from heedful.tasks.default_recipe import (
     TOKENS_PER_WORD,
@@ -51,7 +51,7 @@ def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
     places = array("d")
     for example in examples_read:
         own = words_in(example.text)
-        places.append(place_of(example.known_by, _SEED))
+        places.append(pseudo_random(example.known_by, _SEED))
         examples += 1
         words += len(own)
         longest = max(longest, len(example.text))

@@ -52,7 +52,7 @@ class TextTrainingSettings(LoopSettings):
     ] = "linear"
     betas: tuple[float, float] = (0.9, 0.999)
 
-    def pace(self) -> tuple[float, int]:
+    def layer_rates(self) -> tuple[float, int]:
         return self.layer_decay, self.unfreeze_every or 0
 
 
