@@ -312,7 +312,7 @@ def test_one_pair_is_not_aligned_by_character() -> None:
     pair = Pair("the cat", "the dog")
     turned = Aligner([Direction(translator(), turned=True)])
     for wrong in (pair, "the cat"):
-        with pytest.raises(UserError, match=r"align takes pairs; give a list, \[pair\]"):
+        with pytest.raises(UserError, match=r"align takes a list of pairs; give \[pair\]"):
             turned.align(wrong)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="takes texts; give a list"):
         align_translations(translator(), "the cat", "the dog")

@@ -84,7 +84,7 @@ def test_a_step_reads_no_number_back(tmp_path: Path) -> None:
             loop._step(batches)
     assert reads.count == 0
     with Reads() as reads:
-        loop._settle()
+        loop._read_sums()
     assert reads.count > 0
     assert set(loop.progress.sums) == {"loss"}
     assert loop.progress.weights == {"loss": 4 * 2 * 4.0}

@@ -1,5 +1,5 @@
-"""Evaluation: corpus scores with intervals, significance, breakdowns, alignment error.
+"""Evaluation: corpus scores with intervals, significance tests, breakdowns, alignment error.
 
-Scores take plain lists of strings (or of links) and need no model, so that the output of any system
-can be scored.
+Scores take plain lists of strings (or of links) and need no model, so that you can score the
+output of any system.
 """

@@ -1,4 +1,4 @@
-"""A word aligner: computes links of pairs from the translators of one or both directions."""
+"""A word aligner: computes the links of pairs with the translators of one or both directions."""
 
 import json
 from collections import Counter
@@ -20,11 +20,11 @@ Weighted = dict[tuple[int, int], float]
 
 
 class Direction(NamedTuple):
-    """A translator that aligns, and which side of a pair it reads."""
+    """A translator that aligns, and its direction."""
 
     translator: Translator
     turned: bool = False
-    """It reads the pair's target and writes the pair's source."""
+    """Whether it reads the target of a pair and writes the source."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class AlignedPair:
 
     pair: Pair
     weights: Weighted
-    """(source word, target word) → weight; of both directions, the mean of theirs."""
+    """(source word, target word) → weight; with both directions, the mean of their weights."""
 
     @property
     def links(self) -> list[tuple[int, int]]:
@@ -54,15 +54,15 @@ class Aligner:
     """Aligns the words of pairs.
 
     Args:
-        directions: one, or two of which one is turned and the other is not.
-        join: how two directions' links are joined.
+        directions: one direction, or two of which one is reversed (``turned``).
+        join: how the links of two directions are combined.
     """
 
     def __init__(self, directions: Sequence[Direction], join: Join = DEFAULT_JOIN) -> None:
         turned = sorted(direction.turned for direction in directions)
         if turned not in ([False], [True], [False, True]):
             raise ValueError("give one direction, or two of which one is reversed")
-        # The forward direction first: the last steps of joining look at it before the other.
+        # The forward direction is first, because the last steps of joining prefer it.
         self.directions = sorted(directions, key=lambda direction: direction.turned)
         self.join = join
 
@@ -73,19 +73,19 @@ class Aligner:
         advance: Advance | None = None,
         left_out: Counter[str] | None = None,
     ) -> list[AlignedPair]:
-        """The links of each pair, in order; none where a side is empty or too long.
+        """The links of each pair, in order; none if a side is empty or too long.
 
         Args:
-            pairs: words are what ``str.split`` gives.
-            advance: told how many pairs were finished.
-            left_out: pairs without links are counted here by reason; without it, said in a notice.
+            pairs: words are separated as by ``str.split``.
+            advance: called with the number of pairs finished.
+            left_out: counts pairs without links by reason; if None, a notice reports them.
 
         Raises:
-            UserError: one pair is given instead of a list, or a translator does not attend to its
-                source.
+            UserError: one pair is given instead of a list, or a translator has no attention to
+                its source.
         """
         if any(isinstance(pair, str) for pair in pairs):
-            raise UserError("align takes pairs; give a list, [pair] if it is one")
+            raise UserError("align takes a list of pairs; give [pair] for a single one")
         found = []
         for number, (translator, turned) in enumerate(self.directions, start=1):
             sides = [pair[::-1] if turned else (pair.source, pair.target) for pair in pairs]
@@ -128,18 +128,18 @@ def align_corpus(
     advance: Advance | None = None,
     left_out: Counter[str] | None = None,
 ) -> int:
-    """Write the links of a corpus, one line a pair, in order.
+    """Write the links of a corpus, one line per pair, in order.
 
     Args:
-        aligner: what aligns.
-        pairs: read as a stream; windows of 10,000 are sorted by length together.
-        output: a file, made whole or not at all; standard output if None.
-        as_json: a JSON object a line in place of Pharaoh links.
-        advance: told how many pairs were finished.
-        left_out: pairs without links are counted here by reason.
+        aligner: computes the links.
+        pairs: read as a stream, in windows of 10,000 that are sorted by length.
+        output: a file, written atomically; standard output if None.
+        as_json: write one JSON object per line instead of Pharaoh links.
+        advance: called with the number of pairs finished.
+        left_out: counts pairs without links by reason.
 
     Returns:
-        How many pairs there were.
+        The number of pairs.
 
     Raises:
         UserError: the corpus cannot be read, has one empty side, or the output cannot be written.
@@ -161,7 +161,7 @@ def align_corpus(
 
 
 def require_two_sides(pairs: Sequence[Pair]) -> None:
-    """Raise UserError if one side of all pairs is empty and the other is not."""
+    """Raise UserError if one side is empty in all pairs and the other is not."""
     there = [any(text.strip() for text in side) for side in zip(*pairs, strict=True)]
     if any(there) and not all(there):
         side = "target" if there[0] else "source"

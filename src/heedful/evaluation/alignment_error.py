@@ -20,7 +20,7 @@ _NUMBERED = re.compile(r"(\d+)\s+(\d+)\s+(\d+)(?:\s+([SPsp]))?(?:\s+[\d.]+)?")
 
 @dataclass(frozen=True)
 class GoldLinks:
-    """One sentence's links (source word, target word), counted from 0; ``sure`` ⊆ ``possible``."""
+    """A sentence's links (source word, target word), from 0; ``sure`` ⊆ ``possible``."""
 
     sure: frozenset[Link]
     possible: frozenset[Link]
@@ -28,18 +28,18 @@ class GoldLinks:
 
 @dataclass(frozen=True)
 class AlignmentScore:
-    """How well links agree with the gold.
+    """The agreement of links with the gold links.
 
     Attributes:
-        precision: share of the links that the gold has at least as possible; 0 without links.
+        precision: share of the links that are sure or possible gold links; 0 without links.
         recall: share of the sure gold links that were found.
-        aer: the error rate, 0 (best) to 1.
+        aer: the alignment error rate, from 0 (best) to 1.
         f1: harmonic mean of precision and recall.
-        links: how many links were given.
-        sure: how many sure links the gold has.
-        possible: how many links the gold has, sure or possible.
-        links_in_sure: how many given links are sure ones.
-        links_in_possible: how many given links are sure or possible ones.
+        links: number of links.
+        sure: number of sure gold links.
+        possible: number of gold links, sure or possible.
+        links_in_sure: number of links that are sure gold links.
+        links_in_possible: number of links that are sure or possible gold links.
     """
 
     precision: float
@@ -59,12 +59,12 @@ def alignment_error_rate(
     """Score links against gold links, summed over all sentences.
 
     Args:
-        gold: one item a sentence, counted from 0 (see :func:`read_gold`).
-        hypotheses: each sentence's links (source word, target word), counted from 0; a link given
-            twice counts once.
+        gold: one item per sentence, counted from 0 (see :func:`read_gold`).
+        hypotheses: the links (source word, target word) of each sentence, counted from 0;
+            duplicate links count once.
 
     Raises:
-        UserError: the counts of sentences differ, or the gold has no sure link.
+        UserError: the numbers of sentences differ, or the gold has no sure link.
 
     Example:
         >>> gold = [GoldLinks(frozenset({(0, 0)}), frozenset({(0, 0), (1, 1)}))]
@@ -108,15 +108,15 @@ def alignment_error_rate(
 def read_links(
     lines: Sequence[str], *, where: str = "links", swap: bool = False
 ) -> list[set[Link]]:
-    """Links in Pharaoh form (``0-0 1-2``), counted from 0, one line a sentence.
+    """Links in Pharaoh format (``0-0 1-2``), counted from 0, one line per sentence.
 
     Args:
         lines: the file's lines.
         where: the file's name, for messages.
-        swap: the file has target-source order.
+        swap: whether links are written as target-source.
 
     Raises:
-        UserError: an item is not of the form i-j.
+        UserError: an item does not have the form i-j.
     """
     found = []
     for number, line in enumerate(lines, start=1):
@@ -134,19 +134,19 @@ def read_gold(
 ) -> list[GoldLinks]:
     """Gold links, sure and possible.
 
-    Two forms are known by their look: Pharaoh with ``i-j`` for sure and ``ipj`` for possible
-    links, one line a sentence; and one link a line, ``sentence i j`` with an optional ``S`` or
-    ``P`` (sentences counted from 1). With ``indexing="auto"`` words are counted from 0 where a 0
-    occurs and from 1 where none does.
+    Two formats are detected: Pharaoh with ``i-j`` for sure and ``ipj`` for possible links, one
+    line per sentence; and one link per line, ``sentence i j`` with an optional ``S`` or ``P``
+    (sentences counted from 1). With ``indexing="auto"``, words are counted from 0 if a 0 occurs,
+    otherwise from 1.
 
     Args:
         lines: the file's lines.
         where: the file's name, for messages.
-        indexing: whether the first word is ``0`` or ``1``, or ``auto``.
-        lengths: each sentence's number of source and target words; links are checked against it.
+        indexing: the index of the first word, ``0`` or ``1``, or ``auto``.
+        lengths: the numbers of source and target words of each sentence, to check links.
 
     Raises:
-        UserError: an item cannot be read, a word is out of range, or counts of sentences differ.
+        UserError: an item is invalid, a word is out of range, or the numbers of sentences differ.
     """
     if indexing not in ("auto", "0", "1"):
         raise UserError(f"unknown indexing '{indexing}'; use auto, 0 or 1")

@@ -1,4 +1,4 @@
-"""Statistics of the weights of each attention head over a corpus: spread, peak, coverage.
+"""Statistics of the weights of each attention head over a corpus: entropy, maximum, coverage.
 
 Shapes: B batch, H heads, Q queries, K keys, S source tokens, T target tokens.
 """
@@ -17,35 +17,35 @@ from heedful.inference import Translator
 from heedful.inference.batches import source_of, target_in_of
 
 COVERED = 0.5
-"""A source token is covered from this total weight on: that of half a target token."""
-_MOST_AT_ONCE = 1 << 20  # weights of one head made at a time
+"""Total weight from which a source token counts as covered: half of one target token's weights."""
+_MOST_AT_ONCE = 1 << 20  # maximum number of one head's weights computed at once
 
 Advance = Callable[[int], None]
 
 
 @dataclass(frozen=True)
 class HeadStatistics:
-    """What one head of one module did, over all queries of a corpus.
+    """Statistics of one head of one module over all queries of a corpus.
 
-    A *row* is one query's weights over the keys it may attend to: those that are no padding and,
-    among the target's own tokens, not later ones. END and BEGIN are keys and queries like others.
+    A *row* contains the weights of one query over the keys that it may attend to: no padding, and
+    in self-attention of the target no later tokens. END and BEGIN count like other tokens.
 
     Attributes:
-        module: its name in the model.
-        head: counted from 1.
+        module: the name of the module in the model.
+        head: number of the head, counted from 1.
         query_axis: ``source`` or ``target``.
         key_axis: ``source`` or ``target``.
-        rows: how many rows were looked at.
-        entropy: mean over rows of −Σ p ln p, in nats, of the row's weights over their sum
-            (Ghader and Monz 2017).
-        relative_entropy: mean over rows of the entropy's share of its greatest, ln(keys allowed);
-            rows with a single allowed key have none. None if all are such.
-        sharpness: mean over rows of the largest of the weights over their sum.
-        mass: mean over rows of the sum of weights: 1, but for mechanisms that do not normalise.
-        covered: of cross-attention, the share of source tokens (END apart) whose weights sum to at
-            least :data:`COVERED` over all target steps, that which writes END included (the
-            coverage of Tu et al. 2016 after the last step).
-        coverage_error: of cross-attention, the mean over the same tokens of |that sum − 1|.
+        rows: number of rows.
+        entropy: mean over rows of −Σ p ln p, in nats, of normalized weights (Ghader and Monz
+            2017).
+        relative_entropy: mean over rows of the entropy relative to its maximum, ln(allowed
+            keys), without rows that have a single allowed key; None if all rows have one.
+        sharpness: mean over rows of the largest normalized weight.
+        mass: mean over rows of the sum of weights; 1 except for mechanisms that do not normalize.
+        covered: for cross-attention, the share of source tokens (without END) whose weights sum
+            to at least :data:`COVERED` over all target steps, including that of END (the coverage
+            of Tu et al. 2016 after the last step).
+        coverage_error: for cross-attention, the mean of |that sum − 1| over the same tokens.
     """
 
     module: str
@@ -68,22 +68,22 @@ def attention_statistics(
     *,
     advance: Advance | None = None,
 ) -> list[HeadStatistics]:
-    """Measure every head while the model is made to write given translations (teacher forcing).
+    """Measure every head under teacher forcing with given translations.
 
-    Pairs with an empty side are left out. Pairs longer than the model's limit are left out, too,
-    with a notice.
+    Pairs with an empty side are left out. Pairs longer than the model's limit are also left out;
+    a notice counts them.
 
     Args:
-        translator: of one model; of an ensemble the first one is measured.
+        translator: a translator with one model; for an ensemble, the first model is measured.
         sources: texts.
-        targets: a translation of each.
-        advance: told how many pairs were finished.
+        targets: the translation of each text.
+        advance: called with the number of pairs finished.
 
     Returns:
-        Statistics by module and head; empty, with a notice, for a model without attention.
+        Statistics by module and head; empty, with a notice, if the model has no attention.
 
     Raises:
-        UserError: the counts differ.
+        UserError: the numbers of sources and targets differ.
     """
     check_parallel(targets, sources)
     pairs = [
@@ -108,7 +108,8 @@ def attention_statistics(
                 "target": torch.tensor([len(tokens) + 1 for tokens in written]),  # with BEGIN
             }
             for module, (queries, keys) in axes_of.items():
-                # A Transformer reads all positions in one call, a recurrent decoder one in a call.
+                # A Transformer computes all positions in one call, a recurrent decoder one per
+                # call.
                 weights = torch.cat(seen[module], dim=2)
                 added = sums.setdefault(module, _Sums(weights.shape[1]))
                 added.add(
@@ -131,7 +132,7 @@ def attention_statistics(
 def _batches(
     translator: Translator, pairs: Sequence[Pair]
 ) -> Iterator[tuple[list[list[int]], list[list[int]]]]:
-    """Batches so small that the weights of all modules can be held at once."""
+    """Batches that are small enough to hold the weights of all modules at once."""
     for sources, targets in translator.encoded_batches(pairs, use="the attention statistics"):
         longest = 1 + max(map(len, sources + targets))
         size = max(1, _MOST_AT_ONCE // longest**2)
@@ -140,7 +141,7 @@ def _batches(
 
 
 class _Sums:
-    """Sums over the rows of one module, a number a head."""
+    """Sums over the rows of one module, one number per head."""
 
     def __init__(self, heads: int) -> None:
         self.rows = self.rows_with_choice = self.tokens = 0
@@ -154,7 +155,7 @@ class _Sums:
     def add(
         self, weights: Tensor, queries: Tensor, keys: Tensor, *, causal: bool, covering: bool
     ) -> None:
-        """Take in ``weights [B, H, Q, K]``, of which the first so many of a row are no padding."""
+        """Add ``weights [B, H, Q, K]``; ``queries`` and ``keys`` are lengths without padding."""
         weights = weights.double().cpu()
         rows = torch.arange(weights.shape[2]) < queries.cpu()[:, None]  # [B, Q]
         columns = torch.arange(weights.shape[3]) < keys.cpu()[:, None]  # [B, K]
@@ -169,7 +170,7 @@ class _Sums:
         self.rows += int(rows.sum())
         self.rows_with_choice += int((choices > 1).sum())
         self.entropy += entropy.sum((0, 2))
-        # Where there is one key, the entropy is 0 and so is its greatest: such rows add nothing.
+        # With one key, the entropy and its maximum are 0, so these rows add nothing.
         self.relative += (entropy / choices.clamp(min=2).log()[:, None]).sum((0, 2))
         self.peak += shares.amax(3).sum((0, 2))
         self.mass += mass.sum((0, 2))
@@ -181,7 +182,7 @@ class _Sums:
             self.error += ((received - 1).abs() * tokens[:, None]).sum((0, 2))
 
     def statistics(self, module: str, axes: tuple[str, str]) -> list[HeadStatistics]:
-        """The means, a head each."""
+        """The means of each head."""
         choice, tokens = self.rows_with_choice, self.tokens
         return [
             HeadStatistics(

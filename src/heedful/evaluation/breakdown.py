@@ -1,4 +1,4 @@
-"""Breakdowns of scores: by length, by sentence, by kind of fault."""
+"""Breakdowns of scores by source length and by sentence, and counts of typical faults."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -27,7 +27,7 @@ _SHORT, _LONG, _SLACK = 0.5, 2.0, 10
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """The sentences whose source has ``shortest`` to ``longest`` units (None: no upper end)."""
+    """Sentences whose source has ``shortest`` to ``longest`` units (None: no upper limit)."""
 
     shortest: int
     longest: int | None
@@ -45,7 +45,7 @@ class LengthBucket:
 
 @dataclass(frozen=True)
 class SentenceScore:
-    """One sentence's own scores; ``index`` counts from 0."""
+    """The scores of one sentence; ``index`` counts from 0."""
 
     index: int
     chrf: float
@@ -54,13 +54,13 @@ class SentenceScore:
 
 @dataclass(frozen=True)
 class Faults:
-    """Sentences with a fault that needs no judgement of meaning, by number counted from 0.
+    """Sentences with faults that can be detected without judging meaning, by index from 0.
 
     Attributes:
-        count: how many sentences were looked at.
-        copies: the output is the source, and the reference is not.
-        empty: nothing came out though the reference has text.
-        repeats: the output says something over and over, and the reference does not
+        count: number of sentences checked.
+        copies: the output equals the source, and the reference does not.
+        empty: the output is empty, and the reference is not.
+        repeats: the output repeats itself, and the reference does not
             (:func:`repeats_itself`).
         too_short: less than half as many characters as the reference, by more than ten; not empty.
         too_long: more than twice as many characters as the reference, by more than ten.
@@ -75,7 +75,7 @@ class Faults:
 
 
 def natural_unit(texts: Sequence[str]) -> LengthUnit:
-    """Words, or characters for scripts that put no spaces between words.
+    """Words; characters for scripts without spaces between words.
 
     Example:
         >>> natural_unit(["Good morning"]), natural_unit(["今天天气很好,我们去公园散步吧。"])
@@ -98,25 +98,25 @@ def score_by_length(
     bootstrap: int = 1000,
     seed: int = DEFAULT_SEED,
 ) -> list[LengthBucket]:
-    """Scores for short, middling and long sources.
+    """Scores by source length.
 
     Args:
-        sources: what was translated.
-        hypotheses: outputs, as many.
-        references: right translations, as many.
-        metrics: which scores.
-        unit: how sources are measured; by default what their script suggests.
-        bounds: the longest source of each bucket, rising; one more bucket takes what is longer.
+        sources: the source texts.
+        hypotheses: the outputs, one for each source.
+        references: the reference translations, one for each source.
+        metrics: the scores to compute.
+        unit: the unit of source length; by default, determined by the script.
+        bounds: the upper bound of each bucket, increasing; another bucket has all longer ones.
         tokenise: sacrebleu's tokeniser for BLEU.
-        lowercase: compare in lower case.
-        bootstrap: resamples for each bucket's interval.
+        lowercase: whether to compare in lower case.
+        bootstrap: number of resamples for the interval of each bucket.
         seed: of the resampling.
 
     Returns:
-        The buckets that hold sentences, short to long.
+        The buckets that contain sentences, shortest first.
 
     Raises:
-        UserError: the counts differ, there is nothing to score, or the bounds do not rise.
+        UserError: the numbers differ, there is nothing to score, or the bounds do not increase.
     """
     statistics = [
         collect(name, hypotheses, references, tokenise=tokenise, lowercase=lowercase)
@@ -136,7 +136,7 @@ def bucket_statistics(
     bootstrap: int = 1000,
     seed: int = DEFAULT_SEED,
 ) -> list[LengthBucket]:
-    """As :func:`score_by_length`, from statistics collected before."""
+    """Like :func:`score_by_length`, with statistics that were collected before."""
     for each in statistics:
         _check_sources(len(sources), len(each.values))
     unit = unit or natural_unit(sources)
@@ -167,14 +167,14 @@ def rank_sentences(
     tokenise: str = "13a",
     lowercase: bool = False,
 ) -> list[SentenceScore]:
-    """Every sentence's chrF and BLEU, worst first.
+    """chrF and BLEU of every sentence, worst first.
 
-    Ordered by chrF, then BLEU; of equals, those with the longer reference stand further out
-    (nearer their end of the list), because a long sentence says more. Pairs in which output and
-    reference both are empty are left out: they are right, and no score is defined.
+    The order is by chrF, then BLEU. Among equal scores, longer references are nearer to their end
+    of the list, because long sentences are more informative. Pairs whose output and reference are
+    both empty are left out: they are correct, and their score is undefined.
 
     Raises:
-        UserError: the counts differ or there is nothing to score.
+        UserError: the numbers differ, or there is nothing to score.
     """
     chrf = collect("chrf", hypotheses, references, lowercase=lowercase)
     bleu = collect("bleu", hypotheses, references, tokenise=tokenise, lowercase=lowercase)
@@ -187,7 +187,7 @@ def rank_statistics(
     chrf_statistics: SentenceStatistics,
     bleu_statistics: SentenceStatistics,
 ) -> list[SentenceScore]:
-    """As :func:`rank_sentences`, from statistics collected before."""
+    """Like :func:`rank_sentences`, with statistics that were collected before."""
     by_chrf = chrf_statistics.by_sentence().sentence_values()
     by_bleu = bleu_statistics.by_sentence().sentence_values()
     ranked = [
@@ -207,12 +207,12 @@ def rank_statistics(
 def find_faults(
     sources: Sequence[str], hypotheses: Sequence[str], references: Sequence[str]
 ) -> Faults:
-    """Count the outputs that are a copy, empty, repeating, far too short or far too long.
+    """Count the outputs that are a copy, empty, repetitive, far too short or far too long.
 
-    What the reference does too is no fault: a name may be copied, a slogan may repeat.
+    It is no fault if the reference has the same property: names may be copied, slogans repeat.
 
     Raises:
-        UserError: the counts differ or there is nothing to look at.
+        UserError: the numbers differ, or there is nothing to check.
     """
     check_parallel(hypotheses, references)
     _check_sources(len(sources), len(hypotheses))
@@ -237,11 +237,11 @@ def find_faults(
 
 
 def repeats_itself(text: str) -> bool:
-    """Whether a phrase, a word or some characters are stuck in a loop.
+    """Whether a text contains a loop of a phrase, a word or characters.
 
-    True where three or more words are followed at once by the same words; where one or two words
-    stand three times in a row; or where up to twenty characters stand five times in a row (which
-    also sees loops in scripts without spaces).
+    True if three or more words are immediately repeated, if one or two words occur three times
+    in a row, or if up to twenty characters occur five times in a row (which also detects loops in
+    scripts without spaces).
 
     Example:
         >>> repeats_itself("the man in the man in the park"), repeats_itself("no no no")
@@ -251,7 +251,7 @@ def repeats_itself(text: str) -> bool:
     """
     words = text.split()
     for size in range(1, len(words) // 2 + 1):
-        # A run of matches between the words and the words `size` places on is a repetition.
+        # A run of matches between each word and the word `size` positions later is a repetition.
         needed = size * (_LOOPED_WORD_TIMES - 1) if size < _LOOPED_PHRASE else size
         run = 0
         for here, there in zip(words, words[size:], strict=False):

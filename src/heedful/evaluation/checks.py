@@ -11,21 +11,21 @@ from heedful.data.units import Unit
 
 CHECKS = {
     "untranslated": "the translation is empty",
-    "same": "the translation is the source, which has words",
+    "same": "the translation equals the source, which contains words",
     "placeholders": "placeholders, tags, addresses or names are missing or were added",
     "markup": "markup of the text (reStructuredText, Markdown) is missing or was added",
     "tags": "tags do not nest",
     "numbers": "numbers are missing or were added",
     "white-space": "white space at the beginning or the end differs",
-    "line-breaks": "another number of line breaks",
-    "punctuation": "another kind of final punctuation",
-    "doubled-words": "a word stands twice, and not in the source",
+    "line-breaks": "the number of line breaks differs",
+    "punctuation": "the final punctuation differs in kind",
+    "doubled-words": "a word is doubled, but not in the source",
     "length": "longer than the limit",
 }
-"""The checks, and what each finds."""
+"""The checks and their findings."""
 
 SERIOUS = frozenset({"placeholders", "tags", "numbers", "untranslated", "length"})
-"""Checks whose findings make a file unfit for delivery."""
+"""Checks whose findings mean that a file should not be delivered."""
 
 _NUMBER = re.compile(r"\d+")
 _DOUBLED = re.compile(r"\b(\w+)\s+\1\b", re.IGNORECASE)
@@ -36,12 +36,12 @@ _TRAILING = "\"'”’»)]} \t\u00a0\u202f"
 
 @dataclass(frozen=True)
 class Finding:
-    """What a check found in a unit.
+    """A finding of a check in a unit.
 
     Attributes:
-        unit: its name.
+        unit: the name of the unit.
         check: one of :data:`CHECKS`.
-        detail: what is wrong.
+        detail: a description of the problem.
         source: the unit's source.
         target: its translation.
     """
@@ -54,19 +54,19 @@ class Finding:
 
     @property
     def serious(self) -> bool:
-        """Whether the file should not be delivered so."""
+        """Whether the file should not be delivered with this finding."""
         return self.check in SERIOUS
 
 
 def check_units(
     units: Iterable[Unit], rules: Rules, longest: int | None = None
 ) -> Iterator[tuple[Unit, list[Finding]]]:
-    """Each unit, and what the checks find in it.
+    """Each unit with the findings of the checks.
 
     Args:
-        units: sources with their translations.
-        rules: which spans a translation must have.
-        longest: the most characters of a translation; any number if None.
+        units: sources with translations.
+        rules: the spans that a translation must keep.
+        longest: the maximum number of characters of a translation; None for no limit.
     """
     for unit in units:
         found = _slips(unit, rules, longest)
@@ -110,7 +110,7 @@ def _spans(source: str, target: str, rules: Rules) -> Iterator[tuple[str, str]]:
 
 
 def _by_check(text: str, spans: Iterable[Span]) -> dict[str, Counter[str]]:
-    """The texts of spans, by the check that compares them; numbers have one of their own."""
+    """The texts of spans by the check that compares them; numbers have their own check."""
     found: dict[str, Counter[str]] = {"placeholders": Counter(), "markup": Counter()}
     for span in spans:
         if span.rule != "number":
@@ -120,12 +120,12 @@ def _by_check(text: str, spans: Iterable[Span]) -> dict[str, Counter[str]]:
 
 
 def _numbers(source: str, target: str, rules: Rules) -> tuple[Counter[str], Counter[str]]:
-    """Runs of digits outside other spans: those missing, and those added."""
+    """Runs of digits outside of other spans: missing ones and added ones."""
     names = tuple(name for name in rules.names if name != "number")
     own = Counter(_NUMBER.findall(_without(source, names)))
     other = Counter(_NUMBER.findall(_without(target, names)))
     if "".join(sorted(own.elements())) == "".join(sorted(other.elements())):
-        return Counter(), Counter()  # the same digits, grouped otherwise
+        return Counter(), Counter()  # the same digits with different grouping
     return own - other, other - own
 
 
@@ -142,7 +142,7 @@ def _without(text: str, names: Sequence[str]) -> str:
 
 
 def _tags_nest(source: str, target: str, rules: Rules) -> bool:
-    """Whether chains of spans nest in the target as much as in the source."""
+    """Whether chains of spans nest in the target as well as in the source."""
 
     def chained(text: str) -> int:
         spans = Counter(span.chain for span in find_spans(text, rules.names))
@@ -160,10 +160,10 @@ def _layout(source: str, target: str) -> Iterator[tuple[str, str]]:
         yield "white-space", CHECKS["white-space"]
     breaks = source.strip().count("\n"), target.strip().count("\n")
     if breaks[0] != breaks[1]:
-        yield "line-breaks", f"{breaks[1]} in place of {breaks[0]}"
+        yield "line-breaks", f"{breaks[1]} instead of {breaks[0]}"
     ends = _end(source), _end(target)
     if ends[0] != ends[1]:
-        yield "punctuation", f"ends with {ends[1] or 'none'} in place of {ends[0] or 'none'}"
+        yield "punctuation", f"ends with {ends[1] or 'none'} instead of {ends[0] or 'none'}"
 
 
 def _end(text: str) -> str:

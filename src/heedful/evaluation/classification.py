@@ -1,4 +1,4 @@
-"""Scores of classification and tagging, from scikit-learn, with the worst mistakes."""
+"""Scores of classification and tagging, computed by scikit-learn, and the worst mistakes."""
 
 import dataclasses
 import math
@@ -13,23 +13,23 @@ from heedful.basics.errors import UserError
 from heedful.evaluation.outcome import ReportTable
 
 OUTSIDE = "O"
-"""The tag of words outside of all names, as in CoNLL-2003."""
+"""The tag of words outside of names, as in CoNLL-2003."""
 SHOWN_WHOLE = 12
-"""A confusion matrix of more labels than this is shown as its largest entries only."""
+"""With more labels than this, only the largest entries of the confusion matrix are shown."""
 
 SHOWN_CONFUSIONS = 20
 
 
 @dataclass(frozen=True)
 class LabelScore:
-    """One label.
+    """The scores of one label.
 
     Attributes:
-        label: its name.
-        count: how many examples have it.
-        precision: share of those given it that have it; 0 where none were.
-        recall: share of those that have it that were given it; 0 where none have.
-        f1: their harmonic mean.
+        label: the name of the label.
+        count: number of examples with this label.
+        precision: share of the predictions of this label that are correct; 0 if there are none.
+        recall: share of the examples of this label that are predicted so; 0 if there are none.
+        f1: the harmonic mean of precision and recall.
     """
 
     label: str
@@ -41,7 +41,7 @@ class LabelScore:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A wrong decision; ``line`` counts examples (of tags: words) from 1."""
+    """A wrong prediction; ``line`` counts examples (for tags: words) from 1."""
 
     line: int
     probability: float | None
@@ -52,20 +52,20 @@ class Mistake:
 
 @dataclass(frozen=True)
 class ClassificationReport:
-    """What was measured.
+    """The scores of a classifier or tagger.
 
     Attributes:
-        count: how many decisions.
-        accuracy: share of right ones, between 0 and 1.
-        macro_f1: mean of the labels' F1, over the labels that occur in gold or were given; of tags
-            without ``O``, which marks words outside of all names.
+        count: number of predictions.
+        accuracy: share of correct predictions, from 0 to 1.
+        macro_f1: mean F1 of all labels that occur in the gold labels or predictions; for tags,
+            without ``O``, which marks words outside of names.
         matthews: Matthews' correlation coefficient, for any number of labels (Gorodkin 2004).
         labels: the labels of ``confusion``: those that occur, known ones in the model's order.
-        confusion: how often the row's label was given the column's.
-        by_label: the labels one by one.
-        unseen: labels that the model does not know, and how many examples have them; each is a
-            mistake.
-        worst: wrong decisions, the surest first.
+        confusion: gold label (row) × predicted label (column) → count.
+        by_label: the scores of each label.
+        unseen: labels that the model does not know, with their number of examples; each example
+            counts as a mistake.
+        worst: wrong predictions, those with the highest probability first.
     """
 
     count: int
@@ -87,11 +87,11 @@ class ClassificationReport:
         }
 
     def as_json(self) -> dict[str, Any]:
-        """The report as what :mod:`json` can write."""
+        """The report as a value that :mod:`json` can write."""
         return dataclasses.asdict(self)
 
     def tables(self) -> list[ReportTable]:
-        """The report as tables, to be drawn for a terminal or written plainly."""
+        """The report as tables, for a terminal or as plain text."""
         scores = [
             ("accuracy", f"{100 * self.accuracy:.2f} %"),
             ("macro F1", f"{100 * self.macro_f1:.2f} %"),
@@ -163,29 +163,30 @@ def score_classification(
     unseen: Literal["error", "count"] = "error",
     outside: str | None = None,
 ) -> ClassificationReport:
-    """Score decisions.
+    """Score predictions.
 
     Args:
-        gold: the right labels.
-        predicted: the labels given, as many.
-        labels: what the model can give.
-        probabilities: of the labels given; without them mistakes are in the order of the examples.
-        texts: what was decided about, a text or the two of a pair.
-        worst: how many mistakes to keep.
-        unseen: what is done about a gold label that the model cannot give: an error, or it counts
-            as a mistake like any other, and the report names it.
-        outside: a label that the macro F1 leaves out, where there are others.
+        gold: the correct labels.
+        predicted: the predicted labels, one for each gold label.
+        labels: the labels of the model.
+        probabilities: of the predicted labels; without them, mistakes are in the order of the
+            examples.
+        texts: the classified texts, or pairs of texts.
+        worst: number of mistakes to keep.
+        unseen: what to do with gold labels that the model does not know: ``error``, or count
+            them as mistakes, which the report lists.
+        outside: a label that is left out of the macro F1 if there are others.
 
     Raises:
-        UserError: the counts differ, there is nothing to score, or a gold label is not known.
-        ValueError: a label was given that is not among ``labels``.
+        UserError: the numbers differ, there is nothing to score, or a gold label is unknown.
+        ValueError: a predicted label is not in ``labels``.
 
     Example:
         >>> report = score_classification(list("aabb"), list("aaba"), labels="ab")
         >>> report.accuracy, report.confusion
         (0.75, ((2, 0), (1, 1)))
     """
-    # scikit-learn takes most of a second to import, which no other command should wait for.
+    # Importing scikit-learn takes most of a second, so other commands must not do it.
     from sklearn import metrics
 
     new = _check(gold, predicted, labels, unseen)
@@ -200,7 +201,7 @@ def score_classification(
         for name, precision, recall, f1, count in zip(names, *parts, strict=True)
     )
     with warnings.catch_warnings():
-        # Of one label only, which is what it warns of, the matrix has one cell, as it should.
+        # scikit-learn warns about a single label; the matrix then has one cell, which is correct.
         warnings.simplefilter("ignore", UserWarning)
         confusion = metrics.confusion_matrix(gold, predicted, labels=names)
         matthews = float(metrics.matthews_corrcoef(gold, predicted))
@@ -227,12 +228,12 @@ def score_tagging(
     worst: int = 10,
     unseen: Literal["error", "count"] = "error",
 ) -> ClassificationReport:
-    """Score the tags of all words of all sentences, as `score_classification` does labels.
+    """Score the tags of all words of all sentences, like `score_classification`.
 
     The macro F1 leaves out the tag ``O``.
 
     Raises:
-        UserError: sentences or their words are of different counts, or as `score_classification`.
+        UserError: the numbers of sentences or words differ, or see `score_classification`.
     """
     if len(gold) != len(predicted):
         raise UserError(
@@ -263,7 +264,7 @@ def _macro_f1(scores: Sequence[LabelScore], outside: str | None) -> float:
 
 @dataclass(frozen=True)
 class Spread:
-    """A figure over several seeds: mean, sample standard deviation (0 of one), and the values."""
+    """A figure over several seeds: mean, sample standard deviation (0 for one seed), values."""
 
     mean: float
     deviation: float
@@ -293,7 +294,7 @@ def spread(values: Sequence[float]) -> Spread:
 def _check(
     gold: Sequence[str], predicted: Sequence[str], labels: Sequence[str], unseen: str
 ) -> dict[str, int]:
-    """The gold labels that are not known, with their counts."""
+    """The unknown gold labels with their counts."""
     if len(gold) != len(predicted):
         raise UserError(
             f"{len(predicted)} predictions, but {len(gold)} gold labels; each text has exactly one"

@@ -1,9 +1,9 @@
-"""Whether attention says what mattered: the most attended source words dropped, then random ones.
+"""Faithfulness of attention: the effect of removing the most attended source words.
 
-Attention is a part of how an output comes about, not an explanation of it (Jain and Wallace 2019;
-Wiegreffe and Pinter 2019). What can be measured for one sentence is how much less probable the
-output is without the words that it attended to most (comprehensiveness, DeYoung et al. 2020,
-section 4), beside the same with words drawn at random.
+Attention is a part of the computation, not an explanation of the output (Jain and Wallace 2019;
+Wiegreffe and Pinter 2019). For a single sentence, you can measure how much less probable the output
+is without the words that it attended to most (comprehensiveness, DeYoung et al. 2020, section 4),
+compared with randomly chosen words.
 
 Shapes: B versions of a source, S source tokens, T target tokens.
 """
@@ -26,29 +26,29 @@ from heedful.inference import Translator
 from heedful.inference.batches import source_of, target_in_of
 
 SHARE = 0.2
-"""So much of the source's words is dropped, and at least one."""
+"""Share of the source's words that is removed; at least one word."""
 DRAWS = 20
 
 
 @dataclass(frozen=True)
 class Faithfulness:
-    """By how much the output's log-probability falls when source words are dropped, in nats."""
+    """The fall of the output's log-probability, in nats, if source words are removed."""
 
     dropped: tuple[str, ...]
-    """The most attended words, the first in the text first."""
+    """The most attended words, in the order of the text."""
     attended: float
     """log p(output | source) − log p(output | source without them)."""
     random: float
-    """The mean of the same over random choices of as many words."""
+    """The mean of the same over random choices of the same number of words."""
     random_spread: float
-    """Their standard deviation; 0 of a single draw."""
+    """The standard deviation over the random choices; 0 for a single one."""
     draws: int
-    """How many random choices; all that there are, where they are few."""
+    """Number of random choices; all possible choices if there are few."""
     higher: int
-    """How many of them made it fall by at least as much as the most attended words."""
+    """Number of random choices with a fall at least as large as that of the most attended words."""
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object: the fields, and how many ``words`` were dropped."""
+        """A JSON object: the fields, and the number of removed ``words``."""
         return {**asdict(self), "dropped": list(self.dropped), "words": len(self.dropped)}
 
 
@@ -64,16 +64,16 @@ def faithfulness(
     """Measure one sentence.
 
     Args:
-        translator: a model with attention to its source; of an ensemble all members count.
-        source: at least two words (as `str.split` gives them).
-        target: the output; what the translator writes, unless given.
-        share: of the words that is dropped, in (0, 1).
-        draws: how many random choices at most.
+        translator: its model must attend to the source; for an ensemble, all members count.
+        source: at least two words (separated as by `str.split`).
+        target: the output; the translator's own translation if None.
+        share: share of the words to remove, in (0, 1).
+        draws: maximum number of random choices.
         seed: of the random choices.
 
     Raises:
         UserError: the source has fewer than two words or is too long, the output is empty or too
-            long, the model does not attend to its source, or there is an engine and no model.
+            long, the model does not attend to its source, or there is only an engine.
     """
     translator.require_model()
     translator.require_alignments()
@@ -104,7 +104,7 @@ def faithfulness(
 def _most_attended(
     translator: Translator, source: str, target: str, words: int, count: int
 ) -> tuple[int, ...]:
-    """The words with the largest sums of weights over all words of the output, in their order."""
+    """The words with the largest total weights over all words of the output, in text order."""
     own, written = _encoded(translator, source, target)
     with translator.ready():
         batch = source_of([own], translator.device)
@@ -117,7 +117,7 @@ def _most_attended(
 
 
 def _choices(words: int, count: int, draws: int, seed: int) -> list[tuple[int, ...]]:
-    """Different choices of ``count`` words: all of them, or ``draws`` at random."""
+    """Different choices of ``count`` words: all of them, or ``draws`` random ones."""
     if comb(words, count) <= draws:
         return list(combinations(range(words), count))
     generator, found = random.Random(seed), set[tuple[int, ...]]()
@@ -129,15 +129,15 @@ def _choices(words: int, count: int, draws: int, seed: int) -> list[tuple[int, .
 def _falls(
     translator: Translator, words: Sequence[str], target: str, choices: Sequence[Sequence[int]]
 ) -> list[float]:
-    """How much the output's log-probability falls without each choice of words."""
+    """The fall of the output's log-probability for each choice of removed words."""
     written = translator.tokenisers.target.encode(target)
     versions = [
         " ".join(word for i, word in enumerate(words) if i not in set(left_out))
         for left_out in choices
     ]
     encoded = translator.tokenisers.source.encode_batch([" ".join(words), *versions])
-    # Words are joined by single spaces in all versions, so that only words make the difference.
-    # Logits of all versions at once would be versions × tokens × vocabulary numbers.
+    # All versions join words by single spaces, so that only the words differ.
+    # The logits of all versions at once would have versions × tokens × vocabulary elements.
     count = max(1, translator.batch_tokens // (max(len(written), *map(len, encoded)) + 1))
     found = []
     with translator.ready():
@@ -151,7 +151,7 @@ def _falls(
 def _log_probabilities(
     translator: Translator, sources: Sequence[Sequence[int]], written: Sequence[int]
 ) -> Tensor:
-    """log p(output | source) of each source ``[B]``; of an ensemble, of its mean probabilities."""
+    """log p(output | source) for each source ``[B]``; for an ensemble, of mean probabilities."""
     batch = source_of(sources, translator.device)
     target_in = target_in_of([written] * len(sources), translator.device)
     members = (

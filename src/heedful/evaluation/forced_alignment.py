@@ -16,7 +16,7 @@ from heedful.models.pairs import AlignmentSource
 
 TOO_LONG = "longer than the model's limit"
 
-# Teacher forcing keeps logits of all steps, so that batches are filled as for a beam of this width.
+# Teacher forcing keeps the logits of all steps, so batches are as small as for this beam width.
 _WIDTH = 4
 
 Advance = Callable[[int], None]
@@ -32,21 +32,21 @@ def align_translations(
 ) -> list[WordAlignment]:
     """Align each source with its given translation by teacher forcing.
 
-    Pairs with an empty side have no links. Those longer than the model's limit have none either,
-    which is counted and said.
+    Pairs with an empty side have no links. Pairs longer than the model's limit have none either;
+    they are counted in a notice.
 
     Args:
-        translator: whose attention is read.
+        translator: the translator whose attention is used.
         sources: texts.
-        targets: a translation of each.
-        advance: told how many pairs were finished.
-        left_out: pairs without links are counted here by reason; without it, said in a notice.
+        targets: the translation of each text.
+        advance: called with the number of pairs finished.
+        left_out: counts pairs without links by reason; if None, a notice reports them.
 
     Returns:
-        One alignment a pair, over words as ``str.split`` gives them.
+        One alignment per pair, over words separated as by ``str.split``.
 
     Raises:
-        UserError: the counts differ, or no model of the translator attends to its source.
+        UserError: the numbers differ, or no model of the translator attends to its source.
     """
     check_parallel(targets, sources)
     translator.require_alignments()
@@ -77,19 +77,19 @@ def align_translations(
 def candidate_weights(
     translator: Translator, sources: Sequence[str], targets: Sequence[str]
 ) -> dict[AlignmentSource, list[Tensor]]:
-    """The weights between words of every place where an alignment might be read.
+    """The weights between words for every candidate alignment source.
 
-    These are all modules that attend from the target to the source, each head of them and all
-    heads together, where a word is predicted and where it is fed in. Each batch goes through the
-    model once.
+    Candidates are all modules that attend from the target to the source, with each head and with
+    all heads together, and with both rows of a target token (where it is predicted, and where it is
+    fed in). Each batch is computed once.
 
     Args:
-        translator: of one model.
+        translator: a translator with one model.
         sources: texts.
-        targets: a translation of each.
+        targets: the translation of each text.
 
     Returns:
-        Place → weights ``[target words, source words]`` of each pair.
+        Candidate → weights ``[target words, source words]`` of each pair.
 
     Raises:
         UserError: there are several models, or the model does not attend to its source.
@@ -126,7 +126,7 @@ def candidate_weights(
 
 
 def _head_choices(soft: Tensor) -> Iterator[tuple[tuple[int, ...] | None, Tensor]]:
-    """All heads ``[H, words, words]`` together, then each alone where there are several."""
+    """All heads ``[H, words, words]`` together; then each head if there are several."""
     yield None, soft.mean(0)
     if len(soft) > 1:
         for head, matrix in enumerate(soft):
@@ -155,7 +155,7 @@ def _batches(
     own, written = translator.protection.encode_pairs(
         [sources[line] for line in filled], [targets[line] for line in filled]
     )
-    # A batch is as long as its longest side, so that is what batches are made by.
+    # The longer side determines the size of a batch.
     items = [
         Item(place, 0, max(both, key=len))
         for place, both in enumerate(zip(own, written, strict=True))

@@ -1,4 +1,4 @@
-"""Corpus scores through sacrebleu, each with its signature and a bootstrap interval; perplexity."""
+"""Corpus scores by sacrebleu, with signatures and bootstrap intervals; perplexity."""
 
 import math
 from collections.abc import Sequence
@@ -22,15 +22,15 @@ from heedful.evaluation.statistics import (
 
 @dataclass(frozen=True)
 class Score:
-    """One corpus score, between 0 and 100 (TER may be higher; there lower is better).
+    """A corpus score, from 0 to 100 (TER may be higher; lower TER is better).
 
     Attributes:
         name: ``BLEU``, ``chrF2`` or ``TER``.
-        value: the score of the whole corpus.
-        signature: sacrebleu's own, which says how it was made.
+        value: the corpus score.
+        signature: sacrebleu's signature, which describes how the score was computed.
         low: lower bound of the 95 % bootstrap interval; None without resampling.
         high: its upper bound.
-        detail: what the score is made of, e.g. precisions, brevity penalty and lengths.
+        detail: the components of the score, e.g. precisions, brevity penalty and lengths.
     """
 
     name: str
@@ -54,16 +54,16 @@ def score_corpus(
     """Score a system's output.
 
     Args:
-        hypotheses: outputs, one a sentence.
-        references: right translations, as many.
-        metrics: which of ``bleu``, ``chrf`` and ``ter``, in the order wanted.
+        hypotheses: the outputs, one per sentence.
+        references: the reference translations, one for each output.
+        metrics: some of ``bleu``, ``chrf`` and ``ter``, in the order of the results.
         tokenise: sacrebleu's tokeniser for BLEU; ``none`` for texts that are tokenised already.
-        lowercase: compare in lower case.
-        bootstrap: number of resamples for the interval; below 2 there is none.
-        seed: of the resampling; with the default the interval is what ``sacrebleu -ci`` finds.
+        lowercase: whether to compare in lower case.
+        bootstrap: number of resamples for the interval; below 2, no interval is computed.
+        seed: of the resampling; the default gives the intervals of ``sacrebleu -ci``.
 
     Raises:
-        UserError: the counts differ, there is nothing to score, or the tokeniser is not to be had.
+        UserError: the numbers differ, there is nothing to score, or the tokeniser is not available.
 
     Example:
         >>> [score] = score_corpus(["a b c d e"], ["a b c d f"], metrics=["bleu"], bootstrap=0)
@@ -83,7 +83,7 @@ def score_corpus(
 def score_statistics(
     statistics: SentenceStatistics, bootstrap: int = 0, seed: int = DEFAULT_SEED
 ) -> Score:
-    """The corpus score of statistics collected before."""
+    """The corpus score from statistics that were collected before."""
     metric = statistics.metric
     score = statistics.score()
     low = high = None
@@ -96,14 +96,14 @@ def score_statistics(
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str], tokenise: str = "13a") -> float:
-    """Corpus BLEU alone, quickly: what validation during training looks at."""
+    """Corpus BLEU only, without an interval: for validation during training."""
     return float(collect("bleu", hypotheses, references, tokenise=tokenise).score().score)
 
 
 def perplexity(total_negative_log_likelihood: float, tokens: int) -> float:
-    """``exp`` of the mean negative log-likelihood (in nats) of a token.
+    """``exp`` of the mean negative log-likelihood (in nats) per token.
 
-    Infinite where there is nothing to average or the mean is too large for a number.
+    Infinite if there are no tokens, or if the result is too large for a float.
 
     Example:
         >>> perplexity(20 * math.log(8), 20)

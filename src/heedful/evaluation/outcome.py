@@ -10,17 +10,17 @@ class Figure(NamedTuple):
 
     value: float
     unit: str = ""
-    """What it counts: ``%``, ``nats a token``; empty for a score without a unit."""
+    """The unit: ``%``, ``nats a token``; empty for a score without a unit."""
     rises: bool = True
-    """Whether more is better."""
+    """Whether a higher value is better."""
     low: float | None = None
-    """Lower bound of its 95 % interval, if one was computed."""
+    """Lower bound of the 95 % interval, if there is one."""
     high: float | None = None
     signature: str | None = None
-    """How it was computed, in the scorer's own short form."""
+    """How it was computed, for example sacrebleu's signature."""
 
     def recorded(self) -> dict[str, Any]:
-        """The figure as a run keeps it in ``scores.jsonl``."""
+        """The figure as recorded in ``scores.jsonl``."""
         kept = {"value": self.value, "low": self.low}
         if self.signature is None:
             return kept
@@ -29,14 +29,14 @@ class Figure(NamedTuple):
 
 @dataclass(frozen=True)
 class ReportTable:
-    """A title, the columns' names and the cells, all text."""
+    """A title, column names and cells, all text."""
 
     title: str
     header: tuple[str, ...]
     rows: Sequence[tuple[str, ...]]
 
     def plain(self) -> str:
-        """The table as TAB-separated lines under its title, for pipes and files."""
+        """The table as TAB-separated lines below its title, for pipes and files."""
         lines = [f"# {self.title}", "\t".join(self.header)]
         lines += ["\t".join(_one_line(cell) for cell in row) for row in self.rows]
         return "\n".join(lines)
@@ -44,15 +44,15 @@ class ReportTable:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was measured of a run, or of outputs in files.
+    """The results of evaluating a run, or outputs in files.
 
     Attributes:
-        title: what was evaluated.
-        figures: by name.
-        outputs: one for each example, in their order; None if the task has none.
-        tables: all that is shown; the figures alone if there are none.
-        details: all that was measured as a JSON object; the figures if None.
-        settings: how it was computed: checkpoint, precision. Kept in the run beside the figures.
+        title: the name of what was evaluated.
+        figures: the figures by name.
+        outputs: one output per example, in order; None if the task has none.
+        tables: the tables to show; if empty, a table of the figures.
+        details: all results as a JSON object; the figures if None.
+        settings: how they were computed, e.g. checkpoint and precision; recorded with the figures.
     """
 
     title: str
@@ -63,11 +63,11 @@ class Evaluation:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def shown(self) -> list[ReportTable]:
-        """All results as tables."""
+        """The tables to show."""
         return list(self.tables) or [figure_table(self.title, self.figures)]
 
     def to_json(self) -> dict[str, Any]:
-        """All that was measured, as what :mod:`json` can write."""
+        """All results as a value that :mod:`json` can write."""
         if self.details is not None:
             return dict(self.details)
         figures = {
@@ -78,7 +78,7 @@ class Evaluation:
 
 
 def figure_table(title: str, figures: Mapping[str, Figure]) -> ReportTable:
-    """Figures with their units, and whether more is better."""
+    """A table of figures with their units, and whether higher is better."""
     rows = [
         (name, f"{one.value:.4g} {one.unit}".strip(), "more" if one.rises else "less")
         for name, one in figures.items()

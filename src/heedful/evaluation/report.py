@@ -1,4 +1,4 @@
-"""The report on one output, as data, as JSON and as tables."""
+"""The report on the output of a system, as data, as JSON and as tables."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -30,16 +30,16 @@ from heedful.evaluation.statistics import (
 
 @dataclass(frozen=True)
 class ReportSettings:
-    """What to measure and how.
+    """What to measure.
 
     Attributes:
-        metrics: which scores.
+        metrics: the scores to compute.
         tokenise: sacrebleu's tokeniser for BLEU.
-        lowercase: compare in lower case.
+        lowercase: whether to compare in lower case.
         bootstrap: resamples for intervals and for the paired bootstrap.
         seed: of all resampling.
-        by_length: also score by source length.
-        sentences: how many of the worst and of the best sentences to keep.
+        by_length: whether to score by source length, too.
+        sentences: number of worst and of best sentences to keep.
     """
 
     metrics: tuple[MetricName, ...] = METRICS
@@ -53,7 +53,7 @@ class ReportSettings:
 
 @dataclass(frozen=True)
 class Example:
-    """One sentence with its scores; ``line`` counts from 1."""
+    """A sentence with its scores; ``line`` counts from 1."""
 
     line: int
     chrf: float
@@ -80,7 +80,7 @@ class Report:
     attention: list[HeadStatistics] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """The report as what :mod:`json` can write; sentences of faults count from 1."""
+        """The report as a value that :mod:`json` can write; sentences of faults count from 1."""
         values = dataclasses.asdict(self)
         for bucket in values["by_length"]:
             bucket["name"] = f"{bucket['shortest']}-{bucket['longest'] or ''}"
@@ -94,7 +94,7 @@ class Report:
         return values
 
     def tables(self) -> list[ReportTable]:
-        """The report as tables, to be drawn for a terminal or written plainly."""
+        """The report as tables, for a terminal or as plain text."""
         makers = (
             self._score_table,
             self._comparison_table,
@@ -121,7 +121,7 @@ class Report:
         return ReportTable(title, ("metric", "score", "95 % interval", "made of"), rows)
 
     def _signature_table(self) -> ReportTable | None:
-        # Signatures are long; a table of their own keeps the scores readable and them whole.
+        # Signatures are long, so they have their own table.
         rows = [(score.name, score.signature) for score in self.scores]
         return ReportTable("how it was scored", ("metric", "signature"), rows) if rows else None
 
@@ -238,24 +238,24 @@ def build_report(
     alignment: AlignmentScore | None = None,
     attention: Sequence[HeadStatistics] = (),
 ) -> Report:
-    """Measure one output.
+    """Measure the output of a system.
 
     Args:
-        system: what to call it.
-        hypotheses: its sentences.
-        references: right translations, as many.
+        system: its name in the report.
+        hypotheses: its outputs.
+        references: the reference translations, one for each output.
         settings: what to measure.
-        sources: what was translated; without it, faults and lengths are not looked at.
-        against: what to call the other system.
+        sources: the source texts; without them, faults and lengths are not measured.
+        against: the name of the other system.
         against_hypotheses: the other system's sentences for the same sources.
-        alignment: its alignment score, where links were scored.
-        attention: statistics of its heads, where they were measured.
+        alignment: its alignment score, if links were scored.
+        attention: the statistics of its heads, if they were measured.
 
     Raises:
-        UserError: counts differ, or there is nothing to score.
+        UserError: the numbers differ, or there is nothing to score.
     """
     check_parallel(hypotheses, references)
-    # Reading the texts costs far more than all sums: every metric reads each output once.
+    # Reading the texts is the most expensive part, so every metric reads each output once.
     own = _Collected(hypotheses, references, settings)
     scores = [
         score_statistics(own[name], settings.bootstrap, settings.seed) for name in settings.metrics
@@ -279,7 +279,7 @@ def build_report(
 def _extremes(
     own: "_Collected", settings: ReportSettings, sources: Sequence[str] | None
 ) -> tuple[list[Example], list[Example]]:
-    """The worst and the best sentences; in a corpus of few they must not be the same ones."""
+    """The worst and the best sentences, without overlap in a small corpus."""
     if settings.sentences <= 0:
         return [], []
     ranked = rank_statistics(own.hypotheses, own.references, own["chrf"], own["bleu"])
@@ -296,7 +296,7 @@ def _extremes(
 
 
 class _Collected:
-    """Statistics of one output, each metric's read when it is first asked for."""
+    """The statistics of one output; those of a metric are computed when they are first needed."""
 
     def __init__(
         self, hypotheses: Sequence[str], references: Sequence[str], settings: ReportSettings
@@ -313,7 +313,7 @@ class _Collected:
         return self._found[name]
 
     def against(self, hypotheses: Sequence[str]) -> list[Comparison]:
-        """Each metric's significance tests with another system's output."""
+        """The significance tests of each metric against another system's output."""
         other = _Collected(hypotheses, self.references, self._settings)
         return [
             compare_statistics(self[name], other[name], seed=self._settings.seed)
@@ -321,7 +321,7 @@ class _Collected:
         ]
 
     def by_length(self, sources: Sequence[str]) -> list[LengthBucket]:
-        """BLEU and chrF by the sources' lengths."""
+        """BLEU and chrF by source length."""
         return bucket_statistics(
             sources,
             [self["bleu"], self["chrf"]],

@@ -1,9 +1,9 @@
-"""The rule by which an alignment is read, chosen on links that people drew.
+"""Chooses the rule by which alignments are read from attention, on manual gold links.
 
 Which head of which layer aligns words, and whether it does so where a word is predicted or where it
-is fed in (Kobayashi et al. 2020, "Attention is not only a weight", section 5; Chen et al. 2020,
-"Accurate word alignment induction from neural machine translation"), differs from model to model.
-All places are scored on development links, and the best is taken.
+is fed in, differs between models (Kobayashi et al. 2020, "Attention is not only a weight", section
+5; Chen et al. 2020, "Accurate word alignment induction from neural machine translation"). All
+candidates are scored on development links, and the best one is chosen.
 """
 
 import math
@@ -21,21 +21,21 @@ from heedful.inference import AlignmentRule, Translator, WordAlignment
 from heedful.models.pairs import AlignmentSource
 
 THRESHOLDS: tuple[float | None, ...] = (None, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5)
-"""The ways to make links that are tried: the heaviest word, and all of at least such a weight."""
+"""The thresholds that are tried; None links each word to the source word with most weight."""
 
 _OTHER_PLACES = 3
-"""Besides the best place with every threshold, so many others are tried in joining."""
+"""Number of further candidates that are tried in joining, in addition to the best one."""
 
 
 class ScoredRule(NamedTuple):
-    """A rule and how well its links agree with the gold."""
+    """A rule and the agreement of its links with the gold."""
 
     rule: AlignmentRule
     score: AlignmentScore
 
 
 class JoinedRules(NamedTuple):
-    """Rules of both directions, how their links are joined, and how well they agree then."""
+    """Rules of both directions, how their links are joined, and the agreement of the result."""
 
     forward: AlignmentRule
     reverse: AlignmentRule
@@ -44,16 +44,16 @@ class JoinedRules(NamedTuple):
 
 
 class RuleSearch:
-    """Every rule of one model, scored on some pairs.
+    """All rules of one model, scored on some pairs.
 
     Args:
-        translator: of one model.
+        translator: a translator with one model.
         sources: texts with gold links.
-        targets: their translations.
-        gold: links of each pair.
+        targets: the translation of each text.
+        gold: the gold links of each pair.
 
     Raises:
-        UserError: the model does not attend to its source, or the gold does not fit.
+        UserError: the model does not attend to its source, or the gold does not fit the pairs.
     """
 
     def __init__(
@@ -74,12 +74,12 @@ class RuleSearch:
             for where in self.weights
             for rule in (AlignmentRule(where, threshold) for threshold in THRESHOLDS)
         ]
-        # Sorting keeps the order of equals: all heads before one, predicted before fed in.
+        # Sorting is stable: all heads precede single ones, predicted precedes fed in.
         self.ranked: list[ScoredRule] = sorted(scored, key=lambda each: each.score.aer)
 
     @property
     def best(self) -> ScoredRule:
-        """The rule of the lowest error rate."""
+        """The rule with the lowest error rate."""
         return self.ranked[0]
 
     def links(self, rule: AlignmentRule) -> list[list[Link]]:
@@ -87,9 +87,9 @@ class RuleSearch:
         return [WordAlignment(soft, rule.threshold).links for soft in self.weights[rule.where]]
 
     def promising(self) -> list[AlignmentRule]:
-        """The best place with every threshold, and the best rules of some other places.
+        """The best candidate with every threshold, and the best rules of some other candidates.
 
-        What is best alone is not what is best joined: an intersection wants links to choose from.
+        The best rule alone may not be the best when joined: an intersection needs many links.
         """
         first = self.best.rule.where
         chosen = [AlignmentRule(first, threshold) for threshold in THRESHOLDS]
@@ -101,18 +101,18 @@ class RuleSearch:
 
 
 def choose_joined(forward: RuleSearch, reverse: RuleSearch) -> JoinedRules:
-    """The rules of two directions, and the way to join them, of the lowest error rate together.
+    """The rules of both directions, and the join, with the lowest error rate together.
 
     Args:
-        forward: of the model that writes the gold's target side.
-        reverse: of the model that writes its source side, on the same pairs the other way round.
+        forward: for the model that writes the target side of the gold.
+        reverse: for the model that writes its source side, on the same pairs reversed.
     """
     own = {rule: forward.links(rule) for rule in forward.promising()}
     other = {
         rule: [[(source, target) for target, source in links] for links in reverse.links(rule)]
         for rule in reverse.promising()
     }
-    # The usual way to join comes first, so that it is taken where others are no better.
+    # The default join is first, so that it is chosen among equals.
     joins = sorted(JOINS, key=lambda join: join != DEFAULT_JOIN)
     best: JoinedRules | None = None
     lowest = math.inf

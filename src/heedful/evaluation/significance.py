@@ -1,4 +1,4 @@
-"""Significance of the difference of two systems: two paired tests on the same sentences.
+"""Significance of the difference between two systems: two paired tests on the same sentences.
 
 Paired bootstrap resampling: Koehn 2004, "Statistical significance tests for machine translation
 evaluation". Approximate randomisation: Riezler and Maxwell 2005, "On some pitfalls in automatic
@@ -23,21 +23,21 @@ from heedful.evaluation.statistics import (
     draw_with_replacement,
 )
 
-# Differences below this are rounding, not differences.
+# Differences below this are rounding errors.
 _TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two systems under one metric.
+    """The comparison of two systems by one metric.
 
     Attributes:
-        name: ``BLEU``, ``chrF2`` or ``TER``.
-        first: the first system's score.
+        first: the score of the first system.
+        second: the score of the second system.
         second: the second system's score.
-        bootstrap_p: how often resampling alone makes a difference as large as the one seen.
-        randomisation_p: how often swapping the systems' outputs at random makes one as large.
-        better: who is better where *both* tests stay below the level; None where they do not.
+        bootstrap_p: how often resampling gives a difference at least as large as the observed one.
+        randomisation_p: how often randomly swapping outputs gives one at least as large.
+        better: the better system if *both* p-values are below the level; otherwise None.
     """
 
     name: str
@@ -66,22 +66,22 @@ def compare_systems(
     seed: int = DEFAULT_SEED,
     level: float = 0.05,
 ) -> list[Comparison]:
-    """Compare two systems' outputs for the same sentences.
+    """Compare the outputs of two systems for the same sentences.
 
     Args:
-        first: one system's outputs.
-        second: the other's, as many.
-        references: right translations, as many.
-        metrics: which of ``bleu``, ``chrf`` and ``ter``.
+        first: the outputs of the first system.
+        second: the outputs of the second system.
+        references: the reference translations.
+        metrics: some of ``bleu``, ``chrf`` and ``ter``.
         tokenise: sacrebleu's tokeniser for BLEU.
-        lowercase: compare in lower case.
-        resamples: number of the bootstrap.
-        trials: number of the randomisation.
-        seed: of both.
-        level: below which a p-value counts.
+        lowercase: whether to compare in lower case.
+        resamples: number of resamples of the bootstrap.
+        trials: number of trials of the randomisation.
+        seed: of both tests.
+        level: the significance level.
 
     Raises:
-        UserError: the counts differ or there is nothing to compare.
+        UserError: the numbers differ, or there is nothing to compare.
     """
     check_parallel(first, references)
     check_parallel(second, references)
@@ -104,7 +104,7 @@ def compare_statistics(
     seed: int = DEFAULT_SEED,
     level: float = 0.05,
 ) -> Comparison:
-    """Compare two systems by statistics of one metric, collected before."""
+    """Compare two systems by statistics of one metric that were collected before."""
     score_one, score_two = one.score(), two.score()
     seen = abs(float(score_one.score) - float(score_two.score))
     by_resampling = _bootstrap_p(one, two, seen, resamples, seed)
@@ -149,6 +149,6 @@ def _randomisation_p(
 
 
 def _p_value(differences: NDArray[np.float64], seen: float) -> float:
-    """The share at least as large as the one seen, the seen one counted in (so never zero)."""
+    """The share at least as large as the observed one, which is included (so never zero)."""
     as_large = int(np.sum(differences >= seen - _TOLERANCE))
     return (as_large + 1) / (len(differences) + 1)

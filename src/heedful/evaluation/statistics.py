@@ -1,8 +1,8 @@
-"""Sufficient statistics: a few numbers a sentence whose sums give a corpus score.
+"""Sufficient statistics: a few numbers per sentence whose sums determine a corpus score.
 
-BLEU, chrF and TER all are functions of sums over sentences. Kept once for each sentence, the sums
-give the score of the corpus, of a part of it, and of thousands of resamples, without reading the
-texts again.
+BLEU, chrF and TER are functions of sums over sentences. From statistics that are computed once per
+sentence, the scores of the corpus, of parts of it and of thousands of resamples are computed
+without reading the texts again.
 
 Letters: `N` sentences, `S` statistics of one sentence, `R` resamples.
 """
@@ -28,17 +28,17 @@ MetricName = Literal["bleu", "chrf", "ter"]
 METRICS: tuple[MetricName, ...] = get_args(MetricName)
 DEFAULT_SEED = 12345
 
-# Coins are thrown in blocks so that memory stays small for corpora of any size. A multiple of 32
-# keeps the stream of random bits the same as when all are thrown at once.
+# Random bits are drawn in blocks, to limit memory for large corpora. Blocks of a multiple of 32
+# give the same stream as a single draw.
 _BLOCK = 64
 
 
 @dataclass(frozen=True)
 class SentenceStatistics:
-    """What one metric needs to know of each sentence.
+    """The statistics of all sentences for one metric.
 
     Attributes:
-        metric: sacrebleu's metric, configured.
+        metric: sacrebleu's metric object.
         values: `[N, S]`, the statistics of each sentence.
     """
 
@@ -51,12 +51,12 @@ class SentenceStatistics:
         return self.score_of_sum(chosen.sum(axis=0))
 
     def score_of_sum(self, total: NDArray[np.float64]) -> SacrebleuScore:
-        """The score that belongs to summed statistics `[S]`."""
+        """The score for summed statistics `[S]`."""
         score: SacrebleuScore = self.metric._compute_score_from_stats(total.tolist())
         return score
 
     def value_of_sum(self, total: NDArray[np.float64]) -> float:
-        """Like :meth:`score_of_sum`, the bare number."""
+        """Like :meth:`score_of_sum`, but only the value."""
         return float(self.score_of_sum(total).score)
 
     def sentence_values(self) -> list[float]:
@@ -64,9 +64,9 @@ class SentenceStatistics:
         return [self.value_of_sum(row) for row in self.values]
 
     def by_sentence(self) -> "SentenceStatistics":
-        """The same statistics, scored as single sentences need it.
+        """The same statistics, for scores of single sentences.
 
-        That is BLEU over the n-gram orders that occur; the other metrics are as they were.
+        BLEU then uses only the n-gram orders that occur; other metrics are unchanged.
         """
         if not isinstance(self.metric, BLEU):
             return self
@@ -89,9 +89,9 @@ class SentenceStatistics:
 
 
 def draw_with_replacement(sentences: int, resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
-    """How often `[N]` each sentence is drawn, for each resample.
+    """The number of times `[N]` that each sentence is drawn, for each resample.
 
-    The stream is the one that sacrebleu draws for the same seed.
+    The random stream is that of sacrebleu for the same seed.
     """
     generator = np.random.default_rng(seed)
     for _ in range(resamples):
@@ -100,7 +100,7 @@ def draw_with_replacement(sentences: int, resamples: int, seed: int) -> Iterator
 
 
 def draw_swaps(sentences: int, trials: int, seed: int) -> Iterator[NDArray[np.bool_]]:
-    """Blocks `[≤64, N]` of fair coins; the same stream that sacrebleu draws for this seed."""
+    """Blocks `[≤64, N]` of fair coin flips; the same stream as sacrebleu's for this seed."""
     generator = np.random.default_rng(seed)
     for start in range(0, trials, _BLOCK):
         size = (min(_BLOCK, trials - start), sentences)
@@ -108,7 +108,7 @@ def draw_swaps(sentences: int, trials: int, seed: int) -> Iterator[NDArray[np.bo
 
 
 def percentile_interval(scores: NDArray[np.float64]) -> tuple[float, float]:
-    """The bounds that leave out one fortieth of the scores on each side (95 % interval)."""
+    """The bounds without the lowest and highest fortieth of the scores (95 % interval)."""
     ordered = np.sort(scores)
     outside = len(ordered) // 40
     return float(ordered[outside]), float(ordered[len(ordered) - outside - 1])
@@ -122,17 +122,17 @@ def collect(
     tokenise: str = "13a",
     lowercase: bool = False,
 ) -> SentenceStatistics:
-    """Read the texts once and keep each sentence's statistics.
+    """Read the texts once and compute the statistics of each sentence.
 
     Args:
-        name: which metric.
-        hypotheses: outputs, one a sentence.
-        references: right translations, as many.
+        name: the metric.
+        hypotheses: the outputs, one per sentence.
+        references: the reference translations, one for each output.
         tokenise: sacrebleu's tokeniser for BLEU (``13a``, ``none``, ``intl``, ``zh``, ``char``, …).
-        lowercase: compare in lower case (TER always does, as sacrebleu's default).
+        lowercase: whether to compare in lower case (TER always does, as in sacrebleu).
 
     Raises:
-        UserError: the counts differ, there is nothing to score, or the tokeniser is not to be had.
+        UserError: the numbers differ, there is nothing to score, or the tokeniser is not available.
     """
     check_parallel(hypotheses, references)
     metric: SacrebleuMetric
@@ -149,10 +149,10 @@ def collect(
 
 
 def check_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> None:
-    """Refuse lists that cannot belong together.
+    """Check that two lists can belong together.
 
     Raises:
-        UserError: one is a string, or the counts differ or are zero.
+        UserError: one is a string, or the numbers differ or are zero.
     """
     for texts in (hypotheses, references):
         require_list(texts, "a comparison")
@@ -166,14 +166,14 @@ def check_parallel(hypotheses: Sequence[str], references: Sequence[str]) -> None
 
 
 def check_tokeniser(tokenise: str, *, present: bool = True) -> None:
-    """Refuse a tokeniser for BLEU that sacrebleu does not know.
+    """Check that sacrebleu supports a tokeniser for BLEU.
 
     Args:
-        tokenise: its name.
-        present: refuse also one whose packages or files this machine lacks.
+        tokenise: the name of the tokeniser.
+        present: also require the packages and files that it needs.
 
     Raises:
-        UserError: what is wrong with it, and what to use.
+        UserError: the tokeniser is not supported; the message suggests another one.
     """
     known = list(BLEU.TOKENIZERS)
     if tokenise not in known:
@@ -187,7 +187,7 @@ def check_tokeniser(tokenise: str, *, present: bool = True) -> None:
 def _bleu(tokenise: str, lowercase: bool) -> BLEU:
     check_tokeniser(tokenise, present=False)
     try:
-        # `force` only silences sacrebleu's own warning about texts that look tokenised already.
+        # `force` only silences sacrebleu's warning about texts that look tokenised.
         return BLEU(tokenize=tokenise, lowercase=lowercase, force=True)
     except (ImportError, RuntimeError, OSError) as error:
         reason = " ".join(str(error).split()).rstrip(".")

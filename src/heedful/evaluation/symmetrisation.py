@@ -1,19 +1,19 @@
 """Symmetrisation: combines the word links of both directions.
 
-A model from English to Spanish and one from Spanish to English each link the words of a pair in
-their own way. Intersection and union: Och and Ney 2003, "A systematic comparison of various
-statistical alignment models", section 5. Growing between the two: Koehn, Och and Marcu 2003,
-"Statistical phrase-based translation", section 3.2; Koehn et al. 2005, "Edinburgh system
-description for the 2005 IWSLT speech translation evaluation", section 2.2.
+An English-Spanish and a Spanish-English model link the words of a pair differently. Intersection
+and union: Och and Ney 2003, "A systematic comparison of various statistical alignment models",
+section 5. Growing from one to the other: Koehn, Och and Marcu 2003, "Statistical phrase-based
+translation", section 3.2; Koehn et al. 2005, "Edinburgh system description for the 2005 IWSLT
+speech translation evaluation", section 2.2.
 
-``grow-diag`` begins with the intersection. It goes through the links in order of source and target
-word, and adds to each the neighbours, upright, across and diagonal, that are in the union and of
-which at least one word has no link yet; over and over, until nothing is added. ``grow-diag-final``
-then goes through each direction's links, the forward ones first, and adds those of which at least
-one word has no link yet; ``grow-diag-final-and`` only those of which neither has.
+``grow-diag`` starts with the intersection. It visits the links in order of source and target word,
+and adds their horizontal, vertical and diagonal neighbours that are in the union and of which at
+least one word has no link yet. It repeats this until no link is added. ``grow-diag-final`` then
+visits the links of each direction, the forward ones first, and adds those of which at least one
+word has no link yet; ``grow-diag-final-and`` only those of which neither word has one.
 
-What is added counts at once. So the order matters: exchanging the sides, or the directions, may
-change what growing finds, though seldom much. The intersection and the union know no order.
+Added links count immediately, so the result depends on the order: exchanging the sides or the
+directions may change it slightly. Intersection and union do not depend on the order.
 """
 
 from collections.abc import Iterable
@@ -30,10 +30,10 @@ _NEIGHBOURS = ((-1, 0), (0, -1), (1, 0), (0, 1), (-1, -1), (-1, 1), (1, -1), (1,
 
 
 def check_join(name: str) -> Join:
-    """The way of joining of this name.
+    """Check the name of a join.
 
     Raises:
-        UserError: there is none.
+        UserError: the name is unknown.
     """
     for join in JOINS:
         if join == name:
@@ -44,12 +44,12 @@ def check_join(name: str) -> Join:
 def symmetrise(
     forward: Iterable[Link], reverse: Iterable[Link], join: Join = DEFAULT_JOIN
 ) -> set[Link]:
-    """Join the links of one pair of texts from both directions.
+    """Combine the links of one pair from both directions.
 
     Args:
-        forward: (source word, target word), from the model that writes the target.
+        reverse: (source word, target word), too, from the model that writes the source.
         reverse: (source word, target word) too, from the model that writes the source.
-        join: how; the module's text defines each.
+        join: the method; the module's docstring defines each.
 
     Example:
         >>> forward, reverse = {(0, 0), (1, 1), (2, 1)}, {(0, 0), (1, 1), (3, 3)}
@@ -72,7 +72,7 @@ def symmetrise(
 
 
 class _Growing:
-    """Links that others are added to."""
+    """A set of links that grows."""
 
     def __init__(self, links: set[Link]) -> None:
         self.links: set[Link] = set()
@@ -82,12 +82,12 @@ class _Growing:
             self._add(link)
 
     def grow(self, candidates: set[Link]) -> None:
-        """Add neighbours among the candidates until there is none to add."""
+        """Add neighbouring candidates until no link can be added."""
         ordered = sorted(candidates)
         added = True
         while added:
             added = False
-            # A link that was added in this turn is met in it if it stands further on.
+            # Links added in this pass are also visited if they come later in the order.
             for source, target in ordered:
                 if (source, target) not in self.links:
                     continue
@@ -98,7 +98,7 @@ class _Growing:
                         added = True
 
     def finish(self, links: set[Link], *, both: bool) -> None:
-        """Add links of which one word, or ``both``, are free."""
+        """Add links of which one word, or ``both``, have no link yet."""
         for link in sorted(links):
             if self._is_free(link, both=both):
                 self._add(link)

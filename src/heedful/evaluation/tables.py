@@ -1,4 +1,4 @@
-"""Tables on a terminal, or as plain text for pipes and files."""
+"""Tables for a terminal, or as plain text for pipes and files."""
 
 import sys
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from heedful.evaluation.outcome import ReportTable
 
 
 def draw(tables: Sequence[ReportTable]) -> None:
-    """Write tables to standard output: drawn on a terminal, TAB-separated elsewhere."""
+    """Write tables to standard output: formatted on a terminal, TAB-separated otherwise."""
     if not sys.stdout.isatty():
         print("\n\n".join(table.plain() for table in tables))
         return
@@ -22,6 +22,6 @@ def draw(tables: Sequence[ReportTable]) -> None:
         for name in table.header:
             drawn.add_column(Text(name), overflow="fold")
         for row in table.rows:
-            # Text, not str: what a sentence says must not be read as markup.
+            # Text instead of str, so that the content is not interpreted as markup.
             drawn.add_row(*(Text(cell) for cell in row))
         console.print(drawn)
