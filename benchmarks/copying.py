@@ -148,7 +148,7 @@ def train(
             # Of the last weights: no string is seen twice, so there is nothing to stop early for.
             result |= whole_checkpoints(loop.checkpoints)[-1].state["validation"]
         except DivergedError as error:
-            report.say(str(error))
+            report.message(str(error))
             result["loss"] = None
     result["minutes"] = loop.progress.total_seconds / 60
     write_json(done, result)

@@ -88,7 +88,7 @@ class _Recorded(Loop):
 
     def _log(self) -> None:
         progress = self.progress
-        self._settle()
+        self._read_sums()
         now = (progress.seconds, progress.weight, progress.sums["loss"])
         self.recorded = tuple(a + b for a, b in zip(self.recorded, now, strict=True))
         super()._log()
