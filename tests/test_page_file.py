@@ -149,7 +149,7 @@ def test_lines_of_one_word(chromium: Any, tmp_path: Path) -> None:
     with opened(chromium, exported(tmp_path, trace)) as it:
         it.tab("heads")
         it.page.click("text=Whole layer")
-        it.page.click("text=One word’s lines")
+        it.page.click("text=Lines of one word")
         it.page.click(".heed-queries button >> nth=3")
         drawn = it.page.eval_on_selector_all(
             ".heed-lines path",
@@ -241,7 +241,7 @@ def test_markup_in_texts_stays_text(chromium: Any, tmp_path: Path) -> None:
             it.tab(tab)
             it.page.wait_for_timeout(100)
         it.page.click("[data-panel=heads]")
-        it.page.click("text=One word’s lines")
+        it.page.click("text=Lines of one word")
         assert "</script><script>x()" in it.page.inner_text(".heed-keys")
         assert it.page.locator("main img, main script, main b, header b").count() == 0
         assert it.page.inner_text(".heed-title") == "<b>bold</b></script><!--<script>"
@@ -292,7 +292,7 @@ def test_one_axis_has_heads_and_no_alignment(chromium: Any, tmp_path: Path) -> N
         it.tab("steps")
         assert "Step 1 of 9: at token0" in it.page.inner_text(".heed-steps .heed-readout")
         it.tab("alignment")
-        assert "nothing to align; see Heads" in it.page.inner_text(".heed-notice >> visible=true")
+        assert "there is no alignment; see Heads" in it.page.inner_text(".heed-notice >> visible=true")
 
 
 def test_of_one_sequence_each_step_says_what_followed(chromium: Any, tmp_path: Path) -> None:
@@ -326,8 +326,8 @@ def test_without_attention_no_panel_sends_to_another(chromium: Any, tmp_path: Pa
         for panel in ("alignment", "heads", "steps"):
             it.tab(panel)
             said = it.page.inner_text(".heed-notice >> visible=true")
-            assert said.startswith("there is no attention"), panel
-            assert "one sequence" not in said
+            assert said.startswith("this model has no attention"), panel
+            assert "single sequence" not in said
 
 
 @pytest.mark.parametrize("length", [512, 1024])

@@ -148,7 +148,7 @@ def test_another_word_forces_what_follows(chromium: Any, address: str) -> None:
         after = it.page.inner_text(".heed-target")
         assert after.split()[0] == before.split()[0]
         assert after.split()[1].startswith(words[place])
-        it.page.click("text=Let the model choose again")
+        it.page.click("text=Remove the chosen words")
         it.page.wait_for_selector(".heed-given", state="detached")
         assert it.page.inner_text(".heed-target") == before
 
@@ -165,7 +165,7 @@ def test_a_text_in_parts_offers_no_other_words(chromium: Any, address: str) -> N
         assert it.page.inner_text(".heed-target") == before
         it.page.click(".heed-hypothesis >> nth=1")
         it.tab("alignment")
-        it.page.wait_for_selector("text=translated in parts; to look inside")
+        it.page.wait_for_selector("text=translated in parts; to see attention")
         assert not [url for url in asked if url.endswith(("/alternatives", "/trace"))]
 
 
@@ -177,8 +177,8 @@ def test_another_hypothesis_is_looked_at(chromium: Any, address: str) -> None:
         second = it.page.inner_text(".heed-target")
         assert second != first
         it.tab("alignment")
-        it.page.wait_for_selector("text=Read from")
-        it.page.click("text=Words")
+        it.page.wait_for_selector("text=From ")
+        it.page.click("[role=radio] >> text=Words")
         rows = list(csv.reader(io.StringIO(it.saved("csv").decode())))
         assert [row[0] for row in rows[1:]] == second.split()
         assert rows[0][1:] == TEXT.split()
@@ -199,7 +199,7 @@ def test_heads_of_a_server_are_the_model_s(
         weights = trace.maps[0].weights[1].numpy()
         shown = np.array([[float(cell) for cell in row[1:]] for row in found[1:]])
         assert np.abs(shown - weights).max() <= weights.max() / 255 / 2 + 1e-5
-        it.page.check("text=with attention × gradient and rollout")
+        it.page.check("text=Include attention × gradient and rollout")
         it.page.wait_for_selector(
             "option:has-text('Attention × gradient: cross')", state="attached"
         )
@@ -312,5 +312,5 @@ def test_a_server_with_keys_asks_for_one(chromium: Any, tmp_path: Any) -> None:
 
 def test_panel_and_text_in_the_address(chromium: Any, address: str) -> None:
     with opened(chromium, f"{address}#panel=alignment&text=the+cat") as it:
-        it.page.wait_for_selector("text=Read from")
+        it.page.wait_for_selector("text=From ")
         assert it.page.get_attribute("[data-panel=alignment]", "aria-selected") == "true"

@@ -172,7 +172,7 @@ def test_heads_of_a_classifier_are_the_model_s(chromium: Any, address: str) -> N
         shown = np.array([[float(cell) for cell in row[1:]] for row in rows[1:]])
         weights = trace.maps[-1].weights[0].numpy()
         assert np.abs(shown - weights).max() <= weights.max() / 255 / 2 + 1e-5
-        it.page.check("text=with attention × gradient and rollout")
+        it.page.check("text=Include attention × gradient and rollout")
         option = "option:has-text('Attention × gradient: decision over text')"
         it.page.wait_for_selector(option, state="attached")
 
@@ -286,20 +286,20 @@ def test_hidden_places_and_their_candidates(chromium: Any, address: str) -> None
         shown = it.page.locator(".heed-places .heed-bar-label").all_text_contents()
         assert shown == [one.word.strip() for place in expected.masks for one in place]
         assert it.page.inner_text(".heed-fill .heed-text") == expected.text
-        it.page.click("[aria-label='Hidden place 2'] button >> nth=2")
+        it.page.click("[aria-label='Mask 2'] button >> nth=2")
         taken = expected.masks[1][2].word.strip()
         half = f"the [MASK] was very {taken}"
         assert it.page.input_value(".heed-fill textarea") == half
-        it.page.wait_for_selector("[aria-label='Hidden place']")
+        it.page.wait_for_selector("[aria-label='Mask']")
         again = FILLER.fill(half, 6)
         assert it.page.inner_text(".heed-fill .heed-text") == again.text
-        it.page.click("text=Take back")
-        it.page.wait_for_selector("[aria-label='Hidden place 2']")
+        it.page.click("text=Undo")
+        it.page.wait_for_selector("[aria-label='Mask 2']")
         assert it.page.input_value(".heed-fill textarea") == text
         it.page.fill(".heed-fill textarea", "the film was long")
-        it.page.wait_for_selector("text=Nothing is hidden")
+        it.page.wait_for_selector("text=The text has no mask")
         it.page.eval_on_selector(".heed-fill textarea", "one => one.setSelectionRange(6, 6)")
-        it.page.click("text=Hide the word at the cursor")
+        it.page.click("text=Mask the word at the cursor")
         assert it.page.input_value(".heed-fill textarea") == "the [MASK] was long"
         it.page.wait_for_selector(".heed-places button")
         it.tab("heads")

@@ -265,7 +265,7 @@ def test_the_page_shows_each_word_over_the_picture(folder: Path, address: str) -
             best = f"row {place // 4 + 1} column {place % 4 + 1}, {weights.max():.3f}"
             said = it.page.inner_text(".heed-places .heed-readout >> visible=true")
             assert said[:-1] == f"Most: {best}"[:-1]
-            it.page.focus("input[aria-label='Whose attention'] >> visible=true")
+            it.page.focus("input[aria-label='Query'] >> visible=true")
             it.page.keyboard.press("ArrowRight")
         it.page.reload()
         it.tab("predict")

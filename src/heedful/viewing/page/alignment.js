@@ -1,4 +1,4 @@
-// The alignment panel: which source tokens each written token looked at.
+// The alignment panel: attention from generated tokens to source tokens.
 
 import { element, messageOf, segments } from "./elements.js";
 import { exportButtons } from "./exporting.js";
@@ -24,7 +24,7 @@ export async function alignmentPicture(trace, { hard, words }) {
   const confidence = words
     ? meanOfWords(surprise, /** @type {{rowWords: number[]}} */ (taken).rowWords, taken.matrix.rows)
     : surprise.slice(0, taken.matrix.rows);
-  // Rows that were not written, as a pooling's, have no probability of their own.
+  // Rows that are not generated tokens, such as those of a pooling, have no probability.
   if (surprise.length && found.map.written) {
     bars.push({ title: "confidence", unit: "", values: confidence.map((one) => Math.exp(one)), most: 1 });
   }
@@ -63,15 +63,15 @@ function meanOfWords(values, words, count) {
  */
 export function alignmentPanel(page) {
   const how = { hard: false, words: false };
-  const view = new MatrixView(page, { label: "Alignment. Arrow keys move from field to field." });
+  const view = new MatrixView(page, { label: "Alignment. Arrow keys move between cells." });
   const notice = element("p", { class: "heed-notice", role: "status" });
   const where = element("p", { class: "heed-where" });
   const notes = element(
     "div", { class: "heed-notes" }, where,
-    element("p", { class: "heed-hint" }, "Confidence: the probability of each written token; of a word, the geometric mean of its tokens’."),
+    element("p", { class: "heed-hint" }, "Confidence: the probability of each generated token; for a word, the geometric mean over its tokens."),
     element(
       "p", { class: "heed-hint" },
-      "Entropy: over how many places its attention is spread. 0 bits is one place, 1 bit two, 2 bits four.",
+      "Entropy: how widely attention is spread. 0 bits: one position; 1 bit: two; 2 bits: four.",
     ),
   );
   /** @type {Picture | null} */
@@ -84,11 +84,11 @@ export function alignmentPanel(page) {
     try {
       const trace = await page.session.current();
       const made = await alignmentPicture(trace, how);
-      // Only what was asked for last is shown.
+      // Show the result of the last request only.
       if (mine !== asked) return;
       picture = made;
       notice.textContent = "";
-      where.textContent = `Read from ${picture.layers[0].name}, ${headsOf(trace)}.`;
+      where.textContent = `From ${picture.layers[0].name}, ${headsOf(trace)}.`;
       view.body.hidden = notes.hidden = false;
       view.show(picture);
     } catch (error) {

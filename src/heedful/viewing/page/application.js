@@ -1,4 +1,4 @@
-// The page: its head, its panels, what they share.
+// The page: header, panels and shared state.
 
 import { alignmentPanel } from "./alignment.js";
 import { comparePanel } from "./compare.js";
@@ -18,7 +18,7 @@ import { stepsPanel } from "./steps.js";
 /** @typedef {import("./types.js").Start} Start */
 
 /**
- * Fills `root` with the page.
+ * Renders the page in `root`.
  * @param {HTMLElement} root
  * @param {Provider} provider
  * @param {Start} [start]
@@ -84,7 +84,7 @@ export async function mount(root, provider, start = {}) {
 }
 
 /**
- * Whether there is a model to type a text for.
+ * Whether there is a model for typed texts.
  * @param {Models} models
  */
 function typing({ models, readers }) {
@@ -92,7 +92,7 @@ function typing({ models, readers }) {
 }
 
 /**
- * The panels that the tasks of the models declare, each a module of its own, and those for any trace.
+ * The panels declared by the tasks of the models (one module each), and those for all traces.
  * @param {Page} page
  * @param {Models} models
  * @param {Start} start
@@ -101,7 +101,7 @@ function typing({ models, readers }) {
 async function panelsOf(page, models, start) {
   const declared = models.panels ?? [];
   const known = [...models.models, ...(models.readers ?? [])];
-  // The address's text is for the panel that it names, or the first that is typed into.
+  // The text in the address belongs to the panel in the address, or to the first input panel.
   const meant = declared.some(({ name }) => name === start.panel) ? start.panel : declared[0]?.name;
   const modules = await Promise.all(declared.map(({ name }) => import(`./${name}.js`)));
   const panels = declared.map(({ name, title, models: own }, i) => ({
@@ -132,7 +132,7 @@ function keyField(provider, given) {
 }
 
 /**
- * The first panel that has something to show: one sequence has no alignment.
+ * The first panel with content: a trace of a single sequence has no alignment.
  * @param {Page} page
  * @param {Panel[]} panels
  * @returns {Promise<string>}
@@ -172,7 +172,7 @@ function header(page, models, tabs, changed) {
   const { session } = page;
   const typed = typing(models);
   const traces = choice("Trace", [
-    ...(typed ? [{ value: "", text: "What is typed" }] : []),
+    ...(typed ? [{ value: "", text: "Typed text" }] : []),
     ...models.traces.map((name) => ({ value: name, text: name })),
   ], typed ? "" : models.traces[0] ?? "", (name) => session.look(name ? { trace: name } : session.typed));
   session.listeners.push(() => {
@@ -191,7 +191,7 @@ function header(page, models, tabs, changed) {
 }
 
 /**
- * Dark or light: as the system is, until somebody chooses.
+ * Dark or light: the system's theme until the user chooses one.
  * @param {HTMLElement} root
  * @param {() => void} changed
  */

@@ -1,4 +1,4 @@
-// Probabilities as a list of bars, each of which may be chosen.
+// A list of probabilities as bars, which can be selectable.
 
 import { element, roving } from "./elements.js";
 
@@ -15,7 +15,7 @@ import { element, roving } from "./elements.js";
  * @param {HTMLOListElement} list
  * @param {Row[]} rows
  * @param {((row: number) => void) | null} choose
- * @param {string} [does] what choosing does, for who cannot see it
+ * @param {string} [does] what a selection does, for screen readers
  */
 export function fillBars(list, rows, choose, does = "") {
   const focused = [...list.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
@@ -53,7 +53,7 @@ export function barList(label) {
 export function percent(probability) {
   const share = probability * 100;
   if (share > 0 && share < 0.1) return share < 0.001 ? "< 0.001 %" : `${Number(share.toPrecision(2))} %`;
-  // What is not certain is not written as if it were.
+  // Probabilities below 1 are never rounded to 100 %.
   const places = share < 10 || (share > 99 && share < 100) ? 1 : 0;
   return `${Math.min(share, share < 100 ? 99.9 : 100).toFixed(places)} %`;
 }

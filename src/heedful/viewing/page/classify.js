@@ -1,4 +1,4 @@
-// The classify panel: a text or two, the labels with their probabilities, the words they rest on.
+// The classify panel: one or two texts, label probabilities, and the importance of words.
 
 import { barList, fillBars, percent } from "./bars.js";
 import { element, messageOf, wasAborted } from "./elements.js";
@@ -12,14 +12,14 @@ import { Typing } from "./typing.js";
 /** @typedef {import("./types.js").Classified} Classified */
 
 const MOST_LABELS = 10;
-// Beyond so many words leaving out each of them is asked for.
+// For longer texts, the user must request the importance of words.
 const AT_ONCE = 60;
 
 class Classify {
   /** @param {Page} page @param {ReaderFacts[]} readers */
   constructor(page, readers) {
     this.page = page;
-    /** @type {string | null} the label that is explained, if not the most probable one */
+    /** @type {string | null} the explained label, if it is not the most probable one */
     this.label = null;
     /** @type {Classified | null} */
     this.result = null;
@@ -53,7 +53,7 @@ class Classify {
     this.setTexts();
   }
 
-  /** One text or two, as the model wants them; some take either. */
+  /** One or two text fields, as the model requires; some models accept both. */
   setTexts() {
     const { pairs } = this.typing.known;
     this.secondPart.hidden = pairs === false;
@@ -83,7 +83,7 @@ class Classify {
     const { model, second } = body;
     const long = found.windows > 1;
     const subject = long ? null : { model, source: text, ...(second === undefined ? {} : { target: second }) };
-    this.typing.look(subject, `this text was read in ${found.windows} windows; to look inside, classify a part of it`);
+    this.typing.look(subject, `this text was processed in ${found.windows} windows; to see attention, classify a part of it`);
     if (long) {
       this.reasons.clear();
       this.wait.textContent = "It is longer than the model reads at once: the probabilities are the mean of its windows’. For the words that count, classify a part of it.";
@@ -91,10 +91,10 @@ class Classify {
   }
 
   /**
-   * Asks for the words, one request after the label's own: it takes as many readings as there are words.
+   * Requests the importance of words after the label; it needs one forward pass per word.
    * @param {string} text
    * @param {AbortSignal} signal
-   * @param {boolean} [anyway] however many words there are
+   * @param {boolean} [anyway] even for a long text
    */
   async explain(text, signal, anyway = false) {
     const { result } = this;
@@ -138,16 +138,16 @@ class Classify {
     const shown = this.shownLabels(names);
     fillBars(this.bars, shown.map((text) => ({
       text, probability: found?.probabilities[text] ?? 0, pressed: text === (this.label ?? found?.label),
-      title: `Which words ${text} rests on`,
-    })), (row) => this.take(shown[row]), "which words it rests on");
+      title: `Importance of words for ${text}`,
+    })), (row) => this.take(shown[row]), "importance of words");
     const others = names.filter((name) => !shown.includes(name));
     const rest = others.reduce((sum, name) => sum + (found?.probabilities[name] ?? 0), 0);
     const left = others.length ? `${others.length} other labels have ${percent(rest)} together. ` : "";
-    this.said.textContent = found?.label && names.length > 1 ? `${left}Choose a label for the words that it rests on.` : left;
+    this.said.textContent = found?.label && names.length > 1 ? `${left}Choose a label to see the importance of words for it.` : left;
     this.page.announce(found?.label ? `${found.label}, ${percent(found.probability)}` : "");
   }
 
-  /** @param {string[]} names in the model's order, unless they are many */
+  /** @param {string[]} names in the order of the model, unless there are many */
   shownLabels(names) {
     if (names.length <= MOST_LABELS) return names;
     const { probabilities } = /** @type {Classified} */ (this.result);

@@ -1,4 +1,4 @@
-// Two runs, or two traces, on the same sentence side by side.
+// Two models or traces side by side on the same sentence.
 
 import { alignmentPicture } from "./alignment.js";
 import { choice, element, messageOf } from "./elements.js";
@@ -16,7 +16,7 @@ import { NONE } from "./session.js";
 /** @typedef {import("./session.js").Subject} Subject */
 
 /**
- * What was typed through a model, as its panel does it; or with the second text, if that belongs to a model of
+ * The typed text for a model, as its panel sends it; includes the second text if the model has
  * the same panel.
  * @param {Page} page
  * @param {string} model
@@ -36,8 +36,8 @@ async function throughModel(page, model) {
 }
 
 /**
- * Which two are beside each other before anybody chooses: the one that was typed for, and the next one that
- * does the same, or a trace.
+ * The initial selection: the model that was used last, and the next one
+ * of the same kind, or a trace.
  * @param {Page} page
  * @param {Models} models
  * @param {{value: string}[]} options
@@ -49,12 +49,12 @@ function fitting(page, models, options) {
   const own = now && "model" in now ? `model:${now.model}` : values[0];
   const same = (/** @type {string} */ value) => kindOf(models, value) === kindOf(models, own);
   const other = values.find((value) => value !== own && same(value)) ?? values.find((value) => value.startsWith("trace:"));
-  // Of one model alone two heads can be compared.
+  // With a single model, two of its heads can be compared.
   return [own, other ?? own];
 }
 
 /**
- * What has to be the same for two models to make something of one text.
+ * What two models must have in common to accept the same text.
  * @param {Models} models
  * @param {string} value
  */
@@ -68,7 +68,7 @@ function kindOf(models, value) {
   return [panel, known?.task, known?.pairs === true, known?.source].join(" ");
 }
 
-/** One of the two. */
+/** One side of the comparison. */
 class Side {
   /**
    * @param {Page} page
@@ -77,7 +77,7 @@ class Side {
    */
   constructor(page, name, options) {
     this.page = page;
-    /** Whether somebody chose whose it is. */
+    /** Whether the user has chosen a model or trace. */
     this.meant = false;
     const changed = () => this.show();
     this.name = name;
@@ -96,7 +96,7 @@ class Side {
     this.text = element("p", { class: "heed-sentence", dir: "auto" });
     this.figure = element("p", { class: "heed-where" });
     this.notice = element("p", { class: "heed-notice", role: "status" });
-    this.view = new MatrixView(page, { label: `${name}: weights. Arrow keys move from field to field.`, height: 520 });
+    this.view = new MatrixView(page, { label: `${name}: weights. Arrow keys move between cells.`, height: 520 });
     this.body = element(
       "section", { class: "heed-side", "aria-label": name },
       element("div", { class: "heed-tools" }, this.whose.field, this.what.field),
@@ -106,7 +106,7 @@ class Side {
   }
 
   /**
-   * What this side looks at: a trace, or what was typed through its model.
+   * The subject of this side: a trace, or the typed text with its model.
    * @returns {Promise<Subject>}
    */
   async subject() {
@@ -122,10 +122,10 @@ class Side {
       if (mine !== this.asked) return;
       this.fillLooks(trace);
       const picture = await this.pictureOf(trace);
-      // Meanwhile another one may have been chosen.
+      // The user may have chosen another one in the meantime.
       if (mine !== this.asked) return;
       this.picture = picture;
-      // What was decided; of a text that is written on, or of a second one, that itself.
+      // The output; for a continuation or a second text, that text.
       const unit = ("model" in subject ? this.page.panelOf(subject.model)?.unit : undefined) ?? "tokens";
       const given = "target" in subject && unit;
       this.text.textContent = (given && subject.target) || trace.text.target || trace.text.source;
@@ -196,7 +196,7 @@ export function comparePanel(page, models) {
   function show() {
     const { typed } = page.session;
     sentence.textContent = typed && "source" in typed ? typed.source : "";
-    // Whoever has not chosen gets what fits to what was typed last.
+    // Sides without a choice of the user follow the last typed text.
     const first = fitting(page, models, options);
     sides.forEach((side, i) => {
       if (!side.meant) side.whose.input.value = first[i];

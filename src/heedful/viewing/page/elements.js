@@ -1,4 +1,4 @@
-// Making the page's elements. Text becomes text nodes, never markup.
+// Create DOM elements. Text becomes text nodes, never markup.
 
 /** @typedef {string | number | boolean | null | undefined | ((event: any) => void)} Attribute */
 
@@ -19,7 +19,7 @@ function furnish(made, attributes, children) {
 }
 
 /**
- * An element; functions among the attributes ("onclick") listen.
+ * Creates an element; functions among the attributes ("onclick") become event listeners.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, Attribute>} [attributes]
@@ -46,7 +46,7 @@ export function svgElement(tag, attributes = {}, ...children) {
 }
 
 /**
- * A labelled choice.
+ * A select element with a label.
  * @param {string} label
  * @param {{value: string, text: string}[]} options
  * @param {string} value
@@ -71,7 +71,7 @@ export function fillChoice(input, options, value) {
 }
 
 /**
- * A labelled switch.
+ * A checkbox with a label.
  * @param {string} label
  * @param {boolean} on
  * @param {(on: boolean) => void} changed
@@ -85,7 +85,7 @@ export function toggle(label, on, changed) {
 }
 
 /**
- * A labelled field for a short text or a number.
+ * An input with a label, for a short text or a number.
  * @param {string} label
  * @param {Record<string, Attribute>} attributes
  * @param {() => void} changed
@@ -97,7 +97,7 @@ export function entry(label, attributes, changed) {
 }
 
 /**
- * One of a few, as buttons in a row; arrow keys move between them.
+ * A radio group of buttons; arrow keys move between them.
  * @param {string} label
  * @param {{value: string, text: string}[]} options
  * @param {string} value
@@ -124,10 +124,10 @@ export function segments(label, options, value, changed) {
 }
 
 /**
- * One stop for the Tab key in a group; arrow keys move within it.
+ * A roving tab index: Tab enters a group once, and arrow keys move within it.
  * @param {HTMLElement} group
  * @param {string} selector its items
- * @param {() => number} columns how many stand in a row (1: arrows in both directions move by one)
+ * @param {() => number} columns the number of items per row (1: all arrow keys move by one)
  * @param {(item: HTMLElement) => void} [moved]
  */
 export function roving(group, selector, columns, moved) {
@@ -157,7 +157,7 @@ export function focusItem(items, at) {
 }
 
 /**
- * Calls `work` once nothing has asked for it for a while.
+ * Debounces `work`.
  * @param {number} milliseconds
  * @param {() => void} work
  * @returns {() => void}
@@ -185,7 +185,7 @@ export function download(blob, name) {
 }
 
 /**
- * Whether an error only says that a request was given up.
+ * Whether an error means that a request was aborted.
  * @param {unknown} error
  */
 export function wasAborted(error) {

@@ -1,4 +1,4 @@
-// A picture as a file: PNG, SVG or CSV.
+// Export a picture as PNG, SVG or CSV.
 
 import { download, element, svgElement } from "./elements.js";
 import { Drawing, flagOf, layOut } from "./picture.js";
@@ -6,11 +6,11 @@ import { PAPER, colourOf, painted, peaksOf, strengthOf, tinted } from "./paintin
 
 /** @typedef {import("./types.js").Picture} Picture */
 
-// More fields than this become one image inside the SVG: no editor opens a million rectangles.
+// Larger matrices become one image in the SVG, because editors cannot open a million rectangles.
 const MOST_RECTANGLES = 40_000;
 
 /**
- * The numbers, as RFC 4180 has them: a row a query, a column a key; with several layers, their
+ * The weights in CSV (RFC 4180): one row per query, one column per key; with several layers, their
  * names in the first column.
  * @param {Picture} picture
  * @returns {string}
@@ -39,7 +39,7 @@ function quoted(field) {
 }
 
 /**
- * A drawing as a file.
+ * A drawing as an SVG file.
  * @param {Element} drawing
  */
 export function svgText(drawing) {
@@ -117,7 +117,7 @@ export function svgOf(picture) {
 }
 
 /**
- * A rectangle a weight; those of several layers stand side by side in their field.
+ * One rectangle per weight; those of several layers are side by side in a cell.
  * @param {Picture} picture
  * @param {Drawing} drawing
  */
@@ -162,11 +162,11 @@ function round(number) {
 }
 
 /**
- * Buttons that write files.
- * @param {() => Picture | null | Promise<Picture | null>} picture what is to be written, when a button is pressed
- * @param {() => string} name of the file, without its ending
+ * Buttons that save files.
+ * @param {() => Picture | null | Promise<Picture | null>} picture returns what to save when a button is pressed
+ * @param {() => string} name of the file, without extension
  * @param {(text: string) => void} announce
- * @param {() => string | null} [drawing] an SVG that is saved in place of the matrix, where there is one
+ * @param {() => string | null} [drawing] an SVG that replaces the matrix, if there is one
  * @returns {HTMLElement}
  */
 export function exportButtons(picture, name, announce, drawing = () => null) {

@@ -1,4 +1,4 @@
-// The fill panel: a text with hidden places, and what may stand there.
+// The fill panel: a text with masks, and candidates for each mask.
 
 import { barList, fillBars, percent } from "./bars.js";
 import { element } from "./elements.js";
@@ -21,17 +21,17 @@ class Fill {
     /** @type {Filled | null} */
     this.found = null;
     this.typing = new Typing(page, "fill", readers, {
-      label: "Text with hidden places", placeholder: `Type a text with ${readers[0].masks?.[0] ?? "[MASK]"} in it…`,
+      label: "Text with masks", placeholder: `Type a text with ${readers[0].masks?.[0] ?? "[MASK]"} in it…`,
       ask: (text, signal) => this.ask(text, signal), clear: () => this.show(null),
       busy: (busy) => this.output.setAttribute("aria-busy", String(busy)),
     });
     this.typing.input.addEventListener("input", () => this.forget());
-    this.hide = element("button", { type: "button", class: "heed-quiet", onclick: () => this.hideWord() }, "Hide the word at the cursor");
-    this.undo = element("button", { type: "button", class: "heed-quiet", onclick: () => this.takeBack() }, "Take back");
+    this.hide = element("button", { type: "button", class: "heed-quiet", onclick: () => this.hideWord() }, "Mask the word at the cursor");
+    this.undo = element("button", { type: "button", class: "heed-quiet", onclick: () => this.takeBack() }, "Undo");
     this.whole = element("p", { class: "heed-text", dir: "auto" });
     this.places = element("div", { class: "heed-places" });
     this.output = element(
-      "section", { class: "heed-output", "aria-label": "Filled in" }, element("h2", {}, "Filled in with the likeliest"), this.whole,
+      "section", { class: "heed-output", "aria-label": "Filled in" }, element("h2", {}, "Filled in with the most probable words"), this.whole,
       this.places,
     );
     const { typing } = this;
@@ -51,7 +51,7 @@ class Fill {
     this.show(null);
   }
 
-  /** How hidden places are written, as one expression. */
+  /** A regular expression for masks. */
   get hidden() {
     const names = this.typing.known.masks ?? ["[MASK]"];
     return new RegExp(names.map((name) => name.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")).join("|"), "gu");
@@ -60,8 +60,8 @@ class Fill {
   /** @param {string} text @param {AbortSignal} signal */
   async ask(text, signal) {
     if (!text.match(this.hidden)) {
-      this.typing.nothing("hide a word first");
-      this.typing.tell(`Nothing is hidden: move the cursor to a word and choose “${this.hide.textContent}”.`);
+      this.typing.nothing("mask a word first");
+      this.typing.tell(`The text has no mask: move the cursor to a word and choose “${this.hide.textContent}”.`);
       return;
     }
     const { model } = this.typing;
@@ -83,17 +83,17 @@ class Fill {
     }));
     const several = (found?.masks.length ?? 0) > 1;
     this.places.replaceChildren(...(found?.masks ?? []).map((candidates, place) => {
-      const name = several ? `Hidden place ${place + 1}` : "Hidden place";
+      const name = several ? `Mask ${place + 1}` : "Mask";
       const list = barList(`${name}: candidates`);
       fillBars(list, candidates.map(({ word, token, probability, text }) => ({ text: word.trim() || token, probability, title: text })),
-        (row) => this.take(place, candidates[row].word), "write it there");
+        (row) => this.take(place, candidates[row].word), "fill it in");
       return element("div", { role: "group", "aria-label": name }, element("h2", {}, name), list);
     }));
     this.page.announce((found?.masks ?? []).map(([best]) => `${best.word}, ${percent(best.probability)}`).join("; "));
   }
 
   /**
-   * Writes a candidate where the text is hidden; what remains hidden is asked about again.
+   * Replaces a mask by a candidate, and requests candidates for the remaining masks.
    * @param {number} place
    * @param {string} word
    */
@@ -112,7 +112,7 @@ class Fill {
 
   /** The last hidden place was written: there is nothing more to ask. */
   done() {
-    this.typing.nothing("nothing is hidden any more");
+    this.typing.nothing("no mask is left");
     this.typing.keep();
     this.page.announce(this.typing.input.value);
   }
@@ -126,7 +126,7 @@ class Fill {
     this.typing.run();
   }
 
-  /** What is typed by hand is not taken back here. */
+  /** Typing clears the undo history. */
   forget() {
     this.before = [];
     this.undo.hidden = true;

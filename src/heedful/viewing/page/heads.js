@@ -1,4 +1,4 @@
-// The heads panel: all of them small, the chosen ones in full or as lines from one word.
+// The heads panel: thumbnails of all heads, and the chosen heads in full or as lines from one word.
 
 import { choice, element, fillChoice, messageOf, segments, toggle } from "./elements.js";
 import { exportButtons } from "./exporting.js";
@@ -39,7 +39,7 @@ class Heads {
     /** @type {HTMLElement} */
     this.grid = element("div");
     this.matrix = new MatrixView(page, {
-      label: "The chosen heads. Arrow keys move from field to field; Enter shows only that word.",
+      label: "The chosen heads. Arrow keys move between cells; Enter shows a single word.",
       chosen: (row) => this.onlyWord(row),
     });
     this.lines = new LinesView(page);
@@ -47,8 +47,8 @@ class Heads {
     this.steps = new StepChooser(() => this.drawChosen());
     this.notice = element("p", { class: "heed-notice", role: "status" });
     this.legend = element("ul", { class: "heed-legend", "aria-label": "Chosen heads" });
-    this.which = choice("Attention of", [], "", (key) => this.setGroup(key));
-    this.gradients = toggle("with attention × gradient and rollout", false, (on) => this.withGradients(on));
+    this.which = choice("Attention", [], "", (key) => this.setGroup(key));
+    this.gradients = toggle("Include attention × gradient and rollout", false, (on) => this.withGradients(on));
     this.gradients.field.hidden = !page.provider.live;
     this.modes = element("div");
     this.body = element(
@@ -64,7 +64,7 @@ class Heads {
   }
 
   left() {
-    const overlay = toggle("Lay heads over each other", false, (on) => {
+    const overlay = toggle("Overlay heads", false, (on) => {
       this.overlay = on;
       if (!on) this.choose(this.chosen.slice(0, 1));
     });
@@ -74,13 +74,13 @@ class Heads {
     return element(
       "section", { class: "heed-choose", "aria-label": "All heads" }, this.grid,
       element("div", { class: "heed-tools" }, overlay.field, this.whole),
-      element("p", { class: "heed-hint" }, "A row a layer, a picture a head. Shift and click lays a further head over the first."),
+      element("p", { class: "heed-hint" }, "One row per layer, one picture per head. Shift-click overlays another head."),
     );
   }
 
   right() {
     this.setModes();
-    this.contrast = toggle("Each row in full contrast", false, (on) => {
+    this.contrast = toggle("Normalise each row", false, (on) => {
       this.byRow = on;
       this.drawChosen();
     });
@@ -108,7 +108,7 @@ class Heads {
 
   setModes() {
     const drawn = this.axis && drawnTitle(this.axis);
-    const second = drawn ? { value: "places", text: drawn } : { value: "lines", text: "One word’s lines" };
+    const second = drawn ? { value: "places", text: drawn } : { value: "lines", text: "Lines of one word" };
     if (this.mode !== "matrix") this.mode = second.value;
     this.modes.replaceChildren(segments("Show as", [{ value: "matrix", text: "Matrix" }, second], this.mode, (mode) => {
       this.mode = mode;
@@ -141,7 +141,7 @@ class Heads {
 
   async show() {
     const { subject } = this.page.session;
-    // A further sentence is asked for with gradients, too, while they are wanted.
+    // Later sentences are also traced with gradients while the option is on.
     if (this.gradients.input.checked && subject && "model" in subject && !subject.gradients) return this.withGradients(true);
     try {
       const trace = await this.page.session.current();
@@ -212,7 +212,7 @@ class Heads {
     if (!add) return this.choose([head]);
     if (there && others.length) return this.choose(others);
     if (others.length >= HEAD_COLOURS.length) {
-      return this.page.announce(`at most ${HEAD_COLOURS.length} heads can be told apart by their colours`);
+      return this.page.announce(`at most ${HEAD_COLOURS.length} heads can be shown in different colours`);
     }
     return this.choose([...others, head]);
   }
@@ -244,7 +244,7 @@ class Heads {
       if (trace !== this.trace || chosen !== this.chosen) return;
       const [{ map }] = chosen;
       const facts = trace.summary.maps[map];
-      // A query alone has the steps as its rows.
+      // For a single query, the rows are steps.
       const step = this.steps.of(facts.queries > 1 ? trace.stepLabels(map) : null);
       const matrices = step === null ? whole : whole.map((one) => sliceRows(one, step * facts.queries, (step + 1) * facts.queries));
       this.picture = {

@@ -1,4 +1,4 @@
-// What attention shows and what it does not, with a figure for the sentence at hand.
+// What attention shows and what it does not, with a measurement for the current sentence.
 
 import { element, messageOf } from "./elements.js";
 
@@ -20,7 +20,7 @@ export function honesty(page, models) {
     if (!subject || !("source" in subject)) return;
     const mine = ++asked;
     check.disabled = true;
-    figure.textContent = "Leaving words out…";
+    figure.textContent = "Removing words…";
     try {
       const { model, source, target } = subject;
       const found = await page.provider.faithfulness({ model, source, ...(target === undefined ? {} : { target }) });
@@ -36,9 +36,9 @@ export function honesty(page, models) {
     "aside", { class: "heed-honest", "aria-label": "What attention shows" },
     element(
       "p", {},
-      element("strong", {}, "What you see here. "),
-      "Attention weights show from where the model took information at one place, not why it decided: other layers, "
-        + "the residual stream and the values that were read count as well, and quite different weights can give the same output. ",
+      element("strong", {}, "How to read this. "),
+      "Attention weights show where one part of the model took information from, not why it decided. Other layers, "
+        + "the residual stream and the attended values also matter, and very different weights can give the same output. ",
       check,
       " ", figure,
     ),
@@ -55,7 +55,7 @@ export function honesty(page, models) {
       const { faithfulness } = (await page.session.current()).summary;
       if (faithfulness && mine === asked) figure.textContent = told(faithfulness);
     } catch {
-      // The panel says what is wrong with the trace.
+      // The panel shows the error of the trace.
     }
   }
 
@@ -70,7 +70,7 @@ function told(found) {
   const most = `Without ${one ? "the most attended source word" : `the ${found.words} most attended source words`}${names}`;
   const spread = found.draws > 1 ? ` ± ${found.random_spread.toFixed(1)}` : "";
   const higher = found.higher === undefined ? ""
-    : ` ${found.higher} of these ${found.draws} random choices made it fall as much or more.`;
+    : ` ${found.higher} of these ${found.draws} random choices lowered it at least as much.`;
   return `${most} the translation’s log-probability ${change(found.attended)}; without ${one ? "a random one" : `${found.words} random ones`} `
     + `it ${change(found.random)}${spread} (${found.draws} draws).${higher}`;
 }

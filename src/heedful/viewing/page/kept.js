@@ -1,8 +1,8 @@
-// What was typed, kept with the tab's own history: Back and Reload bring it back, no address shows it.
+// Typed text is saved in the history of the tab: Back and Reload restore it, and it is not in the URL.
 
 /** @typedef {Record<string, string>} Fields */
 
-// Browsers take so many changes of an entry, about three a second, and none any more when a page is left.
+// Browsers limit changes of a history entry to about three per second, and allow none while a page is closed.
 const PAUSE = 400;
 
 export class Kept {
@@ -17,7 +17,7 @@ export class Kept {
   }
 
   /**
-   * What was put under a name, a text a field.
+   * The saved fields of a name.
    * @param {string} name
    * @returns {Fields | null}
    */
@@ -40,7 +40,7 @@ export class Kept {
     try {
       window.history.replaceState({ ...window.history.state, heedful: this.fields }, "");
     } catch {
-      // A browser that takes no more has less to bring back; what is on the page stays.
+      // If the browser refuses, less can be restored; the page itself is not affected.
     }
   }
 }

@@ -1,4 +1,4 @@
-// Only one word's attention: lines from it to what it looks at, a colour a head.
+// Attention of one word: lines to the words it attends to, one colour per head.
 
 import { element, focusItem, roving, svgElement } from "./elements.js";
 import { around, largest, rowOf, runsRightToLeft, written } from "./matrices.js";
@@ -9,7 +9,7 @@ import { themeOf } from "./painting.js";
 
 const ROW = 30;
 const MIDDLE = 260;
-// Of a text longer than this, some are shown: nobody reads a thousand words beside each other.
+// Maximum number of words shown; others are left out.
 const LONG = 60;
 const SOME = 24;
 
@@ -20,8 +20,8 @@ export class LinesView {
     this.row = 0;
     /** @type {Picture | null} */
     this.picture = null;
-    this.queries = element("div", { class: "heed-tokens heed-queries", role: "listbox", "aria-label": "Whose attention" });
-    this.keys = element("ol", { class: "heed-tokens heed-keys", "aria-label": "What it looks at" });
+    this.queries = element("div", { class: "heed-tokens heed-queries", role: "listbox", "aria-label": "Queries" });
+    this.keys = element("ol", { class: "heed-tokens heed-keys", "aria-label": "Keys" });
     this.drawing = svgElement("svg", { class: "heed-lines-drawing", "aria-hidden": "true", preserveAspectRatio: "none" });
     this.note = element("p", { class: "heed-hint" });
     this.body = element(
@@ -48,7 +48,7 @@ export class LinesView {
     if (this.picture) this.page.announce(`${this.picture.rows[row]}: ${this.said().join(", ")}`);
   }
 
-  /** The heaviest weights of the chosen row, in words. */
+  /** Describes the largest weights of the selected row. */
   said() {
     const { picture } = this;
     if (!picture) return [];
@@ -72,9 +72,9 @@ export class LinesView {
     this.drawLines(picture, queries, columns);
     const left = picture.columns.length - columns.length;
     this.note.textContent = left > 0
-      ? `The ${columns.length} heaviest of ${picture.columns.length.toLocaleString("en")} are shown, in their order; `
-        + `a dotted line says that some are left out.`
-      : "Choose a word on the left. The boxes on the right show each head’s weight.";
+      ? `The ${columns.length} largest of ${picture.columns.length.toLocaleString("en")} weights are shown, in text order; `
+        + `a dotted line marks omitted words.`
+      : "Choose a word on the left. Boxes on the right show the weight of each head.";
   }
 
   /** @param {Picture} picture @param {number} row */
@@ -132,7 +132,7 @@ export class LinesView {
 }
 
 /**
- * How strongly a weight is drawn.
+ * The opacity of a weight.
  * @param {number} weight
  */
 export function share(weight) {
@@ -140,7 +140,7 @@ export function share(weight) {
 }
 
 /**
- * What a row looks at, by the mean size of the layers' weights.
+ * The total weight of each column in a row: the mean over layers.
  * @param {Picture} picture
  * @param {number} row
  * @returns {Float32Array}
@@ -154,7 +154,7 @@ export function totalsOf(picture, row) {
 }
 
 /**
- * The rows and columns that are shown: all, or of a long text those around the row and the heaviest.
+ * The visible rows and columns: all, or in a long text rows near the selected one and columns with the largest weights.
  * @param {Picture} picture
  * @param {number} row
  */

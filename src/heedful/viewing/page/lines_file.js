@@ -1,4 +1,4 @@
-// One word's lines as an SVG file.
+// Export the lines of one word as an SVG file.
 
 import { element, svgElement } from "./elements.js";
 import { share, shownOf } from "./lines.js";
@@ -14,7 +14,7 @@ const BOX = 11;
 
 /**
  * @param {Picture} picture
- * @param {number} row whose lines
+ * @param {number} row the selected row
  * @returns {string}
  */
 export function linesSvg(picture, row) {

@@ -1,5 +1,5 @@
-// The page as a server sends it: its address may say which panel and which text (#panel=heads&text=…,
-// with &second=… for a pair).
+// The page of a server. Its URL may select a panel and a text (#panel=heads&text=…,
+// and &second=… for a pair).
 
 import { mount } from "./application.js";
 import { serverProvider } from "./providers.js";

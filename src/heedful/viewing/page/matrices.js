@@ -1,4 +1,4 @@
-// Arithmetic on weights. Nothing here knows of the page.
+// Arithmetic on weights, independent of the page.
 
 /** @typedef {import("./types.js").Matrix} Matrix */
 /** @typedef {import("./types.js").MapFacts} MapFacts */
@@ -17,7 +17,7 @@ export function matrixOf(rows, columns, values, peak) {
 }
 
 /**
- * One head of a map from its bytes; with steps its rows are the queries of the first step, then of the second, …
+ * One head of a map from its bytes. With steps, rows are the queries of the first step, then of the second, …
  * @param {Uint8Array} bytes [heads, steps, queries, keys]
  * @param {MapFacts} map
  * @param {number} head
@@ -67,11 +67,11 @@ export function rowOf(matrix, row) {
 }
 
 /**
- * The place of a row's largest weight, or -1 where all are 0.
+ * The index of the largest weight of a row, or -1 if all are 0.
  * @param {Matrix} matrix
  * @param {number} row
  */
-export function heaviest(matrix, row) {
+export function largestColumn(matrix, row) {
   const values = rowOf(matrix, row);
   let best = -1;
   for (let i = 0; i < values.length; i++) if (values[i] > (best < 0 ? 0 : values[best])) best = i;
@@ -79,23 +79,23 @@ export function heaviest(matrix, row) {
 }
 
 /**
- * 1 at the heaviest weight of each row, 0 elsewhere.
+ * 1 at the largest weight of each row, 0 elsewhere.
  * @param {Matrix} matrix
  * @returns {Matrix}
  */
 export function hardMatrix(matrix) {
   const values = new Float32Array(matrix.values.length);
   for (let row = 0; row < matrix.rows; row++) {
-    const best = heaviest(matrix, row);
+    const best = largestColumn(matrix, row);
     if (best >= 0) values[row * matrix.columns + best] = 1;
   }
   return matrixOf(matrix.rows, matrix.columns, values, 1);
 }
 
 /**
- * Weights between words: summed over a column word's tokens, averaged over a row word's.
+ * Weights between words: the sum over tokens of a column word, and the mean over tokens of a row word.
  * @param {Matrix} matrix
- * @param {number[]} rowWords each row's word, or -1
+ * @param {number[]} rowWords the word of each row, or -1
  * @param {number[]} columnWords
  * @returns {Matrix}
  */
@@ -118,7 +118,7 @@ export function byWords(matrix, rowWords, columnWords) {
 }
 
 /**
- * The entropy of each row's weights over their sum, in bits.
+ * The entropy of each normalised row, in bits.
  * @param {Matrix} matrix
  * @returns {number[]}
  */
@@ -136,7 +136,7 @@ export function rowEntropies(matrix) {
 }
 
 /**
- * The largest weight of each field of `down` × `across` cells, so that peaks are not lost.
+ * Max pooling of `down` × `across` cells, which keeps peaks visible.
  * @param {Matrix} matrix
  * @param {number} down
  * @param {number} across
@@ -160,7 +160,7 @@ export function pooled(matrix, down, across) {
 }
 
 /**
- * The places of the `count` largest numbers, in their own order.
+ * The indices of the `count` largest numbers, in increasing order.
  * @param {ArrayLike<number>} values
  * @param {number} count
  * @returns {number[]}
@@ -172,7 +172,7 @@ export function largest(values, count) {
 }
 
 /**
- * The places around one, at most `count`.
+ * At most `count` indices around one.
  * @param {number} at
  * @param {number} all
  * @param {number} count
@@ -185,7 +185,7 @@ export function around(at, all, count) {
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|[\ud802-\ud803\ud83a-\ud83b]/g;
 
 /**
- * Whether most of the letters belong to scripts that run from right to left.
+ * Whether most letters belong to right-to-left scripts.
  * @param {string[]} texts
  */
 export function runsRightToLeft(texts) {
@@ -200,7 +200,7 @@ export function runsRightToLeft(texts) {
 }
 
 /**
- * A number with a true minus.
+ * A number with a minus sign (U+2212).
  * @param {number} value
  * @param {number} places
  */
@@ -209,7 +209,7 @@ export function signed(value, places) {
 }
 
 /**
- * A weight as a short text: enough digits to see what a byte can tell.
+ * A weight as text, with the precision of one byte.
  * @param {number} weight
  */
 export function written(weight) {

@@ -1,4 +1,4 @@
-// A matrix on the page: hover, keys, zoom, and an overview while zoomed in.
+// An interactive matrix: hover, keyboard, zoom, and an overview while zoomed in.
 
 import { element } from "./elements.js";
 import { runsRightToLeft, written } from "./matrices.js";
@@ -94,7 +94,7 @@ export class MatrixView {
     this.drawing = new Drawing(picture, layout, theme);
     this.zooming.hidden = Math.min(layout.cellWidth, layout.cellHeight) >= 12;
     this.draw();
-    // How long it took is kept where it can be measured.
+    // Record the drawing time for benchmarks.
     this.canvas.dataset.milliseconds = (performance.now() - started).toFixed(1);
   }
 
@@ -139,7 +139,7 @@ export class MatrixView {
 
   /**
    * @param {number} factor
-   * @param {{row: number, column: number}} [around] stays where it is; the middle otherwise
+   * @param {{row: number, column: number}} [around] the cell that keeps its position; default: the middle
    */
   zoomBy(factor, around) {
     this.zoomTo(this.view.zoom * factor, around);
@@ -172,7 +172,7 @@ export class MatrixView {
   }
 
   /**
-   * The field under a point of the canvas, with fractions.
+   * The cell under a point of the canvas, as fractions.
    * @param {MouseEvent} event
    * @returns {{row: number, column: number} | null}
    */
@@ -220,7 +220,7 @@ export class MatrixView {
       if (document.activeElement !== this.canvas) this.point(null);
     });
     this.canvas.addEventListener("click", () => {
-      // The end of a drag chooses nothing.
+      // The end of a drag is not a selection.
       if (!moved) this.choose();
     });
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -234,7 +234,7 @@ export class MatrixView {
 
   /** @param {WheelEvent} event */
   wheel(event) {
-    // A matrix whose labels can all be read needs no zoom, and the page scrolls on.
+    // If all labels are readable, there is no zoom, and the wheel scrolls the page.
     if (this.zooming.hidden || (event.deltaY > 0 && this.view.zoom === 1)) return;
     event.preventDefault();
     this.zoomBy(event.deltaY < 0 ? 1.2 : 1 / 1.2, this.under(event) ?? undefined);
@@ -293,7 +293,7 @@ export class MatrixView {
       const hint = this.zooming.hidden ? "" : " Wheel, + and − zoom; drag moves.";
       const order = runsRightToLeft(picture.columns) ? ", from right to left" : "";
       this.readout.textContent = `Rows: ${picture.rowTitle}. Columns: ${picture.columnTitle}${order}. `
-        + `Point at a field, or use the arrow keys.${hint}`;
+        + `Point at a cell, or use the arrow keys.${hint}`;
       return;
     }
     const place = cursor.row * picture.columns.length + cursor.column;
@@ -301,7 +301,7 @@ export class MatrixView {
       picture.layers.length > 1 ? swatch(layer) : "", element("strong", {}, written(layer.matrix.values[place])),
     ]);
     const more = picture.bars.map((bars) => `${bars.title} ${bars.values[cursor.row]?.toFixed(2)}${bars.unit}`);
-    // Each text apart from the others in direction, so that scripts do not mix.
+    // Isolate the text direction of each part.
     this.readout.replaceChildren(
       element("bdi", {}, picture.rows[cursor.row]), " → ", element("bdi", {}, picture.columns[cursor.column]),
       "  ", ...weights, more.length ? `   ${more.join(" · ")}` : "",

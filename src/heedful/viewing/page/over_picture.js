@@ -1,7 +1,7 @@
-// Weights over the cells of a picture.
+// Draws weights over the cells of a picture.
 
 import { element, svgElement, toggle } from "./elements.js";
-import { heaviest, matrixOf, rowOf, written } from "./matrices.js";
+import { largestColumn, matrixOf, rowOf, written } from "./matrices.js";
 import { overlay } from "./painting.js";
 import { svgText } from "./exporting.js";
 
@@ -33,7 +33,7 @@ class OverPicture {
     this.svg = svgElement("svg", {
       class: "heed-over-picture", viewBox: `0 0 ${this.width} ${this.height}`, tabindex: 0, role: "application",
       "aria-roledescription": "picture with weights",
-      "aria-label": `Weights over the picture. Arrow keys move from cell to cell${how.pick ? "; Enter shows what that cell looks at" : ""}.`,
+      "aria-label": `Weights over the picture. Arrow keys move between cells${how.pick ? "; Enter shows what the cell attends to" : ""}.`,
     });
     this.svg.style.aspectRatio = `${this.width} / ${this.height}`;
     this.said = element("p", { class: "heed-readout", "aria-live": "polite" });
@@ -127,10 +127,10 @@ class OverPicture {
   mark() {
     this.svg.querySelector(".heed-cursor")?.replaceWith(this.box(this.cursor, "heed-cursor"));
     this.svg.querySelector(".heed-query")?.replaceWith(this.box(this.how.pick ? this.row : -1, "heed-query"));
-    const most = heaviest(matrixOf(1, this.weights.length, this.weights), 0);
+    const most = largestColumn(matrixOf(1, this.weights.length, this.weights), 0);
     const place = this.cursor >= 0 ? this.cursor : most;
     this.said.classList.toggle("heed-idle", this.cursor < 0);
-    this.said.textContent = place < 0 ? "It looks at nothing here."
+    this.said.textContent = place < 0 ? "No attention to this input."
       : `${this.cursor < 0 ? "Most: " : ""}${this.labels[place]}, ${written(this.weights[place])}`;
   }
 
@@ -141,7 +141,7 @@ class OverPicture {
 }
 
 /**
- * A picture; in grey, so that what lies over it can be seen.
+ * A picture in grey, so that weights over it are visible.
  * @param {string} url
  * @param {Record<string, import("./elements.js").Attribute>} how
  * @param {boolean} grey

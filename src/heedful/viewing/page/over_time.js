@@ -1,8 +1,8 @@
-// Weights along time, over the sound or a picture of its features.
+// Draws weights along time, over the sound or a picture of its features.
 
 import { element, messageOf, svgElement } from "./elements.js";
 import { svgText } from "./exporting.js";
-import { heaviest, matrixOf, rowOf, written } from "./matrices.js";
+import { largestColumn, matrixOf, rowOf, written } from "./matrices.js";
 import { pictureOf } from "./over_picture.js";
 import { PAPER, overlay, peakOf, themeOf } from "./painting.js";
 import { fromBase64 } from "./providers.js";
@@ -37,7 +37,7 @@ class OverTime {
     this.stop = null;
     this.svg = svgElement("svg", {
       class: "heed-over-time", tabindex: 0, role: "application", "aria-roledescription": "weights along time",
-      "aria-label": "Weights along time. Arrow keys move from frame to frame.",
+      "aria-label": "Weights along time. Arrow keys move between frames.",
     });
     this.svg.style.height = `${this.height}px`;
     this.said = element("p", { class: "heed-readout", "aria-live": "polite" });
@@ -67,12 +67,12 @@ class OverTime {
     if (media?.type !== "audio/wav") return;
     try {
       const bytes = fromBase64(media.url.slice(media.url.indexOf(",") + 1));
-      // Needs no permission to play: nothing is heard yet.
+      // Decoding needs no user gesture, because no sound is played yet.
       this.sound = await new OfflineAudioContext(1, 1, 44100).decodeAudioData(/** @type {ArrayBuffer} */ (bytes.buffer));
       this.play.hidden = false;
       this.draw();
     } catch (error) {
-      this.said.textContent = `the sound cannot be read: ${messageOf(error)}`;
+      this.said.textContent = `cannot decode the sound: ${messageOf(error)}`;
     }
   }
 
@@ -166,7 +166,7 @@ class OverTime {
   }
 
   /**
-   * The sound or its features, with the weights over them.
+   * Draws the sound or its features, with weights over them.
    * @param {number} width
    * @param {Theme} theme
    */
@@ -196,7 +196,7 @@ class OverTime {
   }
 
   /**
-   * The sound's largest swing in each pixel.
+   * The peak amplitude of the sound in each pixel.
    * @param {number} width
    */
   waveform(width) {
@@ -240,10 +240,10 @@ class OverTime {
     for (const [name, value] of Object.entries({ x, width: Math.max(width, 1.5), visibility: this.cursor < 0 ? "hidden" : "visible" })) {
       box?.setAttribute(name, String(value));
     }
-    const most = heaviest(matrixOf(1, this.frames, this.weights), 0);
+    const most = largestColumn(matrixOf(1, this.frames, this.weights), 0);
     const frame = this.cursor >= 0 ? this.cursor : most;
     this.said.classList.toggle("heed-idle", this.cursor < 0);
-    this.said.textContent = frame < 0 ? "It looks at nothing here."
+    this.said.textContent = frame < 0 ? "No attention to this input."
       : `${this.cursor < 0 ? "Most: " : ""}${this.time(frame)} to ${this.time(frame + 1)} s, ${written(this.weights[frame])}`;
   }
 

@@ -1,4 +1,4 @@
-// All heads of all layers as small pictures, to choose from.
+// Thumbnails of all heads of all layers, to choose from.
 
 import { element, roving } from "./elements.js";
 import { runsRightToLeft } from "./matrices.js";
@@ -13,7 +13,7 @@ import { fromBase64 } from "./providers.js";
 /** @typedef {{key: string, title: string, maps: number[]}} Group */
 
 /**
- * Maps that show the same thing of different layers: same kind, same axes.
+ * Groups maps of different layers with the same kind and axes.
  * @param {MapFacts[]} maps
  * @returns {Group[]}
  */
@@ -43,19 +43,19 @@ function titleOf(facts) {
 }
 
 /**
- * What the rows and the columns of a map are.
+ * Titles of the rows and columns of a map.
  * @param {MapFacts} facts
  * @returns {{rowTitle: string, columnTitle: string}}
  */
 export function titles(facts) {
   const [row, column] = [facts.query_axis, facts.key_axis];
-  if (row === column) return { rowTitle: `whose attention (${row})`, columnTitle: "what it looks at" };
-  const read = column === "source" ? "what was read" : column;
-  return { rowTitle: facts.written ? "what was written" : row, columnTitle: read };
+  if (row === column) return { rowTitle: `queries (${row})`, columnTitle: "keys" };
+  const read = column;
+  return { rowTitle: facts.written ? "output" : row, columnTitle: read };
 }
 
 /**
- * A layer's name: its number among its group, or what tells it from the others.
+ * The name of a layer: its number in its group, if the group has several.
  * @param {Group} group
  * @param {number} place
  */
@@ -64,7 +64,7 @@ export function layerName(group, place) {
 }
 
 /**
- * What a head is called; rollout has layers in their place (see inference/relevance.py).
+ * The name of a head; in rollout, heads are layers (see inference/relevance.py).
  * @param {LoadedTrace} trace
  * @param {Group} group
  * @param {Head} head
@@ -113,7 +113,7 @@ export function overview(page, trace, group, chosen) {
 }
 
 /**
- * Marks the chosen heads, each in its colour.
+ * Marks each chosen head in its colour.
  * @param {HTMLElement} grid
  * @param {Head[]} heads
  * @param {(place: number) => string | null} colour

@@ -1,4 +1,4 @@
-// Weights to colours to pixels.
+// Converts weights to colours and pixels.
 
 import { pooled, rowOf } from "./matrices.js";
 
@@ -6,7 +6,7 @@ import { pooled, rowOf } from "./matrices.js";
 /** @typedef {number[]} Colour red, green and blue */
 
 /**
- * Colours that all kinds of colour vision tell apart (Okabe and Ito 2008), without black and, as too
+ * Colours for all types of colour vision (Okabe and Ito, 2008), without black and, because it is too
  * faint on white, with a darker yellow.
  */
 export const HEAD_COLOURS = [
@@ -26,7 +26,7 @@ export const HEAD_COLOURS_IN_THE_DARK = [
  * @property {string} muted
  * @property {string} line
  * @property {string} accent
- * @property {string} against for weights below zero
+ * @property {string} against for negative weights
  * @property {string} font
  */
 
@@ -43,7 +43,7 @@ export const PAPER = {
 };
 
 /**
- * The colours in use, from the style sheet.
+ * The current colours, from the style sheet.
  * @param {HTMLElement} root
  * @returns {Theme}
  */
@@ -73,7 +73,7 @@ export function colourOf(hex) {
 }
 
 /**
- * How strongly a share of the largest weight is drawn: small weights should be seen, too.
+ * The opacity for a share of the largest weight; it keeps small weights visible.
  * @param {number} share
  */
 export function strengthOf(share) {
@@ -81,7 +81,7 @@ export function strengthOf(share) {
 }
 
 /**
- * A colour of some strength over the surface.
+ * A colour blended with the surface.
  * @param {Colour} surface
  * @param {Colour} colour
  * @param {number} strength
@@ -92,11 +92,11 @@ export function tinted(surface, colour, strength) {
 }
 
 /**
- * The pixel of a field that several layers share: their colours' mean by weight, as strong as the
+ * The pixel of a cell with several layers: the weighted mean of their colours, with the opacity of the
  * strongest.
  * @param {Colour} surface
  * @param {Colour[]} colours
- * @param {ArrayLike<number>} shares each layer's weight over its peak, 0 to 1
+ * @param {ArrayLike<number>} shares the weight of each layer relative to its peak, 0 to 1
  * @returns {Colour}
  */
 export function mixed(surface, colours, shares) {
@@ -115,17 +115,17 @@ export function mixed(surface, colours, shares) {
 }
 
 /**
- * Whether fields are wide enough for a stripe a layer; else the layers' colours are mixed.
+ * Whether cells are wide enough for one stripe per layer; otherwise colours are mixed.
  * @param {number} layers
- * @param {number} width of a field in pixels
+ * @param {number} width of a cell in pixels
  */
 export function striped(layers, width) {
   return layers > 1 && width >= layers * 3;
 }
 
 /**
- * A canvas of one pixel a weight (with stripes, one a weight of each layer), or of one a field of
- * weights where they are more than fit.
+ * A canvas with one pixel per weight (with stripes: per weight and layer), or one per block of
+ * weights if there are too many.
  * @param {Layer[]} layers
  * @param {Theme} theme
  * @param {{mirrored: boolean, byRow?: boolean, stripes?: boolean, down?: number, across?: number}} how
@@ -164,7 +164,7 @@ export function painted(layers, theme, { mirrored, byRow = false, stripes = fals
 const OVER = ["#ff9a00", "#3d8bff"];
 
 /**
- * A row of weights as a transparent image of one pixel each.
+ * A row of weights as a transparent image, one pixel per weight.
  * @param {ArrayLike<number>} weights
  * @param {number} columns
  * @returns {string} a data URL
@@ -193,7 +193,7 @@ export function peakOf(weights) {
 }
 
 /**
- * What gets the full colour in each row: the matrix's largest weight, or the row's own.
+ * The weight with full colour in each row: the maximum of the matrix or of the row.
  * @param {import("./types.js").Matrix} matrix
  * @param {boolean} byRow
  * @returns {Float32Array}
@@ -208,7 +208,7 @@ export function peaksOf(matrix, byRow) {
 }
 
 /**
- * The pixels of one layer's shares from −1 to 1, in steps of 1/255.
+ * The pixels for shares from −1 to 1 in steps of 1/255.
  * @param {Colour} surface
  * @param {Colour} colour
  * @param {Colour} against
@@ -224,12 +224,12 @@ function rampOf(surface, colour, against) {
 
 /** @param {Colour} pixel */
 function packed([red, green, blue]) {
-  // Little-endian RGBA, as on every machine that runs a browser today.
+  // Little-endian RGBA, as on all machines that run browsers today.
   return ((255 << 24) | (Math.round(blue) << 16) | (Math.round(green) << 8) | Math.round(red)) >>> 0;
 }
 
 /**
- * All heads of a map as small pictures.
+ * Thumbnails of all heads of a map.
  * @param {Uint8Array} bytes [heads, h, w]
  * @param {{heads: number, thumbnail_size: [number, number], negative: boolean}} map
  * @param {Theme} theme

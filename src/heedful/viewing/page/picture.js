@@ -1,4 +1,4 @@
-// A matrix with its labels, drawn onto a canvas: the same on screen and in a PNG.
+// Draws a matrix with labels on a canvas, for the screen and for PNG files.
 
 import { runsRightToLeft } from "./matrices.js";
 import { painted, striped } from "./painting.js";
@@ -7,7 +7,7 @@ import { painted, striped } from "./painting.js";
 /** @typedef {import("./painting.js").Theme} Theme */
 
 /**
- * Where things stand, in CSS pixels.
+ * The layout of a matrix, in CSS pixels.
  * @typedef {object} Layout
  * @property {boolean} mirrored columns run from right to left
  * @property {number} left of the field of weights
@@ -19,10 +19,10 @@ import { painted, striped } from "./painting.js";
  * @property {number} totalWidth
  * @property {number} totalHeight
  * @property {number} font
- * @property {boolean} upright column labels stand on end, since cells are narrow
- * @property {boolean} flat column labels lie, since all are shorter than a cell
+ * @property {boolean} upright column labels are vertical, because cells are narrow
+ * @property {boolean} flat column labels are horizontal, because all are shorter than a cell
  * @property {number} barLeft
- * @property {number} bar how long the longest bar is
+ * @property {number} bar the length of the longest bar
  */
 
 /** @typedef {{zoom: number, x: number, y: number}} View x and y: the first column and row on show */
@@ -53,12 +53,12 @@ export function layOut(context, picture, room) {
   const top = (slanted ? label * Math.sin(SLANT) + font * 0.6 : label) + 12;
   let cellWidth = Math.min(room.cell, (free - overhang) / columns);
   let cellHeight = Math.min(room.cell, (room.height - top) / rows);
-  // Square, unless one side is so long that the other would be lost.
+  // Cells are square unless one side is much longer than the other.
   const square = Math.min(cellWidth, cellHeight);
   if (square * Math.max(rows, columns) > 24 || square >= 8) {
     if (Math.min(rows, columns) * square > 160 || square >= 8) cellWidth = cellHeight = square;
   }
-  // A little higher than wide, where that makes every row's label fit.
+  // Cells are slightly higher than wide if this lets all row labels fit.
   const readable = font * 1.2;
   if (cellHeight >= readable * 0.5 && cellHeight < readable && readable * rows <= room.height - top) cellHeight = readable;
   const flat = !picture.bars.length && longest(context, picture.columns) <= cellWidth - 2;
@@ -89,7 +89,7 @@ export function layOut(context, picture, room) {
  */
 function longest(context, texts) {
   let most = 0;
-  // Measuring thousands of labels takes long; the longest in characters are enough.
+  // Measuring thousands of labels is slow; those with the most characters are enough.
   const candidates = texts.length > 64 ? [...texts].sort((a, b) => b.length - a.length).slice(0, 64) : texts;
   for (const text of candidates) most = Math.max(most, context.measureText(text).width);
   return Math.ceil(most);
@@ -252,7 +252,7 @@ export class Drawing {
   }
 
   /**
-   * A label that rises from the top edge.
+   * A label that extends upwards from the top edge.
    * @param {CanvasRenderingContext2D} context
    * @param {string} text
    * @param {number} x
@@ -299,7 +299,7 @@ export class Drawing {
 }
 
 /**
- * How the columns' labels stand.
+ * The direction of column labels.
  * @param {Layout} layout
  * @returns {{turn: number, align: "left" | "right" | "center"}}
  */
@@ -310,7 +310,7 @@ export function flagOf(layout) {
 }
 
 /**
- * Which labels are drawn: every `step`-th on show, and the one the cursor is on.
+ * The labels to draw: every `step`-th visible one, and the one under the cursor.
  * @param {number} from
  * @param {number} count
  * @param {number} step
@@ -327,7 +327,7 @@ function shown(from, count, step, all, also) {
 }
 
 /**
- * Writes a label in its own direction, so that punctuation stands at its end.
+ * Draws a label in its own text direction, so that punctuation is at its end.
  * @param {CanvasRenderingContext2D} context
  * @param {string} text
  * @param {number} x

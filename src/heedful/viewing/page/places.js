@@ -1,4 +1,4 @@
-// One row of weights at a time, drawn as the kind of its axis is: a list of bars unless a module here draws it.
+// Shows one row of weights, drawn by the kind of its axis: a list of bars unless a module is listed here.
 
 import { element } from "./elements.js";
 import { largest, rowOf, written } from "./matrices.js";
@@ -23,7 +23,7 @@ const DRAWN = new Map([
 ]);
 
 /**
- * What showing an axis in its own way is called; nothing for those that are lists.
+ * The name of the view for an axis; undefined for axes that are lists.
  * @param {AxisFacts} axis
  */
 export function drawnTitle(axis) {
@@ -37,7 +37,7 @@ export function placesOf(page, axis, labels, how) {
 
 /** @type {MakePlaces} */
 function bars(_page, _axis, labels) {
-  const list = element("ol", { class: "heed-bars", "aria-label": "Weights over what is read" });
+  const list = element("ol", { class: "heed-bars", "aria-label": "Attention weights" });
   const note = element("p", { class: "heed-hint" });
   return {
     body: element("div", {}, list, note),
@@ -49,7 +49,7 @@ function bars(_page, _axis, labels) {
       const places = largest(strongest, MOST_BARS);
       list.replaceChildren(...places.map((place) => bar(labels[place], weights[place], before[place])));
       const left = weights.length - places.length;
-      note.textContent = left > 0 ? `The ${places.length} heaviest of ${weights.length.toLocaleString("en")} places.` : "";
+      note.textContent = left > 0 ? `The ${places.length} largest of ${weights.length.toLocaleString("en")} weights.` : "";
     },
   };
 }
@@ -85,7 +85,7 @@ export class PlacesView {
     this.axis = null;
     /** @type {HTMLInputElement} */
     this.slider = element("input", {
-      type: "range", min: 0, value: 0, step: 1, "aria-label": "Whose attention", oninput: () => this.go(Number(this.slider.value)),
+      type: "range", min: 0, value: 0, step: 1, "aria-label": "Query", oninput: () => this.go(Number(this.slider.value)),
     });
     this.label = element("bdi", { class: "heed-whose" });
     this.chooser = element("div", { class: "heed-player" }, this.slider, this.label);
@@ -96,7 +96,7 @@ export class PlacesView {
   /**
    * @param {Picture} picture
    * @param {AxisFacts} axis of the keys
-   * @param {boolean} own whether the queries are of the same axis
+   * @param {boolean} own whether queries and keys have the same axis
    */
   show(picture, axis, own) {
     this.picture = picture;

@@ -1,4 +1,4 @@
-// The panel of a task that has none of its own: fields made from the schema of its inputs, and the result.
+// The panel of tasks without their own panel: a form generated from the input schema, and the result.
 
 import { choice, element, whenQuiet, wasAborted } from "./elements.js";
 import { Asking } from "./typing.js";
@@ -12,7 +12,7 @@ import { Asking } from "./typing.js";
 const PAUSE = 350;
 
 /**
- * A field of the form: its element, its text to keep, and its value; undefined if it is empty.
+ * A form field: its element, its text to save, and its value (undefined if it is empty).
  * @typedef {{body: HTMLElement, input: HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement, value: () => unknown}} Field
  */
 
@@ -36,7 +36,7 @@ class Predict {
     this.setFields();
   }
 
-  /** The fields of the chosen model, with what was typed before. */
+  /** The fields of the chosen model, with typed texts before. */
   setFields() {
     const kept = this.page.kept.of("predict") ?? {};
     this.fields = fieldsOf(this.schema, () => this.changed());
@@ -61,7 +61,7 @@ class Predict {
     this.page.kept.put("predict", { model: this.asking.model, ...typed });
   }
 
-  /** What is typed as the schema wants it; undefined if nothing is. */
+  /** The input in the form of the schema; undefined if it is empty. */
   get input() {
     const values = this.fields.map(([name, { value }]) => /** @type {const} */ ([name, value()]));
     const given = values.filter(([, value]) => value !== undefined);
@@ -117,7 +117,7 @@ function shown(value) {
 }
 
 /**
- * The fields of an object in JSON; null where the text is none.
+ * The fields of a JSON object; null if the text is not one.
  * @param {string} text
  * @returns {Record<string, unknown> | null}
  */
@@ -131,7 +131,7 @@ function objectOf(text) {
 }
 
 /**
- * A value as it is typed into a field.
+ * The text of a value in a field.
  * @param {unknown} value
  */
 function typed(value) {
@@ -152,7 +152,7 @@ function isPair(schema) {
 }
 
 /**
- * Whether a value is a list of texts, which are typed one a line.
+ * Whether a value is a list of texts, typed one per line.
  * @param {Schema} schema
  */
 function isLines(schema) {
@@ -160,7 +160,7 @@ function isLines(schema) {
 }
 
 /**
- * @param {Schema} schema of one input
+ * @param {Schema} schema of an input
  * @param {() => void} changed
  * @returns {[string, Field][]}
  */

@@ -1,4 +1,4 @@
-// Where the page gets everything from: a server's /api, or data that came with the page.
+// Data sources of the page: the API of a server, or data embedded in the page.
 
 /** @typedef {import("./types.js").Provider} Provider */
 /** @typedef {import("./types.js").Summary} Summary */
@@ -23,13 +23,13 @@ async function checked(answer) {
     const told = await answer.json();
     if (typeof told.error === "string") message = told.error;
   } catch {
-    // An answer without JSON has nothing more to say.
+    // A response without JSON has no further information.
   }
   throw new Refusal(message, answer.status);
 }
 
 /**
- * What is written, piece by piece: lines of JSON, of which the last has all.
+ * Streams generated pieces: lines of JSON; the last line has the whole result.
  * @param {Response} answer
  * @param {(piece: string) => void} onPiece
  * @returns {Promise<import("./types.js").Written>}
@@ -49,13 +49,13 @@ async function streamed(answer, onPiece) {
       if (told.done) return told;
       onPiece(told.text);
     }
-    if (done) throw new Error("the server broke off; is it still running?");
+    if (done) throw new Error("the server closed the connection; is it still running?");
   }
 }
 
 /**
- * The server that the page came from.
- * @param {string} base the address of its /api, ending in "/"
+ * The server of the page.
+ * @param {string} base the URL of its API, ending in "/"
  * @returns {Provider}
  */
 export function serverProvider(base) {
@@ -67,7 +67,7 @@ export function serverProvider(base) {
     try {
       answer = await fetch(base + path, how);
     } catch (error) {
-      if (error instanceof TypeError) throw new Error("the server cannot be reached; is it still running?");
+      if (error instanceof TypeError) throw new Error("cannot reach the server; is it still running?");
       throw error;
     }
     return checked(answer);
@@ -111,18 +111,18 @@ export function fromBase64(text) {
 }
 
 /**
- * @param {Uint8Array} bytes as zlib writes them
+ * @param {Uint8Array} bytes compressed by zlib
  * @returns {Promise<Uint8Array>}
  */
 async function inflated(bytes) {
   const Stream = /** @type {any} */ (globalThis).DecompressionStream;
-  if (!Stream) throw new Error("this browser cannot open the data; use one of 2023 or later");
+  if (!Stream) throw new Error("this browser cannot decompress the data; use a browser from 2023 or later");
   const stream = new Blob([bytes]).stream().pipeThrough(new Stream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
 }
 
 /**
- * Traces that came with the page.
+ * Traces embedded in the page.
  * @param {{traces: {name: string, summary: Summary, maps: string[]}[]}} data
  * @returns {Provider}
  */
@@ -131,11 +131,11 @@ export function embeddedProvider(data) {
   /** @param {object} body */
   const find = (body) => {
     const one = byName.get(/** @type {any} */ (body).trace);
-    if (!one) throw new Error("this page has no such trace");
+    if (!one) throw new Error("the page does not contain this trace");
     return one;
   };
   const refuse = async () => {
-    throw new Error("this page came without a model; open it with heedful view RUN");
+    throw new Error("this page has no model; open it with heedful view RUN");
   };
   return {
     live: false,

@@ -1,4 +1,4 @@
-// Which words a decision rests on: four measures, drawn over the text.
+// The importance of words for a decision: four measures, drawn over the text.
 
 import { element, roving, segments } from "./elements.js";
 import { exportButtons } from "./exporting.js";
@@ -12,7 +12,7 @@ import { matrixOf, meanMatrix, rowOf, signed } from "./matrices.js";
 /** @typedef {{key: string, title: string, told: string, hint: string, values: number[]}} Measure */
 
 const TEXTS = ["text", "first", "second"];
-// Below this nothing is drawn in full colour: of a text in which no word matters none should seem to.
+// Smaller maxima are not drawn in full colour, so that unimportant words do not look important.
 const LEAST = 0.05;
 
 export class Reasons {
@@ -37,7 +37,7 @@ export class Reasons {
       place.addEventListener("pointerleave", () => this.tell(null));
     }
     this.body = element(
-      "section", { class: "heed-why", "aria-label": "Which words it rests on" }, this.heading,
+      "section", { class: "heed-why", "aria-label": "Importance of words" }, this.heading,
       element(
         "div", { class: "heed-tools" }, this.choices,
         exportButtons(() => this.picture(), () => `words-${this.chosen}`, page.announce),
@@ -54,28 +54,28 @@ export class Reasons {
 
   /**
    * @param {Explained} found
-   * @param {string} label the one that is spoken for
+   * @param {string} label the explained label
    */
   show(found, label) {
     this.found = found;
     this.body.hidden = !found.words.length;
-    this.heading.replaceChildren("Which words ", element("strong", {}, element("bdi", {}, label)), " rests on");
+    this.heading.replaceChildren("Importance of words for ", element("strong", {}, element("bdi", {}, label)));
     this.measures = [{
       key: "fall", title: "Left out", told: "the probability falls by", values: found.words.map(({ fall }) => fall),
-      hint: "By how much the label’s probability falls when the word is left out (orange: rises). This is measured, and any "
-        + "model has it; it does not see what two words say together.",
+      hint: "How much the probability of the label falls without the word (orange: rises). This measure works for any "
+        + "model, but it ignores interactions between words.",
     }];
     if (found.words.every(({ share }) => share !== null)) {
       this.measures.push({
         key: "gradient", title: "Attention × gradient", told: "attention × gradient", values: found.words.map(({ share }) => share ?? 0),
-        hint: "The word’s share of attention × gradient of the label, followed through the layers: where the model looked for it. A hint, no proof.",
+        hint: "The word’s share of attention × gradient for the label, over all layers. An indication, not a proof.",
       });
     }
     this.draw();
   }
 
   /**
-   * Adds what is read from the trace's maps.
+   * Adds the measures from the maps of the trace.
    * @param {LoadedTrace} trace
    */
   async addMaps(trace) {
@@ -127,7 +127,7 @@ export class Reasons {
       const button = element("button", {
         type: "button", tabindex: i ? -1 : 0, "data-word": from + i, "aria-label": `${word}: ${this.told(from + i, this.measure)}`,
         class: `heed-word heed-partner${value < 0 ? " heed-rises" : ""}`, "data-value": value,
-        // Few numbers can be read beneath a text; all are in the line below it.
+        // There is room for few numbers below words; the line below the text shows any of them.
         "data-strength": strength >= 0.25 && Math.abs(value) >= 0.01 ? signed(value, 2) : null,
       }, word);
       button.style.setProperty("--strength", strength.toFixed(3));
@@ -148,7 +148,7 @@ export class Reasons {
     const word = target instanceof HTMLElement ? target.dataset.word : undefined;
     this.readout.classList.toggle("heed-idle", word === undefined);
     if (word === undefined || !this.found) {
-      this.readout.textContent = "Point at a word, or move to it with Tab and the arrow keys, for its numbers.";
+      this.readout.textContent = "Point at a word, or use Tab and the arrow keys, to see its numbers.";
       return;
     }
     const at = Number(word);
@@ -171,7 +171,7 @@ export class Reasons {
 }
 
 /**
- * A row over tokens as one over the words of all texts.
+ * Converts a row over tokens to a row over the words of all texts.
  * @param {LoadedTrace} trace
  * @param {{axis: string, row: ArrayLike<number>}[]} rows
  */
@@ -190,7 +190,7 @@ function overWords(trace, rows) {
 }
 
 /**
- * The last layer of the rollout at the place where the label was decided.
+ * The last layer of the rollout at the position of the label.
  * @param {LoadedTrace} trace
  * @returns {Promise<Measure | null>}
  */
@@ -201,12 +201,12 @@ async function rolledOut(trace) {
   const matrix = await trace.head(map, maps[map].heads - 1);
   return {
     key: "rollout", title: "Rollout", told: "rollout", values: overWords(trace, [{ axis: "text", row: rowOf(matrix, 0) }]),
-    hint: "The layers’ mean weights multiplied through, with the residual connections, to where the label is decided. It asks nothing of the label.",
+    hint: "The product of the layers’ mean weights with residual connections, at the position of the label. It does not depend on the label.",
   };
 }
 
 /**
- * The last attention over each text: of the place that decides, or of all that read the text.
+ * The last attention over each text: from the position of the label, or from all positions.
  * @param {LoadedTrace} trace
  * @returns {Promise<Measure | null>}
  */
@@ -230,7 +230,7 @@ async function attended(trace) {
   if (!rows.length) return null;
   return {
     key: "attention", title: "Attention", told: "attention", values: overWords(trace, rows),
-    hint: `The weights of ${names.join(" and ")}, the mean of its heads. What was read there is not yet what was used; all heads are under Heads.`,
+    hint: `The weights of ${names.join(" and ")}, mean of the heads. Attended words are not always used; the panel Heads shows all heads.`,
   };
 }
 
@@ -246,7 +246,7 @@ function meanRow(matrix) {
 }
 
 /**
- * The sum of a matrix's rows, each times its weight.
+ * The weighted sum of the rows of a matrix.
  * @param {Matrix} matrix
  * @param {ArrayLike<number>} weights
  */

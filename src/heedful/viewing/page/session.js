@@ -1,4 +1,4 @@
-// What is looked at: a sentence through a model, or a trace; loaded once, shared by the panels.
+// The subject of the panels: a sentence with a model, or a trace. It is loaded once and shared.
 
 import { byWords, headMatrix, meanMatrix, sliceRows } from "./matrices.js";
 
@@ -11,7 +11,7 @@ import { byWords, headMatrix, meanMatrix, sliceRows } from "./matrices.js";
   | {model: string, input: unknown, gradients?: boolean} | {trace: string}} Subject */
 
 /** What is said where there is nothing to list. */
-export const NONE = "there is no attention here: the model reads by other means, so there are no heads and no weights to show";
+export const NONE = "this model has no attention, so there are no heads or weights to show";
 
 /** A trace whose maps come when they are asked for. */
 export class LoadedTrace {
@@ -36,7 +36,7 @@ export class LoadedTrace {
     let asked = this.bytes.get(map);
     if (!asked) {
       asked = this.provider.attention({ ...this.subject, map });
-      // What failed once may be asked for again.
+      // A failed request can be repeated.
       asked.catch(() => this.bytes.delete(map));
       this.bytes.set(map, asked);
     }
@@ -60,7 +60,7 @@ export class LoadedTrace {
   }
 
   /**
-   * What each row of a map's matrix is: a query, or a query at a step.
+   * The labels of the rows of a map: queries, or queries at steps.
    * @param {number} map
    */
   rowLabels(map) {
@@ -88,7 +88,7 @@ export class LoadedTrace {
   }
 
   /**
-   * Where the word alignment is read: the model's own place, or else the last map between two axes.
+   * The map of the word alignment: the one that the model declares, else the last map between two axes.
    * @returns {{map: number, heads: number[] | null, shift: number} | null}
    */
   get alignment() {
@@ -96,7 +96,7 @@ export class LoadedTrace {
     const between = this.summary.maps
       .map((facts, map) => ({ facts, map }))
       .filter(({ facts }) => facts.query_axis !== facts.key_axis && facts.kind === "weights");
-    // What was written over what was read comes before all else that two axes may be.
+    // Maps from output to source have precedence over other maps between two axes.
     const last = between.filter(({ facts }) => facts.written || facts.key_axis === "source").pop()
       ?? between.filter(({ facts }) => this.summary.kinds[facts.query_axis].steps).pop() ?? between.pop();
     return last ? { map: last.map, heads: null, shift: 0 } : null;
@@ -108,8 +108,8 @@ export class LoadedTrace {
    */
   async alignmentMatrix() {
     const where = this.alignment;
-    if (!where && !this.summary.maps.length) throw new Error("there is no attention here, so there is nothing to align");
-    if (!where) throw new Error("this model reads and writes one sequence: there is nothing to align; see Heads");
+    if (!where && !this.summary.maps.length) throw new Error("this model has no attention, so there is no alignment");
+    if (!where) throw new Error("this model has a single sequence, so there is no alignment; see Heads");
     const map = this.summary.maps[where.map];
     const heads = where.heads ?? Array.from({ length: map.heads }, (_, head) => head);
     const bytes = await this.bytesOf(where.map);
@@ -122,7 +122,7 @@ export class LoadedTrace {
   }
 
   /**
-   * What each step reads: the alignment's weights, or of one sequence those of its last layer.
+   * The weights of each step: those of the alignment, or for a single sequence those of the last layer.
    * @returns {Promise<{matrix: Matrix, rows: string[], columns: string[], map: MapFacts}>}
    */
   async stepMatrix() {
@@ -143,7 +143,7 @@ export class LoadedTrace {
     const fed = this.summary.words[map.query_axis] ?? [];
     const { decided } = this.summary;
     const queries = decided.length ? decided : this.summary.axes[map.query_axis];
-    // The words are those of the tokens fed in; each token was written one step before.
+    // Words belong to input tokens; each of them was generated one step earlier.
     const before = decided.length ? 1 : 0;
     const rowWords = Array.from({ length: matrix.rows }, (_, row) => fed[row + before] ?? -1);
     return {
@@ -162,7 +162,7 @@ function joined(tokens) {
 }
 
 /**
- * The text of pieces; a byte that stands for itself is written <0x41>.
+ * The text of pieces; single bytes are written as <0x41>.
  * @param {string[]} pieces
  * @param {string} between
  */
@@ -198,7 +198,7 @@ export class Session {
     /** @type {Subject | null} */
     this.subject = null;
     this.why = "";
-    /** @type {Subject | null} what was typed last, to come back to from a trace */
+    /** @type {Subject | null} typed texts last, to come back to from a trace */
     this.typed = null;
     /** @type {(() => void)[]} */
     this.listeners = [];
@@ -208,7 +208,7 @@ export class Session {
 
   /**
    * @param {Subject | null} subject
-   * @param {string} [why] there is none
+   * @param {string} [why] why there is none
    */
   look(subject, why = "type a sentence first") {
     this.why = why;
@@ -237,7 +237,7 @@ export class Session {
         .then((summary) => new LoadedTrace(this.provider, subject, summary));
       asked.catch(() => this.loaded.delete(key));
       this.loaded.set(key, asked);
-      // A page that stays open must not keep every sentence that went through it.
+      // Limit the cache, because a page may stay open for long.
       for (const old of this.loaded.keys()) {
         if (this.loaded.size <= 8) break;
         this.loaded.delete(old);

@@ -1,4 +1,4 @@
-// A memory's slots as rows, with a column for each step that read them.
+// Memory slots as rows, with one column per step.
 
 import { element } from "./elements.js";
 import { around, largest, rowOf, written } from "./matrices.js";
@@ -44,7 +44,7 @@ export function slotRows(_page, _axis, labels) {
           element("table", {}, element("thead", {}, element("tr", {}, element("td", {}), ...head)), element("tbody", {}, ...lines)),
         ),
         element("p", { class: "heed-hint" }, "Each column in full colour at its largest weight."
-          + (left > 0 ? ` The ${slots.length} heaviest of ${labels.length.toLocaleString("en")} slots, in their order.` : "")),
+          + (left > 0 ? ` The ${slots.length} slots with the largest weights, of ${labels.length.toLocaleString("en")}.` : "")),
       );
     },
   };

@@ -1,4 +1,4 @@
-// Which step of a map is shown, where its queries read at several: a slider that also plays.
+// A slider that selects the step of a map with several steps, and plays them.
 
 import { element } from "./elements.js";
 
@@ -24,7 +24,7 @@ export class StepChooser {
   }
 
   /**
-   * The step to show of these, and null where there are none to choose from.
+   * The selected step; null if the map has no steps.
    * @param {string[] | null} labels
    * @returns {number | null}
    */

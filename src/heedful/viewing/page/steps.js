@@ -1,4 +1,4 @@
-// How attention moves from step to step while a sentence is written.
+// Attention at each step while a sentence is generated.
 
 import { element, messageOf } from "./elements.js";
 import { exportButtons } from "./exporting.js";
@@ -84,7 +84,7 @@ class Steps {
   }
 
   /**
-   * What the weights are drawn on.
+   * The view on which the weights are drawn.
    * @param {LoadedTrace} trace
    * @param {import("./types.js").MapFacts} map
    */
@@ -94,10 +94,10 @@ class Steps {
     this.places = placesOf(this.page, axis, trace.summary.labels[map.key_axis], own ? { pick: (place) => this.go(place) } : {});
     this.place.replaceChildren(this.places.body);
     this.player.hidden = map.steps * map.queries < 2;
-    // The places of a picture or of time are no sentence.
+    // Positions in a picture or in time are not a sentence.
     this.writtenSoFar.hidden = trace.summary.kinds[map.query_axis].extent.length > 0;
-    this.hint.textContent = drawnTitle(axis) ? `What each ${own ? "place looks at; choose one in the picture" : "step looks at"}.`
-      : "Each step writes one token; the bars show what it reads meanwhile, the faint ones what the step before read.";
+    this.hint.textContent = drawnTitle(axis) ? `What each ${own ? "position attends to; choose one in the picture" : "step attends to"}.`
+      : "Each step generates one token. Bars show its attention weights; faint bars show those of the previous step.";
   }
 
   toggle() {
@@ -134,7 +134,7 @@ class Steps {
     const { matrix } = picture.layers[0];
     this.places?.show(matrix, step, picture.rows);
     const { decided, decided_labels: labels, log_probabilities: all } = trace.summary;
-    // Of one sequence that is read and written, each token that is read has one that follows.
+    // In a single sequence, each input token is followed by another token.
     const follows = !this.written && decided.length === picture.rows.length;
     const surprise = this.written || follows ? all[step] : undefined;
     const what = this.written ? "writes " : "at ";

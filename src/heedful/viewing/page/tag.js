@@ -1,4 +1,4 @@
-// The tag panel: a sentence's words with their tags.
+// The tag panel: the words of a sentence with their tags.
 
 import { percent } from "./bars.js";
 import { element, roving } from "./elements.js";
@@ -10,7 +10,7 @@ import { Typing } from "./typing.js";
 /** @typedef {import("./types.js").ReaderFacts} ReaderFacts */
 /** @typedef {import("./types.js").TaggedWords} TaggedWords */
 
-const IDLE = "The bar beneath a tag is its probability. Point at a word, or move to it with Tab and the arrow keys, for the number.";
+const IDLE = "The bar below a tag is its probability. Point at a word, or use Tab and the arrow keys, to see the number.";
 
 class Tag {
   /** @param {Page} page @param {ReaderFacts[]} readers */
@@ -49,8 +49,8 @@ class Tag {
     this.typing.notice.textContent = "";
     this.show(found);
     const long = found.windows > 1;
-    this.typing.look(long ? null : { model, source: text }, "this sentence was read in windows; to look inside, tag a part of it");
-    this.long.textContent = long ? `Read in ${found.windows} windows: it is longer than the model reads at once.` : "";
+    this.typing.look(long ? null : { model, source: text }, "this sentence was processed in windows; to see attention, tag a part of it");
+    this.long.textContent = long ? `Processed in ${found.windows} windows, because it exceeds the model’s maximum length.` : "";
   }
 
   /** @param {TaggedWords | null} found */

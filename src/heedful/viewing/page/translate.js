@@ -1,4 +1,4 @@
-// The translate panel: type, and the translation follows; its words, their partners, other words.
+// The translate panel: translation while typing, word links, and alternative words.
 
 import { choice, element, messageOf, roving, focusItem, wasAborted, whenQuiet } from "./elements.js";
 import { signed } from "./matrices.js";
@@ -12,7 +12,7 @@ import { LinkedTexts, wordsIn } from "./words.js";
 
 const PAUSE = 350;
 const BEST = 5;
-// Characters. Weights between the words of longer texts would be megabytes.
+// Maximum characters of a text with word links; weights of longer texts would take megabytes.
 const LINKED = 5000;
 
 class Translate {
@@ -48,7 +48,7 @@ class Translate {
     this.target = element("p", { class: "heed-text heed-target", dir: "auto", role: "group", "aria-label": "Translation" });
     this.notice = element("p", { class: "heed-notice", role: "alert" });
     this.score = element("p", { class: "heed-where" });
-    this.free = element("button", { type: "button", class: "heed-quiet", onclick: () => this.release() }, "Let the model choose again");
+    this.free = element("button", { type: "button", class: "heed-quiet", onclick: () => this.release() }, "Remove the chosen words");
     this.free.hidden = true;
     this.best = element("ol", { class: "heed-best", "aria-label": "Best translations" });
     this.linked = new LinkedTexts({
@@ -65,7 +65,7 @@ class Translate {
       element("h2", {}, "Translation"), this.target, this.score, this.free,
     );
     this.echo = element(
-      "section", { class: "heed-echo", "aria-label": "Source" }, element("h2", {}, "Read as"), this.source,
+      "section", { class: "heed-echo", "aria-label": "Source" }, element("h2", {}, "Source"), this.source,
       element("p", { class: "heed-hint" }, "Point at a word, or move to it with Tab and the arrow keys, to see its partners. Choose a word of the translation to see what else could stand there."),
     );
     this.others = element("section", { class: "heed-others" }, element("h2", {}, "Best translations"), this.best);
@@ -90,7 +90,7 @@ class Translate {
     this.translate();
   }
 
-  /** What the server says of the chosen model. */
+  /** The server's description of the chosen model. */
   get known() {
     return this.models.find(({ name }) => name === this.model);
   }
@@ -120,7 +120,7 @@ class Translate {
       const alignments = aligns && text.length <= LINKED;
       const body = { model: this.model, text, nbest: BEST, alignments, ...(this.prefix ? { prefix: this.prefix } : {}) };
       const { translations } = await this.page.provider.translate(body, asking.signal);
-      // Only the last question's answer counts.
+      // Use the response to the last request only.
       if (asking !== this.asking) return;
       this.notice.textContent = aligns && !alignments ? `Words are linked in texts of up to ${LINKED} characters.` : "";
       this.show(translations[0]);
@@ -134,7 +134,7 @@ class Translate {
   }
 
   /**
-   * All that is of the text before is dimmed while the next is translated.
+   * Dims the previous translation while the next one is computed.
    * @param {boolean} busy
    */
   setBusy(busy) {
@@ -159,14 +159,14 @@ class Translate {
     return (this.result?.parts ?? 1) > 1;
   }
 
-  /** The panel came to the front: its text is looked at again, unless a saved trace is. */
+  /** The panel was opened: its text becomes the subject again, unless a saved trace is. */
   again() {
     const now = this.page.session.subject;
     if (this.subject && !(now && "trace" in now)) this.page.session.look(this.subject);
   }
 
   /**
-   * What the other panels show.
+   * Sets the subject of the other panels.
    * @param {string} target
    */
   look(target) {
@@ -174,7 +174,7 @@ class Translate {
     this.subject = result && target.trim() && !parted ? { model: this.model, source: result.source, target } : null;
     this.page.session.look(
       this.subject,
-      parted ? "this text is translated in parts; to look inside, translate one of its sentences" : undefined,
+      parted ? "this text is translated in parts; to see attention, translate one of its sentences" : undefined,
     );
   }
 
@@ -198,7 +198,7 @@ class Translate {
   }
 
   /**
-   * Shows another of the best translations; its links come from its own trace.
+   * Shows another of the best translations, with links from its own trace.
    * @param {Hypothesis} one
    * @param {HTMLElement} button
    */
@@ -221,7 +221,7 @@ class Translate {
       const hard = soft.map(({ weights }, target) => [weights.indexOf(Math.max(...weights)), target]);
       this.showTexts(result.source, one.text, { soft, hard });
     } catch {
-      // Without a trace the text stands there all the same, without links.
+      // Without a trace, the text is shown without links.
     }
   }
 
@@ -239,7 +239,7 @@ class Translate {
     button.setAttribute("aria-expanded", "true");
     if (this.parted) menu.textContent = "This text is translated in parts; for other words, translate one of its sentences.";
     place(menu, button, this.body);
-    // So that Escape closes it while nothing in it can be chosen, too.
+    // Escape must close the menu even if it has no items.
     menu.tabIndex = -1;
     menu.focus();
     menu.addEventListener("keydown", (event) => {
@@ -254,7 +254,7 @@ class Translate {
       const { alternatives } = await this.page.provider.alternatives({ model: this.model, text: result.source, prefix, count: 6 });
       if (this.menu !== menu) return;
       menu.replaceChildren(...alternatives.map((one) => this.option(one, prefix, word)));
-      if (!alternatives.length) menu.textContent = "No other word.";
+      if (!alternatives.length) menu.textContent = "No alternatives.";
       place(menu, button, this.body);
       roving(menu, "button", () => 1);
       focusItem([...menu.querySelectorAll("button")], 0);
@@ -302,7 +302,7 @@ function scored(one) {
 }
 
 /**
- * Under a word, and not beyond the panel's edge.
+ * Positions the menu below a word and within the panel.
  * @param {HTMLElement} menu
  * @param {HTMLElement} word
  * @param {HTMLElement} panel
@@ -329,7 +329,7 @@ export function panel(page, models, start) {
   });
   return {
     name: "translate", title: "Translate", body: translate.body, show: () => translate.again(), types: true,
-    // Another model has a translation of its own.
+    // Another model has its own translation.
     through: async (model, { source }) => {
       const { translations } = await page.provider.translate({ model, text: source, nbest: BEST, alignments: false });
       return { model, source, target: translations[0].text };

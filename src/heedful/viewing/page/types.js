@@ -74,7 +74,7 @@
 /** @typedef {{name: string, title: string, models: string[]}} PanelFacts a panel, its module's name, its models */
 
 /**
- * A JSON schema, as far as the page reads it.
+ * The part of a JSON schema that the page uses.
  * @typedef {object} Schema
  * @property {string} [type]
  * @property {string} [title]
@@ -103,7 +103,7 @@
  * @property {number} log_probability
  */
 
-/** @typedef {{first: number, weights: number[]}} SoftRow weights of the source words from the first on */
+/** @typedef {{first: number, weights: number[]}} SoftRow weights of source words, beginning with the first */
 
 /**
  * @typedef {object} Translated
@@ -123,7 +123,7 @@
 
 /**
  * @typedef {object} Classified
- * @property {string | null} label null of an empty text
+ * @property {string | null} label null for an empty text
  * @property {number} probability
  * @property {Record<string, number>} probabilities
  * @property {number} windows
@@ -157,18 +157,18 @@
  * @typedef {object} Faithfulness
  * @property {number} words
  * @property {string[]} [dropped] the most attended words
- * @property {number} attended by how much the log-probability falls without them, in nats
+ * @property {number} attended how much the log-probability falls without them, in nats
  * @property {number} random the mean of the same over random words
  * @property {number} draws
  * @property {number} random_spread
- * @property {number} [higher] how many of the draws made it fall by at least as much
+ * @property {number} [higher] number of draws that lowered it at least as much
  */
 
 /**
- * Where the page gets everything from: a server, or data that came with the page.
+ * The data source of the page: a server, or embedded data.
  * @typedef {object} Provider
- * @property {boolean} live whether there are models to ask
- * @property {(key: string) => void} useKey for a server that wants one
+ * @property {boolean} live whether there are models
+ * @property {(key: string) => void} useKey for a server that requires one
  * @property {(signal?: AbortSignal) => Promise<Models>} models
  * @property {(body: object, signal?: AbortSignal) => Promise<{translations: Translated[]}>} translate
  * @property {(body: object, signal?: AbortSignal) => Promise<{alternatives: Choice[]}>} alternatives
@@ -188,28 +188,28 @@
  * @property {number} rows
  * @property {number} columns
  * @property {Float32Array} values
- * @property {number} peak the largest weight by size, which gets the full colour
+ * @property {number} peak the largest absolute weight, which has full colour
  */
 
 /** @typedef {{name: string, matrix: Matrix, colour: string | null}} Layer */
 
 /**
- * One row of weights at a time over an axis, drawn as its kind is.
+ * A view of one row of weights over an axis.
  * @typedef {object} Places
  * @property {HTMLElement} body
  * @property {(matrix: Matrix, row: number, rows: string[]) => void} show
- * @property {() => string | null} drawing what is shown, as SVG on white; null where the matrix is saved
+ * @property {() => string | null} drawing the view as SVG on white; null if the matrix is saved instead
  */
 
 /**
  * @typedef {object} PlacesHow
- * @property {(place: number) => void} [pick] called with a place that is chosen as the query
+ * @property {(place: number) => void} [pick] called with the index of a chosen query
  */
 
 /** @typedef {{title: string, unit: string, values: number[], most: number}} Bars */
 
 /**
- * All that is needed to draw a matrix, on screen or into a file.
+ * The data for drawing a matrix on screen or in a file.
  * @typedef {object} Picture
  * @property {string} title
  * @property {Layer[]} layers
@@ -218,17 +218,17 @@
  * @property {string} rowTitle
  * @property {string} columnTitle
  * @property {Bars[]} bars
- * @property {boolean} [byRow] whether a row's largest weight gets the full colour, not the matrix's
+ * @property {boolean} [byRow] whether the largest weight of each row has full colour, not that of the matrix
  */
 
 /**
- * What every panel is given.
+ * The shared state of all panels.
  * @typedef {object} Page
  * @property {HTMLElement} root
  * @property {Provider} provider
  * @property {import("./session.js").Session} session
- * @property {import("./kept.js").Kept} kept what was typed
- * @property {(text: string) => void} announce says it to screen readers
+ * @property {import("./kept.js").Kept} kept typed texts
+ * @property {(text: string) => void} announce announces a text to screen readers
  * @property {(listener: () => void) => void} onTheme
  * @property {(panel: string) => void} open
  * @property {Record<string, Schema>} inputs of `predict`, by the model's name
@@ -240,13 +240,13 @@
  * @property {string} name
  * @property {string} title
  * @property {HTMLElement} body
- * @property {() => void} show called when the panel comes to the front, or its subject changed
- * @property {boolean} [types] whether it is typed into: it chooses the subject, and follows none
+ * @property {() => void} show called when the panel is opened or its subject has changed
+ * @property {boolean} [types] whether it is an input panel: it sets the subject and does not follow it
  * @property {(model: string, typed: {source: string}) => Promise<import("./session.js").Subject>} [through]
- *   what was typed, through another model of the panel
- * @property {string} [unit] what its models decide, in the plural: tokens unless given; empty for one decision a text
+ *   typed texts, through another model of the panel
+ * @property {string} [unit] the unit of its outputs in the plural; default: tokens; empty for one output per text
  */
 
-/** @typedef {{panel?: string, text?: string, second?: string}} Start what the page's address asks for */
+/** @typedef {{panel?: string, text?: string, second?: string}} Start parameters of the page's URL */
 
 export {};

@@ -1,4 +1,4 @@
-// A text that is typed and a model that is asked about it: what the panels for single texts share.
+// Shared parts of the panels for single texts: a text field and the choice of a model.
 
 import { choice, element, messageOf, wasAborted, whenQuiet } from "./elements.js";
 
@@ -8,13 +8,13 @@ import { choice, element, messageOf, wasAborted, whenQuiet } from "./elements.js
 
 const PAUSE = 350;
 
-/** The model of a panel, chosen among those of its task, and what the other panels look at. */
+/** The chosen model of a panel, and the subject of the other panels. */
 export class Asking {
   /**
    * @param {Page} page
    * @param {string} name the panel's
    * @param {ReaderFacts[]} readers
-   * @param {() => void} changed another model was chosen
+   * @param {() => void} changed called when another model is chosen
    */
   constructor(page, name, readers, changed) {
     this.page = page;
@@ -35,7 +35,7 @@ export class Asking {
     this.setFacts();
   }
 
-  /** What the server says of the chosen model. */
+  /** The server's description of the chosen model. */
   get known() {
     return this.readers.find(({ name }) => name === this.model) ?? this.readers[0];
   }
@@ -48,16 +48,16 @@ export class Asking {
   }
 
   /**
-   * What the other panels show.
+   * Sets the subject of the other panels.
    * @param {Subject | null} subject
-   * @param {string} [why] there is none
+   * @param {string} [why] why there is none
    */
   look(subject, why) {
     this.subject = subject;
     this.page.session.look(subject, why);
   }
 
-  /** The panel came to the front: its text is looked at again, unless a saved trace is. */
+  /** The panel was opened: its text becomes the subject again, unless a saved trace is. */
   again() {
     const now = this.page.session.subject;
     if (this.subject && !(now && "trace" in now)) this.page.session.look(this.subject);
@@ -70,14 +70,14 @@ export class Asking {
 }
 
 /**
- * A text that is asked about whenever typing pauses.
+ * A text field that sends a request whenever typing pauses.
  * @typedef {object} How
  * @property {string} label
  * @property {string} placeholder
  * @property {(text: string, signal: AbortSignal) => Promise<void>} ask
- * @property {() => void} clear there is nothing to show
+ * @property {() => void} clear called when there is nothing to show
  * @property {(busy: boolean) => void} busy
- * @property {() => Record<string, string>} [more] further fields that are kept
+ * @property {() => Record<string, string>} [more] further fields to save
  */
 
 export class Typing extends Asking {
@@ -104,7 +104,7 @@ export class Typing extends Asking {
     });
   }
 
-  /** The text is another one; it is asked about when typing pauses. */
+  /** The text has changed; send a request when typing pauses. */
   changed() {
     this.asking?.abort();
     this.keep();
@@ -126,7 +126,7 @@ export class Typing extends Asking {
     try {
       await this.how.ask(text, asking.signal);
     } catch (error) {
-      // Only the last question's answer counts.
+      // Use the response to the last request only.
       if (wasAborted(error) || asking !== this.asking) return;
       this.nothing();
       this.tell(error);

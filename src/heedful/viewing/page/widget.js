@@ -1,4 +1,4 @@
-// The page in a notebook: what anywidget calls.
+// The page in a notebook, called by anywidget.
 
 import { mount } from "./application.js";
 import { embeddedProvider } from "./providers.js";

@@ -1,9 +1,9 @@
-// A text as words that can be pointed at, each linked with its partners on the other side.
+// A text as interactive words, linked with words of the other side.
 
 import { element, roving } from "./elements.js";
 
 /**
- * A text cut into words and the white space between them.
+ * Splits a text into words and white space.
  * @param {string} text
  * @returns {{word: string, start: number, before: string}[]}
  */
@@ -24,7 +24,7 @@ export function wordsIn(text) {
  * @property {[number, number][]} hard pairs of source word and target word
  */
 
-/** Two texts whose words light up together. */
+/** Two texts whose linked words are highlighted together. */
 export class LinkedTexts {
   /** @param {{source: HTMLElement, target: HTMLElement, opened: (word: number, button: HTMLElement) => void}} places */
   constructor(places) {
@@ -48,7 +48,7 @@ export class LinkedTexts {
    * @param {string} source
    * @param {string} target
    * @param {Links} links
-   * @param {number} forced how many letters of the target were given
+   * @param {number} forced number of forced characters of the target
    */
   show(source, target, links, forced) {
     this.links = links;
@@ -81,7 +81,7 @@ export class LinkedTexts {
   }
 
   /**
-   * A word's partners and how strongly each is linked, 0 to 1.
+   * The weights of links of a word, 0 to 1.
    * @param {"source" | "target"} side
    * @param {number} word
    * @returns {number[]}
@@ -122,7 +122,7 @@ export class LinkedTexts {
   }
 
   /**
-   * Keeps a word of the target lit while something else has the focus; -1 lets go.
+   * Keeps a target word highlighted while another element has the focus; -1 releases it.
    * @param {number} word
    */
   hold(word) {

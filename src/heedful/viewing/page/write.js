@@ -1,4 +1,4 @@
-// The write panel: a prompt, how to go on from it, and the text as it is written.
+// The write panel: a prompt, generation settings, and the generated text.
 
 import { choice, element, entry, messageOf, toggle, wasAborted } from "./elements.js";
 import { signed } from "./matrices.js";
@@ -28,7 +28,7 @@ class Write {
     this.asking = new Asking(page, "write", readers, () => this.forget());
     /** @type {AbortController | null} */
     this.writing = null;
-    /** @type {Record<string, string>} what was written, of what, to come back to */
+    /** @type {Record<string, string>} the saved generation and its prompt */
     this.last = {};
     const kept = page.kept.of("write") ?? {};
     const keep = () => this.keep();
@@ -87,7 +87,7 @@ class Write {
     );
   }
 
-  /** Drawing has settings that taking the likeliest has not. */
+  /** Sampling has settings that greedy search does not have. */
   setHow() {
     const draws = this.how.input.value === "draw";
     for (const name of ["temperature", "top_k", "top_p", "seed"]) this.numbers[name].field.hidden = !draws;
@@ -100,7 +100,7 @@ class Write {
     });
   }
 
-  /** What was written is of another prompt or model. */
+  /** The generated text belongs to another prompt or model. */
   forget() {
     this.stop();
     this.last = {};
@@ -111,7 +111,7 @@ class Write {
   }
 
   /**
-   * The request's fields; a seed is drawn here where none is given, so that it can be told.
+   * The fields of the request; a random seed is drawn here if none is given, so that it can be shown.
    * @returns {Record<string, unknown>}
    */
   body_() {
@@ -193,7 +193,7 @@ class Write {
     this.writing?.abort();
   }
 
-  /** @param {string} prompt @param {string | undefined} written what follows it; it is written unless known */
+  /** @param {string} prompt @param {string | undefined} written the continuation; generated if undefined */
   start(prompt, written) {
     this.input.value = prompt;
     if (written === undefined) this.write();
@@ -201,7 +201,7 @@ class Write {
   }
 
   /**
-   * Shows what has been written.
+   * Shows the generated text.
    * @param {string} prompt
    * @param {string} written
    * @param {boolean} begins
