@@ -292,7 +292,8 @@ def test_one_axis_has_heads_and_no_alignment(chromium: Any, tmp_path: Path) -> N
         it.tab("steps")
         assert "Step 1 of 9: at token0" in it.page.inner_text(".heed-steps .heed-readout")
         it.tab("alignment")
-        assert "there is no alignment; see Heads" in it.page.inner_text(".heed-notice >> visible=true")
+        notice = it.page.inner_text(".heed-notice >> visible=true")
+        assert "there is no alignment; see Heads" in notice
 
 
 def test_of_one_sequence_each_step_says_what_followed(chromium: Any, tmp_path: Path) -> None:
