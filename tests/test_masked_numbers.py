@@ -20,7 +20,7 @@ from heedful.attention import (
 )
 from heedful.attention.masks import Mask
 from heedful.kernels import additive_compiled as compiled
-from tolerance import assert_near, assert_rounded, reference
+from tolerance import assert_near, assert_rounded, largest, reference
 
 SCORES = {
     "scaled dot": scores.ScaledDot,
@@ -147,7 +147,7 @@ def test_additive_tiles_and_c(kernel: Literal["tiles", "compiled"]) -> None:
             9 * context.square().sum(), [query, key, *score.parameters()]
         )
         found.append([context.detach(), *gradients])
-    # A score's gradient is a difference of terms of this size (weights are about 1 / 27).
+    # A score's gradient is a difference of terms of this size (weights are about 1 / 37).
     by = largest(18 * found[0][0] @ live.mT) / (40 - DEAD)
     by *= max(largest(parameter) for parameter in score.parameters()) ** 2
     for one, other in zip(*found, strict=True):
