@@ -194,6 +194,9 @@ def test_only_texts_change() -> None:
         ("|  One", "Eins", "|  Eins"),
         ("See `One`_.", "Siehe `Eins <One_>`_.", "Siehe `Eins <One_>`_."),
         ("One\ntwo\n  three", "Eins zwei", "Eins zwei\n\n  three"),
+        ("See *one* now", "Jetzt **eins sehen", "Jetzt *eins* sehen"),
+        ("``a`` and ``b``", "``a````b`` und", "``a`` ``b`` und"),
+        ("`one <x_>`_ here", "hier ` <x_>`_", "`hier <x_>`_"),
         ("a\\*b one", "eins a\\*b", "eins a\\*b"),
     ],
 )

@@ -50,6 +50,7 @@ def placed(source: str, translation: str, links: str) -> str:
         ("<br/>", "", "", "<br/>"),
         ("a <b></b> c", "x z", "0-0 1-1", None),
         ("(<b>one</b>)", "(eins)", "0-0", "(<b>eins</b>)"),
+        ("the <b>dog</b> barks", "der Hund bellt", "0-0 2-2", "der <b>Hund</b> bellt"),
         ("<b>One.</b>", "Eins.", "0-0", "<b>Eins.</b>"),
     ],
 )

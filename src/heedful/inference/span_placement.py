@@ -169,6 +169,7 @@ class _Placing:
         return "".join([*parts, self.translation[place:end]])
 
     def _range(self, node: _Node) -> tuple[int, int]:
+        covered = range(0)
         if node.closing is not None:
             verbatim = self._verbatim(node.opening.place, node.closing.place)
             if verbatim is not None:
@@ -177,6 +178,9 @@ class _Placing:
             if covered and (words := self._interval(covered)) is not None:
                 return self._characters(words, node)
         gap = self._gap(node.opening.place)
+        if node.closing is not None and covered and self.target:  # words without a link
+            word = min(gap, len(self.target) - 1)
+            return self._characters((word, word), node)
         glued_to_next = not node.opening.after and node.opening.before
         if gap == len(self.target) or (not node.opening.before and not glued_to_next and gap):
             at = self.target[gap - 1][1] if gap else 0

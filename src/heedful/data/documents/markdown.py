@@ -8,7 +8,7 @@ from markdown_it.token import Token
 
 from heedful.data.documents.html import HtmlReader, compose_html
 from heedful.data.documents.markdown_inline import find_marks, parser
-from heedful.data.documents.marked import Code, Marked, MarkedDocument
+from heedful.data.documents.marked import Code, Marked, MarkedDocument, one_line, roles
 from heedful.data.documents.marked_items import BREAK, RAW, Item, Line, items_of, segment_of
 
 _FRONT = re.compile(r"\A(---|\+\+\+)[ \t]*\r?\n.*?^(?:\1|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.S | re.M)
@@ -19,7 +19,6 @@ _ALONE = re.compile(
 )
 """Lines that extensions of Markdown read as blocks."""
 _SPECIAL = "\\`*_[]<>&~#"
-_BREAKS = re.compile(r"[\r\n]+[ \t\r\n]*")
 _HTML = "html"
 
 
@@ -53,14 +52,15 @@ class MarkdownDocument(MarkedDocument):
                 yield from self._paragraph(token, before.type.removesuffix("_open"))
 
     def composed(self, one: Marked, parts: Sequence[str | Code]) -> str | None:
-        parts = [part if isinstance(part, Code) else _BREAKS.sub(" ", part) for part in parts]
+        parts = [part if isinstance(part, Code) else one_line(part) for part in parts]
         kind, _, note = one.note.partition(":")
         if kind == _HTML:
             return compose_html(self, one._replace(note=note), parts)
         codes = sorted(code.text for code in one.pieces if isinstance(code, Code))
         words = "".join(part for part in parts if isinstance(part, str))
-        for is_escaped in (False, True):
-            written = [self._words(one, part, is_escaped) for part in parts]
+        spaced = _spaced(one, parts)
+        for is_escaped, tried in ((False, parts), (False, spaced), (True, spaced)):
+            written = [self._words(one, part, is_escaped) for part in tried]
             flat = "".join(
                 part if isinstance(part, str) else "\\\n" if self._is_break(part) else part.text
                 for part in written
@@ -177,6 +177,20 @@ class MarkdownDocument(MarkedDocument):
             found = segment_of(self.text, self._items(lines))
             if found is not None:
                 yield found._replace(note=f"{kind}:{found.note}")
+
+
+def _spaced(one: Marked, parts: Sequence[str | Code]) -> list[str | Code]:
+    """A translation with spaces around markup that stands right beside words or other markup."""
+    role = roles(one)
+    found: list[str | Code] = []
+    for part in parts:
+        last = found[-1] if found else " "
+        begins = role.get(part) != "close" if isinstance(part, Code) else part[0].isalnum()
+        ends = role.get(last) != "open" if isinstance(last, Code) else last[-1].isalnum()
+        if begins and ends and (isinstance(part, Code) or isinstance(last, Code)):
+            found.append(" ")
+        found.append(part)
+    return found
 
 
 def _text(flat: str, item: Item) -> str:

@@ -11,8 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from heedful.basics.notices import notice
+from heedful.data.documents.base import without_forbidden
 from heedful.data.documents.text_spans import TextSpanDocument
 
+_BREAKS = re.compile(r"[\r\n]+[ \t\r\n]*")
+_WORD = re.compile(r"\w+(?:['’-]\w+)*")
 WHITE_SPACE = re.compile(r"[ \t\r\n\f]+")
 
 
@@ -100,7 +103,7 @@ class MarkedDocument(TextSpanDocument):
         one = self._marked[place]
         own = None
         if translation != one.text:
-            parts = _parts(one, translation)
+            parts = _parts(one, translation.strip())
             own = None if parts is None else self.composed(one, parts)
         if own is None:
             self._unmatched += translation != one.text
@@ -149,7 +152,51 @@ def _parts(one: Marked, translation: str) -> list[str | Code] | None:
     for number, piece in enumerate(pieces):
         is_code = number % 2 and codes[piece]
         parts.append(codes[piece].popleft() if is_code else piece)
-    return parts
+    return _without_empty_pairs([part for part in parts if part], one)
+
+
+def one_line(words: str) -> str:
+    """Words without line breaks and without control characters, which no text format has."""
+    return _BREAKS.sub(" ", without_forbidden(words)[0])
+
+
+def roles(one: Marked) -> dict[str | Code, str]:
+    """``open``, ``close`` or ``whole`` for each code of a segment."""
+    found: dict[str | Code, str] = dict.fromkeys(one.pieces, "whole")
+    for opening, closing in one.chains:
+        found[one.pieces[opening]], found[one.pieces[closing]] = "open", "close"
+    return found
+
+
+def _without_empty_pairs(parts: list[str | Code], one: Marked) -> list[str | Code]:
+    """A translation in which pairs have words, as they do in the segment.
+
+    Where an alignment has no word for a pair, it goes around the next one, or the one before.
+    """
+    empty = {one.pieces[opening] for opening, closing in one.chains if closing == opening + 1}
+    role = roles(one)
+    found = list(parts)
+    place = 0
+    while place + 1 < len(found):
+        opening, closing = found[place : place + 2]
+        kinds = [role.get(part) for part in (opening, closing) if isinstance(part, Code)]
+        if kinds == ["open", "close"] and opening not in empty:
+            after = found[place + 2] if place + 2 < len(found) else None
+            before = found[place - 1] if place else None
+            if isinstance(after, str) and (word := _WORD.search(after)):
+                first, last = word.span()
+                found[place : place + 3] = [after[:first], opening, word[0], closing, after[last:]]
+                place += 3
+            elif isinstance(before, str) and (words := _WORD.findall(before)):
+                first = before.rindex(words[-1])
+                last = first + len(words[-1])
+                inner: list[str | Code] = [before[:first], opening, words[-1], closing]
+                found[place - 1 : place + 2] = [*inner, before[last:]]
+                place += 3
+        place += 1
+    if found and isinstance(found[-1], str):
+        found[-1] = found[-1].rstrip()
+    return [part for part in found if part]
 
 
 def _split(text: str, codes: Mapping[str, object]) -> list[str]:

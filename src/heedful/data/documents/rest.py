@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from heedful.basics.errors import UserError
-from heedful.data.documents.marked import Code, Marked, MarkedDocument
+from heedful.data.documents.marked import Code, Marked, MarkedDocument, one_line
 from heedful.data.documents.marked_items import items_of, segment_of
 from heedful.data.documents.rest_blocks import UNENDED, Block, find_blocks, width
 from heedful.data.documents.rest_inline import AFTER, BEFORE, find_marks
@@ -17,7 +17,6 @@ _REFERENCE = re.compile(r"[`<]([^`<>]+?)(?:`_|_>`_)(?![\w`])|(?<![\w`])([A-Za-z0
 _MARGIN = 2
 """Characters by which the lines around titles may be longer than these and still follow them."""
 _SEPARATOR = "\\ "
-_BREAKS = re.compile(r"[\r\n]+[ \t\r\n]*")
 _SPECIAL = re.compile(r"[\\*`|]|_(?![^\W_])|(?<!\w)\[")
 
 
@@ -47,7 +46,7 @@ class RestDocument(MarkedDocument):
             yield found._replace(note=block.kind)
 
     def composed(self, one: Marked, parts: Sequence[str | Code]) -> str | None:
-        parts = [part if isinstance(part, Code) else _BREAKS.sub(" ", part) for part in parts]
+        parts = [part if isinstance(part, Code) else one_line(part) for part in parts]
         ends = {one.pieces[place] for chain in one.chains for place in chain}
         for is_escaped in (False, True):
             written = _separated(_escaped(parts) if is_escaped else parts, ends)
@@ -142,6 +141,8 @@ def _separated(parts: Sequence[str | Code], ends: set[str | Code]) -> list[str |
     for part in parts:
         last = found[-1] if found else ""
         if isinstance(part, Code) and not part.text.startswith("\\"):
+            is_second = isinstance(last, Code) and not last.text.startswith("\\")
+            found += [" "] if is_second and not is_inside else []
             if isinstance(last, str) and last and not is_inside and not _allows(last[-1], BEFORE):
                 found.append(_SEPARATOR)
             is_inside = not is_inside if part in ends else is_inside
