@@ -295,26 +295,26 @@ def test_the_log_probability_of_a_drawn_key_reaches_a_loss() -> None:
         attention(query, key)
 
 
-def test_wrong_parts_and_wishes_say_so() -> None:
+def test_wrong_parts_and_options_raise() -> None:
     x = torch.zeros(1, 3, 4)
     with pytest.raises(TypeError, match="score must be a Score, not 'dot'"):
         attend(x, x, x, score="dot")  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"not the class Dot; make one of it: Dot\(…\)"):
+    with pytest.raises(TypeError, match=r"not the class Dot; create an instance: Dot\(…\)"):
         Attention(scores.Dot)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="normalize must be a Normalizer"):
         Attention(normalize=scores.Dot())  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="positions must be a RelativePositions"):
         Attention(positions=positions.Sinusoidal(4))  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="heads 4 is no multiple of key_heads 3"):
+    with pytest.raises(ValueError, match="heads 4 is not a multiple of key_heads 3"):
         MultiHeadAttention(8, 4, key_heads=3)
     with pytest.raises(ValueError, match="aggregate must be one of"):
         MultiHeadAttention(8, 4, aggregate="sum")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="one projection needs one width"):
+    with pytest.raises(ValueError, match="shared_key_value requires equal widths"):
         MultiHeadAttention(8, 4, key_dim=8, value_dim=6, shared_key_value=True)
     with pytest.raises(ValueError, match="top_k must be at least 1"), watch(Attention(), top_k=0):
         pass
     attention = Attention()
-    with watch(attention, rows=[3]), pytest.raises(ValueError, match="there is no row 3 among 3"):
+    with watch(attention, rows=[3]), pytest.raises(ValueError, match="row 3 is out of range for 3"):
         attention(x, x)
     with (
         watch(attention, top_k=4),

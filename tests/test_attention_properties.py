@@ -340,7 +340,7 @@ WRONG: list[tuple[str, type[Exception], str, Callable[[Tensor, Tensor, Tensor], 
         "each key needs one value",
         lambda q, k, v: MultiHeadAttention(4, 2).double()(q, k, k[:, 1:]),
     ),
-    ("heads", ValueError, "no multiple", lambda q, k, v: MultiHeadAttention(6, 4)),
+    ("heads", ValueError, "not a multiple", lambda q, k, v: MultiHeadAttention(6, 4)),
     ("no head", ValueError, "at least 1", lambda q, k, v: MultiHeadAttention(6, 0)),
 ]
 

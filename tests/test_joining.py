@@ -226,5 +226,5 @@ def test_only_rows_that_begin_may_join() -> None:
     model, source = translator(), source_of(4)
     state, other = searched(model).start(source), searched(model).start(source)
     _, other = searched(model).step(torch.full((4,), 2), other)
-    with pytest.raises(ValueError, match="have made 1"):
+    with pytest.raises(ValueError, match="not after 1"):
         state.join(other)

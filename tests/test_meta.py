@@ -117,7 +117,7 @@ def test_a_model_that_reads_sentence_by_sentence() -> None:
 
 
 def test_an_alpha_without_values_is_refused() -> None:
-    with pytest.raises(ValueError, match="meta device and has no values; make it on the CPU"):
+    with pytest.raises(ValueError, match="meta device and has no values; create it on the CPU"):
         normalizers.Entmax(torch.full((2, 1, 1), 1.5, device="meta"))
     learned = normalizers.Entmax(torch.full((2, 1, 1), 1.5, device="meta"), learned=True)
     assert learned.raw_alpha.is_meta

@@ -355,7 +355,7 @@ WRONG: dict[str, tuple[type[Exception], str, Callable[[], object]]] = {
     ),
     "other queries": (
         ValueError,
-        r"positions \[5\] do not fit scores \[2, 3\]",
+        r"positions \[5\] do not match scores \[2, 3\]",
         lambda: normalizers.LocalMonotonic(1)(SCORES, None, queries_of(queries=5)),
     ),
     "wide queries": (

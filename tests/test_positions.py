@@ -390,11 +390,11 @@ QUERY = torch.zeros(H, Q, D)
         (lambda: Rotary(4, length_scale=0), "length_scale 0 must be positive"),
         (lambda: ntk_base(2, 1), "dim 2 must be at least 4"),
         (lambda: Shaw(4, 1).bias(QUERY, K, torch.arange(Q), 1.0), r"expected \[.., 4\]"),
-        (lambda: Shaw(D, 1).bias(QUERY, K, torch.arange(3), 1.0), r"positions \[3\] do not fit"),
+        (lambda: Shaw(D, 1).bias(QUERY, K, torch.arange(3), 1.0), r"positions \[3\] do not match"),
         (lambda: ALiBi(2).bias(QUERY, K, torch.arange(Q), 1.0), r"expected \[.., 2, Q, D\]"),
         (lambda: T5Buckets(2).bias(QUERY[0], K, torch.arange(Q), 1.0), "are for 2 heads"),
         (lambda: Rotary(10).turn(QUERY, torch.arange(Q)), "D at least 10"),
-        (lambda: Rotary(D).turn(QUERY, torch.arange(3)), r"positions \[3\] do not fit"),
+        (lambda: Rotary(D).turn(QUERY, torch.arange(3)), r"positions \[3\] do not match"),
     ],
 )
 def test_wrong_input_is_named(make: Callable[[], object], message: str) -> None:

@@ -295,12 +295,21 @@ def test_the_number_of_parameters_is_the_formulas() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"attention": "luong-dot"}, r"model: 'attention' = 'luong-dot': a dot product needs"),
-        ({"input_feeding": False}, r"model: 'input_feeding' = False: input feeding belongs"),
-        ({"input_feeding": True}, r"model: 'input_feeding' = True: input feeding belongs"),
-        ({"window": 5}, r"model: 'window' = 5: a window belongs to 'luong-local-p'"),
-        ({"temperature": 0.5}, r"model: 'temperature' = 0.5: a temperature belongs to"),
-        ({"expected": 0.5}, r"model: 'expected' = 0.5: a share of expectations belongs to"),
+        ({"attention": "luong-dot"}, r"model: 'attention' = 'luong-dot': luong-dot needs"),
+        (
+            {"input_feeding": False},
+            r"model: 'input_feeding' = False: input_feeding is only valid for Luong's",
+        ),
+        (
+            {"input_feeding": True},
+            r"model: 'input_feeding' = True: input_feeding is only valid for Luong's",
+        ),
+        (
+            {"window": 5},
+            r"model: 'window' = 5: window is only valid with attention = 'luong-local-p'",
+        ),
+        ({"temperature": 0.5}, r"model: 'temperature' = 0.5: temperature is only valid with"),
+        ({"expected": 0.5}, r"model: 'expected' = 0.5: expected is only valid with"),
         ({"attention": "luong-local-p", "window": 0}, r"model: 'window' = 0"),
         (
             {"embedding_size": 8, "tied_embeddings": "output"},

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def check_inputs(*, grouped: bool = False, **named: Tensor) -> None:
-    """Check those of ``query``, ``key`` and ``value`` that are given, independently of the score.
+    """Check any of ``query``, ``key`` and ``value``, independently of the score.
 
     Args:
         grouped: whether the key and value may have fewer heads than the query.
@@ -39,8 +39,8 @@ def check_inputs(*, grouped: bool = False, **named: Tensor) -> None:
 def check_leading(**sizes: Sequence[int]) -> None:
     """Raise ValueError unless leading dimensions broadcast."""
     if not _broadcast(list(sizes.values())):
-        told = " and ".join(f"{name} {list(size)}" for name, size in sizes.items())
-        raise ValueError(f"leading dimensions differ: {told}")
+        shapes = " and ".join(f"{name} {list(size)}" for name, size in sizes.items())
+        raise ValueError(f"leading dimensions differ: {shapes}")
 
 
 def _broadcast(leading: list[Sequence[int]]) -> bool:
@@ -74,7 +74,7 @@ def refuse_positional(module: object, given: tuple[object, ...]) -> None:
     """
     if given:
         raise TypeError(
-            f"{type(module).__name__} takes query, key and value; give the mask by name: "
+            f"{type(module).__name__} takes query, key and value; pass the mask as a keyword: "
             "mask=allowed, where true = may attend (nn.MultiheadAttention's key_padding_mask is "
             "the opposite: mask=~key_padding_mask[:, None, :])"
         )
@@ -92,5 +92,5 @@ def check_part(name: str, part: object, kind: type) -> None:
         return
     given = repr(part)
     if isinstance(part, type):
-        given = f"the class {part.__name__}; make one of it: {part.__name__}(…)"
+        given = f"the class {part.__name__}; create an instance: {part.__name__}(…)"
     raise TypeError(f"{name} must be a {kind.__name__}, not {given}")

@@ -52,17 +52,18 @@ class Mechanism:
         return scale * more
 
     def dot_scale(self, width: int) -> float | None:
-        """The factor, if comparing is a scaled dot product of ``width`` numbers; else None."""
+        """The factor, if the score is a scaled dot product of vectors of width ``width``; else
+        None."""
         known = describes(self.score, "dot_scale", "compare")
         return self.score.dot_scale(width) if known else None
 
     def tanh_vector(self) -> Tensor | None:
-        """``v [D]``, if comparing is ``vᵀ tanh(query + key)``; else None."""
+        """``v [D]``, if the score is ``vᵀ tanh(query + key)``; else None."""
         known = describes(self.score, "tanh_vector", "compare")
         return self.score.tanh_vector() if known else None
 
     def softmax_scale(self) -> float | None:
-        """The factor on the scores, if normalizing is a softmax of them; else None."""
+        """The factor on the scores, if the normalizer is a softmax; else None."""
         known = describes(self.normalize, "softmax_scale", "forward")
         return self.normalize.softmax_scale() if known else None
 

@@ -7,7 +7,7 @@ without an exponential, the keys and values can be summed before any query is kn
     S = Σ_j φ(k_j) v_jᵀ,   z = Σ_j φ(k_j),   c_i = φ(q_i)ᵀS / φ(q_i)ᵀz        (equations 4 to 6)
 
 and under a causal mask S and z are running sums (equations 8 to 12), a recurrent network's state
-(equations 16 to 20). Three forms of the same numbers:
+(equations 16 to 20). There are three equivalent forms:
 
 - parallel, :func:`linear_weights`: all weights ``[.., Q, K]``; the definition.
 - chunked, :func:`linear_attend`: weights within chunks of the sequence, sums between them.
@@ -95,7 +95,7 @@ def linear_attend(
     if chunk < 1:
         raise ValueError(f"chunk must be at least 1, not {chunk}")
     check_inputs(query=query, key=key, value=value)
-    causal, allowed = _taken_apart(mask, query, key)
+    causal, allowed = _split_mask(mask, query, key)
     with torch.autocast(query.device.type, enabled=False):
         features, keys = _features(query, key, feature_map, allowed)
         values = _wide(value)
@@ -140,7 +140,7 @@ def linear_weights(
         tensor([[0.5000, 0.5000]])
     """
     check_inputs(query=query, key=key)
-    causal, allowed = _taken_apart(mask, query, key)
+    causal, allowed = _split_mask(mask, query, key)
     first = key.shape[-2] - query.shape[-2]
     if rows is None:
         rows = torch.arange(query.shape[-2], device=query.device)
@@ -183,7 +183,7 @@ def linear_state(
                 [5., 5., 5.]])
     """
     check_inputs(key=key, value=value)
-    causal, allowed = _taken_apart(mask, key[..., :1, :], key)
+    causal, allowed = _split_mask(mask, key[..., :1, :], key)
     if causal:
         raise ValueError(
             "mask: all later queries read the same state, so the mask cannot be causal"
@@ -258,7 +258,7 @@ def linear_step(
     check_inputs(query=query, key=key, value=value)
     if query.shape[-2] != key.shape[-2]:
         raise ValueError(
-            f"query {list(query.shape)} and key {list(key.shape)}: a step takes one query a key"
+            f"query {list(query.shape)} and key {list(key.shape)}: a step needs as many keys"
         )
     after = linear_state(key, value, feature_map=feature_map, state=state)
     if query.shape[-2] == 1:
@@ -346,7 +346,7 @@ def _require_state(state: LinearState | None, keys: Tensor, values: Tensor) -> N
         )
 
 
-def _taken_apart(
+def _split_mask(
     mask: Mask | Tensor | None, query: Tensor, key: Tensor
 ) -> tuple[bool, Tensor | None]:
     """Whether a mask is causal, and which keys it allows, ``[.., 1, K]``, or None for all."""
@@ -366,13 +366,13 @@ def _taken_apart(
             causal = True
             continue
         if isinstance(part, Mask) and not isinstance(part, Dense) and part.paddings != (part,):
-            raise _no_meaning(type(part).__name__)
+            raise _unsupported(type(part).__name__)
         some = dense_mask(part, shape, key.device)
         if some is None:
             continue
         some = some.reshape(*[1] * (2 - some.dim()), *some.shape)
         if some.shape[-2] != 1:
-            raise _no_meaning(f"{list(some.shape)}")
+            raise _unsupported(f"{list(some.shape)}")
         allowed = some if allowed is None else allowed & some
     if allowed is not None:
         allowed = allowed.expand(*allowed.shape[:-1], key.shape[-2])
@@ -386,9 +386,9 @@ def _parts(mask: Mask | Tensor | None) -> list[Mask | Tensor]:
     return [] if mask is None else [mask]
 
 
-def _no_meaning(what: str) -> ValueError:
+def _unsupported(what: str) -> ValueError:
     return ValueError(
         f"mask {what} differs from query to query; linearized attention sums the keys before it "
         "sees a query, so that only causal(), padding(lengths), the two joined by &, or booleans "
-        "[.., 1, K] have a meaning"
+        "[.., 1, K] are supported"
     )

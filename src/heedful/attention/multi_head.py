@@ -1,9 +1,9 @@
-"""Multi-head attention: several attentions side by side, each over projections of its own.
+"""Multi-head attention: several attentions in parallel, each over its own projections.
 
-Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2. Fewer heads of keys than of
-queries: Shazeer 2019, "Fast Transformer Decoding" (multi-query), and Ainslie et al. 2023, "GQA"
+Vaswani et al. 2017, "Attention Is All You Need", section 3.2.2. Fewer key heads than
+query heads: Shazeer 2019, "Fast Transformer Decoding" (multi-query), and Ainslie et al. 2023, "GQA"
 (grouped).
-Shapes: B batch, H heads, G heads of keys and values, Q queries, K keys, D a head's width.
+Shapes: B batch, H heads, G key and value heads, Q queries, K keys, D width of a head.
 """
 
 from typing import Literal, get_args
@@ -28,27 +28,27 @@ class MultiHeadAttention(Attentive):
     Args:
         dim: width of the queries and, with ``aggregate="projection"``, of the result.
         heads: number of heads.
-        key_dim: width of the keys; ``dim`` unless given.
-        value_dim: width of the values; ``key_dim`` unless given.
-        head_dim: width of a head; ``dim / heads`` unless given.
-        key_heads: heads of keys and values, each read by ``heads / key_heads`` heads of queries;
-            ``heads`` unless given, 1 is multi-query attention.
-        score: compares ``head_dim`` numbers; scaled dot product unless given.
-        normalize: scores to weights; softmax unless given.
-        positions: what turns queries and keys, or changes scores and values; nothing unless given.
-        aggregate: how the heads' contexts are joined: by concatenation and a matrix
-            ("projection"), by concatenation alone (width ``heads · head_dim``), or by their mean
-            (width ``head_dim``).
-        shared_key_value: keys and values are the same projection (W_k ≡ W_v).
+        key_dim: width of the keys; default ``dim``.
+        value_dim: width of the values; default ``key_dim``.
+        head_dim: width of a head; default ``dim / heads``.
+        key_heads: number of key and value heads, each shared by ``heads / key_heads`` query heads;
+            default ``heads``; 1 is multi-query attention.
+        score: compares vectors of width ``head_dim``; default: scaled dot product.
+        normalize: maps scores to weights; default: softmax.
+        positions: rotates queries and keys, or changes scores and values; default: none.
+        aggregate: how the heads' contexts are combined: concatenated and multiplied by a matrix
+            ("projection"), only concatenated (width ``heads · head_dim``), or averaged (width
+            ``head_dim``).
+        shared_key_value: whether keys and values share one projection (W_k ≡ W_v).
         dropout: share of the weights set to zero in training, in [0, 1).
         bias: whether the projections have a bias.
 
     Raises:
-        TypeError: a part is of another kind.
-        ValueError: there is no head, ``head_dim`` is below 1, ``dim`` is no multiple of ``heads``
-            and no ``head_dim`` is given, ``heads`` is no multiple of ``key_heads``, keys and values
-            differ in width but share a projection, ``aggregate`` is unknown, or dropout is not in
-            [0, 1); at the call, shapes do not fit.
+        TypeError: a part has the wrong class.
+        ValueError: ``heads`` or ``head_dim`` is below 1, ``dim`` is not a multiple of ``heads`` and
+            ``head_dim`` is missing, ``heads`` is not a multiple of ``key_heads``, keys and values
+            have different widths but share a projection, ``aggregate`` is unknown, or dropout is
+            not in [0, 1). At the call: shapes do not match.
 
     Example:
         >>> import torch
@@ -78,19 +78,18 @@ class MultiHeadAttention(Attentive):
         if heads < 1 or key_heads < 1:
             raise ValueError(f"heads must be at least 1, not heads={heads}, key_heads={key_heads}")
         if heads % key_heads:
-            raise ValueError(f"heads {heads} is no multiple of key_heads {key_heads}")
+            raise ValueError(f"heads {heads} is not a multiple of key_heads {key_heads}")
         if head_dim is not None and head_dim < 1:
             raise ValueError(f"head_dim must be at least 1, not {head_dim}")
         if head_dim is None and dim % heads:
-            raise ValueError(f"dim {dim} is no multiple of heads {heads}; give head_dim")
+            raise ValueError(f"dim {dim} is not a multiple of heads {heads}; set head_dim")
         if aggregate not in get_args(Aggregate):
             raise ValueError(f"aggregate must be one of {get_args(Aggregate)}, not '{aggregate}'")
         key_dim = dim if key_dim is None else key_dim
         value_dim = key_dim if value_dim is None else value_dim
         if shared_key_value and key_dim != value_dim:
             raise ValueError(
-                f"shared_key_value: keys are {key_dim} wide and values {value_dim}; "
-                "one projection needs one width"
+                f"shared_key_value requires equal widths: keys have {key_dim}, values {value_dim}"
             )
         self.heads, self.key_heads = heads, key_heads
         self.head_dim = dim // heads if head_dim is None else head_dim
@@ -118,12 +117,12 @@ class MultiHeadAttention(Attentive):
         return joined.view(*joined.shape[:-1], heads, self.head_dim).transpose(-3, -2)
 
     def remember(self, key: Tensor, value: Tensor | None = None, first: int = 0) -> Memory:
-        """Project ``key [B, K, key_dim]`` and ``value`` (the keys unless given) once.
+        """Project ``key [B, K, key_dim]`` and ``value`` (default: the keys) once.
 
         Args:
             key: the keys.
             value: the values.
-            first: position of the first key, where some were remembered before (a cache).
+            first: position of the first key, if earlier keys are in another memory (a cache).
 
         Returns:
             Keys and values ``[B, G, K, D]``.
@@ -144,12 +143,12 @@ class MultiHeadAttention(Attentive):
         mask: Mask | Tensor | None = None,
         first: int | None = None,
     ) -> Tensor:
-        """The result ``[B, Q, dim]`` for ``query [B, Q, dim]`` over what was remembered.
+        """The result ``[B, Q, dim]`` of ``query [B, Q, dim]`` over the memory.
 
         Args:
             query: the queries.
-            memory: what :meth:`remember` gave; or what steps left, for one query a row, which may
-                attend to all of it.
+            memory: the result of :meth:`remember`; or a :class:`StepMemory`, for one query per
+                row, which attends to all of it.
             mask: a mask, or a tensor ``[Q, K]``, ``[B, Q, K]`` (for all heads) or ``[B, H, Q, K]``.
             first: position of the first query; see :func:`heedful.attention.attend`.
         """
@@ -174,7 +173,7 @@ class MultiHeadAttention(Attentive):
         return self._joined(context)
 
     def _step_scale(self, parts: Mechanism) -> float | None:
-        """The scale of a step's dot products, if they may be read where they are."""
+        """The scale of a step's dot products, if the cache can be read in place; else None."""
         if self.watched or self.watched_in_part or (self.training and self.dropout):
             return None
         if parts.positions is not None and parts.positions.biases:
@@ -182,7 +181,7 @@ class MultiHeadAttention(Attentive):
         return parts.fused_scale(self.head_dim)
 
     def _joined(self, context: Tensor) -> Tensor:
-        """The heads' contexts ``[B, H, Q, E]`` as one vector a query."""
+        """Combine the heads' contexts ``[B, H, Q, E]`` to one vector for each query."""
         if self.aggregate == "mean":
             return context.mean(-3)
         joined = context.transpose(-3, -2).flatten(-2)  # [B, Q, H·D]
@@ -192,12 +191,12 @@ class MultiHeadAttention(Attentive):
         return result
 
     def _for_all_heads(self, memory: Memory) -> Memory:
-        """Each head of keys once for every head of queries that reads it, unless a kernel does."""
-        each = self.heads // self.key_heads
+        """Repeat each key head for its query heads, unless the kernel supports grouped heads."""
+        repeats = self.heads // self.key_heads
         seen = self.watched or self.watched_in_part
-        if each == 1 or (not seen and self.mechanism.fused_scale(self.head_dim) is not None):
+        if repeats == 1 or (not seen and self.mechanism.fused_scale(self.head_dim) is not None):
             return memory
-        return Memory(*(part.repeat_interleave(each, dim=-3) for part in memory))
+        return Memory(*(part.repeat_interleave(repeats, dim=-3) for part in memory))
 
     def forward(
         self,
@@ -210,14 +209,14 @@ class MultiHeadAttention(Attentive):
     ) -> Tensor:
         """``[B, Q, dim]`` for ``query [B, Q, dim]``, ``key [B, K, key_dim]`` and its values.
 
-        A tensor, not a pair as of ``nn.MultiheadAttention``: for weights see
-        :func:`heedful.attention.watch`. ``out, _ = layer(x, x)`` would take a batch of two apart.
+        Returns a tensor, not a pair as ``nn.MultiheadAttention`` does. For the weights, see
+        :func:`heedful.attention.watch`. ``out, _ = layer(x, x)`` would unpack a batch of two.
 
         Args:
             query: the queries.
             key: the keys.
-            value: the values; the keys unless given.
-            others: nothing: the mask is given by name.
+            value: the values; default: the keys.
+            others: must be empty: pass the mask as a keyword.
             mask: a mask, or a tensor as in :meth:`read`; true = may attend.
             first: position of the first query; see :func:`heedful.attention.attend`.
         """

@@ -50,7 +50,7 @@ def masked_attention(
 def _selecting(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor, dropout: float, scale: float
 ) -> Tensor:
-    """The plain formula, with ``mask [.., Q, K]`` of booleans or of numbers to add."""
+    """The plain formula. ``mask [.., Q, K]`` has booleans or values to add."""
     if key.shape[-3] not in (1, query.shape[-3]):
         each = query.shape[-3] // key.shape[-3]
         key, value = (part.repeat_interleave(each, dim=-3) for part in (key, value))
@@ -70,7 +70,7 @@ def _any_requires_grad(*parts: Tensor) -> bool:
 
 
 def _may_overflow(*parts: Tensor) -> bool:
-    """Whether sums of products with numbers of usual size may overflow."""
+    """Whether sums of products with values of usual size can overflow."""
     return not all(_largest(part) < torch.finfo(part.dtype).max ** 0.5 / 1024 for part in parts)
 
 

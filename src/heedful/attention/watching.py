@@ -20,7 +20,7 @@ _MOST_AT_ONCE = 1 << 22  # weights computed at a time when selecting the largest
 
 
 class TopWeights(NamedTuple):
-    """The largest weights of each row and where they are, largest first."""
+    """The largest weights of each row and their keys, in descending order."""
 
     weights: Tensor
     """``[B, H, Q, k]``"""
@@ -92,7 +92,7 @@ _watchers: ContextVar[tuple[_Watcher, ...]] = ContextVar("watchers", default=())
 def _indices(rows: Sequence[int], queries: int, device: torch.device) -> Tensor:
     for row in rows:
         if not -queries <= row < queries:
-            raise ValueError(f"rows: there is no row {row} among {queries} queries")
+            raise ValueError(f"rows: row {row} is out of range for {queries} queries")
     return torch.tensor([row % queries for row in rows], device=device, dtype=torch.long)
 
 
@@ -134,7 +134,7 @@ class Watchable(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         state.pop("_watchers", None)  # of modules saved by earlier versions
         super().__setstate__(state)  # type: ignore[no-untyped-call]
-        # A copy that is made during a watch is not watched.
+        # A copy created during a watch is not watched.
         self._watchers_in_thread = ThreadValue(())
 
     def show(self, weights: Tensor, draw: Draw | None = None) -> None:

@@ -1,1 +1,1 @@
-"""Layers: the blocks that models are made of."""
+"""Layers: the building blocks of models."""

@@ -1,8 +1,8 @@
 """Linear maps with weights in bfloat16, for models that search on the CPU.
 
-With few rows, the time is determined by reading the weights, and half the bytes take almost half
-the time. A processor that multiplies bfloat16 also computes products of many rows faster. Sums are
-in float32.
+With few rows, reading the weights takes most of the time, and half the bytes take almost half the
+time. A processor with bfloat16 products also computes products of many rows faster. Sums are in
+float32.
 """
 
 from typing import TypeVar
@@ -26,7 +26,7 @@ class Bfloat16Linear(nn.Module):
 
     Args:
         weight: ``[out, in]``.
-        bias: ``[out]``, which is not rounded; None for none.
+        bias: ``[out]``, which is not rounded; or None.
 
     Example:
         >>> plain = nn.Linear(4, 3)

@@ -1,8 +1,8 @@
-"""What a decoder's attention has seen so far, kept from step to step.
+"""The key–value caches of a decoder's self-attention.
 
-Choosing rows anew moves keys and values. In caches that are read in place it moves an index, and
-rows may join while others are under way: each has its own first step.
-Shapes: N rows of search, M selected rows, H heads, T steps, D width.
+Selecting rows copies keys and values. In caches that are read in place, it only changes an index,
+and rows can join a search that is in progress: each row has its own first step.
+Shapes: N rows of a search, M selected rows, H heads, T steps, D width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -56,10 +56,10 @@ class KeyValueCache:
 
 
 def _rows(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
-    """A buffer for ``rows`` of ``[N, H, L, D]``: only what is filled is copied, and only once."""
+    """Copy ``rows`` of ``[N, H, L, D]`` to a new buffer: only the filled part, and only once."""
     chosen = buffer.new_empty(len(rows), *buffer.shape[1:])
     filled, place = buffer[:, :, :length], chosen[:, :, :length]
-    if torch.is_grad_enabled() and buffer.requires_grad:  # out= knows no gradient
+    if torch.is_grad_enabled() and buffer.requires_grad:  # out= does not support gradients
         place.copy_(filled.index_select(0, rows))
     else:
         torch.index_select(filled, 0, rows, out=place)
@@ -67,31 +67,32 @@ def _rows(buffer: Tensor, rows: Tensor, length: int) -> Tensor:
 
 
 _HELD = 2
-"""Rows of steps that are held for one that a row of search reads at most: then the others go."""
+"""The maximum number of stored rows for each row that is read; above it, unused rows are
+dropped."""
 
 
 class Lineage:
-    """Which row of each step the rows of search come from; all layers have the same."""
+    """For each row of the search, its row in each step; shared by all layers."""
 
     def __init__(self, rows: int) -> None:
         self._index = torch.zeros(rows, 16, dtype=torch.long)
         self.length = 0
         self.firsts: Tensor | None = None
-        """Each row's first step ``[N]``; None where that is the first of all."""
+        """Each row's first step ``[N]``; None if all rows begin at step 0."""
 
     @property
     def position(self) -> int | Tensor:
-        """Where the next step stands, for all rows or for each ``[N]``."""
+        """The position of the next step, for all rows or for each row ``[N]``."""
         return self.length if self.firsts is None else self.length - self.firsts
 
     @property
     def read(self) -> int:
-        """Steps that all rows read, each counted for itself."""
+        """The number of (row, step) pairs that are read."""
         rows, position = len(self._index), self.position
         return rows * position if isinstance(position, int) else int(position.sum())
 
     def reach(self, length: int) -> Tensor:
-        """The index ``[N, length]``; in steps that are new, each row is its own."""
+        """The index ``[N, length]``; in new steps, row n of the search is row n of the step."""
         rows = len(self._index)
         if length > self._index.shape[1]:
             larger = torch.zeros(rows, 2 * length, dtype=torch.long)
@@ -103,7 +104,7 @@ class Lineage:
         return self._index[:, :length]
 
     def select(self, rows: Tensor) -> Self:
-        """That of ``rows [M]``, in that order."""
+        """The lineage of ``rows [M]``, in this order."""
         chosen = type(self)(0)
         chosen._index, chosen.length = self._index.index_select(0, rows), self.length
         if self.firsts is not None:
@@ -111,8 +112,8 @@ class Lineage:
         return chosen
 
     def join(self, other: Self) -> tuple[Self, int]:
-        """That of these rows and of others, which begin now; and how many steps, from the first
-        on, nobody reads: those are left out."""
+        """Append rows that begin with the next step. Returns the lineage without the first steps
+        that no row reads any more, and their number."""
         rows, more = len(self._index), len(other._index)
         firsts = torch.full((rows + more,), self.length)
         firsts[:rows] = 0 if self.firsts is None else self.firsts
@@ -124,7 +125,7 @@ class Lineage:
         return chosen, unread
 
     def tidy(self) -> list[Tensor]:
-        """The rows of each step that are read, which from now on are all that it has."""
+        """Drop unused rows: returns the rows of each step to keep, and renumbers the index."""
         assert self.firsts is not None
         kept = []
         for step in range(self.length):
@@ -136,21 +137,21 @@ class Lineage:
 
 
 class StepCache:
-    """Keys and values of the steps so far, each where its projection has left it."""
+    """Keys and values of the steps so far, each in the tensors of its projection."""
 
     def __init__(self, lineage: Lineage, steps: Steps | None = None) -> None:
         self.lineage, self.steps = lineage, steps or Steps()
 
     @property
     def length(self) -> int:
-        """How many positions there are."""
+        """The number of positions."""
         return self.steps.length
 
     def append(self, step: Memory) -> Memory | StepMemory:
         """Add one or more positions ``[N, H, steps, D]`` and return all so far.
 
-        One position is followed by one query a row; more are read with a mask, and so are given
-        moved together.
+        After a single position, one query per row reads in place. Several positions are read with
+        a mask and therefore returned as contiguous tensors.
         """
         self.steps.append(step.key, step.value)
         index = self.lineage.reach(self.steps.length)
@@ -159,7 +160,7 @@ class StepCache:
         return Memory(*self.steps.gather(index))
 
     def select(self, lineage: Lineage) -> "StepCache":
-        """The cache of the rows of ``lineage``."""
+        """A cache with the rows of ``lineage``."""
         return StepCache(lineage, self.steps.copy())
 
 
@@ -170,9 +171,9 @@ class LayerCaches:
     """The caches of a decoder's layers.
 
     Args:
-        layers: how many.
-        rows: rows of search N.
-        in_place: whether steps are read where they are: on the CPU only, and one by one.
+        layers: number of layers.
+        rows: number of rows N of the search.
+        in_place: whether to read steps in place; only on the CPU and for single steps.
     """
 
     def __init__(self, layers: int, rows: int, *, in_place: bool = False) -> None:
@@ -187,22 +188,22 @@ class LayerCaches:
 
     @property
     def length(self) -> int:
-        """How many steps there are."""
+        """The number of steps."""
         return self._caches[0].length
 
     @property
     def position(self) -> int | Tensor:
-        """Where the next step stands, for all rows or for each ``[N]``."""
+        """The position of the next step, for all rows or for each row ``[N]``."""
         return self.length if self._lineage is None else self._lineage.position
 
     def take(self, step: Sequence[tuple[Tensor, Tensor]]) -> list[StepMemory]:
         """Add one position, each layer's key and value ``[N, 1, H, D]``, and return all so far.
 
         Raises:
-            RuntimeError: steps cannot be read where they are.
+            RuntimeError: these caches are not read in place.
         """
         if self._lineage is None:
-            raise RuntimeError("these caches move what is chosen")
+            raise RuntimeError("these caches are not read in place")
         index = self._lineage.reach(self.length + 1)
         found = []
         for cache, (key, value) in zip(self._caches, step, strict=True):
@@ -212,7 +213,7 @@ class LayerCaches:
         return found
 
     def select(self, rows: Tensor) -> Self:
-        """The caches of ``rows [M]``, in that order."""
+        """The caches of ``rows [M]``, in this order."""
         chosen = type(self).__new__(type(self))
         lineage = chosen._lineage = None if self._lineage is None else self._lineage.select(rows)
         chosen._caches = []
@@ -225,20 +226,20 @@ class LayerCaches:
 
     @property
     def can_join(self) -> bool:
-        """Whether others may join: where steps are read where they are, and were made singly."""
+        """Whether other rows can join: the caches are read in place and have single steps only."""
         one = self._caches[0]
         return isinstance(one, StepCache) and len(one.steps.parts) == one.length
 
     def join(self, other: Self) -> Self:
-        """The caches of these rows and of others, whose first step is the next.
+        """Append rows that begin with the next step.
 
-        Steps that nobody reads any more are forgotten, and rows of steps when they are many.
+        Steps that no row reads any more are dropped, and unused rows of steps if there are many.
 
         Raises:
-            ValueError: the others have made steps.
+            ValueError: the other caches already have steps.
         """
         if other.length:
-            raise ValueError(f"rows join before their first step; these have made {other.length}")
+            raise ValueError(f"rows must join before their first step; not after {other.length}")
         assert self._lineage is not None
         assert other._lineage is not None
         chosen = type(self).__new__(type(self))

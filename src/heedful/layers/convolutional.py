@@ -1,4 +1,4 @@
-"""Gated convolutions over sequences, and attention from each of them.
+"""Gated convolutions over sequences, each with attention.
 
 Gehring et al. 2017, "Convolutional Sequence to Sequence Learning", sections 3.2 to 3.5. A
 convolution of width k is a linear map of the k concatenated positions of a window.
@@ -25,7 +25,7 @@ class Sizes(NamedTuple):
     hidden: int
     kernel: int
     dropout: float
-    """On the input of each convolution."""
+    """Dropout on the input of each convolution."""
     weight_norm: bool
 
 
@@ -49,7 +49,8 @@ class NormalisedLinear(nn.Module):
     Args:
         input_dim: width of the input.
         output_dim: width of the output.
-        variance: of the initial weights, times ``input_dim`` (section 3.5 of Gehring et al.).
+        variance: variance of the initial weights, times ``input_dim`` (section 3.5 of Gehring et
+            al.).
         weight_norm: whether to normalise weights; otherwise this is an ordinary linear map.
     """
 
@@ -63,7 +64,7 @@ class NormalisedLinear(nn.Module):
         self.gain = nn.Parameter(self.weight.detach().norm(dim=1)) if weight_norm else None
 
     def now(self) -> Affine:
-        """The map with its current weights, which are normalised once for many steps."""
+        """The map with its current weights, normalised once for many steps."""
         if self.gain is None:
             return Affine(self.weight, self.bias)
         lengths = torch.linalg.vector_norm(self.weight, dim=1, keepdim=True)
@@ -86,8 +87,8 @@ def convolve(padded: Tensor, width: int, kernel: Affine) -> Tensor:
 def convolution(sizes: Sizes) -> NormalisedLinear:
     """The kernel ``[2 D, k D]`` of a convolution before a gated linear unit.
 
-    A gate that is half open on average divides the variance by 4, hence the factor 4; dropout
-    before it, which keeps a share p, multiplies the variance by 1/p.
+    A gate that is half open on average divides the variance by 4, hence the factor 4. Dropout
+    before it, which keeps inputs with probability p, multiplies the variance by 1/p.
     """
     return NormalisedLinear(
         sizes.kernel * sizes.hidden,
@@ -120,7 +121,7 @@ class SourceMemory(NamedTuple):
     memory: Memory
     """Keys z and values √½ (z + e) ``[B, S, E]``."""
     allowed: Tensor
-    """Which positions may be read ``[B, 1, S]``."""
+    """Mask of source positions ``[B, 1, S]``, true = may attend."""
     scale: Tensor
     """√m of each row's length m ``[B, 1, 1]``: restores the variance after a mean of m vectors."""
 
@@ -134,7 +135,7 @@ class DecoderMaps(NamedTuple):
 
 
 class ConvolutionalDecoderLayer(nn.Module):
-    """A causal gated convolution, attention from it, and the residual connection around both.
+    """A causal gated convolution, attention, and the residual connection around both.
 
     h = GLU(W [x_{i−k+1} … x_i] + b)     d = √½ (W_d h + b_d + g)
     c = √m Σ_j α(d, z_j) √½ (z_j + e_j)     x′ = √½ (x + √½ (h + W_c c + b_c))
@@ -170,12 +171,12 @@ class ConvolutionalDecoderLayer(nn.Module):
         Args:
             hidden: the layer's input x at the new positions ``[B, L, D]``.
             embedded: their embeddings g ``[B, L, E]``.
-            past: the convolution's input at the k − 1 positions before ``[B, k − 1, D]``.
+            past: the convolution's input at the previous k − 1 positions ``[B, k − 1, D]``.
             source: the encoder's output.
             maps: the result of :meth:`now`.
 
         Returns:
-            The layer's output ``[B, L, D]`` and the past of the positions after these.
+            The layer's output ``[B, L, D]`` and the past for the next positions.
         """
         padded = torch.cat([past.to(hidden.dtype), self.drop(hidden)], dim=1)
         gated = F.glu(convolve(padded, self.kernel, maps.convolution))

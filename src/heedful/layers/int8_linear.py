@@ -23,7 +23,7 @@ from heedful.layers.search_copy import search_copy
 
 LARGEST_WEIGHT = 127
 _SMALLEST = 1e-30
-"""The least divisor of a row, so that zeros stay zeros."""
+"""The lower bound of a row's scale, which avoids a division by zero."""
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -35,7 +35,7 @@ class Int8Linear(nn.Module):
 
     Args:
         weight: ``[out, in]``.
-        bias: ``[out]``; None for none.
+        bias: ``[out]``; or None.
 
     Raises:
         UserError: PyTorch has no int8 products for this processor.

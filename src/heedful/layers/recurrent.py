@@ -1,4 +1,4 @@
-"""Recurrent networks: cells, a stack that runs fused or step by step, an encoder, a bridge.
+"""Recurrent networks: a stack of cells that runs fused or step by step, an encoder, a bridge.
 
 Shapes: B batch, N rows, S source positions, T target positions, E input width, H hidden width,
 G gates (1 for tanh, 3 for GRU, 4 for LSTM), L layers.
@@ -90,8 +90,8 @@ class RecurrentStack(nn.Module):
         """All layers' states after one step.
 
         Args:
-            gates: the input's part of the lowest layer's gates ``[B, G·H]``, bias included.
-            hidden: all layers' states before it.
+            gates: the input's contribution to the lowest layer's gates ``[B, G·H]``, with the bias.
+            hidden: all layers' previous states.
         """
         return _layers(
             self.cell,
@@ -105,7 +105,7 @@ class RecurrentStack(nn.Module):
         """The stack step by step, with one weight gradient for all steps.
 
         Args:
-            known: the first part ``[B, T, E']`` of the input at all steps, which is multiplied with
+            known: the first part ``[B, T, E']`` of the input at all steps, which is multiplied by
                 its weights at once; the rest of the input is passed at each step.
         """
         return StackSteps(self, known)
@@ -118,7 +118,7 @@ class RecurrentStack(nn.Module):
 
 
 class StackSteps:
-    """T steps of a :class:`RecurrentStack`, one after the other."""
+    """T sequential steps of a :class:`RecurrentStack`."""
 
     def __init__(self, stack: RecurrentStack, known: Tensor) -> None:
         rows, count, width = known.shape
@@ -139,8 +139,8 @@ class StackSteps:
         """All layers' states after the next step.
 
         Args:
-            late: the rest of the input ``[B, E - E']``; None if there is none.
-            hidden: all layers' states before it.
+            late: the rest of the input ``[B, E - E']``; None if it is empty.
+            hidden: all layers' previous states.
         """
         return _layers(
             self.cell,
@@ -158,8 +158,8 @@ def _layers(
     upper: Callable[[int, Tensor], Tensor],
     recurrent: Callable[[int, Tensor], Tensor],
 ) -> Hidden:
-    """One step of all layers; the maps compute a layer's gates from the layer below and from its
-    own previous state."""
+    """One step of all layers. The maps compute a layer's gates from the layer below and from the
+    layer's previous state."""
     after: list[LayerState] = []
     for layer, before in enumerate(hidden):
         given = upper(layer, after[-1][0]) if layer else gates
@@ -170,10 +170,10 @@ def _layers(
 
 
 class RecurrentEncoder(nn.Module):
-    """Reads a source in one or two directions; padding has no influence.
+    """Encodes a source in one or two directions. Padding has no influence.
 
     Attributes:
-        output_dim: width of an annotation: H, or 2·H with two directions (joined).
+        output_dim: width of an annotation: H, or 2·H for two concatenated directions.
     """
 
     def __init__(
@@ -196,9 +196,9 @@ class RecurrentEncoder(nn.Module):
         """Annotations and final states of ``embedded [B, S, E]`` with ``lengths [B]``, each >= 1.
 
         Returns:
-            The top layer's states ``[B, S, output_dim]``, zero beyond a row's length; and each
-            layer's state after its last token (for the backward direction: its first), the
-            directions joined, ``[B, output_dim]``.
+            The top layer's states ``[B, S, output_dim]``, zero after the end of a row; and each
+            layer's state after the last token (backward direction: the first token), the
+            directions concatenated, ``[B, output_dim]``.
         """
         packed = pack_padded_sequence(
             embedded, lengths.cpu(), batch_first=True, enforce_sorted=False
@@ -219,8 +219,8 @@ class Bridge(nn.Module):
 
     If both have the same layers and widths, the state is passed unchanged (Sutskever et al. 2014).
     Otherwise each part of each layer is ``tanh(W h + b)`` (Bahdanau et al. 2015, appendix A.2.2,
-    who use only the backward direction) of the encoder's layer of the same number, or of its top
-    layer if the numbers of layers differ.
+    who use only the backward direction) of the same layer of the encoder, or of its top layer
+    if the numbers of layers differ.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class Maxout(nn.Module):
     """Maxout over pairs of a sum of linear maps: the deep output of Bahdanau et al. 2015.
 
     t̃ = Σ_j U_j x_j + b, t_i = max(t̃_{2i-1}, t̃_{2i}) (appendix A.2.2; Cho et al. 2014, appendix
-    A.1.2). The maps are separate, so that a part that is the same at all steps is mapped once.
+    A.1.2). The maps are separate, so that a part that is constant over the steps is mapped once.
     """
 
     def __init__(self, input_dims: list[int], output_dim: int) -> None:

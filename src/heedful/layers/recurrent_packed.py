@@ -20,9 +20,9 @@ Result = tuple[PackedSequence, Tensor | tuple[Tensor, ...]]
 
 
 def packed_network(network: nn.RNNBase, packed: PackedSequence) -> Result:
-    """The result of ``network(packed)``, computed by directions where that is faster.
+    """The result of ``network(packed)``, computed by :func:`by_directions` if that is faster.
 
-    That is the case for training, where the network is PyTorch's own and has no hooks.
+    It is faster in training, and requires a PyTorch network without hooks.
     """
 
     def plain() -> Result:
@@ -49,9 +49,9 @@ def _has_directions(network: nn.RNNBase) -> bool:
 def by_directions(
     network: nn.RNNBase, packed: PackedSequence
 ) -> tuple[PackedSequence, tuple[Tensor, ...]]:
-    """The result of ``network(packed)``, an operator for each direction of each layer.
+    """The result of ``network(packed)``, with one operator for each direction of each layer.
 
-    The final states are a tuple for every cell.
+    The final states are a tuple for every kind of cell.
     """
     sizes, data = packed.batch_sizes.tolist(), packed.data
     directions = ["", "_reverse"] if network.bidirectional else [""]

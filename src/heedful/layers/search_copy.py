@@ -1,4 +1,4 @@
-"""Copies of models for search, with other linear maps, for instance quantised ones."""
+"""Copies of models for search with replaced linear maps, for instance quantised ones."""
 
 import copy
 from collections.abc import Callable
@@ -24,18 +24,18 @@ class _Searched(Protocol):
 
 Model = TypeVar("Model", bound=nn.Module)
 Make = Callable[[Tensor, Tensor | None], nn.Module]
-"""Makes a map of a weight ``[out, in]`` and a bias ``[out]``, if there is one."""
+"""Builds a linear map from a weight ``[out, in]`` and a bias ``[out]`` or None."""
 
 
 def search_copy(model: Model, make: Make) -> Model:
-    """A copy of a model with other linear maps and output layer; the rest is shared.
+    """A copy of a model with replaced linear maps and output layer; the rest is shared.
 
     Embeddings, norms, recurrent cells, and the normalizers of attention are not replaced. The copy
     is in evaluation mode. Later changes of the model's linear weights do not affect it.
 
     Args:
         model: has ``output_table``, ``output_bias`` and ``projection``.
-        make: makes the replacement of a linear map.
+        make: builds the replacement of a linear map.
     """
     shared = {id(one): one for one in (*model.parameters(), *model.buffers())}
     copied = copy.deepcopy(model, cast(dict[int, Any], shared))

@@ -1,6 +1,6 @@
-"""What a decoder's attention remembers of the sources, and which source each row of search reads.
+"""The keys and values of a decoder's attention to the sources, and the source of each search row.
 
-Shapes: B sources, N rows of search, M selected rows, H heads, S source tokens, D width.
+Shapes: B sources, N rows of a search, M selected rows, H heads, S source tokens, D width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,26 +16,27 @@ from heedful.attention.step_memory import StepMemory
 from heedful.kernels.cached_attention import JoinedSteps, PackedSteps, Steps, StepsInC
 
 _HELD = 2
-"""Tokens of sources that are held for one that a row reads at most: then the others go."""
+"""The maximum number of stored tokens for each token that is read; above it, unused ones are
+dropped."""
 
 Group = list[Steps]
-"""Sources that began together: each layer's keys and values of them."""
+"""Sources that were added together, with each layer's keys and values."""
 
 
 class SourceMemories:
-    """What each layer's attention remembers of the sources, and which source each row reads.
+    """Each layer's keys and values of the sources, and the source of each row.
 
-    Sources that join later are a further group beside those that are there: nothing is moved, until
-    more is held that nobody reads than is read.
+    Sources that join later form a new group, so that existing ones are not copied until most of the
+    stored tokens are unused.
 
     Args:
-        memories: of each layer, ``[B, H, S, D]``.
-        lengths: of the sources, integers ``[B]``.
-        in_place: whether they are read where they are: on the CPU only.
+        memories: for each layer, ``[B, H, S, D]``.
+        lengths: lengths of the sources, integers ``[B]``.
+        in_place: whether to read them in place; only on the CPU.
     """
 
     _told: tuple[list[StepMemory], list[StepsInC]] | None = None
-    """What C is told, and whose numbers it reads."""
+    """The argument for C, and the tensors that it refers to."""
 
     def __init__(
         self, memories: Sequence[Memory], lengths: Tensor, *, in_place: bool = False
@@ -50,7 +51,7 @@ class SourceMemories:
 
     @classmethod
     def packed(cls, steps: Sequence[Steps], first: Tensor, lengths: Tensor) -> Self:
-        """Of steps ``[T]`` of each layer, in which a source's tokens begin at ``first [B]``."""
+        """A group from the steps ``[T]`` of each layer; a source begins at token ``first [B]``."""
         made = cls.__new__(cls)
         made._memories = []
         made._rows, made._lengths = first, lengths.long().contiguous()
@@ -58,7 +59,7 @@ class SourceMemories:
         return made
 
     def _keep(self, groups: list[Group], numbers: Tensor) -> None:
-        """Take groups, and which of them each row reads ``[N]``."""
+        """Set the groups, and the group of each row ``[N]``."""
         self._groups, self._numbers = groups, numbers
         self._steps, self._firsts = groups[0], None
         if len(groups) > 1:
@@ -67,7 +68,7 @@ class SourceMemories:
             self._firsts = (longest.cumsum(0) - longest)[numbers]
 
     def read(self) -> Iterator[tuple[Memory | StepMemory, Tensor | None]]:
-        """Each layer's memory, and the mask ``[N, 1, 1, S]`` where it is not in the memory."""
+        """Each layer's memory, and the mask ``[N, 1, 1, S]`` unless the memory contains it."""
         if self._groups:
             yield from ((memory, None) for memory in self.in_place())
             return
@@ -77,13 +78,13 @@ class SourceMemories:
             yield memory, mask
 
     def in_place(self) -> list[StepMemory]:
-        """Each layer's memory where it is.
+        """Each layer's memory, to be read in place.
 
         Raises:
-            RuntimeError: it cannot be read there.
+            RuntimeError: these memories are not read in place.
         """
         if not self._groups:
-            raise RuntimeError("these memories move what is chosen")
+            raise RuntimeError("these memories are not read in place")
         index = self._rows.unsqueeze(1)
         return [
             StepMemory(steps, index.expand(-1, steps.length), self._lengths, self._firsts)
@@ -91,10 +92,10 @@ class SourceMemories:
         ]
 
     def in_c(self) -> list[StepsInC]:
-        """What C is told of each layer's memory where it is; as long as these memories live.
+        """The arguments for C for each layer's memory, valid as long as this object exists.
 
         Raises:
-            RuntimeError: it cannot be read there.
+            RuntimeError: these memories are not read in place.
         """
         if self._told is None:
             memories = self.in_place()
@@ -102,8 +103,8 @@ class SourceMemories:
         return self._told[1]
 
     def select(self, rows: Tensor) -> Self:
-        """What ``rows [M]`` read: nothing is copied while each still reads its own source, nor
-        where steps are read where they are."""
+        """The memories of ``rows [M]``. Nothing is copied if each row reads its own source or if
+        the memories are read in place."""
         chosen = type(self).__new__(type(self))
         chosen._memories, chosen._groups = self._memories, self._groups
         chosen._rows = self._rows.index_select(0, rows)
@@ -120,13 +121,13 @@ class SourceMemories:
 
     @property
     def can_join(self) -> bool:
-        """Whether others may join: where these are read where they are."""
+        """Whether other sources can join: the memories are read in place."""
         return bool(self._groups)
 
     def join(self, other: Self) -> Self:
-        """What these rows read, and then what others do.
+        """Append the rows and sources of others.
 
-        Groups that nobody reads any more are forgotten, and sources when they are many.
+        Groups that no row reads any more are dropped, and unused sources if there are many.
         """
         chosen = type(self).__new__(type(self))
         chosen._memories = []
@@ -141,12 +142,12 @@ class SourceMemories:
         return chosen
 
     def _tidy(self) -> None:
-        """Leave out the sources that nobody reads, if they are many."""
+        """Drop the sources that no row reads, if there are many."""
         of_layer = [group[0].parts[0][0] for group in self._groups]  # [R, p, G, D]
         held = torch.tensor([len(key) * key.shape[1] for key in of_layer])
         before = held.cumsum(0) - held
         each = torch.tensor([key.shape[1] for key in of_layer])
-        # Where each row's source begins, as if all tokens stood one behind the other.
+        # The first token of each row's source, for concatenated sources.
         begins = before[self._numbers] + self._rows * each[self._numbers]
         sources, reading = begins.unique(return_inverse=True)
         lengths = torch.zeros_like(sources).scatter_(0, reading, self._lengths)
@@ -171,7 +172,7 @@ class SourceMemories:
 
 
 def _moved(parts: Sequence[Tensor], tokens: Sequence[Tensor]) -> Tensor:
-    """Some tokens ``[m]`` of each of ``parts [R, p, G, D]``, moved together: ``[M, G, D]``."""
+    """Copy some tokens ``[m]`` of each of ``parts [R, p, G, D]`` to one tensor ``[M, G, D]``."""
     return torch.cat(
         [part.flatten(0, 1).index_select(0, own) for part, own in zip(parts, tokens, strict=True)]
     )

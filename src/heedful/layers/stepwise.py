@@ -30,11 +30,11 @@ class Stepwise:
 
     def __init__(self, weight: Tensor, base: Tensor) -> None:
         kind = base.device.type
-        if torch.is_autocast_enabled(kind):  # Once, not at every step.
+        if torch.is_autocast_enabled(kind):  # once instead of at every step
             weight, base = (part.to(torch.get_autocast_dtype(kind)) for part in (weight, base))
         self.inputs: list[Tensor] = []
         self.weight = weight
-        # torch.compile unrolls the loop itself, and cannot trace a list that grows meanwhile.
+        # torch.compile unrolls the loop itself and cannot trace a growing list.
         self.gathers = torch.is_grad_enabled() and weight.requires_grad
         self.gathers = self.gathers and not torch.compiler.is_compiling()
         if self.gathers:

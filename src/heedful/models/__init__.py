@@ -1,6 +1,6 @@
-"""Models: one file an architecture, built from layers and attention; no I/O.
+"""Models, built from layers and attention: one file per architecture, without I/O.
 
-Each module registers its models when it is imported, and so does a plug-in.
+Each module, and each plug-in, registers its models when it is imported.
 """
 
 from heedful.models import (
@@ -44,7 +44,7 @@ MODULES = (
     gpt,
     recurrent_language,
 )
-"""The modules of heedful's own models."""
+"""The modules that register the built-in models."""
 
 __all__ = [
     "AlignmentSource",

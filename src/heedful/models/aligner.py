@@ -37,7 +37,7 @@ class AlignerSettings(PairSettings):
     hidden_size: int = Field(64, ge=1, le=MOST_WIDTH)
     """Width of the word vectors."""
     dropout: float = Field(0.1, ge=0, lt=1)
-    """On source vectors."""
+    """Dropout on source vectors."""
     max_jump: int = Field(20, ge=1, le=MOST_POSITIONS)
     """The longest jump, in tokens, that has its own probability."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
@@ -104,21 +104,21 @@ class WordAligner(PairModel):
         return self.output.weight
 
     def read_sample(self, rows: int, length: int) -> None:
-        """Read sources and targets of made-up tokens, to measure how fast it is."""
+        """Run the model on arbitrary tokens, to measure its speed."""
         source = self.sample(rows, min(length, self.max_length))
         self.log_likelihood(source, source.tokens)
 
     def start(self, source: Source) -> State:
         """Raise UserError: the model has no search, because it does not translate."""
-        raise UserError("this run aligns words and does not translate; give it both texts")
+        raise UserError("this run aligns words and does not translate; pass both texts")
 
     def step(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        """Raise UserError, as `start`."""
-        raise UserError("this run aligns words and does not translate; give it both texts")
+        """Raise UserError, as :meth:`start`."""
+        raise UserError("this run aligns words and does not translate; pass both texts")
 
     @property
     def alignment(self) -> AlignmentSource:
-        """Its only attention, in the row where a word is the input."""
+        """The only attention, in the row where a word is the input."""
         return AlignmentSource("attention", heads=None, shift=1)
 
     @property

@@ -1,8 +1,8 @@
 """BERT: an encoder of self-attention over one text, or two, and its heads of pre-training.
 
 Devlin et al. 2019, "BERT: Pre-training of Deep Bidirectional Transformers for Language
-Understanding", section 3. The large size with 30,522 tokens has 335,141,888 parameters, the pooler
-included, and 336,226,108 with the heads of pre-training; the paper says 340 M.
+Understanding", section 3. The large size with 30,522 tokens has 335,141,888 parameters, including
+the pooler, and 336,226,108 with the heads of pre-training; the paper says 340 M.
 Shapes: B batch, L tokens, N chosen tokens, D width, V vocabulary.
 """
 
@@ -54,7 +54,7 @@ class BertSettings(EncoderSettings):
     segments: int = Field(2, ge=1, le=MOST_WIDTH)
     """Number of segment embeddings; with 1, the texts of a pair are separated only by END."""
     max_length: int = Field(512, ge=2, le=MOST_POSITIONS)
-    """Longest row in tokens, BEGIN and the ENDs included."""
+    """Longest row in tokens, including BEGIN and the ENDs."""
 
     @model_validator(mode="before")
     @classmethod

@@ -1,7 +1,7 @@
-"""Convolutional sequence-to-sequence: gated convolutions, attention from every decoder layer.
+"""Convolutional sequence-to-sequence model: gated convolutions, attention in every decoder layer.
 
 Gehring et al. 2017, "Convolutional Sequence to Sequence Learning".
-Shapes: B batch, N rows of search, S source tokens, T target tokens, E embedding, D hidden,
+Shapes: B batch, N rows of a search, S source tokens, T target tokens, E embedding, D hidden,
 k kernel, V vocabulary.
 """
 
@@ -33,7 +33,7 @@ from heedful.models.pairs import AlignmentSource, PairModel, Source, State, requ
 from heedful.models.registry import PairSettings, register_model
 
 _FIRST_STD = 0.1
-"""Of all embeddings (section 3.5)."""
+"""Standard deviation of all embeddings (section 3.5)."""
 _HALF = 0.5**0.5
 
 
@@ -83,7 +83,7 @@ class ConvolutionalState:
     leave: Affine
 
     def select(self, rows: Tensor) -> "ConvolutionalState":
-        """The state of ``rows [M]``, in this order; rows may be repeated or left out."""
+        """The state of ``rows [M]``, in this order; rows can be repeated or omitted."""
         sources = self.sources.index_select(0, rows)
         source = self.source
         # Rows that are reordered within their source, as in beam search, keep the memory.
@@ -244,7 +244,7 @@ def _positions(settings: ConvolutionalSettings) -> Learned:
 def _map(
     input_dim: int, output_dim: int, settings: ConvolutionalSettings, *, kept: float = 1.0
 ) -> NormalisedLinear:
-    """A map whose input is dropped out with a kept share of ``kept``."""
+    """A linear map for an input with dropout, which keeps values with probability ``kept``."""
     return NormalisedLinear(input_dim, output_dim, variance=kept, weight_norm=settings.weight_norm)
 
 

@@ -27,7 +27,7 @@ from heedful.models.registry import EncoderSettings, register_model
 from heedful.models.text_spans import Text, both_texts
 
 FAR = 10
-"""Words farther apart than this share one number of the attention within a text."""
+"""Words farther apart than this share one bias in the attention within a text."""
 
 
 class DecomposableSettings(EncoderSettings):

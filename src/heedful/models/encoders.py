@@ -77,8 +77,7 @@ class TextEncoder(nn.Module):
         """Attention module name → the axes of its queries and its keys.
 
         "text" is the row's tokens, "hops" the hops of a pooling (as many as its weights have rows),
-        "first" and "second" the two texts of a pair, without BEGIN and ENDs. Empty by
-        default.
+        "first" and "second" the two texts of a pair, without BEGIN and ENDs. Default: empty.
         """
         return {}
 
@@ -153,12 +152,12 @@ class HeadedEncoder(nn.Module):
         return {f"encoder.{name}": axes for name, axes in own.items()}
 
     def depth(self, name: str) -> int:
-        """The depth of a parameter of this module: that in its encoder, or that of heads."""
+        """The depth of a parameter of this module, in the encoder or in a head."""
         inside = name.removeprefix("encoder.")
         return self.encoder.depths if inside == name else self.encoder.depth(inside)
 
     def read_sample(self, rows: int, length: int) -> None:
-        """Read texts of made-up tokens, or pairs if it needs them, to measure how fast it is."""
+        """Run the model on arbitrary texts, or pairs if required, to measure its speed."""
         second = [[UNKNOWN] * (length - 1)] * rows if self.encoder.needs_pairs else None
         tokens, lengths, segments = sequences_of([[UNKNOWN] * (length - 2)] * rows, second)
         longest = min(self.max_length, tokens.shape[1])
@@ -167,15 +166,15 @@ class HeadedEncoder(nn.Module):
 
 
 def first_embedding(model: nn.Module) -> nn.Embedding:
-    """The first table of vectors of a model.
+    """The first embedding of a model.
 
     Raises:
-        TypeError: there is none.
+        TypeError: the model has no embedding.
     """
     for part in model.modules():
         if isinstance(part, nn.Embedding):
             return part
-    raise TypeError(f"{type(model).__name__} has no nn.Embedding; override its property embedding")
+    raise TypeError(f"{type(model).__name__} has no nn.Embedding; override the property embedding")
 
 
 def depth_of_part(model: nn.Module, name: str) -> int:

@@ -25,7 +25,7 @@ class LanguageModel(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.projection: nn.Module | None = None
-        """Gives the logits in place of the table and the bias, in a quantised copy."""
+        """Computes the logits instead of the table and the bias, in a quantised copy."""
 
     def states(self, tokens: Tensor) -> Tensor:
         """The states ``[B, T, D]`` that predict each next token, given ``tokens [B, T]``."""
@@ -43,7 +43,7 @@ class LanguageModel(nn.Module):
 
     @property
     def output_bias(self) -> Tensor | None:
-        """The bias of the logits ``[V]``; None for none."""
+        """The bias of the logits ``[V]``, or None."""
         return None
 
     def logits(self, states: Tensor) -> Tensor:
@@ -56,7 +56,7 @@ class LanguageModel(nn.Module):
     def start(self, prompts: Tensor) -> State:
         """The state after all but the last token of ``prompts [B, T]``, T at least 1.
 
-        Prompts of one call have the same length. The first :meth:`step` gets their last tokens.
+        All prompts have the same length. Pass their last tokens to the first :meth:`step`.
         """
         raise NotImplementedError
 
@@ -76,9 +76,9 @@ class LanguageModel(nn.Module):
         return {}
 
     def depth(self, name: str) -> int:
-        """How deep the parameter ``name`` lies: 0 for embeddings, 1 for the first layer above.
+        """The depth of the parameter ``name``: 0 for embeddings, 1 for the first layer above.
 
-        In the order of the model's parts unless overridden; see :func:`depth_of_part`.
+        By default, in the order of the model's parts; see :func:`depth_of_part`.
         """
         return depth_of_part(self, name)
 

@@ -2,7 +2,7 @@
 
 Radford et al. 2018, "Improving Language Understanding by Generative Pre-Training", section 3.2, and
 Howard and Ruder 2018, "Universal Language Model Fine-tuning for Text Classification" (ULMFiT), who
-concatenate that state with mean and maximum pooling; here it is used alone.
+concatenate that state with mean and maximum pooling; here only the state is used.
 Shapes: B batch, L tokens, D width.
 """
 
@@ -83,7 +83,7 @@ class LanguageEncoder(TextEncoder):
         return {f"writer.{name}": axes for name, axes in self.writer.attention_axes().items()}
 
     def depth(self, name: str) -> int:
-        """The depth in the language model."""
+        """The parameter's depth in the language model."""
         return self.writer.depth(name.removeprefix("writer."))
 
 

@@ -27,7 +27,7 @@ class AlignmentSource(NamedTuple):
     module: str
     """Name of the attention module in ``model.named_modules()``."""
     heads: tuple[int, ...] | None
-    """The heads whose weights are averaged; all of them if None."""
+    """The heads whose weights are averaged; None for all."""
     shift: int
     """Row of a target token: 0, where it is predicted; 1, the next row, where it is the input."""
 
@@ -36,7 +36,7 @@ class State(Protocol):
     """The state of a model between decoding steps, for N rows."""
 
     def select(self, rows: Tensor) -> Self:
-        """The state of ``rows [M]``, in this order; rows may be repeated or left out."""
+        """The state of ``rows [M]``, in this order; rows can be repeated or omitted."""
         ...
 
 
@@ -83,7 +83,7 @@ class PairModel(nn.Module):
 
     @property
     def output_bias(self) -> Tensor | None:
-        """The bias of the logits ``[V]``; None for none."""
+        """The bias of the logits ``[V]``, or None."""
         return None
 
     def logits(self, states: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ class PairModel(nn.Module):
     def attention_axes(self) -> dict[str, tuple[str, str]]:
         """Attention module name → the axes ("source", "target") of its queries and its keys.
 
-        Empty unless overridden.
+        Default: empty.
         """
         return {}
 
@@ -144,6 +144,6 @@ def require_one_vocabulary(tied: str, source: int, target: int) -> None:
     """Raise ValueError if all embeddings are tied, but the vocabularies differ in size."""
     if tied == "all" and source != target:
         raise ValueError(
-            "model.tied_embeddings = 'all' needs one vocabulary for both sides "
+            "model.tied_embeddings = 'all' requires one vocabulary for both sides "
             "(tokeniser.joint = true); use model.tied_embeddings = 'output' or 'none'"
         )

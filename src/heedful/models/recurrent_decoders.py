@@ -34,9 +34,9 @@ class RecurrentState:
     """The attentional vector of the previous step ``[N, H]``, with input feeding."""
 
     def select(self, rows: Tensor) -> "RecurrentState":
-        """The state of ``rows [M]``, in this order; rows may be repeated or left out.
+        """The state of ``rows [M]``, in this order; rows can be repeated or omitted.
 
-        The memory is not copied; sources without rows are removed from it from time to time.
+        The memory is not copied; sources without rows are removed occasionally.
         """
         after, left = self.rows.select(rows)
         return RecurrentState(

@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 _KEPT = 3 / 4
-"""Sources that no row reads are taken out once less than this share is read: each time the work of
-all others shrinks by a quarter at least, so that moving them costs little."""
+"""Unused sources are removed when the fraction of used sources falls below this value. Each removal
+saves at least a quarter of the work, so that copying the others pays off."""
 
 
 @dataclass(frozen=True)
 class SourceRows:
-    """The source, of A, that each of N rows reads.
+    """Maps each of N rows to the source, of A, that it reads.
 
     Rows of one source are grouped, so that they read it together and it is not copied for each row.
     """
@@ -23,9 +23,9 @@ class SourceRows:
     sources: Tensor
     """Each row's source ``[N]``, from 0 to A − 1."""
     count: int
-    """A."""
+    """The number of sources A."""
     width: int
-    """K."""
+    """The maximum number of rows per source, K."""
     slots: Tensor | None
     """Each row's index ``[N]`` among A · K; None if every source has K rows, in order."""
 
@@ -36,7 +36,7 @@ class SourceRows:
 
     @classmethod
     def of(cls, sources: Tensor, count: int) -> "SourceRows":
-        """Rows of any order, for ``sources [N]``."""
+        """Rows in any order, for ``sources [N]``."""
         rows = torch.bincount(sources, minlength=count)
         width = max(1, int(rows.max())) if count else 1
         device = sources.device
@@ -60,7 +60,7 @@ class SourceRows:
     def select(self, rows: Tensor) -> tuple["SourceRows", Tensor | None]:
         """Rows ``[M]``, in this order, and the remaining sources ``[A']``; None if all remain."""
         sources = self.sources.index_select(0, rows)
-        # Reordering rows within their source, as in beam search, changes nothing here.
+        # Reordering rows within their source, as in beam search, has no effect here.
         if sources.shape == self.sources.shape and torch.equal(sources, self.sources):
             return self, None
         read = torch.zeros(self.count, dtype=torch.bool, device=sources.device)

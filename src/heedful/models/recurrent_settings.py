@@ -65,8 +65,8 @@ class RecurrentSettings(PairSettings):
     def _comparable(cls, attention: str, info: ValidationInfo) -> str:
         if attention == "luong-dot" and info.data.get("bidirectional"):
             raise ValueError(
-                "a dot product needs equal widths, and the states of a bidirectional encoder are "
-                "twice as wide as the decoder's; use luong-general, or bidirectional = false"
+                "luong-dot needs states of equal width, but the states of a bidirectional encoder are "
+                "twice as wide as the decoder's; use luong-general or bidirectional = false"
             )
         return attention
 
@@ -78,25 +78,25 @@ class RecurrentSettings(PairSettings):
             return input_feeding is not False
         if input_feeding is not None:
             raise ValueError(
-                f"input feeding belongs to Luong's attention; with attention = "
-                f"'{attention}', leave the key out"
+                f"input_feeding is only valid for Luong's attention, not for "
+                f"attention = '{attention}'; remove it"
             )
         return None
 
     @field_validator("window")
     @classmethod
     def _has_window(cls, window: int | None, info: ValidationInfo) -> int | None:
-        return _part_of("luong-local-p", "a window", window, 10, info)
+        return _part_of("luong-local-p", "window", window, 10, info)
 
     @field_validator("temperature")
     @classmethod
     def _has_temperature(cls, temperature: float | None, info: ValidationInfo) -> float | None:
-        return _part_of("hard-gumbel", "a temperature", temperature, 1.0, info)
+        return _part_of("hard-gumbel", "temperature", temperature, 1.0, info)
 
     @field_validator("expected")
     @classmethod
     def _has_expectation(cls, expected: float | None, info: ValidationInfo) -> float | None:
-        return _part_of("hard-reinforce", "a share of expectations", expected, 0.5, info)
+        return _part_of("hard-reinforce", "expected", expected, 0.5, info)
 
     @field_validator("tied_embeddings")
     @classmethod
@@ -116,12 +116,12 @@ Number = TypeVar("Number", int, float)
 def _part_of(
     owner: str, what: str, given: Number | None, default: Number, info: ValidationInfo
 ) -> Number | None:
-    """A setting of one kind of attention: its default, and None or an error with other kinds."""
+    """The value of a setting that only one kind of attention has; None for other kinds."""
     attention = info.data.get("attention", owner)
     if attention == owner:
         return default if given is None else given
     if given is not None:
         raise ValueError(
-            f"{what} belongs to '{owner}'; with attention = '{attention}', leave the key out"
+            f"{what} is only valid with attention = '{owner}', not '{attention}'; remove it"
         )
     return None

@@ -1,8 +1,8 @@
-"""Models by kind, as recipes name them in ``model.kind``. A plug-in adds its own with
+"""The models that recipes can name in ``model.kind``. Plug-ins add models with
 :func:`register_model`.
 
-A family of models has a base class of settings, which recipes take as the type of their table
-``[model]``. Validating a table with it returns the settings of the table's kind.
+Each family of models has a base class of settings, which is the type of the table ``[model]`` in
+recipes. Validating a table with it returns the settings of the table's kind.
 """
 
 import functools
@@ -43,7 +43,7 @@ class ModelSettings(Settings):
 
     @classmethod
     def variants(cls) -> "list[type[ModelSettings]]":
-        """Of a family: the settings of its models. Otherwise empty."""
+        """For a family's base class: the settings of its models; otherwise empty."""
         return registered(cls) if ModelSettings in cls.__bases__ else []
 
     @model_validator(mode="wrap")
@@ -51,7 +51,7 @@ class ModelSettings(Settings):
     def _of_its_kind(
         cls, given: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
     ) -> Self:
-        """A family's table as the settings of its kind."""
+        """Validate a table as the settings of its kind."""
         choices = cls.variants()
         if not choices or isinstance(given, cls):
             return handler(given)
@@ -67,7 +67,7 @@ class PairSettings(ModelSettings):
     """Base of the settings of models for pairs of texts; such a model is a :class:`PairModel`."""
 
     translates: ClassVar[bool] = True
-    """Whether the model writes translations. One that does not is for ``task = "alignment"``."""
+    """Whether the model generates translations. Otherwise it is for ``task = "alignment"``."""
 
     @property
     def needs_one_vocabulary(self) -> bool:
@@ -76,7 +76,7 @@ class PairSettings(ModelSettings):
 
     @property
     def learns_by_reward(self) -> bool:
-        """Whether some of the model's attention passes no gradient and learns by reward alone."""
+        """Whether an attention module of the model passes no gradient and learns by reward only."""
         return False
 
 
@@ -86,13 +86,13 @@ class EncoderSettings(ModelSettings):
     fills_masks: ClassVar[bool] = False
     """Whether the model can be pre-trained on masked tokens."""
     is_pretrained: ClassVar[bool] = False
-    """Whether the embeddings come from another run, so that no word vectors are put into them."""
+    """Whether the embeddings come from another run, so that no word vectors are loaded."""
     reads_sentences: ClassVar[bool] = False
     """Whether the model is also built from the tokens that end sentences, its third argument."""
 
     @property
     def needs_pairs(self) -> bool:
-        """Whether the model reads pairs of texts only, and so has no states of single tokens."""
+        """Whether the model reads pairs of texts only and therefore has no states of tokens."""
         return False
 
     @property
@@ -111,13 +111,13 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
     Args:
         settings: the class of the table ``[model]``, a subclass of :class:`PairSettings`,
             :class:`EncoderSettings` or :class:`LanguageSettings`.
-        build: makes the model from the settings and the sizes of the source's and the target's
-            vocabularies; of encoders and language models, from the settings and the size of the
-            vocabulary. The class of the model, usually.
+        build: builds the model from the settings and the sizes of the source and target
+            vocabularies; for encoders and language models, from the settings and the size of the
+            vocabulary. Usually the model's class.
 
     Raises:
         TypeError: the settings belong to no family, or lack ``kind`` or ``max_length``.
-        UserError: another model of the family has the kind.
+        UserError: the family already has a model of this kind.
 
     Example:
         >>> from typing import Literal
@@ -148,13 +148,13 @@ def register_model(settings: type[ModelSettings], build: Callable[..., nn.Module
         if kind_of(known) == kind and known is not settings:
             raise UserError(
                 f"the model '{kind}' of {settings.__module__} is already registered by "
-                f"{known.__module__}; give it another name"
+                f"{known.__module__}; choose another name"
             )
     _builders[settings] = build
 
 
 def registered(family: type[S]) -> list[type[S]]:
-    """The settings of the models of a family, in the order in which they were registered."""
+    """The settings of the models of a family, in the order of registration."""
     return [settings for settings in _builders if issubclass(settings, family)]
 
 
@@ -166,10 +166,10 @@ def kind_of(settings: type[ModelSettings]) -> str:
 def build_model(
     settings: PairSettings, source_vocabulary: int, target_vocabulary: int
 ) -> PairModel:
-    """The model that the settings describe, with fresh weights from PyTorch's random numbers.
+    """Build the model of the settings, with new weights from PyTorch's default generator.
 
     Raises:
-        ValueError: the settings do not fit the vocabularies.
+        ValueError: the settings are incompatible with the vocabularies.
     """
     return _build(settings, PairModel, source_vocabulary, target_vocabulary)
 
@@ -177,19 +177,19 @@ def build_model(
 def build_encoder(
     settings: EncoderSettings, vocabulary: int, sentence_ends: Sequence[int] = ()
 ) -> TextEncoder:
-    """The encoder that the settings describe, with fresh weights from PyTorch's random numbers.
+    """Build the encoder of the settings, with new weights from PyTorch's default generator.
 
     Args:
-        settings: its kind, sizes and options.
+        settings: kind, sizes and options.
         vocabulary: number of symbols.
-        sentence_ends: the tokens that end sentences, for a model that reads sentence by sentence.
+        sentence_ends: the tokens that end sentences, for a model that encodes single sentences.
     """
     ends = (sentence_ends,) if settings.reads_sentences else ()
     return _build(settings, TextEncoder, vocabulary, *ends)
 
 
 def build_language_model(settings: LanguageSettings, vocabulary: int) -> LanguageModel:
-    """The language model that the settings describe, with fresh weights.
+    """Build the language model of the settings, with new weights.
 
     Args:
         settings: its kind, sizes and options.
@@ -232,7 +232,7 @@ def _refuse_unknown(kind: Any, known: list[str]) -> None:
 
 @functools.lru_cache
 def _one_of(choices: tuple[type[ModelSettings], ...]) -> TypeAdapter[Any]:
-    """Validates a table as one of several kinds."""
+    """Validate a table as one of several kinds."""
     if len(choices) == 1:
         return TypeAdapter(choices[0])
     one_of: Any = Annotated[Union[choices], Field(discriminator="kind")]  # noqa: UP007

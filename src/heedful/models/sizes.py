@@ -18,12 +18,12 @@ def fill_from_size(given: Any, sizes: Sizes, smallest: str) -> Any:
     wide by default.
 
     Args:
-        given: the given table; anything else is returned unchanged.
+        given: a table; other values are returned unchanged.
         sizes: the values of each size: layers, hidden_size, ffn_size, heads, and others.
         smallest: the default size if neither a size nor layers are given.
 
     Raises:
-        ValueError: a size is named although all of its values are given, and one contradicts it.
+        ValueError: a size is named, all of its values are given, and one contradicts it.
 
     Example:
         >>> sizes = {"tiny": {"layers": 2, "hidden_size": 128, "ffn_size": 512, "heads": 2}}

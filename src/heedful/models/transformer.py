@@ -1,8 +1,8 @@
 """The Transformer: encoder and decoder with self-attention.
 
 Vaswani et al. 2017, "Attention Is All You Need". With one shared table of 37,000 symbols the base
-size has 63,082,496 parameters; the paper's "65 M" is met by a table of about 41,000 rows
-(docs/systems.md has the sums).
+size has 63,082,496 parameters; the paper's "65 M" corresponds to a table of about 41,000 rows (see
+docs/systems.md).
 Shapes: B batch, N rows of search, S source tokens, T target tokens, D width, V vocabulary.
 """
 
@@ -38,7 +38,7 @@ SIZES: dict[str, dict[str, int]] = {
 
 
 class AttentionSettings(Settings):
-    """The parts of all attention modules: in the encoder, in the decoder and to the source."""
+    """The score and normalizer of all attention modules: encoder, decoder and cross-attention."""
 
     score: Annotated[str, AfterValidator(known_score)] = "scaled-dot"
     normalizer: Annotated[str, AfterValidator(known_normalizer)] = "softmax"
@@ -231,7 +231,7 @@ class Transformer(PairModel):
         return self.bias
 
     def start(self, source: Source, *, in_place: bool = False) -> TransformerState:
-        """The state of decoding before the first step, one row a source.
+        """The state of decoding before the first step, one row per source.
 
         Args:
             source: the sources.

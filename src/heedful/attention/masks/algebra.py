@@ -77,7 +77,7 @@ class Grid:
     def per_entry(self, numbers: Tensor) -> Tensor:
         """Reshape one number for each leading entry, ``[B]`` or more, to ``[B, 1.., 1, 1]``.
 
-        With as many dimensions as the scores have before the keys, it is one number a query.
+        With as many dimensions as the scores have before the keys, it is one number for each query.
         """
         extra = len(self.leading) - numbers.dim()
         if extra == -1:
@@ -116,7 +116,7 @@ class Grid:
 
     def _misfit(self, given: Sequence[int], hint: str) -> ValueError:
         whole = [*self.leading, self.queries, self.keys]
-        return ValueError(f"mask numbers {list(given)} do not fit scores {whole}: {hint}")
+        return ValueError(f"mask shape {list(given)} does not match scores {whole}: {hint}")
 
 
 class Mask:

@@ -173,7 +173,7 @@ def block(size: int) -> Mask:
 
 
 def document(query_documents: Tensor, key_documents: Tensor | None = None) -> Mask:
-    """A query may attend to the keys of its own document (or segment), if several share a row.
+    """A query may attend to the keys of its own document (or segment), if a row contains several.
 
     Args:
         query_documents: the document of each query, integers ``[.., Q]``.

@@ -1,4 +1,4 @@
-"""Normalizers: scores to weights. One mechanism a file."""
+"""Normalizers: scores to weights. One mechanism per file."""
 
 from heedful.attention.normalizers.base import Draw, Normalizer, Queries
 from heedful.attention.normalizers.entmax import Entmax, entmax_bisect

@@ -38,8 +38,8 @@ class Draw(NamedTuple):
 class Normalizer(nn.Module):
     """Scores ``[.., Q, K]`` to weights of the same shape; a masked weight is exactly zero.
 
-    A subclass implements :meth:`forward`. Rows are independent of one another, so that selected
-    rows can be computed alone.
+    A subclass implements :meth:`forward`. Rows are independent, so that some rows can be
+    computed without the others.
 
     Example:
         >>> import torch

@@ -27,7 +27,7 @@ from heedful.basics.constants import WithConstants
 def entmax_bisect(
     scores: Tensor, alpha: float | Tensor = 1.5, allowed: Tensor | None = None
 ) -> Tensor:
-    """α-entmax over the last dimension of ``scores [.., Q, K]``, over the allowed keys alone.
+    """α-entmax over the last dimension of ``scores [.., Q, K]``, over the allowed keys.
 
     Computed by bisection, to the precision of the scores' type, with exact gradients for scores and
     ``alpha`` (also at α = 1). A row that allows no key is all zeros, with zero gradients. For α
@@ -80,7 +80,7 @@ def check_alpha(alpha: float) -> None:
 
 
 _LEAST = 1e-30
-"""What stands for ε = 0, to divide by: so little that log(1 + ε·y)/ε is y to the last digit."""
+"""Replaces ε = 0 in divisions; so small that log(1 + ε·y)/ε equals y within rounding."""
 
 
 class _Entmax(torch.autograd.Function):
@@ -210,7 +210,7 @@ class Entmax(WithConstants, Normalizer):
             if learned and start.min() <= 1:
                 raise ValueError("alpha must be above 1 to be learned: at 1 it has no gradient")
         elif not learned:
-            raise ValueError("alpha is on the meta device and has no values; make it on the CPU")
+            raise ValueError("alpha is on the meta device and has no values; create it on the CPU")
         self.learned = learned
         self.number = None if several or learned else float(alpha)
         if learned:
@@ -235,7 +235,7 @@ class Entmax(WithConstants, Normalizer):
     def forward(
         self, scores: Tensor, allowed: Tensor | None = None, queries: Queries | None = None
     ) -> Tensor:
-        # For some numbers there is a closed form: the same weights, faster.
+        # Some values have a closed form, which is faster.
         if self.number == 1.0:
             return masked_softmax(scores, allowed)
         if self.number == 1.5:

@@ -15,8 +15,8 @@ from heedful.attention.normalizers.preparing import check_scores
 def hard(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
     """One-hot weights at the highest of ``scores [.., Q, K]``; the first if several are equal.
 
-    The gradient is zero: a small change of the scores changes nothing. A row that allows no key is
-    all zeros.
+    The gradient is zero, because small changes of the scores have no effect. A row that allows no
+    key is all zeros.
 
     Args:
         scores: ``[.., Q, K]``.
@@ -47,7 +47,7 @@ def chosen_key(scores: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def one_hot(scores: Tensor, chosen: Tensor) -> Tensor:
-    """1 where chosen and 0 elsewhere, in the scores' type.
+    """1 for the chosen keys and 0 elsewhere, in the scores' dtype.
 
     The result depends on the scores in the autograd graph, so that their gradient is zero instead
     of missing, as with every normalizer.

@@ -12,7 +12,7 @@ from heedful.attention.normalizers.preparing import check_scores, finished, wide
 
 
 def plain_sum(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """``p / Σp`` over the last dimension of ``scores [.., Q, K]``, over the allowed keys alone.
+    """``p / Σp`` over the last dimension of ``scores [.., Q, K]``, over the allowed keys.
 
     The scores must not be negative. This is not checked, because a check would need a GPU
     synchronisation and could not be compiled. A negative score counts as zero and gets no gradient.

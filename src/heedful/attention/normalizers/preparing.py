@@ -70,7 +70,7 @@ def required(queries: Queries | None, scores: Tensor, who: str, what: str) -> Qu
     given = queries.positions if what == "positions" else queries.vectors[..., 0]
     if scores.dim() < 2 or given.shape[-1:] != scores.shape[-2:-1]:
         raise ValueError(
-            f"{who}: queries' {what} {list(getattr(queries, what).shape)} do not fit "
+            f"{who}: queries' {what} {list(getattr(queries, what).shape)} do not match "
             f"scores {list(scores.shape)}; expected [.., queries, keys] for as many queries"
         )
     return queries

@@ -1,4 +1,4 @@
-"""Normalizers by name, as recipes name them. A plug-in adds its own with
+"""The normalizers that recipes can name. Plug-ins add normalizers with
 :func:`register_normalizer`."""
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from heedful.attention.normalizers.sparsemax import Sparsemax
 from heedful.basics.named import Named
 
 BuildNormalizer = Callable[[int], Normalizer]
-"""Makes a normalizer of the scores of as many heads."""
+"""Builds a normalizer for the scores of this number of heads."""
 
 _builders: Named[BuildNormalizer] = Named(
     "normalizer",
@@ -26,28 +26,28 @@ _builders: Named[BuildNormalizer] = Named(
         "entmax": lambda heads: Entmax(torch.full((heads, 1, 1), 1.5), learned=True),
     },
 )
-_UNFIT = {
+_UNSUPPORTED = {
     "hard": "passes no gradient to the scores",
-    "sampled-hard": "is trained by reward, which model.kind = 'recurrent' has with attention = "
+    "sampled-hard": "is trained by reward; use model.kind = 'recurrent' with attention = "
     "'hard-reinforce'",
-    "gumbel": "draws weights at random, which model.kind = 'recurrent' has with attention = "
+    "gumbel": "draws weights at random; use model.kind = 'recurrent' with attention = "
     "'hard-gumbel'",
     "local-monotonic": "needs the position of each query",
-    "local-predictive": "needs the position of each query; model.kind = 'recurrent' has it with "
+    "local-predictive": "needs the position of each query; use model.kind = 'recurrent' with "
     "attention = 'luong-local-p'",
 }
-"""Normalizers of heedful that recipes of this kind cannot have, and why."""
+"""Normalizers that a Transformer's recipe does not support, and the reason."""
 
 
 def register_normalizer(name: str, build: BuildNormalizer) -> None:
     """Add a normalizer that recipes can name.
 
     Args:
-        name: its name in a recipe.
-        build: makes it, given the number of heads.
+        name: the name in recipes.
+        build: builds it for a number of heads.
 
     Raises:
-        UserError: another normalizer has the name.
+        UserError: the name is already registered.
 
     Example:
         >>> register_normalizer("of-mine", lambda heads: Softmax())
@@ -59,7 +59,7 @@ def register_normalizer(name: str, build: BuildNormalizer) -> None:
 
 
 def build_normalizer(name: str, heads: int) -> Normalizer:
-    """The normalizer of a name, for scores of ``heads`` heads.
+    """Build the normalizer ``name`` for scores of ``heads`` heads.
 
     Raises:
         ValueError: the normalizer is unknown.
@@ -72,22 +72,22 @@ def build_normalizer(name: str, heads: int) -> Normalizer:
 
 
 def known_normalizer(name: str) -> str:
-    """The name, if there is such a normalizer and a Transformer can have it.
+    """Return ``name`` if a Transformer supports this normalizer.
 
     Raises:
-        ValueError: there is none, and the message names the nearest; or its weights are drawn at
-            random or need the position of each query.
+        ValueError: it does not exist, and the message suggests the closest name; or its weights are
+            drawn at random or need the position of each query.
 
     Example:
         >>> known_normalizer("entmax15")
         'entmax15'
     """
-    reason = _UNFIT.get(name)
+    reason = _UNSUPPORTED.get(name)
     if reason is None:
         with torch.device("meta"):
             part = build_normalizer(name, 1)
         if part.draws or part.learns_by_reward:
             reason = "draws weights at random"
     if reason is not None:
-        raise ValueError(f"'{name}' {reason}; take one of {', '.join(_builders)}")
+        raise ValueError(f"'{name}' {reason}; choose one of {', '.join(_builders)}")
     return name

@@ -12,7 +12,7 @@ from heedful.attention.normalizers.preparing import filled, widened
 
 
 def masked_softmax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """Softmax over the last dimension of ``scores [.., Q, K]``, over the allowed keys alone.
+    """Softmax over the last dimension of ``scores [.., Q, K]``, over the allowed keys.
 
     A row that allows no key is all zeros, with zero gradients.
 

@@ -13,7 +13,7 @@ from heedful.attention.normalizers.preparing import below_largest, check_scores,
 
 
 def sparsemax(scores: Tensor, allowed: Tensor | None = None) -> Tensor:
-    """Sparsemax over the last dimension of ``scores [.., Q, K]``, over the allowed keys alone.
+    """Sparsemax over the last dimension of ``scores [.., Q, K]``, over the allowed keys.
 
     Exact, by sorting; keys more than 1 below the highest score get exactly 0. A row that allows no
     key is all zeros, with zero gradients.

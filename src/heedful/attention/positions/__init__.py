@@ -1,4 +1,4 @@
-"""Positional encodings. One mechanism a file.
+"""Positional encodings. One mechanism per file.
 
 Added to the inputs (subclasses of :class:`AddedPositions`): :class:`Learned`, :class:`Sinusoidal`.
 Within the attention (subclasses of :class:`RelativePositions`): :class:`ALiBi`, :class:`Rotary`,

@@ -1,4 +1,4 @@
-"""What positions that are added to the embeddings have in common.
+"""The base class of positions that are added to the embeddings.
 
 Shapes: B batch, L positions, D width.
 """
@@ -33,7 +33,7 @@ class AddedPositions(nn.Module):
 
 
 class NoPositions(AddedPositions):
-    """Adds nothing: for models whose attention has positions of its own.
+    """Adds nothing; for models whose attention has relative positions.
 
     Example:
         >>> NoPositions()(torch.ones(1, 1, 2))
@@ -41,5 +41,5 @@ class NoPositions(AddedPositions):
     """
 
     def forward(self, embedded: Tensor, first: int | Tensor = 0) -> Tensor:
-        """The embeddings ``[B, L, D]`` as they are."""
+        """The unchanged embeddings ``[B, L, D]``."""
         return embedded

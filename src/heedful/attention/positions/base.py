@@ -108,11 +108,11 @@ def check_rows(rows: Tensor, positions: Tensor) -> None:
     """Raise ValueError unless there is one position for each row of ``rows [.., Q, D]``."""
     if positions.dim() < 1 or positions.shape[-1] != rows.shape[-2]:
         raise ValueError(
-            f"positions {list(positions.shape)} do not fit {list(rows.shape)}: "
+            f"positions {list(positions.shape)} do not match {list(rows.shape)}: "
             f"expected {rows.shape[-2]} of them, one for each row"
         )
 
 
 def sum_type(dtype: torch.dtype) -> torch.dtype:
-    """The type in which many numbers of ``dtype`` are summed: float32 for half precision."""
+    """The dtype for sums of many ``dtype`` values: float32 for half precision."""
     return torch.promote_types(dtype, torch.float32)

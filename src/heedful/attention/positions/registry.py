@@ -1,7 +1,7 @@
-"""Positions by name, as recipes name them.
+"""The positions that recipes can name.
 
-A plug-in adds its own: :func:`register_position` for those that are added to the embeddings,
-:func:`register_relative_position` for those that change the attention itself.
+Plug-ins add positions with :func:`register_position` if they are added to the embeddings, and with
+:func:`register_relative_position` if they act within the attention.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from heedful.attention.positions.sinusoidal import Sinusoidal
 from heedful.basics.named import Named
 
 BuildPosition = Callable[[int, int], AddedPositions]
-"""Makes positions of a width, for sequences of at most a length."""
+"""Builds positions from the embeddings' width and the maximum sequence length."""
 BuildRelative = Callable[[int, int], RelativePositions]
-"""Makes positions for heads of a width, and for a number of heads."""
+"""Builds positions from the width and the number of heads."""
 
 _added: Named[BuildPosition] = Named(
     "position", {"sinusoidal": lambda dim, length: Sinusoidal(dim), "learned": Learned}
@@ -27,14 +27,14 @@ _relative: Named[BuildRelative] = Named("position", {"rotary": lambda width, hea
 
 
 def register_position(name: str, build: BuildPosition) -> None:
-    """Add positions that recipes can name, and that are added to the embeddings.
+    """Add positions that recipes can name and that are added to the embeddings.
 
     Args:
-        name: their name in a recipe.
-        build: makes them, given the width of the embeddings and the longest sequence.
+        name: the name in recipes.
+        build: builds them from the embeddings' width and the maximum sequence length.
 
     Raises:
-        UserError: other positions have the name.
+        UserError: the name is already registered.
 
     Example:
         >>> register_position("of-mine", lambda dim, length: Learned(dim, length))
@@ -47,14 +47,14 @@ def register_position(name: str, build: BuildPosition) -> None:
 
 
 def register_relative_position(name: str, build: BuildRelative) -> None:
-    """Add positions that recipes can name, and that self-attention has.
+    """Add positions that recipes can name and that act within self-attention.
 
     Args:
-        name: their name in a recipe.
-        build: makes them, given the width of a head and the number of heads.
+        name: the name in recipes.
+        build: builds them from the width and the number of heads.
 
     Raises:
-        UserError: other positions have the name.
+        UserError: the name is already registered.
 
     Example:
         >>> register_relative_position("of-mine", lambda width, heads: Rotary(width))
@@ -67,10 +67,10 @@ def register_relative_position(name: str, build: BuildRelative) -> None:
 
 
 def build_position(name: str, dim: int, length: int) -> AddedPositions:
-    """What is added to embeddings of width ``dim``: nothing, where positions are relative.
+    """The positions added to embeddings of width ``dim``; none if ``name`` is relative.
 
     Raises:
-        ValueError: there are no such positions.
+        ValueError: the positions do not exist.
     """
     if known_position(name) in _relative:
         return NoPositions()
@@ -78,19 +78,19 @@ def build_position(name: str, dim: int, length: int) -> AddedPositions:
 
 
 def build_relative_position(name: str, width: int, heads: int) -> RelativePositions | None:
-    """What self-attention has: None, where positions are added to the embeddings.
+    """The positions within self-attention; None if they are added to the embeddings.
 
     Raises:
-        ValueError: there are no such positions, or they do not fit the heads.
+        ValueError: the positions do not exist, or do not support heads of this width.
     """
     return _relative[name](width, heads) if known_position(name) in _relative else None
 
 
 def known_position(name: str) -> str:
-    """The name, if there are such positions.
+    """Return ``name`` if such positions exist.
 
     Raises:
-        ValueError: there are none; the message names the nearest.
+        ValueError: they do not exist; the message suggests the closest name.
 
     Example:
         >>> known_position("sinusoidal")

@@ -1,4 +1,4 @@
-"""Scores: compare queries with keys. One mechanism a file."""
+"""Scores: compare queries with keys. One mechanism per file."""
 
 from heedful.attention.scores.additive import Additive
 from heedful.attention.scores.base import Score

@@ -1,4 +1,4 @@
-"""Location: e(q, k_i) = (W_a q)_i, from the query alone.
+"""Location: e(q, k_i) = (W_a q)_i, which depends on the query only.
 
 Luong, Pham, Manning 2015, section 3.1, equation 9 ("location"). Row i of W_a scores the key at
 position i, independently of its vector; a short input uses the first rows.

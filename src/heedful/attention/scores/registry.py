@@ -1,4 +1,4 @@
-"""Scores by name, as recipes name them. A plug-in adds its own with :func:`register_score`."""
+"""The scores that recipes can name. Plug-ins add scores with :func:`register_score`."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from heedful.attention.scores.scaled_dot import ScaledDot
 from heedful.basics.named import Named
 
 BuildScore = Callable[[int], Score]
-"""Makes a score of queries and keys with as many numbers each."""
+"""Builds a score for queries and keys of this width."""
 
 _builders: Named[BuildScore] = Named(
     "score",
@@ -33,11 +33,11 @@ def register_score(name: str, build: BuildScore) -> None:
     """Add a score that recipes can name.
 
     Args:
-        name: its name in a recipe.
-        build: makes it, given the width of a head.
+        name: the name in recipes.
+        build: builds it for the width of a head.
 
     Raises:
-        UserError: another score has the name.
+        UserError: the name is already registered.
 
     Example:
         >>> register_score("of-mine", lambda width: Dot())
@@ -49,7 +49,7 @@ def register_score(name: str, build: BuildScore) -> None:
 
 
 def build_score(name: str, width: int) -> Score:
-    """The score of a name, for heads of ``width`` numbers.
+    """Build the score ``name`` for heads of width ``width``.
 
     Raises:
         ValueError: the score is unknown.
@@ -62,10 +62,10 @@ def build_score(name: str, width: int) -> Score:
 
 
 def known_score(name: str) -> str:
-    """The name, if there is such a score.
+    """Return ``name`` if such a score exists.
 
     Raises:
-        ValueError: there is none; the message names the nearest.
+        ValueError: it does not exist; the message suggests the closest name.
 
     Example:
         >>> known_score("cosine")
