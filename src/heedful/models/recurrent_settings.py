@@ -65,8 +65,8 @@ class RecurrentSettings(PairSettings):
     def _comparable(cls, attention: str, info: ValidationInfo) -> str:
         if attention == "luong-dot" and info.data.get("bidirectional"):
             raise ValueError(
-                "luong-dot needs states of equal width, but the states of a bidirectional encoder are "
-                "twice as wide as the decoder's; use luong-general or bidirectional = false"
+                "luong-dot needs states of equal width, but a bidirectional encoder's are twice as "
+                "wide as the decoder's; use luong-general or bidirectional = false"
             )
         return attention
 
