@@ -140,6 +140,7 @@ def test_only_texts_change() -> None:
         ("See **one** now", "Jetzt ****eins sehen", "Jetzt **eins** sehen"),
         ("See [one](/x) now", "Jetzt eins sehen [](/x)", "Jetzt eins [sehen](/x)"),
         ("**`a`**, with `b`", "**`a`**mit`b`", "**`a`** mit `b`"),
+        ("one **`a`**, with", "eins**`a`**mit", "eins **`a`** mit"),
         ("`a` and `b`", "`a``b` und", "`a` `b` und"),
         ("One", "ei\x00ns\x1b", "eins"),
         ("Two \\* *three*", "*Drei* \\* zwei", "*Drei* \\* zwei"),

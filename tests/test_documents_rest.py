@@ -196,6 +196,7 @@ def test_only_texts_change() -> None:
         ("One\ntwo\n  three", "Eins zwei", "Eins zwei\n\n  three"),
         ("See *one* now", "Jetzt **eins sehen", "Jetzt *eins* sehen"),
         ("``a`` and ``b``", "``a````b`` und", "``a`` ``b`` und"),
+        ("one ``a`` and ``b`` two", "eins ``a````b``zwei", "eins ``a`` ``b``\\ zwei"),
         ("`one <x_>`_ here", "hier ` <x_>`_", "`hier <x_>`_"),
         ("a\\*b one", "eins a\\*b", "eins a\\*b"),
     ],

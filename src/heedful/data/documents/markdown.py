@@ -1,7 +1,7 @@
 """Markdown: CommonMark with tables, and what widespread extensions add."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from markdown_it.token import Token
@@ -57,43 +57,41 @@ class MarkdownDocument(MarkedDocument):
         if kind == _HTML:
             return compose_html(self, one._replace(note=note), parts)
         codes = sorted(code.text for code in one.pieces if isinstance(code, Code))
-        words = "".join(part for part in parts if isinstance(part, str))
+        words = "".join("".join(part for part in parts if isinstance(part, str)).split())
         spaced = _spaced(one, parts)
         for is_escaped, tried in ((False, parts), (False, spaced), (True, spaced)):
-            written = [self._words(one, part, is_escaped) for part in tried]
+            escapes = self._escapes(one, is_escaped)
+            written = [_with_escapes(part, escapes, kind == "cell") for part in tried]
             flat = "".join(
                 part if isinstance(part, str) else "\\\n" if self._is_break(part) else part.text
                 for part in written
             )
             found = self._read(flat)
-            if found[0] == codes and (note == RAW or found[1].split() == words.split()):
+            if found[0] == codes and (note == RAW or found[1] == words):
                 start = self._beginning(kind, flat)
                 if start is not None:
                     whole = "".join(p if isinstance(p, str) else self.code(p) for p in written)
                     return start + whole[len(start.replace("\\", "")) :] if start else whole
         return None
 
-    def _words(self, one: Marked, part: str | Code, is_escaped: bool) -> str | Code:
-        """Words as the file writes them: characters that the segment escapes are escaped again."""
-        kind, _, note = one.note.partition(":")
-        if isinstance(part, Code):
-            return part
-        if note != RAW:
-            own = self.text[one.start : one.end]
-            escapes = {sign: "\\" + sign for sign in re.findall(r"\\([!-/:-@\[-`{-~])", own)}
-            escapes |= {sign: "\\" + sign for sign in _SPECIAL} if is_escaped else {}
-            escapes |= {"\xa0": "&nbsp;"} if "&nbsp;" in own else {}
-            part = "".join(escapes.get(character, character) for character in part)
-        return re.sub(r"(?<!\\)\|", r"\\|", part) if kind == "cell" else part
+    def _escapes(self, one: Marked, is_escaped: bool) -> dict[str, str]:
+        """How words write characters: those that the segment escapes are escaped again."""
+        if one.note.endswith(f":{RAW}"):
+            return {}
+        own = self.text[one.start : one.end]
+        escapes = {sign: "\\" + sign for sign in re.findall(r"\\([!-/:-@\[-`{-~])", own)}
+        escapes |= {sign: "\\" + sign for sign in _SPECIAL} if is_escaped else {}
+        return escapes | ({"\xa0": "&nbsp;"} if "&nbsp;" in own else {})
 
     def _is_break(self, code: Code) -> bool:
         return code.text == BREAK and "\n" in self.text[code.start : code.end].replace("\r", "\n")
 
     def _read(self, flat: str) -> tuple[list[str], str]:
-        """The codes of a text, sorted, and its words."""
+        """The codes of a text, sorted, and its words without white space."""
         items = self._items([(0, flat)])
         codes = sorted(_text(flat, item) for item in items if item.kind != "words")
-        return codes, "".join(_text(flat, item) for item in items if item.kind == "words")
+        words = "".join(_text(flat, item) for item in items if item.kind == "words")
+        return codes, "".join(words.split())
 
     def _beginning(self, kind: str, flat: str) -> str | None:
         """What a text must begin with to be one block: nothing of its own, or an escaped sign.
@@ -177,6 +175,14 @@ class MarkdownDocument(MarkedDocument):
             found = segment_of(self.text, self._items(lines))
             if found is not None:
                 yield found._replace(note=f"{kind}:{found.note}")
+
+
+def _with_escapes(part: str | Code, escapes: Mapping[str, str], is_cell: bool) -> str | Code:
+    """Words as the file writes them; a code is itself."""
+    if isinstance(part, Code):
+        return part
+    words = "".join(escapes.get(character, character) for character in part)
+    return re.sub(r"(?<!\\)\|", r"\\|", words) if is_cell else words
 
 
 def _spaced(one: Marked, parts: Sequence[str | Code]) -> list[str | Code]:

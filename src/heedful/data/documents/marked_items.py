@@ -118,7 +118,8 @@ def segment_of(text: str, items: Sequence[Item]) -> Marked | None:
         end -= len(own) - len(own.rstrip(_SPACE))
     # Where words look like a code, references and escapes stay, so that the two differ.
     words = "\0".join(_text(text, item) for item in chosen if item.kind == "words")
-    is_raw = any(_text(text, item) in words for item in chosen if item.kind != "words")
+    codes = {_text(text, item) for item in chosen if item.kind != "words"}
+    is_raw = any(code in words for code in codes)
     pieces: list[str | Code] = []
     for place, item in enumerate(chosen):
         if item.kind != "words":

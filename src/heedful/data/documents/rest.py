@@ -111,15 +111,16 @@ def _read(flat: str) -> list[str | Code]:
     ]
 
 
-def _signature(parts: Sequence[str | Code]) -> tuple[list[str], list[str]]:
-    """The codes, sorted, and the words; an escaped character is part of the words."""
+def _signature(parts: Sequence[str | Code]) -> tuple[list[str], str]:
+    """The codes, sorted, and the words without white space, in which escapes are characters."""
     codes = [part.text for part in parts if isinstance(part, Code)]
     words = [
         part if isinstance(part, str) else part.text[1:].strip()
         for part in parts
         if isinstance(part, str) or part.text.startswith("\\")
     ]
-    return sorted(code for code in codes if not code.startswith("\\")), "".join(words).split()
+    kept = sorted(code for code in codes if not code.startswith("\\"))
+    return kept, "".join("".join(words).split())
 
 
 def _escaped(parts: Sequence[str | Code]) -> list[str | Code]:

@@ -206,7 +206,7 @@ class _Blocks:
                 return at + 3
             return at + 1 if len(row.text) >= 4 and not following.text else at
         is_rule = _RULE.match(following.text) and following.column == column
-        long_enough = min(width(row.text), 4) <= len(following.text)
+        long_enough = min(width(row.text[:4]), 4) <= len(following.text)
         if is_rule and long_enough and not _BULLET.match(row.text):
             self._add("title", [row], row.start, following.start + len(following.text))
             return at + 2
