@@ -444,7 +444,7 @@ def test_a_damaged_export_is_said(folder: Path, tmp_path: Path) -> None:
     for name, content, message in (
         ("model.bin", b"no model", "CTranslate2 cannot load it"),
         ("heedful.json", b"{}", "heedful.json"),
-        ("shared_vocabulary.json", b"[1]", "cannot load it|no list of symbols"),
+        ("shared_vocabulary.json", b"[1]", "cannot load it|not a list of symbols"),
     ):
         damaged = shutil.copytree(folder / "export", tmp_path / name)
         (damaged / name).write_bytes(content)

@@ -1,1 +1,1 @@
-"""Runs from and for other libraries: the Hugging Face layout."""
+"""Import and export of models: Hugging Face's layout and CTranslate2."""

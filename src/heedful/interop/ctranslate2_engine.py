@@ -1,8 +1,8 @@
-"""CTranslate2 as an engine: its search over an exported folder, with scores as we define them.
+"""CTranslate2 as an engine: it searches with an exported folder; heedful computes the scores.
 
-CTranslate2 takes the probabilities over the symbols that may be written, we over all; it divides a
-score by another length; and a hypothesis that ends leaves its beam. So it finds the hypotheses, and
-they are scored once more, all tokens at once: docs/interop.md says what is the same.
+CTranslate2 normalizes probabilities over the symbols that may be written, heedful over all symbols.
+Its length penalty differs, and finished hypotheses leave the beam. Its hypotheses are therefore
+scored again with teacher forcing; docs/interop.md lists what is equal.
 Shapes: S source tokens, T target tokens.
 """
 
@@ -24,39 +24,39 @@ from heedful.inference.engine import Outcome
 from heedful.interop.ctranslate2_facts import Facts, read_symbols, require_ctranslate2
 
 _IMPOSSIBLE = -1e9
-"""Below this is the log-probability of what holds a symbol that is never written."""
+"""Log-probabilities below this belong to outputs with a symbol that is never written."""
 _BATCH = 32
-"""Sentences that a worker takes at once."""
+"""Maximum number of sentences in a worker's batch."""
 
 
 class _Raw(NamedTuple):
-    """A hypothesis as CTranslate2 gives it."""
+    """A hypothesis from CTranslate2."""
 
     tokens: list[int]
-    """Without END."""
+    """The tokens without END."""
     ended: bool
-    """Whether END was written; else the limit ended it."""
+    """Whether the model wrote END; otherwise the limit ended the hypothesis."""
     total: float
-    """Its log-probability there."""
+    """CTranslate2's log-probability."""
 
     @property
     def length(self) -> int:
-        """Tokens, with the END that it has or is given."""
+        """Number of tokens, including an END that was written or is added."""
         return len(self.tokens) + 1
 
 
 class CTranslate2Engine:
-    """An exported folder, loaded.
+    """A loaded export.
 
     Args:
-        folder: what ``heedful export ctranslate2`` wrote.
-        facts: those of the folder.
+        folder: the folder that ``heedful export ctranslate2`` wrote.
+        facts: the facts of the folder.
         device: ``cpu`` or ``cuda``.
-        compute_type: CTranslate2's name of the numbers that products are taken in.
-        threads: workers of one thread each.
+        compute_type: CTranslate2's name for the data type of matrix products.
+        threads: number of workers, with one thread each.
 
     Raises:
-        UserError: the package is missing, or the folder cannot be loaded.
+        UserError: the package is not installed, or the folder cannot be loaded.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class CTranslate2Engine:
 
     @property
     def compute_type(self) -> str:
-        """In which numbers products are taken, by CTranslate2's name."""
+        """The data type of matrix products, by CTranslate2's name."""
         return str(self._model.compute_type)
 
     def check(self, options: SearchOptions) -> None:
         if options.sample:
             raise UserError(
-                "CTranslate2 draws with random numbers of its own, which no seed and line decide; "
+                "CTranslate2 samples with its own random numbers, whatever the seed and the line; "
                 "sample with --engine torch"
             )
         if options.forced_length is not None and options.forced_length >= self.max_length:
@@ -137,10 +137,11 @@ class CTranslate2Engine:
         options: SearchOptions,
         limits: Sequence[int],
     ) -> list[list[_Raw]]:
-        """The hypotheses of each source, none longer than its own limit.
+        """The hypotheses of each source, none longer than its limit.
 
-        CTranslate2 takes one limit for a batch: the longest. Only where a hypothesis reaches its
-        own would that be another search, so these few are searched for again.
+        CTranslate2 has one limit per batch: the longest. If a hypothesis reaches its own limit, the
+            search
+        would differ, so these few sources are searched again.
         """
         found = self._translated(sources, options, max(limits))
         if options.forced_length is not None:
@@ -158,9 +159,9 @@ class CTranslate2Engine:
     def _translated(
         self, sources: list[list[str]], options: SearchOptions, limit: int
     ) -> list[list[_Raw]]:
-        """CTranslate2's search; ``limit`` counts END, which it does not write at the limit."""
+        """Run CTranslate2's search; ``limit`` includes END, which is not written at the limit."""
         forced, greedy = options.forced_length, options.beam == 1
-        # Without a penalty it stops when its best has ended, else when it has as many as its beam.
+        # Without a penalty it stops when the best has ended, otherwise when ``beam`` outputs have.
         without = options.length_penalty == 0
         results = self._model.translate_batch(
             sources,
@@ -185,14 +186,14 @@ class CTranslate2Engine:
             total = 0.0
             if not greedy and result.scores:
                 total = result.scores[rank] * (1 if without_penalty else max(1, len(tokens)))
-            # A source without tokens is not searched for: its output is empty, and ended.
+            # A source without tokens is not searched: its output is empty and finished.
             ended = not tokens or tokens[-1] == END
             raw.append(_Raw(tokens[:-1] if ended else tokens, ended, total))
         possible = [one for one in raw if one.total > _IMPOSSIBLE]
         return possible or raw[:1]
 
     def _best(self, found: list[_Raw], options: SearchOptions, limit: int) -> list[_Raw]:
-        """Those that may be the best by our score: all where the limit gave some their END."""
+        """The candidates for the best by heedful's score: all, if the limit ended some of them."""
         if options.forced_length is None and any(
             not one.ended and one.length == limit for one in found
         ):
@@ -211,9 +212,9 @@ class CTranslate2Engine:
         *,
         every: bool,
     ) -> list[list[Hypothesis]]:
-        """The hypotheses with the logarithm of each token's probability among all symbols.
+        """The hypotheses with log-probabilities of tokens, normalized over all symbols.
 
-        It is NaN unless ``every`` one is wanted, or needed to choose between some of a source.
+        They are NaN unless ``every`` is true or they are needed to choose between candidates.
         """
         needed = [own if every or len(own) > options.nbest else [] for own in chosen]
         results = iter(
@@ -226,7 +227,7 @@ class CTranslate2Engine:
             if any(needed)
             else ()
         )
-        forced = options.forced_length is not None  # its end is given, and not scored
+        forced = options.forced_length is not None  # END is forced, and does not count
 
         def hypothesis(one: _Raw, scored: bool) -> Hypothesis:
             count = one.length - forced
@@ -243,9 +244,9 @@ class CTranslate2Engine:
     ) -> Iterator[Tensor]:
         """The attention ``[T, S]`` of given outputs, by the alignment rule.
 
-        The outputs are written once more, as prefixes that the search has to keep, and by one step
-        more, in which the last token is fed in. (What the search itself gives is another source's
-        in a beam's first step, and lacks that row where the limit ended an output.)
+        The outputs are generated again as forced prefixes, with one more step, in which the last
+        token is fed in. (The attention from the search itself is that of another source in a beam's
+        first step, and lacks the last row if the limit ended an output.)
         """
         longest = max(len(target) for target in targets)
         results = self._model.translate_batch(
@@ -267,23 +268,23 @@ class CTranslate2Engine:
 def choose_compute_type(
     quantization: str | None, precision: str, device: str, usual: str = "float32"
 ) -> str:
-    """CTranslate2's name for the numbers that products are taken in.
+    """CTranslate2's name for the data type of matrix products.
 
     Args:
-        quantization: as given by the user; decides if it is given.
-        precision: ``float32``, which asks for nothing, ``bfloat16``, ``float16``, ``int8``, or
+        quantization: the value of ``--quantization``; takes precedence.
+        precision: ``float32``, which is the default, ``bfloat16``, ``float16``, ``int8``, or
             ``auto``, the faster of bfloat16 and float32.
         device: ``cpu`` or ``cuda``.
-        usual: what is taken where nothing is asked for; the nearest that the device has.
+        usual: the default; replaced by the nearest type that the device supports.
 
     Raises:
-        UserError: both are given and differ, or the device does not have it.
+        UserError: both are given and differ, or the device does not support the type.
     """
     supported = set(require_ctranslate2().get_supported_compute_types(device))
     if quantization is not None and precision not in ("float32", quantization):
         raise UserError(
-            f"--quantization {quantization} and --precision {precision} say both what is computed "
-            "in; leave one out"
+            f"--quantization {quantization} and --precision {precision} both set the data type; "
+            "leave one out"
         )
     if precision == "auto":
         fast = "bfloat16" in supported and has_fast_bfloat16(torch.device(device))
@@ -298,15 +299,16 @@ def choose_compute_type(
         notice(f"CTranslate2 does not support {usual} on {device}: using the nearest data type")
         return "default"
     raise UserError(
-        f"CTranslate2 has no {wanted} on this {device}; it has {', '.join(sorted(supported))}"
+        f"CTranslate2 does not support {wanted} on this {device}; it supports "
+        f"{', '.join(sorted(supported))}"
     )
 
 
 def choose_engine_device(name: str) -> str:
-    """``cpu`` or ``cuda``, for ``auto``, ``cpu`` or ``cuda``.
+    """The device, ``cpu`` or ``cuda``, for ``auto``, ``cpu`` or ``cuda``.
 
     Raises:
-        UserError: CTranslate2 does not have the device.
+        UserError: CTranslate2 does not support the device.
     """
     ctranslate2: ModuleType = require_ctranslate2()
     available = {"cpu": True, "cuda": ctranslate2.get_cuda_device_count() > 0}

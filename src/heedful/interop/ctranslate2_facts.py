@@ -1,4 +1,4 @@
-"""What stands beside a model of CTranslate2's, so that its folder alone translates text."""
+"""Files in an exported CTranslate2 folder, beside the model, that translation of text needs."""
 
 from pathlib import Path
 from types import ModuleType
@@ -19,11 +19,11 @@ from heedful.models.pairs import AlignmentSource
 FILE = "heedful.json"
 TOKENISER = "tokeniser"
 QUANTIZATIONS = ("float32", "int8", "int8_float32", "int16", "float16", "bfloat16")
-"""How weights may be kept, by CTranslate2's names."""
+"""Data types of stored weights, by CTranslate2's names."""
 
 
 class KeptRule(Settings):
-    """An alignment rule; heads are counted from 0, and stand first in the exported model."""
+    """An alignment rule; heads are counted from 0 and come first in the exported model."""
 
     module: str
     heads: tuple[int, ...] | None
@@ -32,14 +32,14 @@ class KeptRule(Settings):
 
 
 class Facts(Settings):
-    """``heedful.json``: what heedful needs to know of an exported model."""
+    """``heedful.json``: facts about an exported model."""
 
     format: Literal[1] = 1
     source: str | None
-    """The language that is translated from."""
+    """The source language."""
     target: str | None
     max_length: int = Field(ge=2, le=MOST_POSITIONS)
-    """Tokens of the longest text, END included."""
+    """Maximum tokens of a text, END included."""
     beam: int = Field(ge=1, le=MOST_BEAM)
     length_penalty: float = Field(ge=0)
     alignment: KeptRule
@@ -48,11 +48,11 @@ class Facts(Settings):
     weights: str
     """SHA-256 of the checkpoint's weights."""
     vocabulary: str
-    """The tokenisers' fingerprint."""
+    """The fingerprint of the tokenisers."""
 
     @property
     def rule(self) -> AlignmentRule:
-        """How its attention is read as an alignment."""
+        """The rule by which alignments are read from its attention."""
         kept = self.alignment
         return AlignmentRule(
             AlignmentSource(kept.module, kept.heads, kept.shift), threshold=kept.threshold
@@ -60,19 +60,19 @@ class Facts(Settings):
 
     @classmethod
     def read(cls, folder: Path) -> "Facts":
-        """Those of an exported folder.
+        """Read the facts of an exported folder.
 
         Raises:
-            UserError: it is none, or one of a later version.
+            UserError: the folder is not an export, or of a later version.
         """
         path = folder / FILE
         if not path.exists():
-            made = "there is no such folder"
+            made = "the folder does not exist"
             if folder.exists():
                 other = (folder / "model.bin").exists()
                 made = "another program made it" if other else f"it has no run.json and no {FILE}"
             raise UserError(
-                f"{folder} is neither a run nor what heedful export ctranslate2 writes: {made}"
+                f"{folder} is neither a run nor an export of heedful export ctranslate2: {made}"
             )
         return check(cls, read_json(path), str(path))
 
@@ -82,7 +82,7 @@ class Facts(Settings):
 
 
 def is_export(folder: Path) -> bool:
-    """Whether a folder is what ``heedful export ctranslate2`` writes, and no run."""
+    """Whether a folder is an export of ``heedful export ctranslate2``."""
     return (folder / FILE).exists() and not (folder / "run.json").exists()
 
 
@@ -90,7 +90,7 @@ def read_tokenisers(folder: Path, facts: Facts) -> Tokenisers:
     """The tokenisers of an exported folder.
 
     Raises:
-        UserError: they are missing, damaged, or not those that the model was exported with.
+        UserError: they are missing, damaged, or not those of the exported model.
     """
     tokenisers = load_tokenisers(folder / TOKENISER)
     if tokenisers.fingerprint() != facts.vocabulary:
@@ -99,7 +99,7 @@ def read_tokenisers(folder: Path, facts: Facts) -> Tokenisers:
 
 
 def read_symbols(folder: Path) -> tuple[list[str], list[str]]:
-    """The names of the source's and the target's symbols, by number.
+    """The names of source and target symbols, by id.
 
     Raises:
         UserError: a file is missing or damaged.
@@ -115,19 +115,19 @@ def read_symbols(folder: Path) -> tuple[list[str], list[str]]:
 def _names(path: Path) -> list[str]:
     names = parse_json(read_bytes(path), str(path))
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise UserError(f"{path}: no list of symbols; the file is damaged")
+        raise UserError(f"{path}: not a list of symbols; the file is damaged")
     return names
 
 
 def check_quantization(name: str | None) -> str | None:
-    """Raise UserError for a way of keeping weights that CTranslate2 does not have."""
+    """Raise UserError for a data type of weights that CTranslate2 does not support."""
     if name is not None and name not in QUANTIZATIONS:
         raise UserError(f"unknown quantization '{name}'; use {', '.join(QUANTIZATIONS)}")
     return name
 
 
 def require_ctranslate2() -> ModuleType:
-    """The package.
+    """Import the package.
 
     Raises:
         UserError: it is not installed.

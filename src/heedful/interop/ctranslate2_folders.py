@@ -1,4 +1,4 @@
-"""Runs as CTranslate2's folders: ``heedful export ctranslate2``, and those kept for the engine."""
+"""Exports runs for CTranslate2: ``heedful export ctranslate2``, and a cache for the engine."""
 
 import hashlib
 import os
@@ -32,20 +32,20 @@ from heedful.tasks.pairs.building import outline_run_model, search_options
 from heedful.tasks.pairs.run import PairRun
 
 _LAYOUT = 1
-"""Changes whenever the same run is written otherwise."""
+"""The version of the layout; it changes whenever the same run is exported differently."""
 _DAYS_KEPT = 30
-"""A folder of the cache that was not used for so long goes when another is made."""
+"""Days after which unused folders of the cache are deleted when another one is made."""
 
 
 class _Exportable(NamedTuple):
-    """A run that has a counterpart, and the checkpoint that is taken."""
+    """A run that CTranslate2 supports, and the checkpoint to export."""
 
     run: PairRun
     settings: TransformerSettings
     checkpoint: Checkpoint
 
     def facts(self, quantization: str) -> Facts:
-        """What is written beside the model.
+        """The facts to write beside the model.
 
         Raises:
             UserError: the run's alignment rule is damaged.
@@ -70,14 +70,14 @@ class _Exportable(NamedTuple):
         )
 
     def watched(self, facts: Facts) -> Watched:
-        """Which attention CTranslate2 is to give back.
+        """The attention that CTranslate2 returns.
 
         Raises:
-            UserError: the alignment rule names a head that there is not.
+            UserError: the alignment rule names a head that does not exist.
         """
         rule = facts.alignment
         found = re.fullmatch(r"decoder\.(\d+)\.cross_attention", rule.module)
-        assert found is not None  # the rule is one of a Transformer's attention to its source
+        assert found is not None  # the rule names cross-attention of a Transformer
         heads = self.settings.decoder_heads or self.settings.heads
         if rule.heads is not None and max(rule.heads) >= heads:
             raise UserError(
@@ -88,7 +88,7 @@ class _Exportable(NamedTuple):
         return Watched(int(found[1]), rule.heads)
 
     def write(self, folder: Path, facts: Facts) -> None:
-        """Write all of it into ``folder``, which is there and empty."""
+        """Write the export into ``folder``, which exists and is empty."""
         tokenisers = self.run.tokenisers()
         source, target = (
             side.pieces(range(side.size)) for side in (tokenisers.source, tokenisers.target)
@@ -102,14 +102,14 @@ class _Exportable(NamedTuple):
 def save_model(
     folder: Path, spec: Any, source: Sequence[str], target: Sequence[str], quantization: str
 ) -> None:
-    """Write a specification as CTranslate2 reads it.
+    """Write a specification in CTranslate2's format.
 
     Args:
-        folder: where; it is there.
+        folder: an existing folder.
         spec: a ``ctranslate2.specs.TransformerSpec``.
-        source: the source's pieces, by number.
-        target: the target's.
-        quantization: how weights are kept.
+        source: the pieces of the source, by id.
+        target: the pieces of the target, by id.
+        quantization: data type of the weights.
     """
     spec.register_source_vocabulary(symbol_names(source))
     spec.register_target_vocabulary(symbol_names(target))
@@ -125,17 +125,16 @@ def export_ctranslate2(
     quantization: str | None = None,
     checkpoint: str | int | None = None,
 ) -> Path:
-    """Write a run's Transformer as CTranslate2 reads it, and what is needed to translate text.
+    """Export a run's Transformer, and what translation of text needs, for CTranslate2.
 
     Args:
         run: the run's folder.
         out: the folder to write, which must not exist.
-        quantization: how weights are kept, by CTranslate2's names; float32 if None.
-        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
+        quantization: CTranslate2's data type of the weights; float32 if None.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's chosen one if None.
 
     Raises:
-        UserError: the run's model has no counterpart there, the message says why; or the package
-            is missing.
+        UserError: CTranslate2 does not support the run's model, or the package is not installed.
     """
     kept = check_quantization(quantization) or "float32"
     found = _exportable(open_run(run), checkpoint)
@@ -150,15 +149,15 @@ def export_ctranslate2(
 
 
 def kept_export(run: Path, quantization: str, checkpoint: str | int | None) -> Path:
-    """A run's export in the user's cache folder, made if it is not there.
+    """The export of a run in the user's cache folder; created if it does not exist.
 
     Args:
         run: the run's folder.
-        quantization: how weights are kept.
-        checkpoint: as `export_ctranslate2` takes it.
+        quantization: data type of the weights.
+        checkpoint: as for `export_ctranslate2`.
 
     Raises:
-        UserError: as `export_ctranslate2`, or the cache cannot be written.
+        UserError: see `export_ctranslate2`; or the cache cannot be written.
     """
     found = _exportable(open_run(run), checkpoint)
     require_ctranslate2()
@@ -185,7 +184,7 @@ def _make(found: _Exportable, facts: Facts, folder: Path) -> None:
         try:
             made.rename(folder)
         except OSError:
-            if not (folder / FILE).exists():  # else another process was as quick
+            if not (folder / FILE).exists():  # otherwise another process has written it
                 raise
 
 

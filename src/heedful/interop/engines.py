@@ -1,4 +1,4 @@
-"""Which engine translates: our own models and search, or CTranslate2's."""
+"""Selects the inference engine: heedful's own models and search, or CTranslate2."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,7 +42,7 @@ def load_with_engine(
     """The translator of a run, or of several as an ensemble; with CTranslate2, also of an export.
 
     Args:
-        paths: folders of runs; with CTranslate2 one, of a run or of what was exported from one.
+        paths: folders of runs; with CTranslate2, one run or one export.
         engine: ``torch`` or ``ctranslate2``.
         quantization: CTranslate2's data type; if None, from ``precision``, or that of an export.
         threads: workers of CTranslate2, with one thread each; PyTorch's number of threads if None.
@@ -101,19 +101,19 @@ def load_predictor(
     model: bool = True,
     **how: Any,
 ) -> Any:
-    """The predictor of a run of any task, or the ensemble of several.
+    """The predictor of a run of any task, or an ensemble of several runs.
 
     Args:
-        run: the run's folder; with CTranslate2 also what was exported from one.
-        more: further runs of translators with the same vocabulary.
+        run: the run's folder; with CTranslate2, also an export.
+        more: further runs with the same vocabulary, for an ensemble.
         head: the head of a multi-task run.
-        engine: as in :func:`load_with_engine`.
-        quantization: likewise.
-        model: likewise.
+        engine: as for :func:`load_with_engine`.
+        quantization: as for :func:`load_with_engine`.
+        model: as for :func:`load_with_engine`.
         how: ``device``, ``precision`` and ``checkpoint``.
 
     Raises:
-        UserError: a folder cannot be opened so.
+        UserError: a folder cannot be opened in this way.
     """
     path = Path(run)
     if not more and engine == "torch" and quantization is None and not is_export(path):
@@ -132,7 +132,7 @@ def _load(
     threads: int | None,
     own: Translator | None,
 ) -> Translator:
-    """A translator whose engine is an exported folder; ``own`` is the run's, if it is loaded."""
+    """A translator with an exported folder as its engine; ``own`` is the run's model, if loaded."""
     threads = torch.get_num_threads() if threads is None else threads
     return Translator(
         () if own is None else own.models,

@@ -1,4 +1,4 @@
-"""Which layout a run is exported in: its task allows some, its model has one of them."""
+"""The layout in which a run is exported, determined by its task and its model."""
 
 from heedful.basics.errors import UserError
 from heedful.runs.run import Run
@@ -11,10 +11,10 @@ def layout_of(run: Run, exporter: str, library: str) -> str:
     Args:
         run: the run.
         exporter: a key of ``TaskSpec.exporters``.
-        library: its name in messages.
+        library: the name of the library for messages.
 
     Raises:
-        UserError: the library has no layout for the task or the model.
+        UserError: the library does not support the task or the model.
     """
     task = run.recipe.task
     layouts = spec_named(task).exporters.get(exporter, {})

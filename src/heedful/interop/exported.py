@@ -1,4 +1,4 @@
-"""What a folder in the Hugging Face layout is made of, and its small files."""
+"""The content of a folder in the Hugging Face layout, and its small files."""
 
 import json
 from typing import Any, NamedTuple
@@ -9,13 +9,13 @@ GENERATION = "generation_config.json"
 
 
 class Exported(NamedTuple):
-    """All that is written."""
+    """The files to write."""
 
     config: dict[str, Any]
-    """``config.json``, over what the run was imported with."""
+    """``config.json``, merged with the configuration that the run was imported with."""
     weights: dict[str, Tensor]
     files: dict[str, bytes]
-    """Further files by name: the tokeniser's, and how to generate."""
+    """Further files by name: tokeniser and generation configuration."""
 
 
 def as_json(value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Runs as Hugging Face folders: ``heedful export hf``."""
+"""Exports runs as Hugging Face folders: ``heedful export hf``."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ LAYOUTS: Mapping[str, Callable[[Any, dict[str, Tensor], str | None], Exported]] 
     "gpt": write_gpt,
     "marian": write_marian,
 }
-"""What writes a run in a layout of Hugging Face; tasks name the layouts that they allow."""
+"""Layout → function that writes a run in it; tasks name the layouts that they allow."""
 
 
 def export_hf(
@@ -34,16 +34,16 @@ def export_hf(
     checkpoint: str | int | None = None,
     head: str | None = None,
 ) -> Path:
-    """Write a run's model and tokeniser so that transformers loads them with ``from_pretrained``.
+    """Export a run's model and tokeniser for ``from_pretrained`` of transformers.
 
     Args:
         run: the run's folder.
         out: the folder to write, which must not exist.
-        checkpoint: ``best``, ``last``, ``average`` or a step; the run's own choice if None.
-        head: which head goes along, of a run that learnt several things.
+        checkpoint: ``best``, ``last``, ``average`` or a step; the run's chosen one if None.
+        head: the head to export, for a multi-task run.
 
     Raises:
-        UserError: the run's model has no such layout; the message says why.
+        UserError: the layout does not support the run's model; the message gives the reason.
     """
     if len(runs_of(Path(run))) > 1:
         raise UserError(f"{run} is an aligner, which has no Hugging Face layout; use heedful align")
@@ -52,7 +52,7 @@ def export_hf(
         raise UserError(f"{out} exists; choose another place")
     found = _exported(opened, checkpoint, head)
     config = _kept_config(opened) | found.config | {"dtype": "float32"}
-    config.pop("torch_dtype", None)  # the older name of the same
+    config.pop("torch_dtype", None)  # the old name of dtype
     with atomic_folder(out) as made:
         for name, content in (found.files | _kept_generation(opened)).items():
             (made / name).write_bytes(content)
@@ -67,12 +67,12 @@ def _exported(run: Run, checkpoint: str | int | None, head: str | None) -> Expor
 
 
 def _kept_generation(run: Run) -> dict[str, bytes]:
-    """How transformers is to generate, if the run was imported with that."""
+    """The generation configuration that the run was imported with, if any."""
     path = run.path / KEPT / GENERATION
     return {GENERATION: read_bytes(path)} if path.exists() else {}
 
 
 def _kept_config(run: Run) -> dict[str, Any]:
-    """The configuration that the run was imported with: fields that are not ours come back."""
+    """The configuration that the run was imported with, which has fields unknown to heedful."""
     path = run.path / KEPT / CONFIG
     return read_json(path) if path.exists() else {}

@@ -1,4 +1,4 @@
-"""Fields of a ``config.json``: those that are read, those without effect here, and all others."""
+"""The fields of a ``config.json``: used ones, ignored ones, and unknown ones, which are errors."""
 
 import json
 from collections.abc import Collection, Mapping
@@ -20,10 +20,10 @@ return_dict_in_generate _attn_implementation_autoset n_special predict_special_t
 use_bfloat16 tf_legacy_loss
 """
 _NO_EFFECT = frozenset(_BOOKKEEPING.split())
-"""What is for bookkeeping, for the first random weights, or for generation."""
+"""Fields for bookkeeping, weight initialisation or generation."""
 
 MOST_ROWS = MOST_SYMBOLS - 5
-"""Of a table of symbols: ours has up to five symbols besides."""
+"""Maximum rows of an embedding table; heedful adds up to five symbols."""
 
 _ACTIVATIONS = {
     "relu": "relu",
@@ -42,10 +42,10 @@ _ACTIVATION_NAMES = {
 
 
 class Fields:
-    """The fields of a configuration; each that is asked for counts as read.
+    """The fields of a configuration, which records the fields that were read.
 
     Args:
-        values: what the file holds.
+        values: the content of the file.
         where: the file, for messages.
     """
 
@@ -55,7 +55,7 @@ class Fields:
         self._read: set[str] = set()
 
     def refuse(self, name: str, reason: str) -> UserError:
-        """The user's error for a field, with its value."""
+        """The error for a field, with its value."""
         value = json.dumps(self.values.get(name), ensure_ascii=False)
         return UserError(f"{self.where}: {name} = {value}: {reason}")
 
@@ -66,16 +66,16 @@ class Fields:
     def count(
         self, name: str, default: int | None = None, least: int = 1, most: int = MOST_WIDTH
     ) -> int:
-        """A whole number from ``least`` to ``most``."""
+        """An integer from ``least`` to ``most``."""
         value = self._get(name, default)
         if name not in self.values and default is None:
             raise UserError(f"{self.where}: the field {name} is missing")
         if type(value) is not int or not least <= value <= most:
-            raise self.refuse(name, f"expected a whole number from {least} to {most:,}")
+            raise self.refuse(name, f"expected an integer from {least} to {most:,}")
         return value
 
     def symbol(self, name: str) -> int | None:
-        """The number of a symbol, or None."""
+        """The id of a symbol, or None."""
         if self.values.get(name) is None:
             self._read.add(name)
             return None
@@ -96,14 +96,14 @@ class Fields:
         return float(value)
 
     def flag(self, name: str, default: bool) -> bool:
-        """True or false."""
+        """A boolean."""
         value = self._get(name, default)
         if not isinstance(value, bool):
             raise self.refuse(name, "expected true or false")
         return value
 
     def activation(self, name: str, default: str) -> Activation:
-        """An activation function, by our name."""
+        """An activation function, by heedful's name."""
         value = self._get(name, default)
         found = _ACTIVATIONS.get(value) if isinstance(value, str) else None
         for activation in get_args(Activation):
@@ -113,21 +113,21 @@ class Fields:
         raise self.refuse(name, f"not supported; supported are {', '.join(_ACTIVATIONS)}")
 
     def require(self, name: str, *allowed: Any) -> None:
-        """Stop unless the field is absent, null, or one of ``allowed``."""
+        """Raise UserError unless the field is absent, null, or one of ``allowed``."""
         value = self._get(name, None)
         if value is not None and value not in allowed:
             wanted = " or ".join(json.dumps(one) for one in allowed) or "null"
             raise self.refuse(name, f"not supported; only {wanted} is")
 
     def ignore(self, names: Collection[str]) -> None:
-        """Count fields as read that have no effect in this layout."""
+        """Mark fields as read that have no effect in this layout."""
         self._read |= set(names)
 
     def finish(self) -> None:
-        """Stop at a field that nobody has read, unless it says nothing.
+        """Check that all fields have been read, except null and empty ones.
 
         Raises:
-            UserError: with its name and value.
+            UserError: a field has not been read; the message has its name and value.
         """
         self.require("pruned_heads", {})
         for name, value in self.values.items():
@@ -140,5 +140,5 @@ class Fields:
 
 
 def their_activation(activation: Activation) -> str:
-    """The name of one of our activation functions in a ``config.json``."""
+    """The name of an activation function of heedful in a ``config.json``."""
     return _ACTIVATION_NAMES[activation]

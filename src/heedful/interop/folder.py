@@ -1,6 +1,6 @@
-"""Folders in the Hugging Face layout: ``config.json`` and safetensors, whole or in shards.
+"""Folders in the Hugging Face layout: ``config.json`` and safetensors, in one file or in shards.
 
-Pickles are never opened: reading one can run any code.
+Pickles are never opened, because reading one can execute arbitrary code.
 """
 
 from pathlib import Path
@@ -25,7 +25,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """The content of ``config.json``.
 
     Raises:
-        UserError: there is no such folder or file, or it is damaged.
+        UserError: the folder or the file is missing, or the file is damaged.
     """
     if not folder.is_dir():
         raise UserError(f"{folder} is not a folder; give a folder with a {CONFIG}")
@@ -35,10 +35,10 @@ def read_config(folder: Path) -> dict[str, Any]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """All tensors by their names in the file.
+    """All tensors by their names in the files.
 
     Raises:
-        UserError: there are none in safetensors, or a file is missing or damaged.
+        UserError: there are no safetensors files, or a file is missing or damaged.
     """
     if (folder / WEIGHTS).exists():
         return _load(folder / WEIGHTS)
@@ -46,7 +46,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise _no_weights(folder)
     names = read_json(folder / _INDEX).get("weight_map")
     if not isinstance(names, dict) or not all(isinstance(one, str) for one in names.values()):
-        raise UserError(f"{folder / _INDEX}: it has no weight_map; the file is damaged")
+        raise UserError(f"{folder / _INDEX}: weight_map is missing; the file is damaged")
     tensors: dict[str, Tensor] = {}
     for shard in sorted(set(names.values())):
         if Path(shard).name != shard or not shard.endswith(".safetensors"):
@@ -84,9 +84,9 @@ def _no_weights(folder: Path) -> UserError:
 
 
 def write_weights(folder: Path, tensors: dict[str, Tensor]) -> None:
-    """Write ``model.safetensors``, marked as PyTorch's, as transformers wants it."""
+    """Write ``model.safetensors`` with the metadata that transformers requires."""
     try:
         save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
     except SafetensorError as error:
-        # The library wraps the system's error (a full disk, say) in its own.
+        # safetensors wraps system errors, such as a full disk, in its own error.
         raise OSError(str(error)) from error

@@ -1,4 +1,4 @@
-"""Hugging Face folders as runs: ``heedful import hf``."""
+"""Imports Hugging Face folders as runs: ``heedful import hf``."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -28,41 +28,41 @@ from heedful.tasks.pairs.recipe import PairRecipe
 from heedful.tasks.pairs.run import write_pairs
 
 KEPT = "imported"
-"""The folder of a run that keeps the configuration as it was."""
+"""The folder in a run with the original configuration."""
 
 
 class _Imported(NamedTuple):
-    """What a run is made of, whatever its task."""
+    """The parts of an imported run of any task."""
 
     recipe: Recipe
     weights: dict[str, Tensor]
     facts: dict[str, Any]
-    """Of ``run.json``, those of the task."""
+    """The task's fields of ``run.json``."""
     save: Callable[[Path], None]
-    """Writes the vocabulary, and what else the task keeps, into the run's folder."""
+    """Writes the vocabulary, and other files of the task, into the run's folder."""
     heads: list[str] | None = None
-    """Which heads the files have."""
+    """The heads that the files contain."""
 
 
 def import_hf(
     folder: str | Path, out: str | Path, *, pairs: bool = False, ignored: Sequence[str] = ()
 ) -> Run:
-    """Make a run of a model in the Hugging Face layout; nothing of it is executed.
+    """Create a run from a model in the Hugging Face layout; no code of it is executed.
 
     Args:
-        folder: with ``config.json``, safetensors and the tokeniser's files.
+        folder: contains ``config.json``, safetensors and the tokeniser's files.
         out: the run's folder, which must not exist.
-        pairs: whether a classifier decides on two texts, which the files do not say.
-        ignored: fields of ``config.json`` that are not read, because they have no effect. The run
-            keeps a note of them.
+        pairs: whether a classifier reads pairs of texts, which the files do not state.
+        ignored: fields of ``config.json`` to ignore, because they have no effect; the run records
+            them.
 
     Raises:
-        UserError: the model is of a kind, or has a field, that is not supported; a file is missing,
-            damaged or a pickle; or files do not agree.
+        UserError: the model type or a field is not supported; a file is missing, damaged or a
+            pickle; or files contradict each other.
     """
     try:
         return _import(Path(folder), Path(out), pairs, ignored)
-    except ValidationError as error:  # of a recipe that the fields would make
+    except ValidationError as error:  # the fields give an invalid recipe
         problem = error.errors()[0]
         place = ".".join(map(str, problem["loc"]))
         raise UserError(f"{Path(folder) / CONFIG}: {place}: {problem['msg']}") from error
@@ -132,7 +132,7 @@ _LAYOUTS: Mapping[str, Callable[[Path, dict[str, Any], bool], _Imported]] = {
     "gpt2": _read_gpt,
     "marian": _read_marian,
 }
-"""What reads a folder, by ``model_type`` of its ``config.json``; the last argument is ``pairs``."""
+"""``model_type`` of ``config.json`` → function that reads a folder; its last argument: pairs."""
 
 
 def _of_text(found: ImportedText) -> _Imported:

@@ -1,8 +1,8 @@
-"""Our vocabularies of single texts as ``tokenizer.json``, which ``AutoTokenizer`` reads.
+"""Exports heedful's vocabularies of single texts as ``tokenizer.json`` for ``AutoTokenizer``.
 
-Each gives the tokens that ours gives. Two things differ: the name of a special symbol in a text
-(``</s>``) is that symbol there, and text here; and what no rule of both libraries says alike, which
-:func:`tokeniser_files` refuses or says.
+Both give the same tokens, with two exceptions. The name of a special symbol in a text (``</s>``) is
+that symbol in transformers, but text in heedful. Rules that the other library cannot express are
+refused or reported by :func:`tokeniser_files`.
 """
 
 from collections.abc import Mapping
@@ -38,26 +38,26 @@ _SPACE = "".join(
         (0x3000, 0x3000),
     )
 )
-"""What Python takes for white space; `tokenizers` takes a little less."""
+"""Characters that Python treats as white space; `tokenizers` has fewer."""
 _LETTER = r"\p{L}\p{N}_"
 _WORDS = {
     "punctuation": rf"[{_LETTER}]+(?:['’][{_LETTER}]+)*|[^{_LETTER}{_SPACE}]",
     "spaces": rf"[^{_SPACE}]+",
 }
 _HIDDEN = -1e6
-"""The score of pieces that stand for no text: below any way to write the same letters."""
+"""The score of pieces without text: below any segmentation of the same letters."""
 
 
 def tokeniser_files(
     vocabulary: SavedVocabulary, longest: int, *, around: bool, where: str
 ) -> dict[str, bytes]:
-    """The files of a vocabulary's tokeniser; for a kind without counterpart, none and a notice.
+    """The files of a vocabulary's tokeniser; none, with a notice, if its kind is not supported.
 
     Args:
-        vocabulary: of the run.
-        longest: the most tokens that the model reads.
-        around: whether a text is put between BEGIN and END.
-        where: the run, for messages.
+        vocabulary: the vocabulary of the run.
+        longest: maximum tokens of the model.
+        around: whether texts are enclosed in BEGIN and END.
+        where: the run's path, for messages.
     """
     tokenizer = _tokenizer(vocabulary)
     if tokenizer is None:
@@ -106,7 +106,7 @@ def _tokenizer(vocabulary: SavedVocabulary) -> Tokenizer | None:
 
 
 def _ready(settings: Mapping[str, Any]) -> list[normalizers.Normalizer]:
-    """How texts are made ready, of all kinds alike."""
+    """The normalizers of texts, the same for all kinds."""
     steps: list[normalizers.Normalizer] = []
     if settings.get("normalise") == "nfc":
         steps.append(normalizers.NFC())
@@ -142,7 +142,7 @@ def _listed(vocabulary: Characters | Words) -> Tokenizer:
 
 
 def _subwords(vocabulary: Subwords) -> Tokenizer:
-    """A sentencepiece model as `tokenizers` has it, with what we do before and after it."""
+    """A sentencepiece model in the format of `tokenizers`, with heedful's further processing."""
     tokeniser = vocabulary.tokeniser
     model = sentencepiece.SentencePieceProcessor(model_proto=tokeniser.model)
     pieces = [str(model.id_to_piece(token)) for token in range(tokeniser.size)]
@@ -197,7 +197,7 @@ def _stands_for_no_text(model: sentencepiece.SentencePieceProcessor, token: int)
 
 
 def _merges(scores: Mapping[str, float]) -> list[tuple[str, str]]:
-    """All ways to make a piece of two others, the piece that sentencepiece makes first, first."""
+    """All merges of two pieces into one, in the order in which sentencepiece applies them."""
     order = {piece: place for place, piece in enumerate(scores)}
     found: list[tuple[float, int, int, str, str]] = []
     for piece, score in scores.items():

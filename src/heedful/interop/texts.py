@@ -1,4 +1,4 @@
-"""BERT and GPT-2 models as runs, and runs as such models."""
+"""Converts BERT and GPT-2 models to runs, and runs to such models."""
 
 import json
 from collections.abc import Mapping
@@ -42,26 +42,27 @@ _MASKED, _NEXT = "masked", "masked_next"
 
 
 class ImportedText(NamedTuple):
-    """What a run is made of."""
+    """The parts of an imported run."""
 
     recipe: TextRecipe
     vocabulary: ImportedVocabulary
     weights: dict[str, Tensor]
     labels: list[str]
     heads: list[str]
-    """What the file has of `bert.HEADS`."""
+    """The heads of `bert.HEADS` that the file contains."""
 
 
 def read_bert(folder: Path, config: dict[str, Any], *, pairs: bool = False) -> ImportedText:
-    """A BERT's recipe, vocabulary and weights: by its head, of a task.
+    """A BERT's recipe, vocabulary and weights; its head determines the task.
 
     Args:
-        folder: with the files.
+        folder: contains the files.
         config: the content of ``config.json``.
-        pairs: whether a classifier decides on two texts.
+        pairs: whether a classifier reads pairs of texts.
 
     Raises:
-        UserError: a field is not supported, a file is missing or damaged, or they do not agree.
+        UserError: a field is not supported, a file is missing or damaged, or they contradict each
+            other.
     """
     where = str(folder)
     settings = bert.settings_of(config, f"{where}/{CONFIG}")
@@ -127,7 +128,8 @@ def read_gpt(folder: Path, config: dict[str, Any]) -> ImportedText:
     """A GPT-2's recipe, vocabulary and weights.
 
     Raises:
-        UserError: a field is not supported, a file is missing or damaged, or they do not agree.
+        UserError: a field is not supported, a file is missing or damaged, or they contradict each
+            other.
     """
     where = str(folder)
     settings = gpt.settings_of(config, f"{where}/{CONFIG}")
@@ -157,7 +159,7 @@ def _vocabulary_settings(vocabulary: ImportedVocabulary) -> VocabularySettings:
 
 
 def _labels(config: Mapping[str, Any], count: int, where: str) -> list[str]:
-    """The names of classes, by number."""
+    """The names of the classes, by index."""
     given = config.get("id2label")
     if given is None:
         return [f"LABEL_{number}" for number in range(count)]
@@ -185,7 +187,7 @@ def _fresh_head(dim: int, size: int) -> dict[str, Tensor]:
 
 
 def _renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Heads under other names."""
+    """Rename heads."""
     renamed = {}
     for key, tensor in tensors.items():
         parts = key.split(".")
@@ -196,15 +198,15 @@ def _renamed(tensors: Mapping[str, Tensor], names: Mapping[str, str]) -> dict[st
 
 
 def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:
-    """A language model's run as a GPT-2.
+    """Export a language model's run as a GPT-2.
 
     Args:
-        run: the run; its model is a ``gpt``.
-        weights: of the checkpoint that is to be exported.
-        head: there are none.
+        run: the run, whose model is a ``gpt``.
+        weights: the weights of the checkpoint to export.
+        head: not used, because there are none.
 
     Raises:
-        UserError: GPT-2's layout has no such model; the message says why.
+        UserError: the layout does not support the model; the message gives the reason.
     """
     settings = cast(GptSettings, cast(LanguageRecipe, run.recipe).model)
     try:
@@ -229,15 +231,15 @@ def write_gpt(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exp
 
 
 def write_bert(run: TextRun, weights: dict[str, Tensor], head: str | None) -> Exported:
-    """An encoder's run as a BERT with one of its heads.
+    """Export an encoder's run as a BERT with one of its heads.
 
     Args:
-        run: the run; its model is a ``bert``.
-        weights: of the checkpoint that is to be exported.
-        head: which head goes along, of a run that learnt several things.
+        run: the run, whose model is a ``bert``.
+        weights: the weights of the checkpoint to export.
+        head: the head to export, for a multi-task run.
 
     Raises:
-        UserError: no head is named where there are several, or the vocabulary has no layout.
+        UserError: there are several heads and none is named, or the vocabulary has no layout.
     """
     recipe = cast(EncoderRecipe, run.recipe)
     settings = cast(BertSettings, recipe.model)
@@ -276,7 +278,7 @@ def _chosen_head(run: TextRun, recipe: EncoderRecipe, head: str | None) -> str:
 
 
 def _places(vocabulary: SavedVocabulary) -> tuple[Places, list[int | None]]:
-    """Where our symbols stand in their tables, and the first four of them."""
+    """The rows of heedful's symbols in the exported table, and the first four of them."""
     if isinstance(vocabulary, ImportedVocabulary):
         return vocabulary.places, list(vocabulary.places[: END + 1])
     return range(vocabulary.size), [PAD, UNKNOWN, BEGIN, END]

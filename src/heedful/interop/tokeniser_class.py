@@ -1,9 +1,9 @@
-"""Whether a folder's tokeniser files say what ``transformers.AutoTokenizer`` makes of them.
+"""Checks that a folder's tokeniser files give the tokens of ``transformers.AutoTokenizer``.
 
-For BERT's and GPT-2's own classes, AutoTokenizer builds the normalizer and the pre-tokenizer from
-``tokenizer_config.json`` (with the class's defaults) and takes only the vocabulary from
-``tokenizer.json``. heedful reads ``tokenizer.json`` alone, so a folder is refused where the two
-differ.
+For the tokeniser classes of BERT and GPT-2, AutoTokenizer builds the normalizer and the
+pre-tokenizer from ``tokenizer_config.json`` (with the class's defaults), and takes only the
+vocabulary from ``tokenizer.json``. heedful reads only ``tokenizer.json``, so a folder is refused if
+the two differ.
 """
 
 import json
@@ -14,7 +14,7 @@ from heedful.basics.errors import UserError
 from heedful.data.tokeniser_files import family_of, read_tokeniser_settings, read_tokenizer
 
 _GENERIC = ("PreTrainedTokenizerFast", "TokenizersBackend")
-"""Classes that use ``tokenizer.json`` as it is."""
+"""Classes that use ``tokenizer.json`` unchanged."""
 _CLASSES = {
     "wordpiece": ("BertTokenizer", "DistilBertTokenizer", "ElectraTokenizer"),
     "bytes": ("GPT2Tokenizer", "RobertaTokenizer"),
@@ -24,20 +24,20 @@ _NORMALIZER = {
     "strip_accents": ("strip_accents", None),
     "tokenize_chinese_chars": ("handle_chinese_chars", True),
 }
-"""Setting of ``tokenizer_config.json`` → field of ``BertNormalizer``, and the class's default."""
+"""Setting of ``tokenizer_config.json`` → field of ``BertNormalizer``, and the default."""
 
 
 def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where: str) -> None:
-    """Refuse a folder for which AutoTokenizer gives other tokens than heedful would.
+    """Raise UserError if AutoTokenizer would give other tokens than heedful.
 
     Args:
-        files: the tokeniser's files.
+        files: the files of the tokeniser.
         config: the content of ``config.json``.
         where: the folder, for messages.
 
     Raises:
-        UserError: the tokeniser's class is not supported, or ``tokenizer.json`` contradicts
-            ``tokenizer_config.json``; or the files are damaged.
+        UserError: the tokeniser's class is not supported, ``tokenizer.json`` contradicts
+            ``tokenizer_config.json``, or the files are damaged.
     """
     settings = read_tokeniser_settings(files, where)
     tokenizer = read_tokenizer(files, where)
@@ -52,7 +52,7 @@ def check_tokeniser(files: Mapping[str, bytes], config: Mapping[str, Any], where
             f"this kind; supported are {', '.join((*known, *_GENERIC))}"
         )
     if "tokenizer.json" not in files:
-        return  # then the tokeniser is made of these settings
+        return  # the tokeniser is built from these settings
     steps = json.loads(tokenizer.to_str())
     if family == "wordpiece":
         _check_normalizer(steps["normalizer"] or {}, settings, where)
@@ -81,7 +81,7 @@ def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], wh
 
 def _differ(where: str, theirs: str, ours: str) -> UserError:
     return UserError(
-        f"{where}: tokenizer.json has {ours}, but AutoTokenizer uses {theirs}, as "
-        "tokenizer_config.json or its defaults say; AutoTokenizer.from_pretrained(…)"
-        ".save_pretrained(…) writes files that agree"
+        f"{where}: tokenizer.json has {ours}, but AutoTokenizer uses {theirs} from "
+        "tokenizer_config.json or its defaults; AutoTokenizer.from_pretrained(…)"
+        ".save_pretrained(…) writes consistent files"
     )

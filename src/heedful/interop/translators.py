@@ -1,4 +1,4 @@
-"""Marian models as runs, and runs as Marian models."""
+"""Converts Marian models to runs, and runs to Marian models."""
 
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -30,12 +30,12 @@ from heedful.tasks.pairs.run import PairRun
 from heedful.tasks.translation.recipe import TranslationRecipe
 
 _WITH_FIRST_SPACE = b"\x1a\x02\x18\x01"
-"""A further part of a sentencepiece model, merged with those before it (protobuf's rule for fields
-that come twice): ``normalizer_spec { add_dummy_prefix: true }``."""
+"""Bytes that are appended to a sentencepiece model and merged with it (protobuf merges repeated
+fields): ``normalizer_spec { add_dummy_prefix: true }``."""
 
 
 class Imported(NamedTuple):
-    """What a run is made of."""
+    """The parts of an imported run."""
 
     recipe: PairRecipe
     tokenisers: MarianTokenisers
@@ -46,7 +46,8 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
     """A Marian model's recipe, tokenisers and weights.
 
     Raises:
-        UserError: a field is not supported, a file is missing or damaged, or they do not agree.
+        UserError: a field is not supported, a file is missing or damaged, or they contradict each
+            other.
     """
     where = str(folder)
     settings = marian.settings_of(config, f"{where}/{CONFIG}")
@@ -86,13 +87,13 @@ def read_marian(folder: Path, config: dict[str, Any]) -> Imported:
 
 
 def read_generation(folder: Path) -> dict[str, Any]:
-    """What a folder says of generation, if it does."""
+    """The generation configuration of a folder, if any."""
     path = folder / GENERATION
     return read_json(path) if path.exists() else {}
 
 
 def _rows(config: dict[str, Any], settings: TransformerSettings, where: str) -> tuple[int, int]:
-    """The numbers of rows of the source's and the target's table."""
+    """The numbers of rows of the source and target tables."""
     fields = Fields(config, f"{where}/{CONFIG}")
     source = fields.count("vocab_size", most=MOST_ROWS)
     if settings.tied_embeddings == "all" or config.get("decoder_vocab_size") is None:
@@ -101,15 +102,15 @@ def _rows(config: dict[str, Any], settings: TransformerSettings, where: str) -> 
 
 
 def write_marian(run: PairRun, weights: dict[str, Tensor], head: str | None) -> Exported:
-    """A translator's run as a Marian model.
+    """Export a translator's run as a Marian model.
 
     Args:
-        run: the run; its model is a ``transformer``.
-        weights: of the checkpoint that is to be exported.
-        head: there are none.
+        run: the run, whose model is a ``transformer``.
+        weights: the weights of the checkpoint to export.
+        head: not used, because there are none.
 
     Raises:
-        UserError: there is no such model in Marian's layout; the message says why.
+        UserError: Marian's layout does not support the model; the message gives the reason.
     """
     settings = cast(TransformerSettings, run.recipe.model)
     try:
@@ -154,22 +155,22 @@ def write_marian(run: PairRun, weights: dict[str, Tensor], head: str | None) -> 
 def _own_files(
     run: PairRun, tokenisers: Tokenisers, settings: TransformerSettings
 ) -> dict[str, bytes]:
-    """Our tokenisers as ``MarianTokenizer`` reads them."""
+    """heedful's tokenisers in the format of ``MarianTokenizer``."""
     files: dict[str, bytes] = {}
     for side, own in (("source", tokenisers.source), ("target", tokenisers.target)):
-        # What we do before sentencepiece is told to sentencepiece: a space before each text.
+        # heedful adds a space before each text; sentencepiece is configured to do the same.
         files[f"{side}.spm"] = own.model + _WITH_FIRST_SPACE
         name = "vocab.json" if side == "source" else "target_vocab.json"
         if side == "source" or not tokenisers.shared:
             files[name] = as_json({piece: row for row, piece in enumerate(_pieces(own))})
     if tokenisers.source.settings.normalise != "none":
         notice(
-            f"{run.path}: its tokeniser composes characters first (nfc); transformers will not, so "
-            "give it texts that are composed"
+            f"{run.path}: its tokeniser composes characters (nfc), but transformers does not; "
+            "use composed texts only"
         )
     notice(
         f"{run.path}: MarianTokenizer reads '>>de<<' at the start of a text as a language code, "
-        "which this vocabulary does not have, and makes it unknown; give it no texts that start so"
+        "which this vocabulary does not contain, and makes it unknown; avoid such texts"
     )
     data = run.recipe.data
     token_settings = {

@@ -1,1 +1,1 @@
-"""Layouts: which tensor of another library is which of ours, and how each is rearranged."""
+"""Layouts: how the tensors of other libraries map to those of heedful."""

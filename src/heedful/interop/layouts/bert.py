@@ -1,6 +1,7 @@
-"""BERT's layout: the encoder alone, or with the heads of pre-training, of classes or of tags.
+"""BERT's layout: the encoder alone, or with heads for pre-training, classification or tagging.
 
-Shapes: V symbols of ours, W rows of theirs, D width, F inner width, P positions, C classes.
+Shapes: V symbols of heedful, W rows of the file's table, D width, F inner width, P positions, C
+classes.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from heedful.interop.layouts.entries import (
 from heedful.models.bert import BertSettings
 
 HEADS = ("masked", "next_sentence", "classification", "tagging")
-"""The heads that the layout knows, by what they learn."""
+"""The heads that the layout supports, by task."""
 
 _ARCHITECTURES: dict[frozenset[str], str] = {
     frozenset(): "BertModel",
@@ -44,10 +45,10 @@ pooler_num_fc_layers pooler_size_per_head pooler_type
 
 
 class BertShape(NamedTuple):
-    """What a file holds beside the encoder."""
+    """The parts of a file in addition to the encoder."""
 
     heads: Mapping[str, int]
-    """Each head of `HEADS`, and its number of classes (0 for ``masked``)."""
+    """Head of `HEADS` → number of classes (0 for ``masked``)."""
     pooler: bool
 
     @property
@@ -55,22 +56,22 @@ class BertShape(NamedTuple):
         """The name of transformers' class.
 
         Raises:
-            UserError: there is none with these heads together.
+            UserError: no class has this combination of heads.
         """
         name = _ARCHITECTURES.get(frozenset(self.heads))
         if name is None:
             raise UserError(
-                f"heads {', '.join(sorted(self.heads))}: the layout has no model with these "
-                "together; choose one"
+                f"heads {', '.join(sorted(self.heads))}: the layout has no model with all these; "
+                "choose one"
             )
         return name
 
 
 def settings_of(config: Mapping[str, Any], where: str) -> BertSettings:
-    """Our settings for their configuration.
+    """heedful's settings for a configuration.
 
     Raises:
-        UserError: a field has no counterpart here; the message has its name and value.
+        UserError: a field is not supported; the message has its name and value.
     """
     fields = Fields(config, where)
     dim, heads = fields.count("hidden_size"), fields.count("num_attention_heads")
@@ -102,7 +103,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> BertSettings:
 
 
 def config_of(settings: BertSettings, shape: BertShape) -> dict[str, Any]:
-    """The fields of their configuration that say the same; those of symbols are not in it."""
+    """The configuration for heedful's settings, without the fields of symbols."""
     return {
         "model_type": "bert",
         "architectures": [shape.architecture],
@@ -120,7 +121,7 @@ def config_of(settings: BertSettings, shape: BertShape) -> dict[str, Any]:
 
 
 def shape_of(tensors: Mapping[str, Tensor], config: Mapping[str, Any]) -> BertShape:
-    """Which heads a file holds."""
+    """The heads in a file."""
     tensors = _current_names(tensors)
     heads: dict[str, int] = {}
     if "cls.predictions.transform.dense.weight" in tensors:
@@ -143,12 +144,12 @@ def import_tensors(
     shape: BertShape,
     where: str,
 ) -> dict[str, Tensor]:
-    """Our tensors from theirs: ``encoder.…``, and ``heads.…`` by the names in `HEADS`.
+    """Convert a file's tensors to heedful's: ``encoder.…``, and ``heads.…`` by names of `HEADS`.
 
-    A pooler that the file does not have is drawn as in training, from fixed random numbers.
+    If the file has no pooler, it is initialised as in training, with a fixed seed.
 
     Raises:
-        UserError: a tensor is missing, not known or of another shape.
+        UserError: a tensor is missing, unknown or has another shape.
     """
     current = _current_names(tensors)
     prefix = "bert." if any(name.startswith("bert.") for name in current) else ""
@@ -168,19 +169,19 @@ def import_tensors(
 def export_tensors(
     tensors: Mapping[str, Tensor], settings: BertSettings, places: Places, shape: BertShape
 ) -> dict[str, Tensor]:
-    """Their tensors from ours."""
+    """Convert heedful's tensors to those of the layout."""
     prefix = "bert." if shape.heads else ""
     return to_theirs(_entries(settings, places, shape, prefix), tensors)
 
 
 def shape_for(heads: Mapping[str, int]) -> BertShape:
-    """What transformers expects in a file with these heads."""
+    """The parts that transformers expects in a file with these heads."""
     shape = BertShape(dict(heads), pooler=True)
     return shape._replace(pooler=shape.architecture not in _WITHOUT_POOLER)
 
 
 def _current_names(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Older files say gamma and beta, and hold the numbers 0, 1, 2, … of positions."""
+    """Rename tensors of older files (gamma and beta), and drop the position ids 0, 1, 2, …"""
     return {
         name.replace("LayerNorm.gamma", "LayerNorm.weight").replace(
             "LayerNorm.beta", "LayerNorm.bias"

@@ -1,4 +1,4 @@
-"""CTranslate2's layout: our Transformer as its specification.
+"""CTranslate2's layout: heedful's Transformer as its specification.
 
 Shapes: H heads, V symbols, D width.
 """
@@ -18,21 +18,21 @@ _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "silu":
 
 
 class Watched(NamedTuple):
-    """The attention that is given back with an output."""
+    """The attention that is returned with an output."""
 
     layer: int
-    """Of the decoder, counted from 0."""
+    """The layer of the decoder, counted from 0."""
     heads: tuple[int, ...] | None
-    """Those whose weights are averaged; all of them if None."""
+    """The heads whose weights are averaged; all if None."""
 
 
 def specification(
     weights: Mapping[str, Tensor], settings: TransformerSettings, watched: Watched
 ) -> Any:
-    """A ``ctranslate2.specs.TransformerSpec`` with a model's weights; vocabularies are to follow.
+    """A ``ctranslate2.specs.TransformerSpec`` with a model's weights, without vocabularies.
 
-    Heads may stand in any order if the columns that read them follow: those that are watched are
-    put first, since CTranslate2 averages over the first so many.
+    Heads can be reordered together with the columns that read them. Watched heads are put first,
+    because CTranslate2 averages over the first heads.
     """
     from ctranslate2 import specs
 
@@ -76,7 +76,7 @@ def specification(
 
 
 def symbol_names(pieces: Sequence[str]) -> list[str]:
-    """A name of its own for each symbol, by number: its piece, if no other has the same."""
+    """A unique name for each symbol, by id: its piece, if no other symbol has the same."""
     names = list(SYMBOLS.values())
     taken = set(names)
     for number, piece in enumerate(pieces[len(names) :], start=len(names)):
@@ -89,13 +89,13 @@ def symbol_names(pieces: Sequence[str]) -> list[str]:
 
 
 class _Tensors:
-    """A model's tensors by name, as arrays."""
+    """The tensors of a model by name, as arrays."""
 
     def __init__(self, weights: Mapping[str, Tensor]) -> None:
         self.weights = weights
 
     def array(self, *names: str, order: Tensor | None = None, axis: int = 0) -> Any:
-        """The tensors one below the other, their rows or columns in another order if given."""
+        """The concatenated tensors, with rows or columns reordered if ``order`` is given."""
         parts = [self.weights[name].float() for name in names]
         if order is not None:
             parts = [part.index_select(axis, order) for part in parts]
@@ -105,13 +105,13 @@ class _Tensors:
         part.gamma, part.beta = self.array(f"{name}.weight"), self.array(f"{name}.bias")
 
     def linear(self, part: Any, *names: str, order: Tensor | None = None) -> None:
-        """One product with the rows of all."""
+        """One linear map with the rows of all."""
         part.weight = self.array(*(f"{name}.weight" for name in names), order=order)
         part.bias = self.array(*(f"{name}.bias" for name in names), order=order)
 
 
 def _layer(tensors: _Tensors, part: Any, name: str, order: Tensor | None) -> None:
-    """A layer; ``order`` is that of the numbers in its heads of attention to the source."""
+    """A layer; ``order`` permutes the dimensions of its cross-attention heads."""
     own = f"{name}.self_attention"
     projections = [f"{own}.{one}_projection" for one in ("query", "key", "value")]
     tensors.linear(part.self_attention.linear[0], *projections)
@@ -132,13 +132,13 @@ def _layer(tensors: _Tensors, part: Any, name: str, order: Tensor | None) -> Non
 
 
 def _first(chosen: Sequence[int], heads: int, width: int) -> Tensor:
-    """The numbers of all heads ``[D]``, those of the chosen ones first."""
+    """The dimensions of all heads ``[D]``, those of the chosen heads first."""
     order = [*chosen, *(head for head in range(heads) if head not in chosen)]
     return torch.arange(heads * width).view(heads, width)[order].flatten()
 
 
 def _positions(tensors: _Tensors, settings: TransformerSettings, side: str) -> Any:
-    """The vectors of all positions ``[max_length, D]``: there, other sinusoids are the default."""
+    """All position vectors ``[max_length, D]``; CTranslate2's default sinusoids differ."""
     if settings.positions == "learned":
         sides = {"encoder": "source", "decoder": "target"}
         return tensors.array(f"{sides[side]}_positions.table.weight")

@@ -1,6 +1,6 @@
-"""Rearranging tensors both ways, from one table.
+"""Conversion of tensors in both directions, from one table.
 
-Shapes: V symbols of ours, W rows of theirs, D width.
+Shapes: V symbols of heedful, W rows of the other layout's table, D width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,20 +12,20 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 
 NEVER = -1e4
-"""The logit of a symbol that the other side does not have: far below all others, yet finite."""
+"""The logit of a symbol that the other layout does not have: very low, but finite."""
 
 Places = Sequence[int | None]
-"""For each symbol of ours its row in their table, or None where they have none."""
+"""For each symbol of heedful its row in the other table, or None if it has none."""
 
 
 class Turn(NamedTuple):
-    """A rearrangement and its inverse."""
+    """A conversion and its inverse."""
 
     to_ours: Callable[[Tensor], Tensor]
     to_theirs: Callable[[Tensor], Tensor]
 
     def then(self, other: "Turn") -> "Turn":
-        """This one, then ``other``, on the way to ours."""
+        """This conversion followed by ``other``, in the direction to heedful."""
         return Turn(
             lambda theirs: other.to_ours(self.to_ours(theirs)),
             lambda ours: self.to_theirs(other.to_theirs(ours)),
@@ -37,7 +37,7 @@ TRANSPOSED = Turn(lambda theirs: theirs.T, lambda ours: ours.T)
 
 
 def permuted(order: Tensor, dim: int) -> Turn:
-    """Along ``dim``, place i of ours is place ``order[i]`` of theirs."""
+    """Along ``dim``, index i of heedful is index ``order[i]`` of the other layout."""
     back = torch.argsort(order)
     return Turn(
         lambda theirs: theirs.index_select(dim, order), lambda ours: ours.index_select(dim, back)
@@ -45,7 +45,7 @@ def permuted(order: Tensor, dim: int) -> Turn:
 
 
 def symbols(places: Places, fill: float = 0.0) -> Turn:
-    """``[W, ..]`` of theirs to ``[V, ..]`` of ours; rows that they do not have are ``fill``."""
+    """Convert rows ``[W, ..]`` to symbols ``[V, ..]``; missing rows become ``fill``."""
     ours_at = [symbol for symbol, place in enumerate(places) if place is not None]
     theirs_at = [place for place in places if place is not None]
     own, other = torch.tensor(ours_at), torch.tensor(theirs_at)
@@ -64,28 +64,28 @@ def symbols(places: Places, fill: float = 0.0) -> Turn:
 
 
 class Entry(NamedTuple):
-    """One tensor of theirs, and the tensors of ours that it is, side by side."""
+    """A tensor of the other layout, and the tensors of heedful that are concatenated in it."""
 
     theirs: str
     shape: tuple[int, ...]
-    """Of theirs."""
+    """The shape in the other layout."""
     ours: tuple[str, ...]
     turn: Turn = SAME
-    """After it, theirs is cut into equal parts along dimension 0."""
+    """Converts the tensor, which is then split into equal parts along dimension 0."""
     aliases: tuple[str, ...] = ()
-    """Further names under which a file may hold the same tensor again."""
+    """Further names of the same tensor in a file."""
     optional: bool = False
-    """Whether it is zeros where a file does not have it."""
+    """Whether the tensor is zero if a file does not contain it."""
 
 
 def to_ours(
     entries: Sequence[Entry], tensors: Mapping[str, Tensor], where: str
 ) -> dict[str, Tensor]:
-    """Our tensors, float32, from theirs.
+    """Convert tensors to heedful's, in float32.
 
     Raises:
-        UserError: a tensor is missing, not known, not of the shape that the configuration gives,
-            or two that are to be one differ.
+        UserError: a tensor is missing, unknown or does not have the shape that the configuration
+            gives, or two tied tensors differ.
     """
     known = {name for entry in entries for name in (entry.theirs, *entry.aliases)}
     if unknown := sorted(set(tensors) - known):
@@ -122,7 +122,7 @@ def _found(entry: Entry, tensors: Mapping[str, Tensor], where: str) -> Tensor:
 
 
 def to_theirs(entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their tensors from ours; entries' names of ours are all among ``tensors``."""
+    """Convert heedful's tensors; ``tensors`` contains all that the entries name."""
     theirs = {}
     for entry in entries:
         whole = torch.cat([tensors[name] for name in entry.ours], 0)

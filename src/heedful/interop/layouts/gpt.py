@@ -1,6 +1,6 @@
-"""GPT-2's layout (``GPT2LMHeadModel``), whose linear maps are stored the other way round.
+"""GPT-2's layout (``GPT2LMHeadModel``), whose linear maps are stored transposed.
 
-Shapes: V symbols of ours, W rows of theirs, D width, F inner width, P positions.
+Shapes: V symbols of heedful, W rows of the file's table, D width, F inner width, P positions.
 """
 
 import re
@@ -27,7 +27,7 @@ from heedful.interop.layouts.entries import (
 from heedful.models.gpt import GptSettings
 
 _MASKS = re.compile(r"(transformer\.)?h\.\d+\.attn\.(bias|masked_bias)")
-"""Causal masks, which older files hold."""
+"""Causal masks, which older files contain."""
 _PREFIX = "transformer."
 _ELSEWHERE = """
 vocab_size bos_token_id eos_token_id pad_token_id n_ctx summary_type summary_use_proj
@@ -36,10 +36,10 @@ summary_activation summary_first_dropout summary_proj_to_labels
 
 
 def settings_of(config: Mapping[str, Any], where: str) -> GptSettings:
-    """Our settings for their configuration.
+    """heedful's settings for a configuration.
 
     Raises:
-        UserError: a field has no counterpart here; the message has its name and value.
+        UserError: a field is not supported; the message has its name and value.
     """
     fields = Fields(config, where)
     dim, heads = fields.count("n_embd"), fields.count("n_head")
@@ -48,7 +48,7 @@ def settings_of(config: Mapping[str, Any], where: str) -> GptSettings:
     inner = 4 * dim if config.get("n_inner") is None else fields.count("n_inner")
     dropout = fields.share("resid_pdrop", 0.1)
     if fields.share("embd_pdrop", 0.1) != dropout:
-        raise fields.refuse("embd_pdrop", f"only where it is resid_pdrop = {dropout} too")
+        raise fields.refuse("embd_pdrop", f"supported only if resid_pdrop = {dropout} is equal")
     settings = GptSettings(
         layers=fields.count("n_layer", most=MOST_LAYERS),
         hidden_size=dim,
@@ -77,10 +77,10 @@ def settings_of(config: Mapping[str, Any], where: str) -> GptSettings:
 
 
 def config_of(settings: GptSettings) -> dict[str, Any]:
-    """The fields of their configuration that say the same; those of symbols are not in it.
+    """The configuration for heedful's settings, without the fields of symbols.
 
     Raises:
-        UserError: there is no such model in their layout; the message has the setting.
+        UserError: the layout does not support a setting; the message has its name.
     """
     wanted = (("pre_norm", True, "true"), ("bias", True, "true"), ("positions", "learned", ""))
     for name, value, said in wanted:
@@ -107,10 +107,10 @@ def config_of(settings: GptSettings) -> dict[str, Any]:
 def import_tensors(
     tensors: Mapping[str, Tensor], settings: GptSettings, places: Places, where: str
 ) -> dict[str, Tensor]:
-    """Our tensors from theirs.
+    """Convert a file's tensors to heedful's.
 
     Raises:
-        UserError: a tensor is missing, not known or of another shape.
+        UserError: a tensor is missing, unknown or has another shape.
     """
     kept = {name: tensor for name, tensor in tensors.items() if not _MASKS.fullmatch(name)}
     prefix = _PREFIX if any(name.startswith(_PREFIX) for name in kept) else ""
@@ -123,7 +123,7 @@ def import_tensors(
 def export_tensors(
     tensors: Mapping[str, Tensor], settings: GptSettings, places: Places
 ) -> dict[str, Tensor]:
-    """Their tensors from ours."""
+    """Convert heedful's tensors to those of the layout."""
     return to_theirs(_entries(settings, places, _PREFIX), tensors)
 
 

@@ -1,9 +1,9 @@
 """Marian's layout (``MarianMTModel``): a post-norm Transformer with sinusoidal positions.
 
-There the sines of a position stand before the cosines, here they alternate. Numbers of a
-Transformer's hidden vectors may be put in any order, if all that reads and writes them follows; so
-the vectors are re-ordered on the way, and both are the same function.
-Shapes: V symbols of ours, W rows of theirs, D width, F inner width.
+In Marian's positions all sines precede the cosines; in heedful's they alternate. The dimensions of
+a Transformer's hidden vectors can be permuted if all weights that read and write them are permuted,
+too. Conversion therefore permutes the dimensions, and both models compute the same function.
+Shapes: V symbols of heedful, W rows of the file's table, D width, F inner width.
 """
 
 from collections.abc import Mapping
@@ -38,17 +38,17 @@ extra_pos_embeddings
 
 
 class MarianSymbols(NamedTuple):
-    """Where each symbol of ours stands in their tables."""
+    """The row of each symbol of heedful in the file's tables."""
 
     source: Places
     target: Places
 
 
 def settings_of(config: Mapping[str, Any], where: str) -> TransformerSettings:
-    """Our settings for their configuration.
+    """heedful's settings for a configuration.
 
     Raises:
-        UserError: a field has no counterpart here; the message has its name and value.
+        UserError: a field is not supported; the message has its name and value.
     """
     fields = Fields(config, where)
     dim = fields.count("d_model")
@@ -111,30 +111,30 @@ def _tied(fields: Fields) -> Literal["all", "output", "none"]:
 
 
 def refuse_parts(settings: TransformerSettings) -> None:
-    """Raise UserError for a score, normalizer or positions that exports do not have."""
+    """Raise UserError for a score, a normalizer or positions that exports do not support."""
     attention = settings.attention
     if attention.score != "scaled-dot":
         raise UserError(
-            f"model.attention.score = '{attention.score}': exports have scaled dot products only; "
+            f"model.attention.score = '{attention.score}': exports support scaled-dot only; "
             "train with --set model.attention.score=scaled-dot"
         )
     if attention.normalizer != "softmax":
         raise UserError(
-            f"model.attention.normalizer = '{attention.normalizer}': exports have the softmax "
-            "only; train with --set model.attention.normalizer=softmax"
+            f"model.attention.normalizer = '{attention.normalizer}': exports support softmax only; "
+            "train with --set model.attention.normalizer=softmax"
         )
     if settings.positions not in ("sinusoidal", "learned"):
         raise UserError(
-            f"model.positions = '{settings.positions}': exports have sinusoidal or learned "
+            f"model.positions = '{settings.positions}': exports support sinusoidal and learned "
             "positions only; train with --set model.positions=sinusoidal"
         )
 
 
 def config_of(settings: TransformerSettings) -> dict[str, Any]:
-    """The fields of their configuration that say the same; sizes of vocabularies are not in it.
+    """The configuration for heedful's settings, without vocabulary sizes.
 
     Raises:
-        UserError: there is no such model in their layout; the message has the setting.
+        UserError: the layout does not support a setting; the message has its name.
     """
     if settings.pre_norm:
         raise UserError(
@@ -171,11 +171,11 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
 def import_tensors(
     tensors: Mapping[str, Tensor], settings: TransformerSettings, places: MarianSymbols, where: str
 ) -> dict[str, Tensor]:
-    """Our Transformer's tensors from theirs.
+    """Convert a file's tensors to those of heedful's Transformer.
 
     Raises:
-        UserError: a tensor is missing, not known or of another shape, or the positions that the
-            file holds are not sinusoids.
+        UserError: a tensor is missing, unknown or has another shape, or the file's positions are
+            not sinusoids.
     """
     kept = {name: tensor for name, tensor in tensors.items() if name not in _POSITIONS}
     halves = _halves(settings.hidden_size)
@@ -202,7 +202,7 @@ def import_tensors(
 def export_tensors(
     tensors: Mapping[str, Tensor], settings: TransformerSettings, places: MarianSymbols
 ) -> dict[str, Tensor]:
-    """Their tensors from our Transformer's."""
+    """Convert the tensors of heedful's Transformer to those of the layout."""
     given = dict(tensors)
     given.setdefault("bias", torch.zeros(len(places.target)))
     return to_theirs(_entries(settings, places), given)
@@ -213,7 +213,7 @@ def _half(tensor: Tensor) -> bool:
 
 
 def _halves(dim: int) -> Tensor:
-    """For each of our dimensions (sine, cosine, sine, …) theirs (sines, then cosines)."""
+    """The index in Marian's order (sines, then cosines) of each dimension of heedful."""
     return torch.arange(dim).view(2, dim // 2).T.flatten()
 
 
