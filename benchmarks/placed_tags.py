@@ -18,7 +18,7 @@ from lxml import etree
 from heedful.data.examples import Pair
 from heedful.data.protected.spans import find_spans
 from heedful.data.readers import read_pairs
-from heedful.inference.span_placement import place_spans, take_out
+from heedful.inference.span_placement import place_spans, remove_spans
 from heedful.tasks.pairs.aligners import build_aligner, load_directions, runs_of
 
 RULES = ("tags",)
@@ -58,8 +58,8 @@ def main() -> None:
     parser.add_argument("--join", help="how both directions are joined")
     asked = parser.parse_args()
     pairs = [pair for pair in read_pairs([asked.file]) if find_spans(pair.source, RULES)]
-    sources = [take_out(pair.source, find_spans(pair.source, RULES)) for pair in pairs]
-    targets = [take_out(pair.target, find_spans(pair.target, RULES)) for pair in pairs]
+    sources = [remove_spans(pair.source, find_spans(pair.source, RULES)) for pair in pairs]
+    targets = [remove_spans(pair.target, find_spans(pair.target, RULES)) for pair in pairs]
     aligner = build_aligner(load_directions(runs_of(asked.aligner)), asked.join)
     aligned = aligner.align(
         [

@@ -52,7 +52,7 @@ def translator(
     model = Transformer(TransformerSettings.model_validate(shape), VOCABULARY, VOCABULARY)
     with torch.no_grad():
         model.target_embedding.weight.mul_(3)  # sharper, so that near ties are rare
-    given = {"options": SearchOptions(beam=2), "say": lambda text: None, **given}
+    given = {"options": SearchOptions(beam=2), "notify": lambda text: None, **given}
     return kind([model], TOKENISERS, **given)
 
 

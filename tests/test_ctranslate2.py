@@ -420,7 +420,10 @@ def test_mistakes_are_one_line(folder: Path, tmp_path: Path) -> None:
         ((run, text, "--engine", "marian"), "unknown engine 'marian'; use torch or ctranslate2"),
         ((run, text, "--quantization", "int8"), "needs --engine ctranslate2"),
         ((run, text, *engine, "--quantization", "int3"), "unknown quantization 'int3'"),
-        ((run, text, *engine, "--precision", "float16"), "no float16 on this cpu; it has"),
+        (
+            (run, text, *engine, "--precision", "float16"),
+            "not support float16 on this cpu; it supports",
+        ),
         ((run, text, *engine, "--quantization", "int8", "--precision", "bfloat16"), "leave one"),
         ((run, text, *engine, "--ensemble", run), "does not support ensembles"),
         ((run, text, *engine, "--sample"), "sample with --engine torch"),

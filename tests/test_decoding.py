@@ -16,8 +16,8 @@ from heedful.basics.symbols import BEGIN, END
 from heedful.decoding import (
     Ensemble,
     Hypothesis,
+    NewSources,
     SearchOptions,
-    Supplied,
     greedy,
     length_penalty,
     search,
@@ -132,7 +132,7 @@ def test_beam_one_is_greedy(seed: int, length: int) -> None:
     source, lengths = torch.arange(5), torch.full((5,), length)
     greedy = run(table, [0, 1, 2, 3, 4], length, beam=1)
     options = SearchOptions(beam=1)
-    once = iter([Supplied(source, lengths, range(5))])
+    once = iter([NewSources(source, lengths, range(5))])
     steps = search_loop.run(table, partial(Beams, options), lambda: next(once, None))
     found = dict(itertools.chain.from_iterable(steps))
     beam = [found[row] for row in range(5)]

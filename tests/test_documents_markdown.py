@@ -13,7 +13,7 @@ from markdown_it import MarkdownIt
 
 from heedful.data.documents.markdown import MarkdownDocument
 from heedful.data.protected.spans import find_spans
-from heedful.inference.span_placement import PLACED, place_spans, take_out
+from heedful.inference.span_placement import PLACED, place_spans, remove_spans
 from markup_help import ROOT, fill, of_words, opened, real_files
 
 TEXT = """---
@@ -199,7 +199,7 @@ def test_what_alignments_do_to_real_texts_is_hardly_ever_refused(
         found = opened(path)
         translations = []
         for text in found.segments:
-            bare = take_out(text, find_spans(text, PLACED, found.spans.get(text, ())))
+            bare = remove_spans(text, find_spans(text, PLACED, found.spans.get(text, ())))
             words = bare.text.split()
             order = sorted(range(len(words)), key=lambda place: place + chance.uniform(0, 4))
             links = [(own, place) for place, own in enumerate(order) if chance.random() < 0.9]

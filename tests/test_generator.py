@@ -319,7 +319,7 @@ def test_past_the_context_it_goes_on_from_the_last_half(make: Any) -> None:
 def test_a_prompt_longer_than_the_context_is_said_and_its_end_is_read() -> None:
     torch.manual_seed(3)
     said: list[str] = []
-    generator = Generator(SmallLanguage(max_length=8), VOCABULARY, say=said.append)
+    generator = Generator(SmallLanguage(max_length=8), VOCABULARY, notify=said.append)
     cut, short = generator.generate_all(["0123456789", "345"], options=GREEDY, max_tokens=3)
     [last] = generator.generate("56789", options=GREEDY, max_tokens=3)
     assert cut[0].tokens == last.tokens

@@ -15,7 +15,7 @@ from heedful.basics.errors import UserError
 from heedful.basics.symbols import END
 from heedful.data.examples import Pair
 from heedful.data.tokeniser import Tokeniser, Tokenisers, TokeniserSettings
-from heedful.decoding import SearchOptions, Supplied, search_loop
+from heedful.decoding import NewSources, SearchOptions, search_loop
 from heedful.decoding.beam import Beams
 from heedful.evaluation.aligner import Aligner, Direction
 from heedful.evaluation.forced_alignment import align_translations
@@ -82,7 +82,7 @@ class Heard(Translator):
 
     def __init__(self, model: PairModel, batch_tokens: int) -> None:
         self.notices: list[str] = []
-        super().__init__([model], TOKENISERS, batch_tokens=batch_tokens, say=self.notices.append)
+        super().__init__([model], TOKENISERS, batch_tokens=batch_tokens, notify=self.notices.append)
 
 
 def translator(model: PairModel | None = None, batch_tokens: int = 8192) -> Heard:
@@ -118,7 +118,7 @@ def test_beam_one_equals_greedy_for_a_real_model() -> None:
         options = SearchOptions(beam=1, forced_length=forced)
         with torch.inference_mode():
             lengths = (2 * source.lengths + 20).clamp(max=model.max_length)
-            once = iter([Supplied(source, lengths, range(16))])
+            once = iter([NewSources(source, lengths, range(16))])
             steps = search_loop.run(model, partial(Beams, options), partial(next, once, None))
             beam = [own for _, own in sorted(chain.from_iterable(steps))]
             _, greedy, _ = translator(model).search(sources, options, range(16))
@@ -203,7 +203,7 @@ def test_samples_depend_on_seed_and_line_and_not_on_the_batch() -> None:
 
 def test_an_ensemble_of_a_model_with_itself_is_that_model() -> None:
     model = transformer()
-    twice = Translator([model, model], TOKENISERS, say=lambda text: None)
+    twice = Translator([model, model], TOKENISERS, notify=lambda text: None)
     lines = sentences(8)
     single = translator(model).translate(lines, alignments=True)
     double = twice.translate(lines, alignments=True)

@@ -38,7 +38,7 @@ class Counted(Translator):
 
 
 def counted(model: PairModel) -> Counted:
-    made = Counted([model], TOKENISERS, say=lambda text: None)
+    made = Counted([model], TOKENISERS, notify=lambda text: None)
     made.threads = set()
     return made
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from heedful.attention import watch
-from heedful.decoding import Hypothesis, SearchOptions, Supplied, search, search_stream
+from heedful.decoding import Hypothesis, NewSources, SearchOptions, search, search_stream
 from heedful.inference.fusing import cached as fused_forms
 from heedful.inference.fusing import searched
 from heedful.kernels import program
@@ -64,12 +64,12 @@ def streamed(
     chance, under_way = random.Random(seed), set[int]()
     left = chance.sample(range(COUNT), COUNT)
 
-    def supply() -> Supplied[Source] | None:
+    def supply() -> NewSources[Source] | None:
         own = [left.pop() for _ in range(min(len(left), chance.randint(0, 10 - len(under_way))))]
         if not own and not under_way and left:
             own = [left.pop()]
         under_way.update(own)
-        return Supplied(part(source, own), limits[own], own) if own else None
+        return NewSources(part(source, own), limits[own], own) if own else None
 
     found = {}
     for key, hypotheses in chain.from_iterable(search_stream(searched(model), supply, options)):

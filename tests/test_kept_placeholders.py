@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN, END
-from heedful.decoding import SearchOptions, Supplied, search, search_stream
+from heedful.decoding import NewSources, SearchOptions, search, search_stream
 from heedful.decoding.kept_placeholders import KeptPlaceholders, Placeholders
 
 KNOWN = Placeholders(first=4, singles=3, ordered=3, pairs=2)
@@ -114,7 +114,9 @@ def test_sampling_keeps_them_too() -> None:
 def test_sources_that_join_find_what_they_find_alone() -> None:
     options = SearchOptions(beam=3)
     model = kept(Random(3), 15)
-    given = iter([Supplied(SOURCES[[row]], torch.tensor([15]), [row]) for row in range(len(MUST))])
+    given = iter(
+        [NewSources(SOURCES[[row]], torch.tensor([15]), [row]) for row in range(len(MUST))]
+    )
     steps = search_stream(model, lambda: next(given, None), options)
     joined = dict(chain.from_iterable(steps))
     for row in range(len(MUST)):

@@ -20,7 +20,7 @@ from heedful.data.encoding import encode_all, encode_one
 from heedful.data.readers.plain import read_documents
 from heedful.data.sentences import SentenceFailures, cut_into_sentences
 from heedful.data.subwords import prepare, restore
-from heedful.inference.texts import cut_text
+from heedful.inference.texts import split_into_parts
 from serving_help import COUNTER, TOKENISERS, sentences
 
 PANIC = "Plan B\u00a0."
@@ -95,7 +95,7 @@ def test_any_text_is_cut_into_sentences(text: str, language: str) -> None:
 @settings(max_examples=150, deadline=None)
 @given(NASTY, LANGUAGES)
 def test_any_text_is_cut_for_a_model(text: str, language: str) -> None:
-    cut = cut_text(text, COUNTER(8), 8, language)
+    cut = split_into_parts(text, COUNTER(8), 8, language)
     assert "".join(before + own for before, own in cut.parts) + cut.after == text
 
 

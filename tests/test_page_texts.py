@@ -35,14 +35,14 @@ from test_serving_readers import FILLER, PAIRS, RECITED, SLOW, WRITER
 from text_help import RECIPES, write_data
 
 TEXT = "the film was very good and long"
-TAGGER = Tagger(headed(), vocabulary(), TAGS, say=lambda text: None)
+TAGGER = Tagger(headed(), vocabulary(), TAGS, notify=lambda text: None)
 FLAT = classifier(other("pooled", hidden_size=8, pooling="mean"))
 TREE = classifier(other("hierarchical", word_hidden_size=4, sentence_hidden_size=4))
 for parameter in TREE.model.parameters():  # so that sentences differ
     torch.nn.init.normal_(parameter)
 MEETING = classifier(other("compared", hidden_size=8, ffn_size=8), pairs=True)
 MARKUP = ["<b>bold</b>", "<img src=x onerror='document.title=1'>"]
-HOSTILE = Classifier(headed(), vocabulary(), MARKUP, say=lambda text: None)
+HOSTILE = Classifier(headed(), vocabulary(), MARKUP, notify=lambda text: None)
 
 
 def readers() -> list[Served]:

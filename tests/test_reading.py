@@ -164,7 +164,7 @@ def test_many_come_back_in_order_as_each_alone() -> None:
     model, words = headed(), vocabulary()
     given: list[Text] = [*texts(9), "", ("the film", "it was long"), "  ", ("", "x")]
     said: list[str] = []
-    found = classifier(model, batch_tokens=40, say=said.append).classify(given)
+    found = classifier(model, batch_tokens=40, notify=said.append).classify(given)
     assert len(found) == len(given)
     for text, one in zip(given, found, strict=True):
         if isinstance(text, str) and text.strip():
@@ -185,7 +185,7 @@ def test_a_long_text_is_the_mean_of_its_windows_and_that_is_said() -> None:
     text = " ".join(WORDS + WORDS[:9])
     tokens = words.encode(text)
     said: list[str] = []
-    [one, _] = classifier(model, say=said.append).classify([text, "it was"])
+    [one, _] = classifier(model, notify=said.append).classify([text, "it was"])
     parts = [tokens[start : start + 8] for start in (0, 5, 11)]
     mean = torch.stack([by_hand(model, part) for part in parts]).mean(0)
     assert one.windows == 3
@@ -418,7 +418,7 @@ def test_a_long_sentence_is_tagged_where_its_words_have_most_around_them() -> No
     model, own = headed(max_length=10), vocabulary()
     words = (WORDS + WORDS)[:17]
     said: list[str] = []
-    [one] = Tagger(model, own, TAGS, say=said.append).taggings([words])
+    [one] = Tagger(model, own, TAGS, notify=said.append).taggings([words])
     tokens = own.encode(" ".join(words))
     starts = [start for start, _ in spans(17, 8, 4)]
     expected = []
@@ -442,7 +442,7 @@ def test_validations_loss_of_tags_is_that_of_training_where_sentences_are_long()
     rng = random.Random(4)
     sentences = [["the", "unheard-of", *texts(9, seed)[0].split() * 2] for seed in range(6)]
     examples = [Tagged(tuple(words), tuple(rng.choices(TAGS, k=len(words)))) for words in sentences]
-    tagger = Tagger(model, own, TAGS, batch_tokens=40, say=lambda said: None)
+    tagger = Tagger(model, own, TAGS, batch_tokens=40, notify=lambda said: None)
     cpu = torch.device("cpu")
     task = TaggingTask(model, cast(RowBatches, None), examples, tagger, device=cpu)
     found = task.validate().figures["loss"]
@@ -550,7 +550,7 @@ def test_candidates_have_the_models_probabilities() -> None:
 def test_in_a_long_text_each_place_is_read_in_the_middle_of_what_fits() -> None:
     model, own = headed(max_length=10), vocabulary()
     said: list[str] = []
-    filler = FillMask(model, own, say=said.append)
+    filler = FillMask(model, own, notify=said.append)
     text = " ".join(["[MASK]", *WORDS, "[MASK]", *WORDS])
     tokens = filler.tokens(text)
     found = filler.fill(text, count=1)

@@ -18,7 +18,7 @@ from heedful.models.recurrent import RecurrentEncoderDecoder, RecurrentSettings
 from heedful.models.recurrent_settings import AttentionName
 from heedful.runs.recipe import check_recipe, write_toml
 from heedful.tasks.pairs.reinforce import Reinforce, ReinforceSettings, rewarded_modules
-from heedful.tasks.pairs.terms import Forced
+from heedful.tasks.pairs.terms import TeacherForced
 from heedful.training.protocol import Loss
 
 NAME = "decoder.attention"
@@ -75,7 +75,7 @@ def force(model: RecurrentEncoderDecoder, batch: Batch, term: Reinforce) -> tupl
         logits = model.teacher_force(source, batch.target_in)
     each = F.cross_entropy(logits.transpose(1, 2), batch.target_out, reduction="none")
     surprise = each * (batch.target_out != PAD)
-    return surprise.sum(), term.loss(Forced(batch, seen, surprise.detach()))
+    return surprise.sum(), term.loss(TeacherForced(batch, seen, surprise.detach()))
 
 
 def with_baseline(baseline: float, settings: ReinforceSettings = PURE) -> Reinforce:

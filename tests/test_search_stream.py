@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from heedful.basics.symbols import BEGIN
-from heedful.decoding import Ensemble, Hypothesis, SearchOptions, Supplied, search, search_stream
+from heedful.decoding import Ensemble, Hypothesis, NewSources, SearchOptions, search, search_stream
 from heedful.decoding.beam_tree import BeamTree
 
 SOURCES, STEPS, VOCABULARY = 12, 12, 9
@@ -68,11 +68,11 @@ def supplies(groups: Sequence[Sequence[int]], limits: Sequence[int]) -> Any:
     """Gives the groups, one each time it is asked, in that order; an empty one is None."""
     left = list(groups)
 
-    def supply() -> Supplied[Tensor] | None:
+    def supply() -> NewSources[Tensor] | None:
         own = left.pop(0) if left else []
         if not own:
             return None
-        return Supplied(torch.tensor(own), torch.tensor([limits[row] for row in own]), own)
+        return NewSources(torch.tensor(own), torch.tensor([limits[row] for row in own]), own)
 
     return supply
 
@@ -133,11 +133,11 @@ def test_waiting_sources_enter_as_others_leave(beam: int) -> None:
     limits = [3, 11, 5, 1, 8, 11, 2, 2, 9, 4, 4, 7]
     left = list(range(SOURCES))
 
-    def supply() -> Supplied[Tensor] | None:
+    def supply() -> NewSources[Tensor] | None:
         own = [left.pop(0) for _ in range(min(len(left), 4 - len(under_way)))]
         under_way.update(own)
         lengths = torch.tensor([limits[row] for row in own])
-        return Supplied(torch.tensor(own), lengths, own) if own else None
+        return NewSources(torch.tensor(own), lengths, own) if own else None
 
     order = []
     for key, _ in found_in(table, supply, SearchOptions(beam=beam)):
@@ -197,11 +197,11 @@ def test_no_more_is_remembered_than_what_is_under_way_can_reach() -> None:
     table, deepest = Table(9), 0
     left = iter(range(300))
 
-    def supply() -> Supplied[Tensor] | None:
+    def supply() -> NewSources[Tensor] | None:
         number = next(left, None)
         if number is None:
             return None
-        return Supplied(torch.tensor([number % SOURCES]), torch.tensor([STEPS]), [number])
+        return NewSources(torch.tensor([number % SOURCES]), torch.tensor([STEPS]), [number])
 
     kept = BeamTree.keep
 
@@ -223,7 +223,7 @@ def test_what_does_not_fit_is_refused() -> None:
     table, options = Table(1), SearchOptions()
 
     def given_as(*parts: Any) -> Iterator[Any]:
-        once = iter([Supplied(*parts)])
+        once = iter([NewSources(*parts)])
         return found_in(table, lambda: next(once, None), options)
 
     with pytest.raises(ValueError, match="2 maximal lengths for 1 sources"):

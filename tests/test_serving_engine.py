@@ -17,7 +17,7 @@ from heedful.basics.errors import UserError
 from heedful.data.tokeniser import Tokenisers
 from heedful.decoding import SearchOptions
 from heedful.inference import Translation, Translator, WordAlignment
-from heedful.inference.texts import cut_text, join_translations
+from heedful.inference.texts import join_translations, split_into_parts
 from heedful.serving.engine import Engine, QueueFullError
 from serving_help import COUNTER, Held, Shown, sentences, translator
 
@@ -64,7 +64,7 @@ def texts_of(found: Sequence[Translation]) -> list[str]:
     st.sampled_from([None, "en", "zh", "xx"]),
 )
 def test_a_cut_text_is_the_text(text: str, limit: int, language: str | None) -> None:
-    cut = cut_text(text, COUNTER(limit), limit, language)
+    cut = split_into_parts(text, COUNTER(limit), limit, language)
     assert "".join(before + own for before, own in cut.parts) + cut.after == text
     assert all(length <= limit for length in cut.lengths)
     assert all(part.text and not re.search("[\r\n]", part.text) for part in cut.parts)
@@ -86,11 +86,11 @@ def test_a_cut_text_is_the_text(text: str, limit: int, language: str | None) -> 
 def test_a_space_is_added_only_where_a_script_has_none(
     text: str, language: str | None, written: list[str] | None, joined: str | None
 ) -> None:
-    cut = cut_text(text, COUNTER(8), 8, language)
+    cut = split_into_parts(text, COUNTER(8), 8, language)
     assert len(cut.parts) > 1
     own = written or [part.text for part in cut.parts]
     if written and len(written) != len(cut.parts):
-        cut = cut_text(text, COUNTER(99), 99, language)
+        cut = split_into_parts(text, COUNTER(99), 99, language)
     same = [Translation(part.text, one) for part, one in zip(cut.parts, own, strict=True)]
     assert join_translations(cut, same, exponent=1.0).text == (joined or text)
 
@@ -99,7 +99,7 @@ def test_no_text_takes_the_square_of_its_length_to_cut() -> None:
     began = time.perf_counter()
     texts = (" " * 99_999 + "a", "a" * 100_000, ". " * 50_000, "\n" * 100_000, "a\n" * 50_000)
     for text, language in product(texts, (None, "en")):
-        cut = cut_text(text, COUNTER(511), 511, language)
+        cut = split_into_parts(text, COUNTER(511), 511, language)
         assert "".join(before + own for before, own in cut.parts) + cut.after == text
     assert time.perf_counter() - began < 60
 
@@ -115,13 +115,13 @@ def test_no_text_takes_the_square_of_its_length_to_cut() -> None:
     ],
 )
 def test_sentences_end_as_the_language_has_it(language: str, text: str, parts: list[int]) -> None:
-    cut = cut_text(text, COUNTER(400), 400, language)
+    cut = split_into_parts(text, COUNTER(400), 400, language)
     assert [len(part.text) for part in cut.parts] == parts
     assert "".join(before + own for before, own in cut.parts) + cut.after == text
 
 
 def test_sentences_without_spaces_get_one_where_they_need_it() -> None:
-    cut = cut_text("你好。再见！", COUNTER(400), 400, "zh")
+    cut = split_into_parts("你好。再见！", COUNTER(400), 400, "zh")
     soft = [WordAlignment(torch.ones(1, 1)), WordAlignment(torch.ones(1, 1))]
     made = [Translation("", t, alignment=a) for t, a in zip(("Hello.", "Bye!"), soft, strict=True)]
     joined = join_translations(cut, made, exponent=1.0)
@@ -138,7 +138,9 @@ def test_a_long_line_in_parts_is_what_the_translator_makes_of_it() -> None:
     options = SearchOptions(beam=3, nbest=2)
     [whole] = model.translate([text], options=options, alignments=True)
     assert whole.parts > 1
-    cut = cut_text(text, model.protection.counter(model.max_length - 1), model.max_length - 1)
+    cut = split_into_parts(
+        text, model.protection.counter(model.max_length - 1), model.max_length - 1
+    )
     found = model.translate([part.text for part in cut.parts], options=options, alignments=True)
     joined = join_translations(cut, found, exponent=options.length_penalty)
     assert joined.text == whole.text

@@ -24,7 +24,7 @@ from serving_help import serving, translator
 from test_reading import LABELS, TAGS, classifier, headed, vocabulary
 
 torch.set_num_threads(1)
-MOOD, PAIRS = classifier(headed(), say=lambda text: None), classifier(headed(), pairs=True)
+MOOD, PAIRS = classifier(headed(), notify=lambda text: None), classifier(headed(), pairs=True)
 TAGGER, FILLER = Tagger(headed(), vocabulary(), TAGS), FillMask(headed(), vocabulary())
 torch.manual_seed(1)
 WRITER = Generator(

@@ -10,14 +10,14 @@ from heedful.data.documents.html import HtmlDocument
 from heedful.data.protected.spans import find_spans
 from heedful.decoding import SearchOptions
 from heedful.inference.files import translate_document
-from heedful.inference.span_placement import PLACED, PlacingTranslator, place_spans, take_out
+from heedful.inference.span_placement import PLACED, PlacingTranslator, place_spans, remove_spans
 from serving_help import translator
 
 RULES = ["tags", "printf"]
 
 
 def placed(source: str, translation: str, links: str) -> str:
-    bare = take_out(source, find_spans(source, RULES))
+    bare = remove_spans(source, find_spans(source, RULES))
     pairs = [tuple(map(int, link.split("-"))) for link in links.split()]
     return place_spans(bare, translation, pairs)  # type: ignore[arg-type]
 
@@ -83,7 +83,7 @@ def test_everything_is_there_and_nests_for_any_links() -> None:
             for _ in range(chance.randint(0, 9) if target else 0)
         ]
         spans = find_spans(source, RULES)
-        bare = take_out(source, spans)
+        bare = remove_spans(source, spans)
         found = place_spans(bare, " ".join(target), links)
         texts = [source[span.start : span.end] for span in spans]
         again = [found[span.start : span.end] for span in find_spans(found, RULES)]
@@ -101,7 +101,7 @@ def test_everything_is_there_and_nests_for_any_links() -> None:
 
 def test_what_is_taken_out_leaves_one_space() -> None:
     text = "<b>Open</b> %s now %s"
-    bare = take_out(text, find_spans(text, RULES))
+    bare = remove_spans(text, find_spans(text, RULES))
     assert bare.text == "Open now"
     assert [text[span.start : span.end] for span in find_spans(text, RULES)] == [
         span.text for span in bare.spans

@@ -23,7 +23,7 @@ from heedful.runs.opening import open_run
 from heedful.runs.summary import describe_run, summarise_run
 from heedful.tasks.commands import train_from_command
 from heedful.tasks.pairs.building import build_run_model
-from heedful.tasks.translation.building import learn
+from heedful.tasks.translation.building import build_task
 from heedful.training.loop import Loop
 from heedful.training.report import Report
 from heedful.training.train import compile_method
@@ -416,7 +416,7 @@ def test_compiling_changes_nothing_and_is_done_once_for_all_shapes(
             compile_method(model, "states", backend="eager")
             made = os.environ["TORCHINDUCTOR_CACHE_DIR"]
             assert made.startswith(str(tmp_path / "cache"))
-        task = learn(run, model, settings, torch.device("cpu"), "float32")
+        task = build_task(run, model, settings, torch.device("cpu"), "float32")
         options = {"seed": 3, "device": torch.device("cpu"), "precision": "float32"}
         folder = tmp_path / str(compiled)
         folder.mkdir()

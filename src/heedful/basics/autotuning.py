@@ -116,9 +116,9 @@ def _answers(key: str) -> Iterator[Measured | None]:
 
 def _read(path: Path) -> Measured | None:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        seconds = {str(name): float(value) for name, value in told["seconds"].items()}
-        return Measured(str(told["chosen"]), seconds)
+        values = json.loads(path.read_text(encoding="utf-8"))
+        seconds = {str(name): float(value) for name, value in values["seconds"].items()}
+        return Measured(str(values["chosen"]), seconds)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None  # no result yet, or a damaged file: measure and write it again
 

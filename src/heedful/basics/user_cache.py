@@ -7,8 +7,8 @@ from pathlib import Path
 
 def processor() -> str:
     """The processor's model and features: homes may be shared, and ``-march=native`` differs."""
-    told = Path("/proc/cpuinfo")
-    lines = told.read_text().splitlines() if told.exists() else [platform.processor()]
+    cpuinfo = Path("/proc/cpuinfo")
+    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else [platform.processor()]
     first = {line.partition(":")[0].strip(): line for line in reversed(lines)}
     kept = [first.get(key, "") for key in ("model name", "flags", "Features")]
     return "\n".join([platform.machine(), *(kept if any(kept) else lines[:1])])

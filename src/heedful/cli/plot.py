@@ -94,7 +94,7 @@ def _run(options: Plot) -> None:
     from heedful.tasks.spec import spec_of_run
 
     use_threads(options.threads)
-    spec = spec_of_run(options.run)[1].deciding(options.run, options.head)
+    spec = spec_of_run(options.run)[1].task_of_head(options.run, options.head)
     search = spec.search_options(options.run, options.beam, "heedful plot")
     predictor = spec.load(options.run, head=options.head, **opening_of(options))
     which = (options.heads, options.layer, options.name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.cli.commands import add_command
-from heedful.tasks.answering import Encoding, File, Head, Json, Output, bar
+from heedful.tasks.line_commands import Encoding, File, Head, Json, Output, bar
 from heedful.tasks.options import (
     Checkpoint,
     Device,
@@ -56,7 +56,7 @@ def _run(options: Predict) -> None:
 
     check_output(options.output)
     use_threads(options.threads)
-    spec = spec_of_run(options.run)[1].deciding(options.run, options.head)
+    spec = spec_of_run(options.run)[1].task_of_head(options.run, options.head)
     predictor = spec.load(options.run, head=options.head, **opening_of(options))
     windows = line_windows(options.file, encoding=options.encoding)
     with bar("predicting", options.file, options.output, "lines") as advance:

@@ -24,7 +24,7 @@ class Labelled(NamedTuple):
         return (self.label,)
 
     @property
-    def known_by(self) -> str:
+    def identity(self) -> str:
         """The key for splitting: examples with the same first text are in the same part."""
         return self.texts[0]
 
@@ -51,7 +51,7 @@ class Tagged(NamedTuple):
         return self.tags
 
     @property
-    def known_by(self) -> str:
+    def identity(self) -> str:
         """The key for splitting: equal sentences are in the same part."""
         return self.text
 
@@ -72,7 +72,7 @@ class Document(str):
         return (self,)
 
     @property
-    def known_by(self) -> str:
+    def identity(self) -> str:
         """The key for splitting: equal documents are in the same part."""
         return self
 

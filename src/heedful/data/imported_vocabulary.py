@@ -98,10 +98,10 @@ class ImportedVocabulary:
         self.places = places_of(special, rows)
         self.size = len(self.places)
         self.mask: int | None = END + 1 if len(special) > END + 1 else None
-        self._ours: list[int] = [UNKNOWN] * rows
+        self._ids: list[int] = [UNKNOWN] * rows
         for symbol, place in enumerate(self.places):
             if place is not None:
-                self._ours[place] = symbol
+                self._ids[place] = symbol
         self._added = self._tokenizer.get_added_tokens_decoder()
         self._pieces = self._names()
         self._spans = [self._span(symbol) for symbol in range(self.size)]
@@ -117,7 +117,7 @@ class ImportedVocabulary:
         """
         refuse_surrogates(text, "the text")
         found = encode_one(self._encode_one, text)
-        return [self._ours[token] for token in found.ids]
+        return [self._ids[token] for token in found.ids]
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
         """Encode several texts; uses all threads unless ``threads`` is 1.
@@ -130,9 +130,9 @@ class ImportedVocabulary:
             return [self.encode(text) for text in texts]
         for number, text in enumerate(texts, start=1):
             refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
-        ours = self._ours
+        ids = self._ids
         encoded = encode_all(self._encode_all, self._encode_one, texts)
-        return [[ours[token] for token in found.ids] for found in encoded]
+        return [[ids[token] for token in found.ids] for found in encoded]
 
     def decode(self, tokens: Sequence[int]) -> str:
         """Decode ``tokens``; PAD, BEGIN, END and the mask give no text.

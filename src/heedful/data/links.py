@@ -31,7 +31,7 @@ class LinkedPair(NamedTuple):
     target: str
     links: tuple[Link, ...]
 
-    def turned(self) -> "LinkedPair":
+    def reversed(self) -> "LinkedPair":
         """The pair with source and target exchanged."""
         return LinkedPair(self.target, self.source, tuple((j, i) for i, j in self.links))
 

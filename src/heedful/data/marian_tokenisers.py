@@ -89,8 +89,8 @@ class MarianSide(Tokeniser):
         self._silent = frozenset({PAD, BEGIN, END})
         size = max(self.size, _LEAST)
         self.settings = TokeniserSettings(kind="imported", vocabulary_size=size, joint=joint)
-        ours = {place: symbol for symbol, place in enumerate(self.places) if place is not None}
-        self._ours = {piece: ours[row] for piece, row in rows.items()}
+        symbols = {place: symbol for symbol, place in enumerate(self.places) if place is not None}
+        self._symbols = {piece: symbols[row] for piece, row in rows.items()}
         names = {row: piece for piece, row in rows.items()}
         self._names = [
             fixed_names(mask=False)[symbol] if symbol <= END else names.get(place or 0, "")
@@ -112,7 +112,7 @@ class MarianSide(Tokeniser):
         return self._numbers([*code, *encode_one(self._pieces_of, rest)])
 
     def _numbers(self, pieces: Sequence[str]) -> list[int]:
-        return [self._ours.get(piece, UNKNOWN) for piece in pieces]
+        return [self._symbols.get(piece, UNKNOWN) for piece in pieces]
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
         """Encode several texts.

@@ -30,11 +30,13 @@ class SentenceFailures:
     def __init__(self) -> None:
         self.count = 0
 
-    def tell(self, say: Callable[[str], None] = notice) -> None:
+    def report(self, notify: Callable[[str], None] = notice) -> None:
         """Give the notice, if there were any failures."""
         if self.count:
             lines = f"{self.count:,} line{'s' * (self.count > 1)}"
-            say(f"{lines} could not be split into sentences (sentencex failed) and were left whole")
+            notify(
+                f"{lines} could not be split into sentences (sentencex failed) and were left whole"
+            )
 
 
 def cut_into_sentences(

@@ -169,18 +169,18 @@ def train_model(
     return model.getvalue()
 
 
-def _training_error(message: str, asked: int, where: str) -> UserError:
+def _training_error(message: str, requested: int, where: str) -> UserError:
     """Convert an error of the trainer to a user error."""
     if found := re.search(r"too high.*<= (\d+)", message):
         supported = int(found[1])
         return VocabularyTooLargeError(
-            f"{where}: too little text for a vocabulary of {asked:,} symbols; it supports at most "
+            f"{where}: too little text for a vocabulary of {requested:,} symbols; the maximum is "
             f"{supported:,}: lower tokeniser.vocabulary_size to {supported} or less",
             supported,
         )
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return UserError(
             f"{where}: the characters of the texts alone need {int(found[1]):,} symbols, more than "
-            f"{asked:,}; raise tokeniser.vocabulary_size to {found[1]} or more"
+            f"{requested:,}; raise tokeniser.vocabulary_size to {found[1]} or more"
         )
     return UserError(f"{where}: no tokeniser can be trained on these texts ({message.strip()})")

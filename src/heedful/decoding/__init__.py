@@ -6,7 +6,7 @@ from heedful.decoding.forced_prefix import ForcedPrefix
 from heedful.decoding.hypothesis import Hypothesis, length_penalty
 from heedful.decoding.options import SearchOptions
 from heedful.decoding.search import search, search_stream
-from heedful.decoding.search_loop import Supplied
+from heedful.decoding.search_loop import NewSources
 
 __all__ = [
     "Decodable",
@@ -14,9 +14,9 @@ __all__ = [
     "ForcedPrefix",
     "Hypothesis",
     "Joinable",
+    "NewSources",
     "SearchOptions",
     "State",
-    "Supplied",
     "length_penalty",
     "search",
     "search_stream",

@@ -139,7 +139,7 @@ class Beams:
         return best.masked_fill(full | best.isnan(), _NEVER), index
 
     def _keep(self, ended: Tensor, best: Tensor, nodes: Tensor) -> None:
-        """Store the hypotheses that ended at this step."""
+        """Store the hypotheses that have ended at this step."""
         width = self.live.shape[1]
         place = torch.where(ended, self.counts + ended.cumsum(1) - 1, width)
         penalty = self.penalties[self.ages].unsqueeze(1)

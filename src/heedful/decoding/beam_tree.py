@@ -32,7 +32,7 @@ class BeamTree:
         self._steps: list[_Step] = []
         self._firsts: list[int] = []
         self.size = 0
-        """How many there have been: the number of the next."""
+        """Number of tokens added so far, which is the number of the next token."""
 
     def __len__(self) -> int:
         """Number of steps that are kept."""
@@ -45,7 +45,7 @@ class BeamTree:
         self.size += len(tokens)
 
     def keep(self, steps: int) -> None:
-        """Forget all but the last ``steps`` steps."""
+        """Remove all but the last ``steps`` steps."""
         gone = len(self._steps) - steps
         if gone > 0:
             del self._steps[:gone], self._firsts[:gone]

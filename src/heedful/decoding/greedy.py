@@ -81,8 +81,8 @@ class GreedySearch:
         """The results of the steps that are not read yet."""
         free, finished = self.options.forced_length is None, []
         for step in self.unread:
-            told = (part.tolist() for part in step)
-            for row, token, value, left in zip(*told, strict=True):
+            values = (part.tolist() for part in step)
+            for row, token, value, left in zip(*values, strict=True):
                 if row not in self.written:
                     continue
                 written = self.written[row]

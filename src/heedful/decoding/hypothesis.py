@@ -26,13 +26,13 @@ class Hypothesis:
     """One finished output of search."""
 
     tokens: tuple[int, ...]
-    """Its tokens, without END."""
+    """The tokens, without END."""
     score: float
     """Natural logarithm of its probability, divided by the length penalty."""
     log_probability: float
-    """Natural logarithm of its probability, END included: the sum of the tokens'."""
+    """Natural logarithm of its probability: the sum over all tokens, END included."""
     token_log_probabilities: tuple[float, ...]
-    """One per token, and END's (which is missing if a forced length ended the output)."""
+    """Log-probability of each token, and of END unless a forced length ended the output."""
 
     @classmethod
     def finished(

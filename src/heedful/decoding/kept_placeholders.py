@@ -50,7 +50,7 @@ class Placeholders:
 
 @dataclass
 class _Progress:
-    """What each row has written of the placeholders of its source.
+    """The placeholders of its source that each row has written so far.
 
     Attributes:
         missing: ``[N, P]``, placeholders that a row has not written yet.

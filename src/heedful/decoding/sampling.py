@@ -16,12 +16,12 @@ from heedful.decoding.decodable import Decodable, SelectableT
 from heedful.decoding.greedy import GreedySearch
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
-from heedful.decoding.search_loop import SourceT, Supplied
+from heedful.decoding.search_loop import NewSources, SourceT
 from heedful.kernels.topk import Total, top_k
 
 
 def sample(
-    decodable: Decodable[SourceT, SelectableT], given: Supplied[SourceT], options: SearchOptions
+    decodable: Decodable[SourceT, SelectableT], given: NewSources[SourceT], options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """``options.nbest`` independent samples per source, best score first; two may be equal.
 

@@ -12,7 +12,7 @@ from heedful.decoding.greedy import GreedySearch, most_probable
 from heedful.decoding.hypothesis import Hypothesis
 from heedful.decoding.options import SearchOptions
 from heedful.decoding.sampling import sample
-from heedful.decoding.search_loop import Finished, Method, SourceT, Supplied, Supply, run
+from heedful.decoding.search_loop import Finished, Method, NewSources, SourceT, Supply, run
 
 
 def search(
@@ -50,8 +50,8 @@ def search(
         return []
     own = range(rows) if keys is None else keys
     if options.sample:
-        return sample(decodable, Supplied(source, max_lengths, own).checked(), options)
-    once = iter([Supplied(source, max_lengths, range(rows))])
+        return sample(decodable, NewSources(source, max_lengths, own).checked(), options)
+    once = iter([NewSources(source, max_lengths, range(rows))])
     steps = search_stream(decodable, lambda: next(once, None), options)
     found = dict(chain.from_iterable(steps))
     return [found[row] for row in range(rows)]

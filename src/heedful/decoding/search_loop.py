@@ -19,7 +19,7 @@ Finished = tuple[int, list[Hypothesis]]
 """A source's number, and its hypotheses, best score first."""
 
 
-class Supplied(NamedTuple, Generic[SourceT]):
+class NewSources(NamedTuple, Generic[SourceT]):
     """Sources that enter a search together."""
 
     source: SourceT
@@ -30,7 +30,7 @@ class Supplied(NamedTuple, Generic[SourceT]):
     """A unique number for each source: it identifies results, and random numbers of sampling are
     derived from it."""
 
-    def checked(self) -> "Supplied[SourceT]":
+    def checked(self) -> "NewSources[SourceT]":
         """Return itself after checks.
 
         Raises:
@@ -44,9 +44,9 @@ class Supplied(NamedTuple, Generic[SourceT]):
         return self
 
 
-Supply = Callable[[], Supplied[SourceT] | None]
-"""Gives the next sources, or None if there are none now. It is asked between two steps, after
-everything that was found has been handed on, so it knows how much is under way."""
+Supply = Callable[[], NewSources[SourceT] | None]
+"""Returns the next sources, or None if there are none now. It is called between two steps, after
+all results have been yielded, so that the caller knows how many sources are active."""
 
 
 class Method(Protocol):
@@ -86,7 +86,7 @@ def run(
         wanted: key → whether its source is still needed; if not, it is removed.
     """
     state: Any = None
-    waiting: tuple[Any, Supplied[SourceT]] | None = None  # started, but cannot join yet
+    waiting: tuple[Any, NewSources[SourceT]] | None = None  # started, but cannot join yet
     choosing: Method | None = None
     keys: dict[int, int] = {}  # number of an active source → its key
     count = 0

@@ -128,7 +128,7 @@ def choose_joined(forward: RuleSearch, reverse: RuleSearch) -> JoinedRules:
     return best
 
 
-def turned(gold: Sequence[GoldLinks]) -> list[GoldLinks]:
+def exchanged_sides(gold: Sequence[GoldLinks]) -> list[GoldLinks]:
     """Gold links with source and target exchanged."""
     return [
         GoldLinks(

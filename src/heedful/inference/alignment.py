@@ -99,7 +99,8 @@ def rows_of(weights: Tensor, where: AlignmentSource) -> Tensor:
                 f"{max(where.heads)}, which the alignment rule names"
             )
         weights = weights[:, list(where.heads)]
-    # One row more than target tokens: BEGIN's at first, or at last that which writes END.
+    # There is one row more than target tokens: first that of BEGIN, or last that which predicts
+    # END.
     return weights[:, :, where.shift : weights.shape[2] - 1 + where.shift]
 
 

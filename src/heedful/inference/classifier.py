@@ -71,7 +71,7 @@ class Classifier:
         device: the device of the model.
         precision: precision of matrix products: float32, bfloat16 or float16.
         batch_tokens: maximum number of padded tokens in a batch.
-        say: called with notices; by default they are printed to standard error.
+        notify: called with notices; by default they are printed to standard error.
 
     Raises:
         ValueError: the model has no such head.
@@ -90,13 +90,13 @@ class Classifier:
         device: torch.device | str = "cpu",
         precision: str = "float32",
         batch_tokens: int = 8192,
-        say: Callable[[str], None] = notice,
+        notify: Callable[[str], None] = notice,
     ) -> None:
         check_head(model, head)
         self.model, self.vocabulary, self.labels, self.head = model, vocabulary, tuple(labels), head
         self.pairs = True if model.encoder.needs_pairs else pairs
         self.device, self.precision = torch.device(device), precision
-        self.batch_tokens, self.say = batch_tokens, say
+        self.batch_tokens, self.notify = batch_tokens, notify
         self.max_length = model.max_length
 
     def classify(
@@ -163,12 +163,12 @@ class Classifier:
             counts["empty"] += sum(one.label is None for one in found)
             yield found
         if counts["windows"]:
-            self.say(
+            self.notify(
                 f"{count_phrase(counts['windows'], 'text')} longer than the model's "
                 f"{self.max_length:,} tokens: read in windows, whose probabilities are averaged"
             )
         if counts["empty"]:
-            self.say(f"{count_phrase(counts['empty'], 'text')} empty and got no label")
+            self.notify(f"{count_phrase(counts['empty'], 'text')} empty and got no label")
 
     def rows(self, text: Text) -> list[Row]:
         """The windows of a text; none for an empty text.

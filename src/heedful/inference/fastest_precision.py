@@ -24,7 +24,10 @@ _ROWS, _LENGTH, _STEPS = 32, 8, 4
 
 
 def settle_precision(
-    model: nn.Module, precision: str, device: torch.device, say: Callable[[str], None] | None = None
+    model: nn.Module,
+    precision: str,
+    device: torch.device,
+    notify: Callable[[str], None] | None = None,
 ) -> str:
     """Replace ``auto`` by the faster precision for a loaded model; return others unchanged.
 
@@ -35,13 +38,13 @@ def settle_precision(
         model: in evaluation mode, on ``device``.
         precision: checked by :func:`heedful.basics.device.check_precision`.
         device: the device of the model.
-        say: called with a description of the choice; by default it is printed as a notice, each
+        notify: called with a description of the choice; by default it is printed as a notice, each
             choice once in a process.
     """
     if precision != "auto":
         return precision
     found = _measured(model, device)
-    (say or _say_once)(f"--precision auto: {describe_choice(found)}")
+    (notify or _notify_once)(f"--precision auto: {describe_choice(found)}")
     return "float32" if found is None else found.chosen
 
 
@@ -100,5 +103,5 @@ def _read(model: Any) -> None:
 
 
 @functools.cache
-def _say_once(text: str) -> None:
+def _notify_once(text: str) -> None:
     notice(text)

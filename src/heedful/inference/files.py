@@ -208,7 +208,7 @@ def _keeping(translator: Translator, document: Document) -> Translator | Placing
     if not document.spans:
         return translator
     own = copy.copy(translator)
-    own.protection = translator.protection.knowing(document.spans)
+    own.protection = translator.protection.with_known_spans(document.spans)
     return own
 
 

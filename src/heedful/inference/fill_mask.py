@@ -76,7 +76,7 @@ class FillMask:
         head: the name of the head.
         device: the device of the model.
         precision: precision of matrix products: float32, bfloat16 or float16.
-        say: called with notices; by default they are printed to standard error.
+        notify: called with notices; by default they are printed to standard error.
 
     Raises:
         ValueError: the model has no such head.
@@ -93,7 +93,7 @@ class FillMask:
         head: str = "masked",
         device: torch.device | str = "cpu",
         precision: str = "float32",
-        say: Callable[[str], None] = notice,
+        notify: Callable[[str], None] = notice,
     ) -> None:
         check_head(model, head)
         if vocabulary.mask is None:
@@ -102,7 +102,7 @@ class FillMask:
             )
         self.model, self.vocabulary, self.head = model, vocabulary, head
         self.mask: int = vocabulary.mask
-        self.device, self.precision, self.say = torch.device(device), precision, say
+        self.device, self.precision, self.notify = torch.device(device), precision, notify
         self.max_length = model.max_length
         own = vocabulary.pieces([self.mask])[0]
         self._hidden = re.compile("|".join(re.escape(name) for name in {MASK, own}))
@@ -192,7 +192,7 @@ class FillMask:
                 if advance is not None:
                     advance(1)
         if long:
-            self.say(
+            self.notify(
                 f"{count_phrase(long, 'text')} longer than the model's {self.max_length:,} "
                 "tokens: each mask is read in a window around it"
             )

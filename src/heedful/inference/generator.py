@@ -19,7 +19,7 @@ from heedful.inference.axes import Axis
 from heedful.inference.batches import Item
 from heedful.inference.inference_mode import in_precision, ready
 from heedful.inference.perplexity import Perplexity, perplexity
-from heedful.inference.text_generation import Stream, Writer, following, until_stop
+from heedful.inference.text_generation import PromptDecodable, Stream, following, until_stop
 from heedful.inference.trace import Trace
 from heedful.inference.tracing import (
     BEGIN_LABEL,
@@ -32,7 +32,7 @@ from heedful.inference.tracing import (
 from heedful.models.language import LanguageModel
 
 MAX_TOKENS = 256
-"""How many tokens are written where nobody says it."""
+"""Default maximum number of generated tokens."""
 
 _TRACED_TOKENS = 64
 
@@ -82,7 +82,7 @@ class Generator:
             int8 copy of the model's current weights.
         batch_tokens: maximum number of tokens in a batch.
         options: default search settings; sampling unless given.
-        say: called with notices; by default they are printed to standard error.
+        notify: called with notices; by default they are printed to standard error.
 
     The model is in evaluation mode during a call; its mode is restored afterwards. Only one thread
     at a time may use it.
@@ -99,7 +99,7 @@ class Generator:
         precision: str = "float32",
         batch_tokens: int = 8192,
         options: SearchOptions | None = None,
-        say: Callable[[str], None] = notice,
+        notify: Callable[[str], None] = notice,
     ) -> None:
         self.parameters = sum(one.numel() for one in model.parameters())
         self.device, self.precision = torch.device(device), precision
@@ -107,7 +107,7 @@ class Generator:
         self.vocabulary = vocabulary
         self.batch_tokens = batch_tokens
         self.options = options or SearchOptions(sample=True)
-        self.say = say
+        self.notify = notify
         self.max_length = model.max_length
 
     def generate(
@@ -256,7 +256,7 @@ class Generator:
         boundary = begins or not vocabulary.encode(prompt)
         if len(tokens) + boundary <= most:
             return prompt, written, begins
-        # Decoded and encoded again, the last tokens may become more if they began inside a word.
+        # Decoding and encoding again may give more tokens if the first one was inside a word.
         kept = most
         while len(vocabulary.encode(vocabulary.decode(tokens[-kept:]))) > most:
             kept -= 1
@@ -341,12 +341,12 @@ class _Call:
             cut += len(whole) > context
             items.append(Item(line, 0, whole[-kept:] if len(whole) > context else whole))
         if cut:
-            generator.say(
+            generator.notify(
                 f"{_prompts(cut)} longer than the model's {context:,} tokens: only the last "
                 f"{kept:,} are read"
             )
         if unknown:
-            generator.say(f"{_prompts(unknown)} not all in the model's vocabulary")
+            generator.notify(f"{_prompts(unknown)} not all in the model's vocabulary")
         return items
 
     def _batches(self, items: Sequence[Item]) -> list[list[Item]]:
@@ -365,7 +365,7 @@ class _Call:
     def _batch(self, batch: Sequence[Item], keys: Sequence[int]) -> list[list[Hypothesis]]:
         generator, rows = self.generator, len(batch)
         searched = not self.options.sample and self.options.beam > 1
-        writer = Writer(
+        writer = PromptDecodable(
             generator.model,
             generator.vocabulary,
             max_tokens=self.max_tokens,
@@ -385,7 +385,7 @@ class _Call:
         )
         if self.stream is not None:
             writer.stream = self.stream
-            writer.hand_on(self._text(batch[0].tokens, found[0][0]))
+            writer.flush(self._text(batch[0].tokens, found[0][0]))
         return found
 
     def _text(self, read: Sequence[int], one: Hypothesis) -> str:
@@ -413,8 +413,8 @@ class _Call:
 def _joined_tokens(
     vocabulary: Vocabulary, prompt: str, written: str, begins: bool
 ) -> tuple[list[int], int]:
-    """The tokens of prompt and continuation, and the number of the prompt's, whose last tokens may
-    depend on the continuation."""
+    """The tokens of prompt and continuation, and the number of tokens of the prompt, the last of
+    which may depend on the continuation."""
     given, tokens = vocabulary.encode(prompt), vocabulary.encode(prompt + written)
     if begins or not given:
         given, tokens = [END, *given], [END, *tokens]

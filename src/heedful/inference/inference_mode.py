@@ -27,7 +27,7 @@ def in_precision(
     float32.
 
     Raises:
-        UserError: int8 is asked for and a model only aligns, or PyTorch has no int8 products here.
+        UserError: int8 is not available, because a model only aligns or PyTorch lacks the products.
     """
     writing = all(model.generates for model in models)
     if precision == "int8":
@@ -53,7 +53,7 @@ def ready(model: nn.Module, device: torch.device, precision: str = "float32") ->
 
 _lock = threading.Lock()
 _evaluating: "WeakKeyDictionary[nn.Module, tuple[int, list[nn.Module]]]" = WeakKeyDictionary()
-"""Models that are used now → by how many callers, and the modules to put back in training mode."""
+"""Model in use → number of callers, and the modules to set back to training mode."""
 
 
 @contextmanager

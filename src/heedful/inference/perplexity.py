@@ -83,7 +83,7 @@ class LanguagePredictor(Protocol):
     model: LanguageModel
     device: torch.device
     products: str
-    say: Callable[[str], None]
+    notify: Callable[[str], None]
 
 
 class _Window(NamedTuple):
@@ -122,7 +122,7 @@ def perplexity(
     if not found.tokens:
         raise UserError("the texts are empty; give texts to measure perplexity on")
     if found.unknown:
-        generator.say(
+        generator.notify(
             f"{found.unknown:,} of {found.tokens:,} tokens are unknown to the vocabulary: the "
             "figures are lower than they would be if it had them"
         )

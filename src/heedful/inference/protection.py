@@ -1,4 +1,4 @@
-"""What a translator keeps: protected spans become placeholders before search, and text after it."""
+"""Protected spans in translation: placeholders replace them before search, text after it."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -22,19 +22,19 @@ class Protection:
 
     Args:
         tokenisers: of both sides.
-        rules: what is protected; nothing if None.
+        rules: the rules for protected spans; None for none.
     """
 
     def __init__(self, tokenisers: Tokenisers, rules: Rules | None) -> None:
         self.tokenisers, self.rules = tokenisers, rules
 
-    def knowing(self, known: Mapping[str, Chains]) -> "Protection":
-        """The same, which also protects spans of certain texts that are known without rules."""
+    def with_known_spans(self, known: Mapping[str, Chains]) -> "Protection":
+        """A copy that also protects the given spans of certain texts."""
         rules = None if self.rules is None else replace(self.rules, known=known)
         return Protection(self.tokenisers, rules)
 
     def protect(self, text: str) -> Protected:
-        """A source with placeholders; they stand for what they are in the target."""
+        """A source with placeholders, each with its text in the target."""
         return Protected(text, {}) if self.rules is None else self.rules.protect(text)
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
@@ -63,7 +63,7 @@ class Protection:
     def encode_pairs(
         self, sources: Sequence[str], targets: Sequence[str]
     ) -> tuple[list[list[int]], list[list[int]]]:
-        """The tokens of given sources and targets; what both have becomes placeholders."""
+        """The tokens of sources and targets, with placeholders for common spans."""
         if self.rules is not None:
             pairs = [
                 protect_pair(Pair(source, target), self.rules)
@@ -87,14 +87,14 @@ class Protection:
     def decode(self, source: str, tokens: Sequence[int]) -> str:
         """The text that was generated for a source.
 
-        White space around it is removed where spans are protected: the white space around the
-        source, which is no part of it, is kept instead.
+        If spans are protected, white space around it is removed; that around the source is kept
+        by the caller.
         """
         text = self.tokenisers.target.decode(tokens)
         return text if self.rules is None else self.protect(source).restore(text).strip()
 
     def pieces(self, source: str, tokens: Sequence[int]) -> list[str]:
-        """The tokens written for a source, as a person reads them."""
+        """The generated tokens for a source, in readable form."""
         pieces = self.tokenisers.target.pieces(tokens)
         if self.rules is None or not any(piece in PLACEHOLDERS for piece in pieces):
             return pieces
@@ -108,8 +108,8 @@ class Protection:
         """The index of the word that each source token, and each target token, belongs to.
 
         Args:
-            source: the text; without it, placeholders are words themselves.
-            target: the text where it was given; without it, the source's translation.
+            source: the text; if None, placeholders count as words.
+            target: the text if it was given; if None, it is the translation of the source.
             own: tokens of the source.
             written: tokens of the target.
         """
@@ -126,7 +126,7 @@ class Protection:
 def word_indices(tokeniser: Tokeniser, tokens: Sequence[int], protected: Protected) -> list[int]:
     """The index of the word that each token belongs to, in the text without placeholders.
 
-    A placeholder belongs to the first word of what it stands for. See
+    A placeholder belongs to the first word of the text that it replaces. See
     :meth:`heedful.data.tokeniser.Tokeniser.word_indices`.
     """
     indices = tokeniser.word_indices(tokens)

@@ -54,14 +54,14 @@ class Searcher:
         rules: how word alignments are read from each model's attention; by default, the models'
             own rules.
         engine: searches instead of the models.
-        protect: what becomes placeholders, as it was in training; nothing unless given.
-        say: takes notices (of texts that were split, or ended by the limit): standard error's.
+        protect: the rules for protected spans, as in training; None for none.
+        notify: called with notices; by default they are printed to standard error.
 
     Raises:
-        UserError: int8 is asked for and a model only aligns, or the processor has no such products.
+        UserError: int8 is not available, because a model only aligns or PyTorch lacks the products.
 
-    The models are in evaluation mode while they translate and as they were before, afterwards. One
-    thread at a time may use them (`heedful.serving` has a queue for many).
+    The models are in evaluation mode during a call; their mode is restored afterwards. Only one
+    thread at a time may use them (`heedful.serving` queues requests).
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Searcher:
         rules: Sequence[AlignmentRule | None] | None = None,
         engine: SearchEngine | None = None,
         protect: Rules | None = None,
-        say: Callable[[str], None] = notice,
+        notify: Callable[[str], None] = notice,
     ) -> None:
         self.rules = tuple(map(usual_rule, models) if rules is None else rules)
         self.parameters = sum(one.numel() for model in models for one in model.parameters())
@@ -94,7 +94,7 @@ class Searcher:
         self.engine = engine
         if len(self.rules) != len(self.models or [engine]):
             raise ValueError(f"{len(self.rules)} rules for {len(self.models)} models")
-        self.say = say
+        self.notify = notify
         self._said_left_out = False
         searched = self.models if engine is None else [engine]
         self.max_length = min(model.max_length for model in searched)
@@ -129,7 +129,7 @@ class Searcher:
         fitting = [line for line, length in enumerate(longest) if length < self.max_length]
         if len(fitting) < len(pairs) and not self._said_left_out:
             self._said_left_out = True
-            self.say(
+            self.notify(
                 f"{len(pairs) - len(fitting):,} of {len(pairs):,} pairs are longer than the "
                 f"model's {self.max_length:,} tokens: left out of {use}"
             )

@@ -1,7 +1,7 @@
-"""Spans put into a translation that was made without them, by word alignment.
+"""Puts spans into a translation that was made without them, by word alignment.
 
-For models that know no placeholders. A pair of tags goes around the words that the enclosed words
-became. A single span goes to the gap that parts the words as it does in the source.
+For models without placeholders. A pair of tags encloses the translation of the enclosed words. A
+single span is put between the words where it separates the links as it does in the source.
 """
 
 import re
@@ -22,28 +22,28 @@ _STOPS = tuple(".!?:;,")
 
 
 @dataclass(frozen=True)
-class Bare:
+class TextWithoutSpans:
     """A text without its spans.
 
     Attributes:
-        text: the text; where a span stood between two spaces, one is left.
-        spans: what was taken out, in order.
+        text: the text; one of two spaces around a removed span is kept.
+        spans: the removed spans, in order.
     """
 
     text: str
-    spans: tuple["Taken", ...]
+    spans: tuple["RemovedSpan", ...]
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A span that was taken out of a text.
+class RemovedSpan:
+    """A span that was removed from a text.
 
     Attributes:
         text: the span.
-        place: where it stood, in characters of the bare text.
+        place: its position in characters of the text without spans.
         chain: spans with the same number belong together, like brackets.
-        before: whether white space stood before it.
-        after: whether white space stood after it.
+        before: whether there was white space before it.
+        after: whether there was white space after it.
     """
 
     text: str
@@ -53,20 +53,20 @@ class Taken:
     after: bool
 
 
-def take_out(text: str, spans: Sequence[Span]) -> Bare:
+def remove_spans(text: str, spans: Sequence[Span]) -> TextWithoutSpans:
     """A text without spans.
 
     Example:
         >>> from heedful.data.protected.spans import find_spans
-        >>> take_out("Press <b>OK</b> now", find_spans("Press <b>OK</b> now", ["tags"])).text
+        >>> remove_spans("Press <b>OK</b> now", find_spans("Press <b>OK</b> now", ["tags"])).text
         'Press OK now'
     """
     parts: list[str] = []
-    taken: list[Taken] = []
+    taken: list[RemovedSpan] = []
     length = place = 0
 
     def put(piece: str) -> int:
-        """Append a piece; one space is left where a span stood between two, or between words."""
+        """Append a piece; keep one space where a span was between two spaces or words."""
         last = parts[-1][-1:] if parts else ""
         if taken and _joins(last, piece[:1]):
             piece = " " + piece
@@ -80,29 +80,29 @@ def take_out(text: str, spans: Sequence[Span]) -> Bare:
         length += put(text[place : span.start])
         before = span.start == 0 or text[span.start - 1].isspace()
         after = span.end == len(text) or text[span.end].isspace()
-        taken.append(Taken(text[span.start : span.end], length, span.chain, before, after))
+        taken.append(RemovedSpan(text[span.start : span.end], length, span.chain, before, after))
         place = span.end
     put(text[place:])
     bare = "".join(parts)
-    return Bare(bare.rstrip() if taken and place == len(text) else bare, tuple(taken))
+    return TextWithoutSpans(bare.rstrip() if taken and place == len(text) else bare, tuple(taken))
 
 
 def _joins(last: str, first: str) -> bool:
-    """Whether two words would become one without the span that parts them."""
+    """Whether two words would become one without the span between them."""
     return bool(last and first) and (
         (first.isalnum() and (last.isalnum() or last in _STOPS)) or first in "—–"
     )
 
 
-def place_spans(bare: Bare, translation: str, links: Iterable[tuple[int, int]]) -> str:
-    """A translation of a bare text, with the text's spans in it.
+def place_spans(bare: TextWithoutSpans, translation: str, links: Iterable[tuple[int, int]]) -> str:
+    """Insert the removed spans of a text into its translation.
 
-    All spans are there, each once, and pairs nest as in the source.
+    Each span is inserted exactly once, and pairs nest as in the source.
 
     Args:
-        bare: of :func:`take_out`.
-        translation: of ``bare.text``.
-        links: ``(source word, target word)``; words are what ``str.split`` gives.
+        bare: from :func:`remove_spans`.
+        translation: the translation of ``bare.text``.
+        links: ``(source word, target word)``; words are separated as by ``str.split``.
     """
     if not bare.spans:
         return translation
@@ -112,15 +112,15 @@ def place_spans(bare: Bare, translation: str, links: Iterable[tuple[int, int]]) 
 
 @dataclass
 class _Node:
-    """A span, or a pair of spans and what is inside it."""
+    """A span, or a pair of spans with its content."""
 
-    opening: Taken
-    closing: Taken | None
+    opening: RemovedSpan
+    closing: RemovedSpan | None
     inside: "list[_Node]"
 
 
-def _tree(spans: Sequence[Taken]) -> list[_Node]:
-    """The nodes that are in no other, in the source's order."""
+def _tree(spans: Sequence[RemovedSpan]) -> list[_Node]:
+    """The outermost nodes, in the order of the source."""
     last = {span.chain: index for index, span in enumerate(spans)}
     roots: list[_Node] = []
     opened: list[_Node] = []
@@ -138,9 +138,11 @@ def _tree(spans: Sequence[Taken]) -> list[_Node]:
 
 
 class _Placing:
-    """Finds the place of each node in a translation, in characters."""
+    """Finds the position of each node in a translation, in characters."""
 
-    def __init__(self, bare: Bare, translation: str, links: Iterable[tuple[int, int]]) -> None:
+    def __init__(
+        self, bare: TextWithoutSpans, translation: str, links: Iterable[tuple[int, int]]
+    ) -> None:
         self.text, self.translation = bare.text, translation
         self.source = [found.span() for found in _WORD.finditer(bare.text)]
         self.target = [found.span() for found in _WORD.finditer(translation)]
@@ -190,7 +192,7 @@ class _Placing:
         return at, at
 
     def _verbatim(self, start: int, end: int) -> tuple[int, int] | None:
-        """Where the enclosed text stands in the translation as it is, if that is plain."""
+        """The position of the enclosed text, if source and translation have it equally often."""
         inner = self.text[start:end].strip()
         if not inner:
             return None
@@ -203,12 +205,12 @@ class _Placing:
         return there[own.index(begin)] if begin in own else None
 
     def _covered(self, start: int, end: int) -> range:
-        """The source's words between two places."""
+        """The source words between two positions."""
         inside = [n for n, (low, high) in enumerate(self.source) if low < end and high > start]
         return range(inside[0], inside[-1] + 1) if inside else range(0)
 
     def _interval(self, covered: range) -> tuple[int, int] | None:
-        """The target's words that the covered ones became: most links from them, fewest others."""
+        """The target words with most links from the covered words, and fewest from others."""
         gain = [0] * len(self.target)
         for own, other in self.links:
             gain[other] += 1 if own in covered else -1
@@ -225,7 +227,7 @@ class _Placing:
         return found
 
     def _characters(self, words: tuple[int, int], node: _Node) -> tuple[int, int]:
-        """The places around words; punctuation outside of the source's pair stays outside."""
+        """The positions around words; punctuation stays outside as in the source."""
         assert node.closing is not None
         low, high = self.target[words[0]][0], self.target[words[1]][1]
         first, last = node.opening.place, node.closing.place
@@ -245,7 +247,7 @@ class _Placing:
         return low, high
 
     def _gap(self, place: int) -> int:
-        """The gap between the target's words that parts the links as the place does."""
+        """The gap between target words that separates the links as the source position does."""
         word = sum(low < place for low, _ in self.source)
         if word == len(self.source):
             return len(self.target)
@@ -262,8 +264,8 @@ class _Placing:
                 best, found = agreed, gap
         return found
 
-    def _spaced(self, span: Taken, at: int) -> str:
-        """A single span with the white space that it needs at its place."""
+    def _spaced(self, span: RemovedSpan, at: int) -> str:
+        """A single span with the white space that it needs at its position."""
         before = self.translation[:at]
         after = self.translation[at:]
         left = span.before and bool(before) and not before[-1].isspace()
@@ -272,16 +274,16 @@ class _Placing:
 
 
 PLACED = ("tags", "entity", "url", "email", "printf", "brace")
-"""Rules for spans that a model without placeholders should not see. Names and numbers stay text."""
+"""Rules for spans to remove for models without placeholders. Names and numbers remain text."""
 
 
 class PlacingTranslator:
-    """A translator of texts without their spans, which puts them back by word alignment.
+    """A translator that removes spans before translation and inserts them by word alignment.
 
     Args:
-        translator: one that aligns.
-        rules: what is taken out.
-        known: of certain texts, spans that are taken out as well.
+        translator: a translator whose model has word alignments.
+        rules: the rules for spans to remove.
+        known: text → further spans to remove.
     """
 
     def __init__(
@@ -302,12 +304,12 @@ class PlacingTranslator:
         alignments: bool = False,
         advance: Advance | None = None,
     ) -> Iterator[list[Translation]]:
-        """As :meth:`Translator.translate_windows`. A text with spans gets no alignment."""
-        pending: deque[list[tuple[str, Bare]]] = deque()
+        """Like :meth:`Translator.translate_windows`; texts with spans have no alignment."""
+        pending: deque[list[tuple[str, TextWithoutSpans]]] = deque()
 
         def bare_blocks() -> Iterator[list[str]]:
             for block in blocks:
-                own = [(text, take_out(text, self._spans(text))) for text in block]
+                own = [(text, remove_spans(text, self._spans(text))) for text in block]
                 pending.append(own)
                 yield [bare.text for _, bare in own]
 
@@ -321,7 +323,9 @@ class PlacingTranslator:
         return find_spans(text, self.rules, self.known.get(text, ()))
 
 
-def _with_spans(text: str, bare: Bare, one: Translation, alignments: bool) -> Translation:
+def _with_spans(
+    text: str, bare: TextWithoutSpans, one: Translation, alignments: bool
+) -> Translation:
     if not bare.spans:
         return one if alignments else replace(one, alignment=None)
     if not bare.text.strip():

@@ -1,10 +1,10 @@
-"""Translation of a stream: one search, which sequences enter as others leave."""
+"""Translation of a stream: a single search, which sequences enter as others leave it."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 from heedful.basics.thread_contention import each_without_contention
-from heedful.decoding import Hypothesis, SearchOptions, Supplied, search_stream
+from heedful.decoding import Hypothesis, NewSources, SearchOptions, search_stream
 from heedful.inference.assembly import PartResult, assemble
 from heedful.inference.batches import source_of
 from heedful.inference.searcher import Searcher, ended_by_limit
@@ -68,7 +68,7 @@ def find_stream(
     """
     under_way: dict[int, tuple[Sequenced, int]] = {}
 
-    def begin() -> Supplied[Source] | None:
+    def begin() -> NewSources[Source] | None:
         given = supplier.next()
         if not given:
             return None
@@ -76,7 +76,7 @@ def find_stream(
         limits = translator.output_limits(source)
         pairs = zip(given, limits.tolist(), strict=True)
         under_way.update((one.key, (one, limit)) for one, limit in pairs)
-        return Supplied(source, limits, [one.key for one in given])
+        return NewSources(source, limits, [one.key for one in given])
 
     def still_wanted(key: int) -> bool:
         if supplier.wanted(key):
@@ -160,7 +160,7 @@ class _Encoding:
         self._encode = translator.protection.encode
         self._supplier = texts
         self.texts: dict[int, str] = {}
-        """Those under way, or found since, by their keys."""
+        """Texts in progress, or finished since the last call, by their keys."""
         self.left, self.wanted = texts.left, texts.wanted
 
     def next(self) -> list[Sequenced]:

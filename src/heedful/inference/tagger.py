@@ -61,7 +61,7 @@ class Tagger:
         device: the device of the model.
         precision: precision of matrix products: float32, bfloat16 or float16.
         batch_tokens: maximum number of padded tokens in a batch.
-        say: called with notices; by default they are printed to standard error.
+        notify: called with notices; by default they are printed to standard error.
 
     Raises:
         ValueError: the model has no such head, or no states of tokens.
@@ -79,14 +79,14 @@ class Tagger:
         device: torch.device | str = "cpu",
         precision: str = "float32",
         batch_tokens: int = 8192,
-        say: Callable[[str], None] = notice,
+        notify: Callable[[str], None] = notice,
     ) -> None:
         check_head(model, head)
         if model.encoder.dim is None:
             raise ValueError("this encoder gives tokens no vectors of their own")
         self.model, self.vocabulary, self.tags, self.head = model, vocabulary, tuple(tags), head
         self.device, self.precision = torch.device(device), precision
-        self.batch_tokens, self.say = batch_tokens, say
+        self.batch_tokens, self.notify = batch_tokens, notify
         self.max_length = model.max_length
 
     def tag(self, sentences: Iterable[Sequence[str]]) -> list[list[str]]:
@@ -146,7 +146,7 @@ class Tagger:
             first += len(block)
             yield found
         if counts["windows"]:
-            self.say(
+            self.notify(
                 f"{count_phrase(counts['windows'], 'sentence')} longer than the model's "
                 f"{self.max_length:,} tokens: read in windows"
             )

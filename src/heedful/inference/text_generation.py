@@ -40,7 +40,7 @@ def until_stop(text: str, stop: Sequence[str]) -> str:
 
 
 @dataclass
-class Written:
+class GenerationState:
     """The state of generation: N rows of the same length."""
 
     inner: Any
@@ -55,7 +55,7 @@ class Written:
         return replace(self, inner=self.inner.select(rows), tokens=self.tokens[rows])
 
 
-class Writer:
+class PromptDecodable:
     """A decodable that continues prompts.
 
     At ``max_tokens``, or after a stop string, END is the only choice, with probability 1. When the
@@ -66,7 +66,7 @@ class Writer:
         vocabulary: decodes tokens for stop strings and ``stream``.
         max_tokens: maximum number of generated tokens.
         stop: strings that end a text.
-        stream: called with the text of the first row as it grows; :meth:`hand_on` passes the rest
+        stream: called with the text of the first row as it grows; :meth:`flush` passes the rest
             at the end.
     """
 
@@ -86,12 +86,12 @@ class Writer:
         self._tail = _TOKENS_A_BYTE * max((len(one.encode()) for one in stop), default=0)
         self._prompt = 0
 
-    def start(self, source: Tensor) -> Written:
+    def start(self, source: Tensor) -> GenerationState:
         """The state after all but the last token of ``source [B, P]``, P from 1 to the context."""
         self._prompt = source.shape[1]
-        return Written(self.inner.start(source), source, source.shape[1] - 1)
+        return GenerationState(self.inner.start(source), source, source.shape[1] - 1)
 
-    def step(self, tokens: Tensor, state: Written) -> tuple[Tensor, Written]:
+    def step(self, tokens: Tensor, state: GenerationState) -> tuple[Tensor, GenerationState]:
         """One step; the first step gets BEGIN and replaces it by the last token of the prompt."""
         so_far, inner, length = state.tokens, state.inner, state.length
         if state.begun:
@@ -109,7 +109,7 @@ class Writer:
             logits = torch.where(ended.unsqueeze(1), only_end, logits)
         if self.stream is not None and state.begun:
             self._show(so_far[0].tolist())
-        return logits, Written(inner, so_far, length + 1, begun=True)
+        return logits, GenerationState(inner, so_far, length + 1, begun=True)
 
     def _mask(self, logits: Tensor) -> Tensor:
         return torch.tensor([self.vocabulary.mask], device=logits.device)
@@ -137,7 +137,7 @@ class Writer:
         if certain == text:
             certain = text.rstrip(_HALF_A_CHARACTER)
             certain = certain[: len(certain) - self._begun_stop(certain)]
-        self.hand_on(certain)
+        self.flush(certain)
 
     def _begun_stop(self, text: str) -> int:
         """The number of characters at the end that may be the beginning of a stop string."""
@@ -147,7 +147,7 @@ class Writer:
             (size for size in lengths if any(one.startswith(text[-size:]) for one in self.stop)), 0
         )
 
-    def hand_on(self, text: str) -> None:
+    def flush(self, text: str) -> None:
         """Stream the rest of ``text``."""
         if self.stream is not None and len(text) > len(self.shown) and text.startswith(self.shown):
             piece, self.shown = text[len(self.shown) :], text

@@ -13,13 +13,13 @@ from heedful.inference.word_alignment import WordAlignment
 
 _LINE_BREAK = re.compile(r"\r\n|[\r\n]")
 _NEEDS_SPACE = re.compile(r"[.!?…؟।][\"'”’»)\]]*$")
-# Where a script without spaces lets one sentence end and another begin.
+# The boundary of two sentences in a script without spaces.
 _UNSPACED_END = re.compile(r"(?<![。！？｡])[。！？｡]+[」』”’）]*$")
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 
 
 @dataclass(frozen=True)
-class Cut:
+class SplitText:
     """A text in parts, which are translated separately."""
 
     text: str
@@ -31,13 +31,13 @@ class Cut:
     """The white space after the last part."""
 
 
-def cut_text(
+def split_into_parts(
     text: str,
     count: Callable[[Sequence[str]], list[int]],
     limit: int,
     language: str | None = None,
     failures: SentenceFailures | None = None,
-) -> Cut:
+) -> SplitText:
     """Cut a text at its line breaks, and lines of more than ``limit`` tokens into parts.
 
     The parts and their white space, concatenated, are the text itself.
@@ -67,11 +67,11 @@ def cut_text(
         own = [Part(line.before + first.before, first.text), *others]
         parts += own
         lengths += count([part.text for part in own])
-    return Cut(text, tuple(parts), tuple(lengths), after)
+    return SplitText(text, tuple(parts), tuple(lengths), after)
 
 
 def join_translations(
-    cut: Cut,
+    cut: SplitText,
     translations: Sequence[Translation],
     *,
     exponent: float,
@@ -141,7 +141,7 @@ def _sentences(line: Part, language: str, failures: SentenceFailures | None) -> 
     return [*found, Part(before, text)]
 
 
-def _joined(cut: Cut, chosen: Sequence[Translation], exponent: float) -> Translation:
+def _joined(cut: SplitText, chosen: Sequence[Translation], exponent: float) -> Translation:
     total = sum(one.log_probability for one in chosen)
     length = sum(len(one.tokens) + 1 for one in chosen)  # END counts
     texts = [one_line(one.text) for one in chosen]
@@ -156,7 +156,7 @@ def _joined(cut: Cut, chosen: Sequence[Translation], exponent: float) -> Transla
     )
 
 
-def _gaps(cut: Cut, texts: Sequence[str]) -> list[str]:
+def _gaps(cut: SplitText, texts: Sequence[str]) -> list[str]:
     """The white space before each part's translation, which is that before the part.
 
     A space is added after a sentence if the source has none, as in scripts without spaces. Parts
@@ -172,7 +172,7 @@ def _gaps(cut: Cut, texts: Sequence[str]) -> list[str]:
 
 
 def _alignment(
-    cut: Cut, translations: Sequence[Translation], threshold: float | None
+    cut: SplitText, translations: Sequence[Translation], threshold: float | None
 ) -> WordAlignment | None:
     own = [one.alignment for one in translations if one.alignment is not None]
     if len(own) < len(cut.parts):

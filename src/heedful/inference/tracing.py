@@ -29,9 +29,9 @@ from heedful.models.pairs import AlignmentSource, PairModel
 
 BEGIN_LABEL, END_LABEL = "<s>", "</s>"
 DECISION = "decision"
-"""The axis of what was decided, in the maps that are made from the weights."""
+"""The axis of decisions, in maps that are computed from the weights."""
 _STEPS = ("hops", "glimpses")
-"""Axes of models whose places are steps."""
+"""Axes of models whose positions are steps."""
 
 
 class Attending(Protocol):
@@ -40,8 +40,8 @@ class Attending(Protocol):
     def attention_axes(self) -> Mapping[str, tuple[str, ...]]:
         """Attention module name → the axes of its queries and its keys.
 
-        Where each call of the module is a step at which all queries read, a third axis is that of
-        the steps. Otherwise each call reads for further queries.
+        If all queries read at each call of the module, a third axis is that of the steps.
+        Otherwise each call computes further queries.
         """
         ...
 

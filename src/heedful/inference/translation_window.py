@@ -19,12 +19,12 @@ from heedful.inference.word_alignment import WordAlignment
 from heedful.kernels.workers import workers
 
 _FEWEST = 1024
-"""Source tokens of a batch, times beam, that are worth a worker's call."""
+"""Minimum size of a worker's batch, in source tokens times beam."""
 _EACH = 3
-"""Batches of each worker at least, so that they end at about the same time."""
+"""Minimum number of batches per worker, so that workers end at about the same time."""
 _SMALL = 16_000_000
-"""Parameters of models that stay in the processor's caches, so that each worker may read them for
-itself; of larger ones all threads do a step together."""
+"""Maximum parameters of models that are searched by several workers, because their weights fit into
+the processor's caches; for larger models, all threads compute each step together."""
 
 Advance = Callable[[int], None]
 """Called with the number of texts that were finished since the last call."""
@@ -50,7 +50,7 @@ class Window:
         self.after: dict[int, str] = {}
         """The white space after the last part of a text."""
         self.lines: dict[int, int] = {}
-        """In how many lines a text goes through the model, if none of them is too long."""
+        """Number of lines of a text that are translated separately, if none is too long."""
         self.found: dict[tuple[int, int], PartResult] = {}
 
     def translate(self) -> list[Translation]:
@@ -69,10 +69,10 @@ class Window:
         return [self._assembled(line) for line in range(len(self.texts))]
 
     def _items(self) -> list[Item]:
-        """What has to go through the model: each text with something in it, split if too long.
+        """The items to translate: each text that is not empty, split if too long.
 
-        Where spans are protected, line breaks and outer white space are, too: lines go through
-        the model one by one.
+        If spans are protected, line breaks and outer white space are kept, too: each line is an
+        item.
         """
         encode = self.translator.protection.encode
         limit = self.translator.max_length - 1  # room for END
@@ -124,7 +124,7 @@ class Window:
             for batch, call in zip(batches, calls, strict=True):
                 call.result()
                 yield batch
-        finally:  # after an error or Ctrl-C, nobody goes on with models that are as before again
+        finally:  # after an error or Ctrl-C, no worker may continue once models are restored
             for call in calls:
                 call.cancel()
             wait(calls)

@@ -200,12 +200,12 @@ class Translator(Searcher):
 
     def _warn(self, counts: Counter[str]) -> None:
         if counts["split"]:
-            self.say(
+            self.notify(
                 f"{_lines(counts['split'])} longer than the model's {self.max_length:,} tokens: "
                 "translated in parts and joined"
             )
         if counts["at limit"]:
-            self.say(
+            self.notify(
                 f"{_lines(counts['at limit'])} cut off at the maximum output length (the model may "
                 "be repeating itself)"
             )

@@ -139,6 +139,6 @@ class Fields:
                 )
 
 
-def their_activation(activation: Activation) -> str:
+def external_activation(activation: Activation) -> str:
     """The name of an activation function of heedful in a ``config.json``."""
     return _ACTIVATION_NAMES[activation]

@@ -66,8 +66,8 @@ def _check_normalizer(step: Mapping[str, Any], settings: Mapping[str, Any], wher
     for setting, (field, usual) in _NORMALIZER.items():
         wanted, found = settings.get(setting, usual), step[field]
         if wanted != found:
-            theirs = f"{setting} = {json.dumps(wanted)}"
-            raise _differ(where, theirs, f"normalizer.{field} = {json.dumps(found)}")
+            external = f"{setting} = {json.dumps(wanted)}"
+            raise _differ(where, external, f"normalizer.{field} = {json.dumps(found)}")
 
 
 def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], where: str) -> None:
@@ -75,13 +75,13 @@ def _check_prefix_space(step: Mapping[str, Any], settings: Mapping[str, Any], wh
         if each["type"] == "ByteLevel":
             wanted, found = settings.get("add_prefix_space", False), each["add_prefix_space"]
             if wanted != found:
-                theirs = f"add_prefix_space = {json.dumps(wanted)}"
-                raise _differ(where, theirs, f"add_prefix_space = {json.dumps(found)}")
+                external = f"add_prefix_space = {json.dumps(wanted)}"
+                raise _differ(where, external, f"add_prefix_space = {json.dumps(found)}")
 
 
-def _differ(where: str, theirs: str, ours: str) -> UserError:
+def _differ(where: str, external: str, internal: str) -> UserError:
     return UserError(
-        f"{where}: tokenizer.json has {ours}, but AutoTokenizer uses {theirs} from "
+        f"{where}: tokenizer.json has {internal}, but AutoTokenizer uses {external} from "
         "tokenizer_config.json or its defaults; AutoTokenizer.from_pretrained(…)"
         ".save_pretrained(…) writes consistent files"
     )

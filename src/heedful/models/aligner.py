@@ -32,7 +32,7 @@ class AlignerSettings(PairSettings):
     """The recipe's table ``[model]`` with ``kind = "aligner"``."""
 
     renamed: ClassVar[dict[str, str]] = {"dim": "hidden_size", "reach": "max_jump"}
-    translates = False
+    generates = False
     kind: Literal["aligner"] = "aligner"
     hidden_size: int = Field(64, ge=1, le=MOST_WIDTH)
     """Width of the word vectors."""

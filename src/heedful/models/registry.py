@@ -66,7 +66,7 @@ class ModelSettings(Settings):
 class PairSettings(ModelSettings):
     """Base of the settings of models for pairs of texts; such a model is a :class:`PairModel`."""
 
-    translates: ClassVar[bool] = True
+    generates: ClassVar[bool] = True
     """Whether the model generates translations. Otherwise it is for ``task = "alignment"``."""
 
     @property

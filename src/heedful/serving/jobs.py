@@ -13,10 +13,10 @@ from heedful.data.sentences import SentenceFailures
 from heedful.decoding import SearchOptions
 from heedful.inference import Translation
 from heedful.inference.splitting import Part
-from heedful.inference.texts import Cut, cut_text, join_translations
+from heedful.inference.texts import SplitText, join_translations, split_into_parts
 from heedful.tasks.endpoints import BatchedPredictor
 
-OnPart = Callable[[int, int, Cut, Translation], None]
+OnPart = Callable[[int, int, SplitText, Translation], None]
 """Called with the index of a text, the index of the part, the cut text, and the translation."""
 
 
@@ -78,7 +78,7 @@ class Texts:
         self.alignments, self.on_part = alignments, on_part
         self.future: Future[list[Translation]] = Future()
         self.arrived = time.monotonic()
-        self.cuts: list[Cut] | None = None
+        self.cuts: list[SplitText] | None = None
         self._places: list[tuple[int, int]] = []
         self._costs: list[int] = []
         self._found: list[Translation | None] = []
@@ -124,8 +124,10 @@ class Texts:
         limit = self.translator.max_length - 1  # END takes one
         count = self.translator.token_counter(limit)
         failures = SentenceFailures()
-        self.cuts = [cut_text(text, count, limit, self.language, failures) for text in self.texts]
-        failures.tell(self.translator.say)
+        self.cuts = [
+            split_into_parts(text, count, limit, self.language, failures) for text in self.texts
+        ]
+        failures.report(self.translator.notify)
         width = self.options.width
         for text, cut in enumerate(self.cuts):
             self._places += [(text, part) for part in range(len(cut.parts))]

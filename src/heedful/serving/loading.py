@@ -53,7 +53,7 @@ def load_all(
                 predictor = spec.load_to_serve(
                     path, head if len(own) > 1 else None, with_engine, **chosen
                 )
-            predictor.say = once()
+            predictor.notify = once()
             source, target = given.get(path, spec.languages(predictor))
             if spec.has_languages and not several and (source is None or target is None):
                 raise UserError(

@@ -1,4 +1,4 @@
-"""What all default recipes share: counting words of any script, vocabulary sizes, data tables."""
+"""Shared by all default recipes: word counts for any script, vocabulary sizes, data tables."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from heedful.basics.errors import UserError
 WORD_TYPES = 50_000
 """Maximum number of distinct words that are counted, and maximum size of a chosen vocabulary."""
 TOKENS_PER_WORD = 1.5
-"""Subwords per word, END included, for a vocabulary of some thousands: a rough mean."""
+"""Approximate subwords per word, END included, for a vocabulary of some thousands."""
 
 _UNPARTED = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _SOUTH_EAST = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"

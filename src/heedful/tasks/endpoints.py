@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from heedful.decoding import SearchOptions
     from heedful.inference import Translation
     from heedful.inference.streaming import TextSupplier
-    from heedful.inference.texts import Cut
+    from heedful.inference.texts import SplitText
 
 Line = Mapping[str, Any]
 OnLine = Callable[[Line], None]
@@ -85,7 +85,7 @@ class Model(Protocol):
 class BatchedPredictor(Protocol):
     """A predictor that runs one search for the texts of several requests (:class:`Search`)."""
 
-    say: "Callable[[str], None]"
+    notify: "Callable[[str], None]"
     """Called with notices for the user."""
     batch_tokens: int
     """Maximum padded source tokens times beam in a batch."""
@@ -135,7 +135,7 @@ class Search:
     alignments: bool = False
     sentences: bool | None = None
     """Whether lines are split into sentences; the server's default if None."""
-    on_part: "Callable[[int, int, Cut, Translation], None] | None" = None
+    on_part: "Callable[[int, int, SplitText, Translation], None] | None" = None
     """Called with the index of a text, the index of the part, the cut text, and the translation."""
 
 

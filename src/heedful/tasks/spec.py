@@ -187,17 +187,17 @@ class TaskSpec(Kind, ServerSpec):
 
         Args:
             run: the run's folder.
-            head: what is decided, of a run that learnt several things.
+            head: the head of a multi-task run.
             with_engine: :func:`heedful.interop.engines.load_with_engine` with the engine that the
                 server is started with, for tasks that have other inference engines.
             how: ``device``, ``precision`` and ``checkpoint``.
 
         Raises:
-            UserError: the run cannot be used so.
+            UserError: the run cannot be loaded with these arguments.
         """
         return self.load(run, head=head, **how)
 
-    def deciding(self, run: str | Path, head: str | None) -> "TaskSpec":
+    def task_of_head(self, run: str | Path, head: str | None) -> "TaskSpec":
         """The task whose predictor :meth:`load` returns for a head."""
         return self
 
@@ -351,7 +351,7 @@ def spec_named(task: str, where: str = "heedful") -> TaskSpec:
     """The task with a name.
 
     Raises:
-        UserError: there is no such task; the message starts with ``where``.
+        UserError: the task is unknown; the message starts with ``where``.
     """
     return cast(TaskSpec, kind_named(task, where))
 

@@ -137,8 +137,8 @@ def _made(folder: Path) -> Iterator[None]:
 
 
 def _require_free(folder: Path) -> None:
-    ours = {"data", "tokeniser", "start", "recipe.toml", "manifest.json"}
-    other = [path.name for path in folder.iterdir() if path.name not in ours]
+    expected = {"data", "tokeniser", "start", "recipe.toml", "manifest.json"}
+    other = [path.name for path in folder.iterdir() if path.name not in expected]
     if [name for name in other if not name.startswith(".")]:
         raise UserError(
             f"{folder} contains other files ({sorted(other)[0]}); give a new folder or a run as "

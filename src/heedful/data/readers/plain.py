@@ -58,7 +58,7 @@ def read_documents(
                     yield lines
             if not found:
                 raise UserError(f"{file.name}: the file has no text to train on")
-    failures.tell()
+    failures.report()
 
 
 def cut_sentences(

@@ -1,6 +1,6 @@
 """A pass over modules when a search begins: replaces whole layers by fused kernels.
 
-Models are written in plain PyTorch and know nothing of it.
+Models are written in plain PyTorch and do not depend on it.
 """
 
 from collections.abc import Callable

@@ -20,17 +20,17 @@ def reads_in_place(like: Tensor) -> bool:
     return can_step(like)
 
 
-class _Known(NamedTuple):
+class _Entry(NamedTuple):
     modules: list[nn.Module]
     state: list[object] | None
     made: Any
 
 
-class Made(Generic[T]):
+class FusedCache(Generic[T]):
     """Fused forms of models, as long as the models exist and their weights do not change."""
 
     def __init__(self) -> None:
-        self._made: WeakKeyDictionary[nn.Module, _Known] = WeakKeyDictionary()
+        self._made: WeakKeyDictionary[nn.Module, _Entry] = WeakKeyDictionary()
 
     def of(
         self,
@@ -60,7 +60,7 @@ class Made(Generic[T]):
             made = None if state is None else _try(make)
             if made is not None:
                 _optimised.watch(_weights(modules, others))
-            known = self._made[model] = _Known(modules, state, made)
+            known = self._made[model] = _Entry(modules, state, made)
         usual = not any(
             part.training or part._forward_hooks or part._forward_pre_hooks
             for part in known.modules

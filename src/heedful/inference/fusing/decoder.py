@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from heedful.inference.fusing.cached import Made
+from heedful.inference.fusing.cached import FusedCache
 from heedful.inference.fusing.program import Block, Embedding, ModuleProgram
 from heedful.kernels.cached_attention import can_step
 from heedful.kernels.program import APPEND, READ_CACHE, Map, Memory, NotFusedError
@@ -65,8 +65,8 @@ class FusedDecoder:
         memories: list[Memory | None] = [None] * (2 * self._layers)
         for number, memory in enumerate(own):
             memories[2 * number] = Memory(memory.in_c(), *steps[2 * number : 2 * number + 2])
-        for number, told in enumerate([] if sources is None else sources.in_c()):
-            memories[2 * number + 1] = Memory(told)
+        for number, values in enumerate([] if sources is None else sources.in_c()):
+            memories[2 * number + 1] = Memory(values)
         return self._program.program.run(tokens, memories, None, position)
 
     def _layer(self, layer: Block, number: int) -> None:
@@ -86,7 +86,7 @@ class FusedDecoder:
         program.feed_forward(layer)
 
 
-_made: Made[FusedDecoder] = Made()
+_cache: FusedCache[FusedDecoder] = FusedCache()
 
 
 def fused_decoder(
@@ -100,7 +100,7 @@ def fused_decoder(
 ) -> FusedDecoder | None:
     """The fused form of a model's decoder, if it can currently replace its modules.
 
-    See :class:`heedful.inference.fusing.cached.Made`. It supports softmax attention over dot
+    See :class:`heedful.inference.fusing.cached.FusedCache`. It supports softmax attention over dot
     products and linear maps in float32, bfloat16 or int8.
 
     Args:
@@ -117,4 +117,4 @@ def fused_decoder(
     if projection is not None:
         others, parts = [], [*parts, projection]
     others += [embedding.tables.symbols, embedding.tables.positions]
-    return _made.of(model, parts, others, lambda: FusedDecoder(layers, norm, embedding, output))
+    return _cache.of(model, parts, others, lambda: FusedDecoder(layers, norm, embedding, output))

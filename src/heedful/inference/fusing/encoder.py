@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from heedful.attention import MultiHeadAttention
 from heedful.attention.scores import Dot, ScaledDot
-from heedful.inference.fusing.cached import Made
+from heedful.inference.fusing.cached import FusedCache
 from heedful.inference.fusing.program import Embedding, ModuleProgram
 from heedful.kernels.cached_attention import PackedSteps
 from heedful.kernels.program import SELF_ATTEND, NotFusedError
@@ -86,7 +86,7 @@ def _remembering(reader: MultiHeadAttention) -> list[nn.Module]:
     return [reader.key_projection, reader.value_projection]
 
 
-_made: Made[FusedEncoder] = Made()
+_cache: FusedCache[FusedEncoder] = FusedCache()
 
 
 def fused_encoder(
@@ -98,7 +98,7 @@ def fused_encoder(
 ) -> FusedEncoder | None:
     """The fused form of a model's encoder, if it can currently replace its modules.
 
-    See :class:`heedful.inference.fusing.cached.Made`. It supports softmax attention over dot
+    See :class:`heedful.inference.fusing.cached.FusedCache`. It supports softmax attention over dot
     products and linear maps in float32, bfloat16 or int8.
 
     Args:
@@ -110,4 +110,4 @@ def fused_encoder(
     """
     parts = [*layers, norm, *readers, *embedding.modules]
     others = [embedding.tables.symbols, embedding.tables.positions]
-    return _made.of(model, parts, others, lambda: FusedEncoder(layers, norm, embedding, readers))
+    return _cache.of(model, parts, others, lambda: FusedEncoder(layers, norm, embedding, readers))

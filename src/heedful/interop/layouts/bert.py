@@ -13,16 +13,16 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS
 from heedful.data.imported_vocabulary import count_rows
-from heedful.interop.fields import Fields, their_activation
+from heedful.interop.fields import Fields, external_activation
 from heedful.interop.layouts.entries import (
     NEVER,
     SAME,
+    Conversion,
     Entry,
     Places,
-    Turn,
     symbols,
-    to_ours,
-    to_theirs,
+    to_external,
+    to_heedful,
 )
 from heedful.models.bert import BertSettings
 
@@ -111,7 +111,7 @@ def config_of(settings: BertSettings, shape: BertShape) -> dict[str, Any]:
         "num_hidden_layers": settings.layers,
         "num_attention_heads": settings.heads,
         "intermediate_size": settings.ffn_size,
-        "hidden_act": their_activation(settings.activation),
+        "hidden_act": external_activation(settings.activation),
         "hidden_dropout_prob": settings.dropout,
         "attention_probs_dropout_prob": settings.attention_dropout,
         "max_position_embeddings": settings.max_length,
@@ -153,17 +153,17 @@ def import_tensors(
     """
     current = _current_names(tensors)
     prefix = "bert." if any(name.startswith("bert.") for name in current) else ""
-    ours = to_ours(_entries(settings, places, shape, prefix), current, where)
+    internal = to_heedful(_entries(settings, places, shape, prefix), current, where)
     if not shape.pooler:
         generator = torch.Generator().manual_seed(0)
         weight = torch.empty(settings.hidden_size, settings.hidden_size).normal_(
             0.0, 0.02, generator=generator
         )
-        ours |= {
+        internal |= {
             "encoder.pooler.weight": weight,
             "encoder.pooler.bias": torch.zeros(settings.hidden_size),
         }
-    return ours
+    return internal
 
 
 def export_tensors(
@@ -171,7 +171,7 @@ def export_tensors(
 ) -> dict[str, Tensor]:
     """Convert heedful's tensors to those of the layout."""
     prefix = "bert." if shape.heads else ""
-    return to_theirs(_entries(settings, places, shape, prefix), tensors)
+    return to_external(_entries(settings, places, shape, prefix), tensors)
 
 
 def shape_for(heads: Mapping[str, int]) -> BertShape:
@@ -196,43 +196,44 @@ def _entries(settings: BertSettings, places: Places, shape: BertShape, prefix: s
     table = symbols(places)
     found: list[Entry] = []
 
-    def add(theirs: str, ours: str, *size: int, turn: Turn = SAME, aliases: str = "") -> None:
-        names = tuple(aliases.split())
-        found.append(Entry(theirs, size, (ours,), turn, names))
+    def add(
+        external: str, internal: str, *size: int, convert: Conversion = SAME, aliases: str = ""
+    ) -> None:
+        found.append(Entry(external, size, (internal,), convert, tuple(aliases.split())))
 
-    def linear(theirs: str, ours: str, out: int, inside: int) -> None:
-        add(f"{theirs}.weight", f"{ours}.weight", out, inside)
-        add(f"{theirs}.bias", f"{ours}.bias", out)
+    def linear(external: str, internal: str, out: int, inside: int) -> None:
+        add(f"{external}.weight", f"{internal}.weight", out, inside)
+        add(f"{external}.bias", f"{internal}.bias", out)
 
-    def norm(theirs: str, ours: str) -> None:
+    def norm(external: str, internal: str) -> None:
         for part in ("weight", "bias"):
-            add(f"{theirs}.LayerNorm.{part}", f"{ours}.{part}", dim)
+            add(f"{external}.LayerNorm.{part}", f"{internal}.{part}", dim)
 
-    at, ours = f"{prefix}embeddings", "encoder.embeddings"
+    at, own = f"{prefix}embeddings", "encoder.embeddings"
     aliases = "cls.predictions.decoder.weight" if "masked" in shape.heads else ""
     words = f"{at}.word_embeddings.weight"
-    add(words, f"{ours}.tokens.weight", rows, dim, turn=table, aliases=aliases)
+    add(words, f"{own}.tokens.weight", rows, dim, convert=table, aliases=aliases)
     positions = f"{at}.position_embeddings.weight"
-    add(positions, f"{ours}.positions.table.weight", settings.max_length, dim)
-    add(f"{at}.token_type_embeddings.weight", f"{ours}.segments.weight", settings.segments, dim)
-    norm(at, f"{ours}.norm")
+    add(positions, f"{own}.positions.table.weight", settings.max_length, dim)
+    add(f"{at}.token_type_embeddings.weight", f"{own}.segments.weight", settings.segments, dim)
+    norm(at, f"{own}.norm")
     for layer in range(settings.layers):
-        at, ours = f"{prefix}encoder.layer.{layer}", f"encoder.layers.{layer}"
+        at, own = f"{prefix}encoder.layer.{layer}", f"encoder.layers.{layer}"
         for name in ("query", "key", "value"):
-            own = f"{ours}.self_attention.{name}_projection"
-            linear(f"{at}.attention.self.{name}", own, dim, dim)
-        linear(f"{at}.attention.output.dense", f"{ours}.self_attention.output_projection", dim, dim)
-        norm(f"{at}.attention.output", f"{ours}.around_self.norm")
-        linear(f"{at}.intermediate.dense", f"{ours}.feed_forward.expand", inner, dim)
-        linear(f"{at}.output.dense", f"{ours}.feed_forward.contract", dim, inner)
-        norm(f"{at}.output", f"{ours}.around_feed_forward.norm")
+            projection = f"{own}.self_attention.{name}_projection"
+            linear(f"{at}.attention.self.{name}", projection, dim, dim)
+        linear(f"{at}.attention.output.dense", f"{own}.self_attention.output_projection", dim, dim)
+        norm(f"{at}.attention.output", f"{own}.around_self.norm")
+        linear(f"{at}.intermediate.dense", f"{own}.feed_forward.expand", inner, dim)
+        linear(f"{at}.output.dense", f"{own}.feed_forward.contract", dim, inner)
+        norm(f"{at}.output", f"{own}.around_feed_forward.norm")
     if shape.pooler:
         linear(f"{prefix}pooler.dense", "encoder.pooler", dim, dim)
     if "masked" in shape.heads:
         linear("cls.predictions.transform.dense", "heads.masked.dense", dim, dim)
         norm("cls.predictions.transform", "heads.masked.norm")
         bias, alias = "cls.predictions.bias", "cls.predictions.decoder.bias"
-        add(bias, "heads.masked.bias", rows, turn=symbols(places, NEVER), aliases=alias)
+        add(bias, "heads.masked.bias", rows, convert=symbols(places, NEVER), aliases=alias)
     if "next_sentence" in shape.heads:
         linear("cls.seq_relationship", "heads.next_sentence.output", 2, dim)
     for head in ("classification", "tagging"):

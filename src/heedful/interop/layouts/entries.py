@@ -18,59 +18,60 @@ Places = Sequence[int | None]
 """For each symbol of heedful its row in the other table, or None if it has none."""
 
 
-class Turn(NamedTuple):
+class Conversion(NamedTuple):
     """A conversion and its inverse."""
 
-    to_ours: Callable[[Tensor], Tensor]
-    to_theirs: Callable[[Tensor], Tensor]
+    to_heedful: Callable[[Tensor], Tensor]
+    to_external: Callable[[Tensor], Tensor]
 
-    def then(self, other: "Turn") -> "Turn":
+    def then(self, other: "Conversion") -> "Conversion":
         """This conversion followed by ``other``, in the direction to heedful."""
-        return Turn(
-            lambda theirs: other.to_ours(self.to_ours(theirs)),
-            lambda ours: self.to_theirs(other.to_theirs(ours)),
+        return Conversion(
+            lambda external: other.to_heedful(self.to_heedful(external)),
+            lambda internal: self.to_external(other.to_external(internal)),
         )
 
 
-SAME = Turn(lambda theirs: theirs, lambda ours: ours)
-TRANSPOSED = Turn(lambda theirs: theirs.T, lambda ours: ours.T)
+SAME = Conversion(lambda external: external, lambda internal: internal)
+TRANSPOSED = Conversion(lambda external: external.T, lambda internal: internal.T)
 
 
-def permuted(order: Tensor, dim: int) -> Turn:
+def permuted(order: Tensor, dim: int) -> Conversion:
     """Along ``dim``, index i of heedful is index ``order[i]`` of the other layout."""
     back = torch.argsort(order)
-    return Turn(
-        lambda theirs: theirs.index_select(dim, order), lambda ours: ours.index_select(dim, back)
+    return Conversion(
+        lambda external: external.index_select(dim, order),
+        lambda internal: internal.index_select(dim, back),
     )
 
 
-def symbols(places: Places, fill: float = 0.0) -> Turn:
+def symbols(places: Places, fill: float = 0.0) -> Conversion:
     """Convert rows ``[W, ..]`` to symbols ``[V, ..]``; missing rows become ``fill``."""
-    ours_at = [symbol for symbol, place in enumerate(places) if place is not None]
-    theirs_at = [place for place in places if place is not None]
-    own, other = torch.tensor(ours_at), torch.tensor(theirs_at)
+    internal_rows = [symbol for symbol, place in enumerate(places) if place is not None]
+    external_rows = [place for place in places if place is not None]
+    own, other = torch.tensor(internal_rows), torch.tensor(external_rows)
 
-    def to_ours(theirs: Tensor) -> Tensor:
-        table = theirs.new_full((len(places), *theirs.shape[1:]), fill)
-        table[own] = theirs[other]
+    def to_heedful(external: Tensor) -> Tensor:
+        table = external.new_full((len(places), *external.shape[1:]), fill)
+        table[own] = external[other]
         return table
 
-    def to_theirs(ours: Tensor) -> Tensor:
-        table = ours.new_zeros(len(theirs_at), *ours.shape[1:])
-        table[other] = ours[own]
+    def to_external(internal: Tensor) -> Tensor:
+        table = internal.new_zeros(len(external_rows), *internal.shape[1:])
+        table[other] = internal[own]
         return table
 
-    return Turn(to_ours, to_theirs)
+    return Conversion(to_heedful, to_external)
 
 
 class Entry(NamedTuple):
     """A tensor of the other layout, and the tensors of heedful that are concatenated in it."""
 
-    theirs: str
+    external: str
     shape: tuple[int, ...]
     """The shape in the other layout."""
-    ours: tuple[str, ...]
-    turn: Turn = SAME
+    internal: tuple[str, ...]
+    convert: Conversion = SAME
     """Converts the tensor, which is then split into equal parts along dimension 0."""
     aliases: tuple[str, ...] = ()
     """Further names of the same tensor in a file."""
@@ -78,7 +79,7 @@ class Entry(NamedTuple):
     """Whether the tensor is zero if a file does not contain it."""
 
 
-def to_ours(
+def to_heedful(
     entries: Sequence[Entry], tensors: Mapping[str, Tensor], where: str
 ) -> dict[str, Tensor]:
     """Convert tensors to heedful's, in float32.
@@ -87,26 +88,28 @@ def to_ours(
         UserError: a tensor is missing, unknown or does not have the shape that the configuration
             gives, or two tied tensors differ.
     """
-    known = {name for entry in entries for name in (entry.theirs, *entry.aliases)}
+    known = {name for entry in entries for name in (entry.external, *entry.aliases)}
     if unknown := sorted(set(tensors) - known):
         raise UserError(
             f"{where}: the tensor '{unknown[0]}' is not in the layout that config.json describes"
             + (f" (nor are {len(unknown) - 1} others)" if len(unknown) > 1 else "")
         )
-    ours: dict[str, Tensor] = {}
+    internal: dict[str, Tensor] = {}
     for entry in entries:
-        whole = entry.turn.to_ours(_found(entry, tensors, where).float())
-        parts = whole.chunk(len(entry.ours), 0)
-        ours |= {name: part.contiguous() for name, part in zip(entry.ours, parts, strict=True)}
-    return ours
+        whole = entry.convert.to_heedful(_found(entry, tensors, where).float())
+        parts = whole.chunk(len(entry.internal), 0)
+        internal |= {
+            name: part.contiguous() for name, part in zip(entry.internal, parts, strict=True)
+        }
+    return internal
 
 
 def _found(entry: Entry, tensors: Mapping[str, Tensor], where: str) -> Tensor:
-    names = [name for name in (entry.theirs, *entry.aliases) if name in tensors]
+    names = [name for name in (entry.external, *entry.aliases) if name in tensors]
     if not names:
         if entry.optional:
             return torch.zeros(entry.shape)
-        raise UserError(f"{where}: the tensor '{entry.theirs}' is missing")
+        raise UserError(f"{where}: the tensor '{entry.external}' is missing")
     for name in names:
         if tensors[name].shape != entry.shape:
             raise UserError(
@@ -121,10 +124,10 @@ def _found(entry: Entry, tensors: Mapping[str, Tensor], where: str) -> Tensor:
     return tensors[names[0]]
 
 
-def to_theirs(entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def to_external(entries: Sequence[Entry], tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Convert heedful's tensors; ``tensors`` contains all that the entries name."""
-    theirs = {}
+    external = {}
     for entry in entries:
-        whole = torch.cat([tensors[name] for name in entry.ours], 0)
-        theirs[entry.theirs] = entry.turn.to_theirs(whole).contiguous()
-    return theirs
+        whole = torch.cat([tensors[name] for name in entry.internal], 0)
+        external[entry.external] = entry.convert.to_external(whole).contiguous()
+    return external

@@ -12,17 +12,17 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS
 from heedful.data.imported_vocabulary import count_rows
-from heedful.interop.fields import Fields, their_activation
+from heedful.interop.fields import Fields, external_activation
 from heedful.interop.layouts.entries import (
     NEVER,
     SAME,
     TRANSPOSED,
+    Conversion,
     Entry,
     Places,
-    Turn,
     symbols,
-    to_ours,
-    to_theirs,
+    to_external,
+    to_heedful,
 )
 from heedful.models.gpt import GptSettings
 
@@ -95,7 +95,7 @@ def config_of(settings: GptSettings) -> dict[str, Any]:
         "n_head": settings.heads,
         "n_inner": settings.ffn_size,
         "n_positions": settings.max_length,
-        "activation_function": their_activation(settings.activation),
+        "activation_function": external_activation(settings.activation),
         "resid_pdrop": settings.dropout,
         "embd_pdrop": settings.dropout,
         "attn_pdrop": settings.attention_dropout,
@@ -114,17 +114,17 @@ def import_tensors(
     """
     kept = {name: tensor for name, tensor in tensors.items() if not _MASKS.fullmatch(name)}
     prefix = _PREFIX if any(name.startswith(_PREFIX) for name in kept) else ""
-    ours = to_ours(_entries(settings, places, prefix), kept, where)
-    table = ours["embeddings.tokens.weight"]
-    ours["bias"] = symbols(places, NEVER).to_ours(table.new_zeros(count_rows(places)))
-    return ours
+    internal = to_heedful(_entries(settings, places, prefix), kept, where)
+    table = internal["embeddings.tokens.weight"]
+    internal["bias"] = symbols(places, NEVER).to_heedful(table.new_zeros(count_rows(places)))
+    return internal
 
 
 def export_tensors(
     tensors: Mapping[str, Tensor], settings: GptSettings, places: Places
 ) -> dict[str, Tensor]:
     """Convert heedful's tensors to those of the layout."""
-    return to_theirs(_entries(settings, places, _PREFIX), tensors)
+    return to_external(_entries(settings, places, _PREFIX), tensors)
 
 
 def _entries(settings: GptSettings, places: Places, prefix: str) -> list[Entry]:
@@ -132,33 +132,35 @@ def _entries(settings: GptSettings, places: Places, prefix: str) -> list[Entry]:
     table = symbols(places)
     found: list[Entry] = []
 
-    def add(theirs: str, ours: tuple[str, ...], *size: int, turn: Turn = SAME) -> None:
-        found.append(Entry(prefix + theirs, size, ours, turn))
+    def add(
+        external: str, internal: tuple[str, ...], *size: int, convert: Conversion = SAME
+    ) -> None:
+        found.append(Entry(prefix + external, size, internal, convert))
 
-    def linear(theirs: str, ours: tuple[str, ...], inside: int, out: int) -> None:
-        weights = tuple(f"{name}.weight" for name in ours)
-        add(f"{theirs}.weight", weights, inside, out, turn=TRANSPOSED)
-        add(f"{theirs}.bias", tuple(f"{name}.bias" for name in ours), out)
+    def linear(external: str, internal: tuple[str, ...], inside: int, out: int) -> None:
+        weights = tuple(f"{name}.weight" for name in internal)
+        add(f"{external}.weight", weights, inside, out, convert=TRANSPOSED)
+        add(f"{external}.bias", tuple(f"{name}.bias" for name in internal), out)
 
-    def norm(theirs: str, ours: str) -> None:
+    def norm(external: str, internal: str) -> None:
         for part in ("weight", "bias"):
-            add(f"{theirs}.{part}", (f"{ours}.{part}",), dim)
+            add(f"{external}.{part}", (f"{internal}.{part}",), dim)
 
-    add("wte.weight", ("embeddings.tokens.weight",), rows, dim, turn=table)
+    add("wte.weight", ("embeddings.tokens.weight",), rows, dim, convert=table)
     if settings.tied_embeddings:
         found[0] = found[0]._replace(aliases=("lm_head.weight",))
     else:
         found.append(Entry("lm_head.weight", (rows, dim), ("output.weight",), table))
     add("wpe.weight", ("embeddings.positions.table.weight",), settings.max_length, dim)
     for layer in range(settings.layers):
-        at, ours = f"h.{layer}", f"layers.{layer}"
-        heads = f"{ours}.self_attention"
+        at, internal = f"h.{layer}", f"layers.{layer}"
+        heads = f"{internal}.self_attention"
         three = tuple(f"{heads}.{name}_projection" for name in ("query", "key", "value"))
         linear(f"{at}.attn.c_attn", three, dim, 3 * dim)
         linear(f"{at}.attn.c_proj", (f"{heads}.output_projection",), dim, dim)
-        linear(f"{at}.mlp.c_fc", (f"{ours}.feed_forward.expand",), dim, inner)
-        linear(f"{at}.mlp.c_proj", (f"{ours}.feed_forward.contract",), inner, dim)
-        norm(f"{at}.ln_1", f"{ours}.around_self.norm")
-        norm(f"{at}.ln_2", f"{ours}.around_feed_forward.norm")
+        linear(f"{at}.mlp.c_fc", (f"{internal}.feed_forward.expand",), dim, inner)
+        linear(f"{at}.mlp.c_proj", (f"{internal}.feed_forward.contract",), inner, dim)
+        norm(f"{at}.ln_1", f"{internal}.around_self.norm")
+        norm(f"{at}.ln_2", f"{internal}.around_feed_forward.norm")
     norm("ln_f", "norm")
     return found

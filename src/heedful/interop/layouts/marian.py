@@ -16,16 +16,16 @@ from heedful.attention.positions.sinusoidal import sinusoids
 from heedful.basics.errors import UserError
 from heedful.basics.limits import MOST_LAYERS, MOST_POSITIONS
 from heedful.data.imported_vocabulary import count_rows
-from heedful.interop.fields import Fields, their_activation
+from heedful.interop.fields import Fields, external_activation
 from heedful.interop.layouts.entries import (
     NEVER,
+    Conversion,
     Entry,
     Places,
-    Turn,
     permuted,
     symbols,
-    to_ours,
-    to_theirs,
+    to_external,
+    to_heedful,
 )
 from heedful.models.transformer import TransformerSettings
 
@@ -160,7 +160,7 @@ def config_of(settings: TransformerSettings) -> dict[str, Any]:
         "dropout": settings.dropout,
         "attention_dropout": settings.attention_dropout,
         "activation_dropout": settings.ffn_dropout,
-        "activation_function": their_activation(settings.activation),
+        "activation_function": external_activation(settings.activation),
         "max_position_embeddings": settings.max_length,
         "scale_embedding": settings.scale_embeddings,
         "share_encoder_decoder_embeddings": settings.tied_embeddings == "all",
@@ -189,14 +189,14 @@ def import_tensors(
                 f"{where}: '{name}' has shape {list(positions.shape)}, but config.json gives "
                 f"{shape}"
             )
-        ours = sinusoids(torch.arange(len(positions)), settings.hidden_size)
+        internal = sinusoids(torch.arange(len(positions)), settings.hidden_size)
         if not torch.allclose(
-            positions[:, halves], ours, atol=1e-3 if _half(tensors[name]) else 1e-5
+            positions[:, halves], internal, atol=1e-3 if _half(tensors[name]) else 1e-5
         ):
             raise UserError(
                 f"{where}: '{name}' are not sinusoids; other positions are not supported"
             )
-    return to_ours(_entries(settings, places), kept, where)
+    return to_heedful(_entries(settings, places), kept, where)
 
 
 def export_tensors(
@@ -205,7 +205,7 @@ def export_tensors(
     """Convert the tensors of heedful's Transformer to those of the layout."""
     given = dict(tensors)
     given.setdefault("bias", torch.zeros(len(places.target)))
-    return to_theirs(_entries(settings, places), given)
+    return to_external(_entries(settings, places), given)
 
 
 def _half(tensor: Tensor) -> bool:
@@ -225,15 +225,15 @@ def _entries(settings: TransformerSettings, places: MarianSymbols) -> list[Entry
     in_target = (count_rows(places.target), dim)
     encoder, decoder = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
     head = "lm_head.weight"
-    ours = "target_embedding.weight"
+    internal = "target_embedding.weight"
     if settings.tied_embeddings == "all":
         shared = "model.shared.weight"
-        entries = [Entry(shared, in_target, (ours,), target, (encoder, decoder, head))]
+        entries = [Entry(shared, in_target, (internal,), target, (encoder, decoder, head))]
     else:
         aliases = (head,) if settings.tied_embeddings == "output" else ()
         entries = [
             Entry(encoder, in_source, ("source_embedding.weight",), source),
-            Entry(decoder, in_target, (ours,), target, aliases),
+            Entry(decoder, in_target, (internal,), target, aliases),
         ]
         if settings.tied_embeddings == "none":
             entries.append(Entry(head, in_target, ("output.weight",), target))
@@ -242,7 +242,7 @@ def _entries(settings: TransformerSettings, places: MarianSymbols) -> list[Entry
             "final_logits_bias",
             (1, in_target[0]),
             ("bias",),
-            Turn(lambda theirs: theirs[0], lambda ours: ours.unsqueeze(0)).then(
+            Conversion(lambda external: external[0], lambda internal: internal.unsqueeze(0)).then(
                 symbols(places.target, fill=NEVER)
             ),
             optional=True,
@@ -258,16 +258,18 @@ def _entries(settings: TransformerSettings, places: MarianSymbols) -> list[Entry
 
 
 def _layer(side: str, layer: int, dim: int, inner: int, order: Tensor) -> list[Entry]:
-    ours, theirs = f"{side}.{layer}", f"model.{side}.layers.{layer}"
+    internal, external = f"{side}.{layer}", f"model.{side}.layers.{layer}"
     reads, writes, vector = permuted(order, 1), permuted(order, 0), permuted(order, 0)
     heads = [("self_attn", "self_attention", "around_self")]
     if side == "decoder":
         heads.append(("encoder_attn", "cross_attention", "around_cross"))
     found = []
 
-    def add(their: str, our: str, shape: tuple[int, ...], turn: Turn | None = None) -> None:
-        entry = Entry(f"{theirs}.{their}", shape, (f"{ours}.{our}",))
-        found.append(entry if turn is None else entry._replace(turn=turn))
+    def add(
+        their: str, our: str, shape: tuple[int, ...], convert: Conversion | None = None
+    ) -> None:
+        entry = Entry(f"{external}.{their}", shape, (f"{internal}.{our}",))
+        found.append(entry if convert is None else entry._replace(convert=convert))
 
     for their, our, around in heads:
         for short, long in (("q", "query"), ("k", "key"), ("v", "value")):

@@ -81,9 +81,9 @@ class Alignment(PairSpec):
     def build_task(
         self, run: "PairRun", model: Any, training: Any, device: "torch.device", precision: str
     ) -> "Task":
-        from heedful.tasks.alignment.building import learn
+        from heedful.tasks.alignment.building import build_task
 
-        return learn(run, model, training, device, precision)
+        return build_task(run, model, training, device, precision)
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.alignment.predictor import AlignmentPredictor

@@ -13,7 +13,7 @@ from heedful.tasks.pairs.recipe import TrainingSettings
 from heedful.tasks.pairs.run import PairRun
 
 
-def learn(
+def build_task(
     run: PairRun,
     model: WordAligner,
     training: TrainingSettings,
@@ -28,7 +28,7 @@ def learn(
         model,
         TokenBatches(Store.open(run.train_folder), training.batch_tokens),
         run.pairs("validation"),
-        Translator([model], run.tokenisers(), device=device, say=once()),
+        Translator([model], run.tokenisers(), device=device, notify=once()),
         device=device,
         terms=loss_terms(run, model, training),
         precision=precision,

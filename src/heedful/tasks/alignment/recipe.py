@@ -10,7 +10,7 @@ from heedful.tasks.pairs.recipe import PairRecipe
 class AlignmentRecipe(PairRecipe):
     """All settings of a run that aligns words."""
 
-    model_translates: ClassVar[bool] = False
+    model_generates: ClassVar[bool] = False
     task: Literal["alignment"] = "alignment"
 
     @model_validator(mode="after")

@@ -18,7 +18,14 @@ from heedful.inference.batches import source_of, target_in_of
 from heedful.inference.translator import Translator
 from heedful.models.aligner import WordAligner
 from heedful.models.pairs import Source
-from heedful.tasks.pairs.terms import Forced, Term, load_terms, modules_of, tensors_of, with_terms
+from heedful.tasks.pairs.terms import (
+    TeacherForced,
+    Term,
+    load_terms,
+    modules_of,
+    tensors_of,
+    with_terms,
+)
 from heedful.training.protocol import Loss, Validation
 
 
@@ -67,7 +74,7 @@ class AlignmentTask:
             # The sum over alignments gives no loss of single tokens.
             surprise = total.new_zeros(batch.target_out.shape)
             loss = Loss(total, {"loss": total.detach()})
-            return with_terms(loss, self.terms, Forced(batch, seen, surprise))
+            return with_terms(loss, self.terms, TeacherForced(batch, seen, surprise))
 
     def split(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
         """Split the rows; with terms, return the whole batch, because terms watch the model."""

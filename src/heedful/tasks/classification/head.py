@@ -53,7 +53,7 @@ def layers(name: str, encoder: Any, labels: int, recipe: Any) -> dict[str, nn.Mo
     return {name: deciding_layer(ClassificationLayer, width, labels, recipe, "texts")}
 
 
-def learn(name: str, training: Training) -> ClassificationTask:
+def build_part(name: str, training: Training) -> ClassificationTask:
     """The task for the training loop."""
     run, settings, model = training.run, training.settings, cast(HeadedEncoder, training.model)
     classifier = Classifier(
@@ -62,7 +62,7 @@ def learn(name: str, training: Training) -> ClassificationTask:
         run.labels(name),
         head=name,
         device=training.device,
-        say=once(),
+        notify=once(),
     )
     return ClassificationTask(
         model,

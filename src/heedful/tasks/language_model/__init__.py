@@ -73,11 +73,11 @@ class LanguageModel(TextSpec):
 
         return encode(folder, examples, vocabulary)
 
-    def learn(self, name: str, settings: Any, training: "Training") -> "Task":
+    def build_part(self, name: str, settings: Any, training: "Training") -> "Task":
         """The task for the training loop."""
-        from heedful.tasks.language_model.building import learn
+        from heedful.tasks.language_model.building import build_part
 
-        return learn(name, settings, training)
+        return build_part(name, settings, training)
 
     def fresh_model(self, run: "TextRun") -> "nn.Module":
         """The model of a run with random initial weights."""

@@ -22,7 +22,7 @@ def encode(folder: Path, examples: Examples, vocabulary: SavedVocabulary) -> dic
     return {"train": write_stream(encoded, folder, vocabulary.size), "unit": "tokens"}
 
 
-def learn(name: str, recipe: LanguageRecipe, training: Training) -> LanguageTask:
+def build_part(name: str, recipe: LanguageRecipe, training: Training) -> LanguageTask:
     """The task for the training loop."""
     run, settings, model = training.run, training.settings, cast(LanguageModel, training.model)
     windows = WindowBatches(
@@ -34,7 +34,7 @@ def learn(name: str, recipe: LanguageRecipe, training: Training) -> LanguageTask
         model,
         windows,
         run.documents(name, "validation"),
-        Generator(model, training.vocabulary, device=training.device, say=once()),
+        Generator(model, training.vocabulary, device=training.device, notify=once()),
         device=training.device,
         label_smoothing=settings.label_smoothing,
         precision=training.precision,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.tasks.answering import (
+from heedful.tasks.line_commands import (
     Encoding,
     Json,
     Output,

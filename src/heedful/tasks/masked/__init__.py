@@ -52,11 +52,11 @@ class Masked(EncoderSpec):
 
         return layers(name, settings, encoder)
 
-    def learn(self, name: str, settings: Any, training: "Training") -> "Task":
+    def build_part(self, name: str, settings: Any, training: "Training") -> "Task":
         """The task for the training loop."""
-        from heedful.tasks.masked.head import learn
+        from heedful.tasks.masked.head import build_part
 
-        return learn(name, settings, training)
+        return build_part(name, settings, training)
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_filler

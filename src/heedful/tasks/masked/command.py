@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.tasks.answering import (
+from heedful.tasks.line_commands import (
     Encoding,
     Head,
     Json,

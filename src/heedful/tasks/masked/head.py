@@ -60,7 +60,7 @@ def write_sentences(
         for document in seen(documents, "documents")
     )
     write_documents(lines, vocabulary, folder, longest=longest)
-    failures.tell()
+    failures.report()
     if pairs and len(EncodedDocuments.open(folder)) < 2:
         raise UserError(
             f"the {folder.name} text is one document, but next-sentence prediction needs several: "
@@ -100,7 +100,7 @@ def layers(name: str, head: text_recipe.MaskedHead, encoder: Any) -> dict[str, n
     return found
 
 
-def learn(name: str, head: text_recipe.MaskedHead, training: Training) -> MaskedTask:
+def build_part(name: str, head: text_recipe.MaskedHead, training: Training) -> MaskedTask:
     """The task for the training loop."""
     run = training.run
     recipe = cast(text_recipe.EncoderRecipe, run.recipe)

@@ -1,1 +1,1 @@
-"""What the tasks of pairs of texts have in common."""
+"""Shared by the tasks of pairs of texts."""

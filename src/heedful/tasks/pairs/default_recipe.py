@@ -121,7 +121,7 @@ def _training(size: CorpusSize) -> dict[str, Any]:
 def _rules(
     paths: list[str], source: str | None, target: str | None, encoding: str | None
 ) -> list[str]:
-    """What translations of a corpus must keep."""
+    """The rules for protected spans of a corpus."""
     pairs = read_pairs(paths, source=source, target=target, encoding=encoding, left_out=Counter())
     return usual_rules((pair.source, pair.target) for pair in pairs)
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, StrictBool, StrictStr
 
 from heedful.basics.errors import UserError
-from heedful.inference.texts import Cut, one_line
+from heedful.inference.texts import SplitText, one_line
 from heedful.inference.translation import Translation
 from heedful.tasks.endpoints import (
     Endpoint,
@@ -136,7 +136,7 @@ class TranslateStream(Endpoint[StreamRequest]):
     def work(self, model: Model, request: StreamRequest, limits: Limits, on_line: OnLine) -> Work:
         rest = request.text  # all of it, if there is nothing to translate
 
-        def on_part(text: int, part: int, cut: Cut, translation: Translation) -> None:
+        def on_part(text: int, part: int, cut: SplitText, translation: Translation) -> None:
             nonlocal rest
             line: dict[str, Any] = {**to_json(translation), "text": one_line(translation.text)}
             line |= {"part": part, "parts": len(cut.parts), "before": cut.parts[part].before}

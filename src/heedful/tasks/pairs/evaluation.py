@@ -31,7 +31,7 @@ from heedful.tasks.spec import Opening
 
 @dataclass
 class _Found:
-    """The outputs of a run, and what was measured on them."""
+    """The outputs of a run, and their measurements."""
 
     outputs: list[str]
     used: dict[str, Any]

@@ -16,7 +16,7 @@ from torch import Tensor
 from heedful.basics.errors import UserError
 from heedful.inference.alignment import rows_of
 from heedful.models.pairs import AlignmentSource
-from heedful.tasks.pairs.terms import Forced, all_steps
+from heedful.tasks.pairs.terms import TeacherForced, all_steps
 from heedful.training.protocol import Loss
 
 _LEAST = 1e-9
@@ -42,7 +42,7 @@ class GuidedAlignment:
         """The name of the trained module."""
         return (self.where.module,)
 
-    def loss(self, forced: Forced) -> Loss:
+    def loss(self, forced: TeacherForced) -> Loss:
         """The sum over the batch's linked target tokens.
 
         Raises:

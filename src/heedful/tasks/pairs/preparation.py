@@ -162,7 +162,7 @@ class _Corpus:
     def read_linked(self, left_out: Counter[str]) -> Iterator[LinkedPair]:
         """The training pairs, each with its links."""
         pairs = read_linked(self._as_filed("train", left_out), self.files["links"][0])
-        return (pair.turned() for pair in pairs) if self.settings.reversed else pairs
+        return (pair.reversed() for pair in pairs) if self.settings.reversed else pairs
 
     def _as_filed(self, part: str, left_out: Counter[str] | None) -> Iterator[Pair]:
         """The pairs in the order of the files' sides."""

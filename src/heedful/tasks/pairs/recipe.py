@@ -128,8 +128,8 @@ class EvaluationSettings(Settings):
 class PairRecipe(Recipe):
     """The settings that all tasks for pairs of texts have; each task names itself in ``task``."""
 
-    model_translates: ClassVar[bool] = True
-    """Whether the task needs a model that writes translations; else it needs one that aligns."""
+    model_generates: ClassVar[bool] = True
+    """Whether the task needs a model that generates text; otherwise it needs one that aligns."""
     data: DataSettings
     tokeniser: TokeniserSettings = TokeniserSettings()
     vectors: PairVectorSettings | None = None
@@ -161,7 +161,7 @@ class PairRecipe(Recipe):
                 f"data.max_tokens {self.data.max_tokens} must be less than model.max_length "
                 f"{self.model.max_length}"
             )
-        if self.model.translates != self.model_translates:
+        if self.model.generates != self.model_generates:
             raise ValueError(
                 "task = 'alignment' needs model.kind = 'aligner', and the aligner needs this task; "
                 "translators align without training for it"

@@ -6,8 +6,8 @@ Williams 1992, "Simple Statistical Gradient-Following Algorithms for Connectioni
 Learning"; for attention Xu et al. 2015, "Show, Attend and Tell", section 4.1: the reward is the
 log-likelihood, less a moving average of it, and the entropy of the choice is added to what is
 maximised. There, the reward of each sample is that of the whole sentence. Here, it is that of the
-tokens from the sample on, with later tokens discounted by γ, because a sample cannot influence
-earlier tokens.
+tokens from the sample on, with later tokens discounted by γ, because a sample cannot affect earlier
+tokens.
 
 Shapes: B batch, H heads, T target tokens.
 """
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from heedful.attention.normalizers import Normalizer
 from heedful.basics.settings import Settings
 from heedful.basics.symbols import PAD
-from heedful.tasks.pairs.terms import Forced, all_steps
+from heedful.tasks.pairs.terms import TeacherForced, all_steps
 from heedful.training.protocol import Loss
 
 
@@ -56,18 +56,18 @@ class Reinforce:
     ``baseline``.
 
     Args:
-        modules: the attention modules, each queried once a target token; see
+        modules: the attention modules, each queried once per target token; see
             :func:`rewarded_modules`.
-        settings: weights, γ and the average's decay.
+        settings: weights, γ and the decay of the average.
     """
 
     def __init__(self, modules: tuple[str, ...], settings: ReinforceSettings | None = None) -> None:
         self.modules = modules
         self.settings = ReinforceSettings() if settings is None else settings
-        # Rewards weighted by how long ago they were, and the sum of these weights.
+        # The sum of rewards weighted by their age, and the sum of these weights.
         self.average = torch.zeros(2, dtype=torch.float64)
 
-    def loss(self, forced: Forced) -> Loss:
+    def loss(self, forced: TeacherForced) -> Loss:
         """The term for a batch; updates the baseline."""
         real = forced.batch.target_out != PAD
         reward = -forced.surprise

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from heedful.data.examples import Pair
 from heedful.evaluation.alignment_error import AlignmentScore, GoldLinks
 from heedful.evaluation.outcome import ReportTable
-from heedful.evaluation.rule_selection import RuleSearch, choose_joined, turned
+from heedful.evaluation.rule_selection import RuleSearch, choose_joined, exchanged_sides
 from heedful.inference.alignment import AlignmentRule
 from heedful.tasks.pairs.aligners import RunDirection
 from heedful.tasks.pairs.alignment_rules import chosen_on, write_rule
@@ -38,7 +38,7 @@ def choose_rules(
     searches, tables = [], []
     for each in directions:
         sides = [pair[::-1] if each.turned else (pair.source, pair.target) for pair in pairs]
-        right = turned(gold) if each.turned else gold
+        right = exchanged_sides(gold) if each.turned else gold
         sources, targets = [side[0] for side in sides], [side[1] for side in sides]
         search = RuleSearch(each.translator, sources, targets, right)
         searches.append(search)

@@ -14,7 +14,7 @@ from heedful.data.batching import Batch
 from heedful.training.protocol import Loss
 
 
-class Forced(NamedTuple):
+class TeacherForced(NamedTuple):
     """The results of teacher forcing a batch."""
 
     batch: Batch
@@ -32,7 +32,7 @@ class Term(Protocol):
         """Names of the attention modules that it watches."""
         ...
 
-    def loss(self, forced: Forced) -> Loss:
+    def loss(self, forced: TeacherForced) -> Loss:
         """A sum over the batch's target tokens, and its named parts."""
         ...
 
@@ -55,7 +55,7 @@ def modules_of(terms: Sequence[Term]) -> list[str]:
     return sorted({name for term in terms for name in term.modules})
 
 
-def with_terms(loss: Loss, terms: Sequence[Term], forced: Forced) -> Loss:
+def with_terms(loss: Loss, terms: Sequence[Term], forced: TeacherForced) -> Loss:
     """The loss plus all terms, with the parts of all."""
     total, parts, _ = loss
     for term in terms:

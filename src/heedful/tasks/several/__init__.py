@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from heedful.training.protocol import Task
 
 
-_OF_A_HEAD = "call this method of the task of a head: TaskSpec.deciding"
+_OF_A_HEAD = "call this method of the task of a head: TaskSpec.task_of_head"
 
 
 class Several(EncoderSpec):
@@ -42,15 +42,15 @@ class Several(EncoderSpec):
     def build_task(
         self, run: "TextRun", model: Any, training: Any, device: "torch.device", precision: str
     ) -> "Task":
-        from heedful.tasks.several.building import learn
+        from heedful.tasks.several.building import build_task
         from heedful.tasks.texts.building import training_of
 
-        return learn(training_of(run, model, training, device, precision))
+        return build_task(training_of(run, model, training, device, precision))
 
     def load(self, run: str | Path, *, head: str | None = None, **how: Any) -> Any:
-        return self.deciding(run, head).load(run, head=head, **how)
+        return self.task_of_head(run, head).load(run, head=head, **how)
 
-    def deciding(self, run: str | Path, head: str | None) -> TaskSpec:
+    def task_of_head(self, run: str | Path, head: str | None) -> TaskSpec:
         """The task of a head of a run.
 
         Raises:

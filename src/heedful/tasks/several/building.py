@@ -8,12 +8,12 @@ from heedful.tasks.texts.part import Training, part_of
 from heedful.tasks.texts.recipe import SeveralRecipe
 
 
-def learn(training: Training) -> SeveralTasks:
+def build_task(training: Training) -> SeveralTasks:
     """The task for the training loop."""
     recipe = cast(SeveralRecipe, training.run.recipe)
     parts = {
         name: Part(
-            part_of(head.task).learn(name, head, training),
+            part_of(head.task).build_part(name, head, training),
             head.weight,
             training.run.facts["sets"][name]["train"],
             spec_named(head.task).falling,

@@ -68,11 +68,11 @@ class Tagging(EncoderSpec):
 
         return layers(name, encoder, labels, recipe)
 
-    def learn(self, name: str, settings: Any, training: "Training") -> "Task":
+    def build_part(self, name: str, settings: Any, training: "Training") -> "Task":
         """The task for the training loop."""
-        from heedful.tasks.tagging.head import learn
+        from heedful.tasks.tagging.head import build_part
 
-        return learn(name, training)
+        return build_part(name, training)
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_tagger

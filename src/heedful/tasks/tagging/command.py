@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from heedful.tasks.answering import (
+from heedful.tasks.line_commands import (
     Encoding,
     File,
     Head,

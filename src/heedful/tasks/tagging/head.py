@@ -41,7 +41,7 @@ def layers(name: str, encoder: Any, labels: int, recipe: Any) -> dict[str, nn.Mo
     return {name: deciding_layer(TaggingLayer, encoder.dim, labels, recipe, "tokens")}
 
 
-def learn(name: str, training: Training) -> TaggingTask:
+def build_part(name: str, training: Training) -> TaggingTask:
     """The task for the training loop."""
     run, settings, model = training.run, training.settings, cast(HeadedEncoder, training.model)
     tagger = Tagger(
@@ -50,7 +50,7 @@ def learn(name: str, training: Training) -> TaggingTask:
         run.labels(name),
         head=name,
         device=training.device,
-        say=once(),
+        notify=once(),
     )
     return TaggingTask(
         model,

@@ -1,4 +1,4 @@
-"""The recipe of models that turn texts into other texts."""
+"""The recipe of models that generate a text from a text."""
 
 from typing import Literal
 

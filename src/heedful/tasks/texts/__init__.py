@@ -1,1 +1,1 @@
-"""What the tasks of single texts have in common."""
+"""Shared by the tasks of single texts."""

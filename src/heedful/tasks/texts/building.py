@@ -72,7 +72,7 @@ def build_text_task(
     """The training task of a run with a single task."""
     ((name, own),) = run.recipe.parts().items()
     training = training_of(run, model, settings, device, precision)
-    return part_of(own.task).learn(name, own, training)
+    return part_of(own.task).build_part(name, own, training)
 
 
 def load_text_start(run: TextRun, model: nn.Module) -> None:

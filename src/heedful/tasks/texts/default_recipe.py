@@ -51,7 +51,7 @@ def measure_texts(examples_read: Iterable[Example], where: str) -> Size:
     places = array("d")
     for example in examples_read:
         own = words_in(example.text)
-        places.append(pseudo_random(example.known_by, _SEED))
+        places.append(pseudo_random(example.identity, _SEED))
         examples += 1
         words += len(own)
         longest = max(longest, len(example.text))

@@ -69,7 +69,7 @@ def score_text_run(
     own = spec_of_run(run.path)[1]
     heads, head = own.heads(run.recipe), options.head
     if head is not None and head not in heads:
-        raise UserError(f"{run.path} has no head '{head}'; there are {', '.join(heads)}")
+        raise UserError(f"{run.path} has no head '{head}'; its heads are {', '.join(heads)}")
     if data is not None and head is None and len(heads) > 1:
         raise UserError(f"{run.path} has several heads: give the head that --data is for (--head)")
     scores = []

@@ -53,7 +53,7 @@ class Examples:
         for example in self.data.read(self.files["train"]):
             first = first or example
             labelled.update(example.labels)
-            part = part_of(example.known_by, self.seed, self.shares)
+            part = part_of(example.identity, self.seed, self.shares)
             counts[part] += 1
             found[part].update(example.labels)
         files, number = ", ".join(self.data.train), sum(counts.values())
@@ -101,7 +101,7 @@ class Examples:
     def _part(self, example: Example) -> str:
         if not self._kept.isdisjoint(example.labels):
             return "train"
-        return part_of(example.known_by, self.seed, self.shares)
+        return part_of(example.identity, self.seed, self.shares)
 
     def texts(self) -> Iterator[str]:
         """All training texts."""
@@ -115,7 +115,7 @@ def check_labels(examples: Sequence[Example], known: Sequence[str], where: str) 
     for number, example in enumerate(examples, start=1):
         for label in example.labels:
             if label not in seen:
-                text = example.known_by
+                text = example.identity
                 raise UserError(
                     f"{where}: the label '{label}' does not occur in the training examples "
                     f"(example {number:,}, '{text[:40]}'); correct it, leave it out, or add "

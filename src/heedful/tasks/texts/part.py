@@ -1,4 +1,4 @@
-"""What a task for single texts implements for each head, or for a recipe without heads."""
+"""The contract of a task for single texts, for each head or for a recipe without heads."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,7 +57,7 @@ class TextPart(Protocol):
         """The modules of the head by name."""
         ...
 
-    def learn(self, name: str, settings: Any, training: Training) -> Task:
+    def build_part(self, name: str, settings: Any, training: Training) -> Task:
         """The task of the training loop."""
         ...
 

@@ -329,7 +329,7 @@ def _kinds_that_fill_masks() -> str:
 
 
 def _choices(training: type[TextTrainingSettings]) -> tuple[str, ...]:
-    """What checkpoints can be chosen by."""
+    """The figures that checkpoints can be chosen by."""
     return tuple(map(str, get_args(training.model_fields["choose_by"].annotation)))
 
 

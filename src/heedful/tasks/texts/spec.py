@@ -193,7 +193,7 @@ class TextSpec(TaskSpec):
         raise UserError(f"{run.path}: {self.name} is scored head by head")
 
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
-        """What its predictor is made of beside a model and a vocabulary."""
+        """Arguments of the predictor in addition to the model and the vocabulary."""
         return {}
 
     def facts(self, predictor: Any) -> dict[str, Any]:

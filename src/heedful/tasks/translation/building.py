@@ -13,7 +13,7 @@ from heedful.tasks.pairs.run import PairRun
 from heedful.tasks.translation.training import TranslationTask
 
 
-def learn(
+def build_task(
     run: PairRun, model: PairModel, training: TrainingSettings, device: torch.device, precision: str
 ) -> TranslationTask:
     """The task for the training loop.
@@ -36,7 +36,7 @@ def learn(
             run.tokenisers(),
             device=device,
             protect=run.recipe.data.rules,
-            say=once(),
+            notify=once(),
         ),
         options=search_options(evaluation),
         device=device,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from heedful.basics.errors import UserError
-from heedful.tasks.answering import bar
+from heedful.tasks.line_commands import bar
 from heedful.tasks.options import (
     Checkpoint,
     Device,
@@ -228,7 +228,7 @@ def _translate_folder(
 
 
 def _memory(options: Translate) -> "Memory | None":
-    """The run's translation memory; None where it has none, or it is not to be used."""
+    """The run's translation memory; None if it has none, or if it must not be used."""
     from heedful.data.memory import Memory
     from heedful.tasks.pairs.run import MEMORY
 
@@ -298,7 +298,7 @@ def _translate_document(
     document: "Document",
     memory: "Memory | None",
 ) -> bool:
-    """Translate a document; whether ``--strict`` was asked for and a serious finding remains."""
+    """Translate a document; returns whether ``--strict`` was given and serious findings remain."""
     from heedful.inference.files import translate_document
 
     file, output = options.file, options.output
@@ -318,7 +318,7 @@ def _translate_document(
 
 
 def _findings(document: "Document", translations: Sequence[str], translator: "Translator") -> bool:
-    """Print what the checks find, by kind; whether some of it is serious."""
+    """Print the findings of the checks by kind; returns whether one of them is serious."""
     from heedful.basics.notices import notice
     from heedful.data.protected.choosing import ALWAYS
     from heedful.data.protected.pairs import Rules

@@ -14,11 +14,11 @@ from heedful.basics.notices import notice
 from heedful.tasks.pairs.run import MEMORY
 
 RECORD = ".heedful-translated.json"
-"""The file of the output folder that lists what was translated from which content."""
+"""The file in the output folder that records the content hash of each translated file."""
 _OF_RUN = ("run.json", "result.json", MEMORY)
 
 Outcome = str
-"""What became of a file: ``translated``, ``unchanged``, ``copied`` or ``refused``."""
+"""The outcome for a file: ``translated``, ``unchanged``, ``copied`` or ``refused``."""
 
 
 def translate_folder(
@@ -26,14 +26,16 @@ def translate_folder(
 ) -> Counter[Outcome]:
     """Translate each file of a folder; hidden files and folders are left out.
 
-    A file whose content and translator are those of its last translation is skipped. A file that is
-    no document is copied. One that cannot be translated is reported, and the others go on.
+    A file is skipped if its content and the translator have not changed since its last translation.
+    A file that is not a document is copied. If a file cannot be translated, this is reported, and
+    the others are translated.
 
     Args:
         source: the folder.
-        output: the folder to write, which is made.
-        key: stands for the translator and its options.
-        translate: writes the translation of a file to a path; False if it is no document.
+        output: the folder to write; created if it does not exist.
+        key: identifies the translator and its options.
+        translate: writes the translation of a file to a path; returns False if it is not a
+            document.
 
     Raises:
         UserError: one folder is inside the other, or nothing can be written.
@@ -67,7 +69,7 @@ def translate_folder(
 
 
 def translator_key(run: Path, options: Any) -> str:
-    """A hash of what translations follow from: the run, its memory and the search's options."""
+    """A hash of everything that affects translations: run, memory and search options."""
     found = hashlib.sha256(repr(options).encode())
     for name in _OF_RUN:
         if (run / name).is_file():
@@ -83,7 +85,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _known(output: Path, key: str) -> dict[str, str]:
-    """Name of a file → the content that its translation was made from."""
+    """Name of a file → content hash at its last translation."""
     path = output / RECORD
     if not path.exists():
         return {}

@@ -1,4 +1,4 @@
-"""What the specs of tasks that write a text for a text have in common."""
+"""The base class of the specs of tasks that generate a text from a text."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class TextToTextSpec(PairSpec):
-    """A task whose models turn a text into another one."""
+    """A task whose models generate a text from a text."""
 
     does = "translates"
     exporters: Mapping[str, Mapping[str, str]] = {
@@ -30,9 +30,9 @@ class TextToTextSpec(PairSpec):
     def build_task(
         self, run: "PairRun", model: Any, training: Any, device: "torch.device", precision: str
     ) -> "Task":
-        from heedful.tasks.translation.building import learn
+        from heedful.tasks.translation.building import build_task
 
-        return learn(run, model, training, device, precision)
+        return build_task(run, model, training, device, precision)
 
     def load(
         self,
@@ -57,8 +57,8 @@ class TextToTextSpec(PairSpec):
         self, run: Path, head: str | None, with_engine: Callable[..., Any], **how: Any
     ) -> Any:
         translator = with_engine([run], model=True, **how)
-        translator.say = lambda text: None
-        translator.translate(["."])  # so that the first client need not wait
+        translator.notify = lambda text: None
+        translator.translate(["."])  # warm up, so that the first request is fast
         return translator
 
     def languages(self, predictor: Any) -> tuple[str | None, str | None]:

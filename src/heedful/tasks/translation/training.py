@@ -21,7 +21,14 @@ from heedful.inference.batches import source_of, target_in_of, target_out_of
 from heedful.inference.translator import Translator
 from heedful.kernels.cross_entropy import cross_entropy
 from heedful.models import PairModel, Source
-from heedful.tasks.pairs.terms import Forced, Term, load_terms, modules_of, tensors_of, with_terms
+from heedful.tasks.pairs.terms import (
+    TeacherForced,
+    Term,
+    load_terms,
+    modules_of,
+    tensors_of,
+    with_terms,
+)
 from heedful.training.protocol import Loss, Sample, Validation
 
 
@@ -93,7 +100,7 @@ class TranslationTask:
                 return loss
             surprise = exact.new_zeros(batch.target_out.shape)
             surprise[batch.target_out != PAD] = exact
-            return with_terms(loss, self.terms, Forced(batch, seen, surprise))
+            return with_terms(loss, self.terms, TeacherForced(batch, seen, surprise))
 
     def split(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
         """Split the rows; with terms, return the whole batch, because terms watch the model."""

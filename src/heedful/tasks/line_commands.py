@@ -62,7 +62,7 @@ def only_output(lines: Iterable[str]) -> str:
     """The only line that is not empty.
 
     Raises:
-        UserError: there is no such line, or more than one.
+        UserError: all lines are empty, or several are not.
     """
     found = [line for line in lines if line.strip()]
     if len(found) != 1:
