@@ -117,6 +117,19 @@ def test_a_page_keeps_its_markup(
     assert found.index("<b ") < found.index("</b>")
 
 
+def test_a_long_paragraph_keeps_its_markup(
+    translator: Translator, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence = "The red <code>dog</code> sees one <b>small</b> house. "
+    document = HtmlDocument(f"<p>{sentence * 40}</p>".encode(), "a.html")
+    translate_document(translator, document, tmp_path / "a.html", options=SearchOptions())
+    found = (tmp_path / "a.html").read_text("utf-8")
+    said = capsys.readouterr().err
+    assert "left untranslated" not in said
+    assert found.count("<code>dog</code>") == found.count("<b>") == found.count("</b>") == 40
+    assert "The red" not in found
+
+
 def test_placeholders_in_json_are_what_they_stand_for(translator: Translator) -> None:
     (one,) = translator.translate(["the %s sees"])
     assert "%s" in one.tokens

@@ -20,6 +20,7 @@ from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
 from heedful.data.documents import Document
 from heedful.data.memory import Memory
+from heedful.data.protected.known import KnownSpans
 from heedful.data.readers import read_line_blocks
 from heedful.data.readers.opening import STANDARD_INPUT
 from heedful.decoding import SearchOptions
@@ -203,12 +204,13 @@ def translate_document(
 
 def _keeping(translator: Translator, document: Document) -> Translator | PlacingTranslator:
     """A translator that keeps the document's markup, by placeholders or by word alignment."""
+    known = KnownSpans(document.segments, document.spans)
     if translator.protection.rules is None and translator.aligns:
-        return PlacingTranslator(translator, known=document.spans)
+        return PlacingTranslator(translator, known=known)
     if not document.spans:
         return translator
     own = copy.copy(translator)
-    own.protection = translator.protection.with_known_spans(document.spans)
+    own.protection = translator.protection.with_known_spans(known)
     return own
 
 

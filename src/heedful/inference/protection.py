@@ -1,14 +1,15 @@
 """Protected spans in translation: placeholders replace them before search, text after it."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import accumulate
 
 from heedful.basics.symbols import END
 from heedful.data.examples import Pair
+from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.pairs import Rules, protect_both, protect_pair
-from heedful.data.protected.spans import ORDERED, PAIRS, SINGLES, Chains, Protected
+from heedful.data.protected.spans import ORDERED, PAIRS, SINGLES, Protected
 from heedful.data.subwords import PLACEHOLDERS
 from heedful.data.tokeniser import Tokeniser, Tokenisers
 from heedful.decoding.kept_placeholders import Placeholders
@@ -28,7 +29,7 @@ class Protection:
     def __init__(self, tokenisers: Tokenisers, rules: Rules | None) -> None:
         self.tokenisers, self.rules = tokenisers, rules
 
-    def with_known_spans(self, known: Mapping[str, Chains]) -> "Protection":
+    def with_known_spans(self, known: KnownSpans) -> "Protection":
         """A copy that also protects the given spans of certain texts."""
         rules = None if self.rules is None else replace(self.rules, known=known)
         return Protection(self.tokenisers, rules)

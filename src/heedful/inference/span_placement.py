@@ -6,10 +6,11 @@ single span is put between the words where it separates the links as it does in 
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from heedful.data.protected.spans import Chains, Span, find_spans
+from heedful.data.protected.known import KnownSpans
+from heedful.data.protected.spans import Span, find_spans
 from heedful.decoding import SearchOptions
 from heedful.inference.translation import Translation
 from heedful.inference.translation_window import Advance
@@ -290,10 +291,11 @@ class PlacingTranslator:
         self,
         translator: Translator,
         rules: Sequence[str] = PLACED,
-        known: Mapping[str, Chains] | None = None,
+        known: KnownSpans | None = None,
     ) -> None:
         translator.require_alignments()
-        self.translator, self.rules, self.known = translator, rules, known or {}
+        self.translator, self.rules = translator, rules
+        self.known = known or KnownSpans()
 
     def translate_windows(
         self,
@@ -320,7 +322,7 @@ class PlacingTranslator:
             yield [_with_spans(text, bare, one, alignments) for (text, bare), one in pairs]
 
     def _spans(self, text: str) -> list[Span]:
-        return find_spans(text, self.rules, self.known.get(text, ()))
+        return find_spans(text, self.rules, self.known.of(text))
 
 
 def _with_spans(

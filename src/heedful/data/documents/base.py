@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
-from heedful.data.protected.spans import Chains
+from heedful.data.protected.known import Chains
 from heedful.data.readers.markup import NOT_XML
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from heedful.data.examples import Pair
+from heedful.data.protected.known import KnownSpans
 from heedful.data.protected.numbers import localise
 from heedful.data.protected.rules import LITERAL
 from heedful.data.protected.spans import (
-    Chains,
     Protected,
     Span,
     find_spans,
@@ -33,7 +33,7 @@ class Rules:
     names: tuple[str, ...]
     source: str | None = None
     target: str | None = None
-    known: Mapping[str, Chains] = field(default_factory=dict)
+    known: KnownSpans = field(default_factory=KnownSpans, compare=False)
 
     def rendering(self, rule: str, text: str) -> str:
         """What a span of the source is in the target."""
@@ -41,7 +41,7 @@ class Rules:
 
     def protect(self, text: str) -> Protected:
         """A source with placeholders, which stand for what the spans are in the target."""
-        known = self.known.get(text, ())
+        known = self.known.of(text)
         own = known or any(rule.startswith("/") for rule in self.names)
         if not own and not _MAY_HAVE.search(text):
             return Protected(text, {})

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from heedful.data.protected.rules import LITERAL, NAMES, Piece, matches
+from heedful.data.protected.known import Chains
+from heedful.data.protected.rules import LITERAL, NAMES, matches
 from heedful.data.subwords import PLACEHOLDERS
 
 SINGLES, ORDERED, PAIRS = 24, 8, 16
@@ -18,9 +19,6 @@ SINGLES, ORDERED, PAIRS = 24, 8, 16
 The placeholders have numbers in this order. Further single spans and pairs stay as text; if there
 are too many ordered spans, all of them are single.
 """
-
-Chains = Sequence[Sequence[Piece]]
-"""Spans of a text that are known without rules: chains of their starts and ends."""
 
 _UNNAMED = re.compile(r"%[^%($]*[A-Za-z@]|\{(?:![rsa])?(?::[^{}]*)?\}")
 _PLACEHOLDER = re.compile(r"⟦(\d{1,2})⟧")
