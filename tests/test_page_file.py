@@ -177,7 +177,7 @@ def test_steps_move(chromium: Any, tmp_path: Path) -> None:
         it.tab("steps")
         it.page.focus(".heed-steps input[type=range]")
         it.page.keyboard.press("ArrowRight")
-        assert "Step 2 of 7: writes klein" in it.page.inner_text(".heed-steps .heed-readout")
+        assert "Step 2 of 7: output klein" in it.page.inner_text(".heed-steps .heed-readout")
         shown = it.page.locator(".heed-bars .heed-number").all_text_contents()
         expected = cross(trace).mean(0)[1]
         assert [float(each) for each in shown] == pytest.approx(expected.tolist(), abs=0.005)
@@ -190,7 +190,7 @@ def test_two_traces_beside_each_other(chromium: Any, tmp_path: Path) -> None:
     one, two = pair_trace(), pair_trace(title="another", seed=5)
     with opened(chromium, exported(tmp_path, one, two)) as it:
         it.tab("compare")
-        it.page.wait_for_selector(".heed-side:nth-child(2) .heed-where:not(:empty)")
+        it.page.wait_for_selector(".heed-side:nth-child(2) .heed-detail:not(:empty)")
         choices = it.page.eval_on_selector_all(
             ".heed-side .heed-field select", "all => all.map(o => o.value)"
         )
@@ -209,7 +209,7 @@ def test_a_file_says_how_faithful_its_attention_was(chromium: Any, tmp_path: Pat
     with opened(chromium, exported(tmp_path, trace, pair_trace(title="other"))) as it:
         it.page.wait_for_selector(".heed-figure:not(:empty)")
         told = it.page.inner_text(".heed-figure")
-        assert "(<b>dog) the translation’s log-probability falls by 3.3" in told
+        assert "(<b>dog), the translation’s log-probability falls by 3.3" in told
         assert "falls by 1.0 ± 0.5 (4 draws). 2 of these 4" in told
         assert not it.page.is_visible("text=Test it on this sentence")
         it.page.select_option("header select", index=1)
@@ -301,7 +301,7 @@ def test_of_one_sequence_each_step_says_what_followed(chromium: Any, tmp_path: P
     with opened(chromium, exported(tmp_path, trace)) as it:
         it.tab("steps")
         said = it.page.inner_text(".heed-steps .heed-readout")
-        assert "Step 1 of 3: at token0, writes b · confidence 0.50" in said
+        assert "Step 1 of 3: at token0, output b · confidence 0.50" in said
 
 
 def test_the_rows_of_a_pooling_have_no_probability(chromium: Any, tmp_path: Path) -> None:

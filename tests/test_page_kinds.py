@@ -37,7 +37,7 @@ def exported(folder: Path, name: str) -> str:
 
 
 def said(it: Any) -> str:
-    return str(it.page.inner_text(".heed-places .heed-readout >> visible=true"))
+    return str(it.page.inner_text(".heed-axis-view .heed-readout >> visible=true"))
 
 
 def test_weights_lie_over_the_picture_step_by_step(chromium: Any, tmp_path: Path) -> None:
@@ -46,16 +46,16 @@ def test_weights_lie_over_the_picture_step_by_step(chromium: Any, tmp_path: Path
         assert it.page.get_attribute("[data-panel=steps]", "aria-selected") == "true"
         for step in (0, 1):
             best = int(mean[step].argmax())
-            place = f"Most: row {best // 7 + 1} column {best % 7 + 1}, {mean[step].max():.3f}"
+            place = f"Largest: row {best // 7 + 1} column {best % 7 + 1}, {mean[step].max():.3f}"
             assert said(it)[:-1] == place[:-1]
             it.page.focus("input[type=range] >> visible=true")
             it.page.keyboard.press("ArrowRight")
         assert "a red disc" in it.page.inner_text(".heed-steps .heed-sentence").replace("\n", " ")
-        it.page.focus(".heed-over-picture >> visible=true")
+        it.page.focus(".heed-image-view >> visible=true")
         it.page.keyboard.press("ArrowDown")
         it.page.keyboard.press("ArrowRight")
         assert said(it).startswith("row 2 column 2, ")
-        box = it.page.locator(".heed-over-picture >> visible=true").bounding_box()
+        box = it.page.locator(".heed-image-view >> visible=true").bounding_box()
         it.page.mouse.move(box["x"] + box["width"] * 0.99, box["y"] + 3)
         assert said(it).startswith("row 1 column 7, ")
 
@@ -65,7 +65,7 @@ def test_heavy_cells_are_coloured(chromium: Any, tmp_path: Path) -> None:
     weights = KINDS["caption"].weights[0, 0].numpy()
     with opened(chromium, exported(tmp_path, "caption")) as it:
         it.tab("heads")
-        it.page.wait_for_selector(".heed-over-picture >> visible=true")
+        it.page.wait_for_selector(".heed-image-view >> visible=true")
         picture = pixels(it.saved("png"))
         svg = ET.fromstring(it.saved("svg"))
         it.page.click("text=Weights over the picture >> visible=true")
@@ -82,13 +82,13 @@ def test_heavy_cells_are_coloured(chromium: Any, tmp_path: Path) -> None:
 def test_a_cell_of_the_picture_is_chosen_as_the_query(chromium: Any, tmp_path: Path) -> None:
     with opened(chromium, exported(tmp_path, "patches")) as it:
         it.tab("heads")
-        box = it.page.locator(".heed-over-picture >> visible=true").bounding_box()
+        box = it.page.locator(".heed-image-view >> visible=true").bounding_box()
         it.page.mouse.click(box["x"] + box["width"] * 0.5, box["y"] + box["height"] * 0.5)
-        assert it.page.inner_text(".heed-whose") == "row 4 column 4"
-        it.page.focus(".heed-over-picture >> visible=true")
+        assert it.page.inner_text(".heed-query-label") == "row 4 column 4"
+        it.page.focus(".heed-image-view >> visible=true")
         it.page.keyboard.press("Home")
         it.page.keyboard.press("Enter")
-        assert it.page.inner_text(".heed-whose") == "row 4 column 1"
+        assert it.page.inner_text(".heed-query-label") == "row 4 column 1"
         weight = float(KINDS["patches"].weights[0, 21, 21])
         assert abs(float(said(it).split(", ")[1]) - weight) < 0.002
 
@@ -98,7 +98,7 @@ def test_several_heads_stand_side_by_side(chromium: Any, tmp_path: Path) -> None
         it.tab("heads")
         it.page.click("text=Whole layer")
         it.page.wait_for_function(
-            "document.querySelectorAll('.heed-places-field .heed-over-picture').length == 2"
+            "document.querySelectorAll('.heed-axis-views .heed-image-view').length == 2"
         )
 
 
@@ -106,9 +106,9 @@ def test_several_heads_stand_side_by_side(chromium: Any, tmp_path: Path) -> None
 def test_weights_along_time(chromium: Any, tmp_path: Path, name: str) -> None:
     with opened(chromium, exported(tmp_path, name)) as it:
         frame = int(KINDS[name].weights.mean(0)[0].argmax())
-        begin = float(said(it).removeprefix("Most: ").split(" ")[0])
+        begin = float(said(it).removeprefix("Largest: ").split(" ")[0])
         assert begin == pytest.approx(frame * 0.025, abs=0.006)
-        it.page.focus(".heed-over-time >> visible=true")
+        it.page.focus(".heed-time-view >> visible=true")
         it.page.keyboard.press("End")
         it.page.keyboard.press("ArrowLeft")
         assert said(it).startswith("1.45 to 1.47 s, ")
@@ -116,12 +116,12 @@ def test_weights_along_time(chromium: Any, tmp_path: Path, name: str) -> None:
         assert ">1.0 s</" in svg
         if name == "speech":
             it.page.wait_for_selector("text=Play the sound")
-            it.page.focus(".heed-over-time >> visible=true")
+            it.page.focus(".heed-time-view >> visible=true")
             it.page.keyboard.press("Home")
             it.page.keyboard.press("Enter")
             it.page.wait_for_selector("text=Stop")
             it.page.wait_for_selector("text=Play the sound")  # at its end
-            assert it.page.evaluate("document.querySelectorAll('.heed-over-time path').length") == 2
+            assert it.page.evaluate("document.querySelectorAll('.heed-time-view path').length") == 2
         else:
             assert not it.page.is_visible("text=Play the sound")
 
@@ -132,7 +132,7 @@ def test_a_memorys_slots_are_rows_with_a_column_a_hop(chromium: Any, tmp_path: P
         assert [text.split("\t")[0] for text in rows.all_inner_texts()] == STORY
         shown = [[float(cell) for cell in text.split("\t")[1:]] for text in rows.all_inner_texts()]
         np.testing.assert_allclose(shown, KINDS["reader"].weights[0].T, atol=0.003)
-        assert it.page.inner_text(".heed-slots th.heed-now") == "hop 1"
+        assert it.page.inner_text(".heed-slots th.heed-current") == "hop 1"
 
 
 def test_a_list_of_labels_has_bars_and_a_matrix(chromium: Any, tmp_path: Path) -> None:
@@ -150,13 +150,13 @@ def test_nothing_is_wider_than_the_page(chromium: Any, tmp_path: Path, width: in
         with opened(chromium, address, viewport={"width": width, "height": 800}) as it:
             for tab in ("steps", "heads"):
                 it.tab(tab)
-                it.page.wait_for_selector(".heed-places >> visible=true")
+                it.page.wait_for_selector(".heed-axis-view >> visible=true")
                 assert it.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_a_server_s_policy_lets_media_through(chromium: Any) -> None:
     traces = {name: only(name) for name in ("caption", "speech")}
     with running(make_application([], traces=traces)) as address, opened(chromium, address) as it:
-        it.page.wait_for_selector(".heed-over-picture >> visible=true")
+        it.page.wait_for_selector(".heed-image-view >> visible=true")
         it.page.select_option(".heed-head select", "speech")
         it.page.wait_for_selector("text=Play the sound")

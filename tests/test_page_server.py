@@ -83,7 +83,7 @@ def test_typing_translates(chromium: Any, address: str, models: list[Served]) ->
         assert "in parts" in it.page.inner_text(".heed-notice >> visible=true")
         it.tab("translate")
         it.page.fill("textarea", "")
-        it.page.wait_for_selector(".heed-echo", state="hidden")
+        it.page.wait_for_selector(".heed-source-words", state="hidden")
         assert it.page.inner_text(".heed-target") == ""
 
 
@@ -95,7 +95,7 @@ def test_what_is_of_the_text_before_is_dimmed(chromium: Any, address: str) -> No
         it.page.route("**/api/translate", lambda route: held.append(route))
         it.page.fill("textarea", "a red dog")
         it.page.wait_for_selector(".heed-output[aria-busy=true]")
-        for part in (".heed-source", ".heed-best", ".heed-target", ".heed-output .heed-where"):
+        for part in (".heed-source", ".heed-best", ".heed-target", ".heed-output .heed-detail"):
             assert float(it.page.eval_on_selector(part, "one => getComputedStyle(one).opacity")) < 1
         while not held:
             it.page.wait_for_timeout(20)
@@ -120,7 +120,7 @@ def test_pointing_at_a_word_shows_its_partners(
         assert np.allclose(strengths, heavy, atol=0.002)
         strong = it.page.eval_on_selector_all(
             ".heed-source .heed-word",
-            "all => all.map(one => one.classList.contains('heed-strong'))",
+            "all => all.map(one => one.classList.contains('heed-aligned'))",
         )
         linked = {source for source, target in result.alignment.links if target == 0}
         assert {place for place, is_strong in enumerate(strong) if is_strong} == linked
@@ -144,12 +144,12 @@ def test_another_word_forces_what_follows(chromium: Any, address: str) -> None:
         assert numbers == sorted(numbers, reverse=True)
         place = next(i for i, word in enumerate(words) if word != before.split()[1])
         it.page.click(f".heed-menu button >> nth={place}")
-        it.page.wait_for_selector(".heed-given >> nth=1")
+        it.page.wait_for_selector(".heed-forced >> nth=1")
         after = it.page.inner_text(".heed-target")
         assert after.split()[0] == before.split()[0]
         assert after.split()[1].startswith(words[place])
         it.page.click("text=Remove the chosen words")
-        it.page.wait_for_selector(".heed-given", state="detached")
+        it.page.wait_for_selector(".heed-forced", state="detached")
         assert it.page.inner_text(".heed-target") == before
 
 
@@ -255,7 +255,7 @@ def test_by_keyboard_alone(chromium: Any, address: str) -> None:
         until("[role=option]")
         keys.press("ArrowDown")
         assert it.page.get_attribute("[role=option] >> nth=1", "aria-selected") == "true"
-        until(".heed-honest button")
+        until(".heed-faithfulness button")
         keys.press("Enter")
         it.page.wait_for_selector(".heed-figure >> text=log-probability")
 
@@ -273,8 +273,8 @@ def test_two_models_beside_each_other(chromium: Any, address: str, models: list[
     with opened(chromium, address) as it:
         typed(it)
         it.tab("compare")
-        it.page.wait_for_selector(".heed-side:nth-child(2) .heed-where:not(:empty)")
-        it.page.wait_for_selector(".heed-side:nth-child(1) .heed-where:not(:empty)")
+        it.page.wait_for_selector(".heed-side:nth-child(2) .heed-detail:not(:empty)")
+        it.page.wait_for_selector(".heed-side:nth-child(1) .heed-detail:not(:empty)")
         shown = it.page.locator(".heed-side .heed-sentence").all_text_contents()
         assert shown == [expected(models, 0).text, expected(models, 1).text]
         it.page.select_option(".heed-side:nth-child(2) select >> nth=0", "trace:kept")

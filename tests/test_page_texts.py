@@ -80,7 +80,7 @@ def classified(it: Any, text: str = TEXT, model: str = "mood") -> None:
     it.page.select_option(".heed-classify select", model)
     it.page.fill(".heed-classify textarea >> nth=0", text)
     last = text.split()[-1]
-    it.page.wait_for_selector(f".heed-reasons button:last-child >> text='{last}'")
+    it.page.wait_for_selector(f".heed-importance-text button:last-child >> text='{last}'")
 
 
 def measure(it: Any, name: str) -> list[float]:
@@ -117,19 +117,19 @@ def test_a_label_and_the_words_that_it_rests_on(chromium: Any, address: str) -> 
     expected = explain(mood, TEXT)
     with opened(chromium, address) as it:
         classified(it)
-        assert it.page.inner_text(".heed-verdict") == "good" == expected.classification.label
+        assert it.page.inner_text(".heed-prediction") == "good" == expected.classification.label
         shown = bars(it, ".heed-classify")
         assert list(shown) == list(mood.labels)
         for label, probability in expected.classification.probabilities.items():
             number = re.sub("[^0-9.]", "", shown[label])
             assert float(number) == pytest.approx(probability * 100, abs=0.6)
-        words = it.page.locator(".heed-reasons button")
+        words = it.page.locator(".heed-importance-text button")
         assert words.all_text_contents() == TEXT.split()
-        assert measure(it, "Left out") == pytest.approx(
+        assert measure(it, "Leave-one-out") == pytest.approx(
             [one.fall for one in expected.words], abs=1e-5
         )
         strength = it.page.eval_on_selector_all(
-            ".heed-reasons button",
+            ".heed-importance-text button",
             "all => all.map(one => +one.style.getPropertyValue('--strength'))",
         )
         assert int(np.argmax(strength)) == TEXT.split().index("good")
@@ -145,20 +145,20 @@ def test_a_label_and_the_words_that_it_rests_on(chromium: Any, address: str) -> 
         read = map_of(trace, "weights", "text", "text").mean(0)[0]
         expected_read = by_words(trace, read).tolist()
         assert measure(it, "Attention") == pytest.approx(expected_read, abs=0.004)
-        it.page.hover(".heed-reasons button >> nth=4")
-        said = it.page.inner_text(".heed-why .heed-readout")
+        it.page.hover(".heed-importance-text button >> nth=4")
+        said = it.page.inner_text(".heed-importance .heed-readout")
         assert said.startswith("good: without it the probability falls by")
-        it.page.click(".heed-bar-choice:text-is('bad')")
-        it.page.wait_for_selector(".heed-why h2:has-text('bad')")
+        it.page.click(".heed-bar-button:text-is('bad')")
+        it.page.wait_for_selector(".heed-importance h2:has-text('bad')")
         against = explain(mood, TEXT, label="bad")
-        assert measure(it, "Left out") == pytest.approx(
+        assert measure(it, "Leave-one-out") == pytest.approx(
             [one.fall for one in against.words], abs=1e-5
         )
-        rises = it.page.locator(".heed-reasons .heed-rises").all_text_contents()
+        rises = it.page.locator(".heed-importance-text .heed-negative").all_text_contents()
         assert rises == [one.word for one in against.words if one.fall < 0]
         it.page.fill(".heed-classify textarea >> nth=0", " ")
-        it.page.wait_for_selector(".heed-why", state="hidden")
-        assert it.page.inner_text(".heed-verdict") == ""
+        it.page.wait_for_selector(".heed-importance", state="hidden")
+        assert it.page.inner_text(".heed-prediction") == ""
 
 
 @needs_browser()
@@ -184,17 +184,17 @@ def test_pairs_have_two_texts(chromium: Any, address: str) -> None:
             it.page.select_option(".heed-classify select", name)
             it.page.fill("[aria-label='Text to classify']", "the film was long")
             it.page.fill("[aria-label='Second text']", "")
-            it.page.wait_for_selector(".heed-why", state="hidden")
+            it.page.wait_for_selector(".heed-importance", state="hidden")
             it.page.wait_for_timeout(500)
-            assert it.page.inner_text(".heed-verdict") == ""
+            assert it.page.inner_text(".heed-prediction") == ""
             it.page.fill("[aria-label='Second text']", "we saw it")
             it.page.wait_for_selector("[role=radio]:text-is('Attention')")
             expected = explain(model, ("the film was long", "we saw it"))
-            assert it.page.inner_text(".heed-verdict") == expected.classification.label
-            texts = it.page.locator(".heed-reasons").all_inner_texts()
+            assert it.page.inner_text(".heed-prediction") == expected.classification.label
+            texts = it.page.locator(".heed-importance-text").all_inner_texts()
             assert texts == ["the film was long", "we saw it"]
             falls = [one.fall for one in expected.words]
-            assert measure(it, "Left out") == pytest.approx(falls, abs=1e-5)
+            assert measure(it, "Leave-one-out") == pytest.approx(falls, abs=1e-5)
             if name == "meeting":  # what each text is read with, by the other
                 trace = expected.trace
                 first = map_of(trace, "weights", "second", "first").mean(0).mean(0)
@@ -223,8 +223,8 @@ def test_a_long_text_is_read_in_windows_and_says_so(chromium: Any, address: str)
         it.page.fill(".heed-classify textarea >> nth=0", "the film was long " * 30)
         it.page.select_option(".heed-classify select", "pairs")
         it.page.select_option(".heed-classify select", "hostile")
-        it.page.wait_for_selector("text=longer than the model reads at once")
-        assert it.page.locator(".heed-why").is_hidden()
+        it.page.wait_for_selector("text=longer than the model’s context")
+        assert it.page.locator(".heed-importance").is_hidden()
         it.tab("heads")
         assert "windows" in it.page.inner_text(".heed-notice >> visible=true")
 
@@ -236,23 +236,23 @@ def test_of_a_text_of_many_words_they_are_left_out_when_asked_for(chromium: Any)
     served = make_application([Served("roomy", roomy)])
     with running(served) as address, opened(chromium, address) as it:
         it.page.fill(".heed-classify textarea >> nth=0", text)
-        it.page.wait_for_selector("text=Leave out each of the 72 words")
-        assert it.page.locator(".heed-why").is_hidden()
-        it.page.click("text=Leave out each of the 72 words")
+        it.page.wait_for_selector("text=Compute the importance of 72 words")
+        assert it.page.locator(".heed-importance").is_hidden()
+        it.page.click("text=Compute the importance of 72 words")
         it.page.wait_for_selector("[role=radio]:text-is('Rollout')")
         falls = [one.fall for one in explain(roomy, text).words]
-        assert measure(it, "Left out") == pytest.approx(falls, abs=1e-5)
+        assert measure(it, "Leave-one-out") == pytest.approx(falls, abs=1e-5)
 
 
 @needs_browser()
 def test_a_model_without_attention_says_so(chromium: Any, address: str) -> None:
     with opened(chromium, address) as it:
         classified(it, TEXT, "flat")
-        assert "without attention" in it.page.inner_text(".heed-where >> visible=true >> nth=0")
-        assert it.page.locator(".heed-why [role=radio]").count() == 0
+        assert "without attention" in it.page.inner_text(".heed-detail >> visible=true >> nth=0")
+        assert it.page.locator(".heed-importance [role=radio]").count() == 0
         falls = [
             float(one.get_attribute("data-value"))
-            for one in it.page.query_selector_all(".heed-reasons button")
+            for one in it.page.query_selector_all(".heed-importance-text button")
         ]
         assert falls == pytest.approx([one.fall for one in explain(FLAT, TEXT).words], abs=1e-6)
         for panel in ("heads", "alignment", "steps"):
@@ -281,9 +281,9 @@ def test_hidden_places_and_their_candidates(chromium: Any, address: str) -> None
     text = "the [MASK] was very [MASK]"
     with opened(chromium, f"{address}#panel=fill") as it:
         it.page.fill(".heed-fill textarea", text)
-        it.page.wait_for_selector(".heed-places [role=group] >> nth=1")
+        it.page.wait_for_selector(".heed-masks [role=group] >> nth=1")
         expected = FILLER.fill(text, 6)
-        shown = it.page.locator(".heed-places .heed-bar-label").all_text_contents()
+        shown = it.page.locator(".heed-masks .heed-bar-label").all_text_contents()
         assert shown == [one.word.strip() for place in expected.masks for one in place]
         assert it.page.inner_text(".heed-fill .heed-text") == expected.text
         it.page.click("[aria-label='Mask 2'] button >> nth=2")
@@ -301,7 +301,7 @@ def test_hidden_places_and_their_candidates(chromium: Any, address: str) -> None
         it.page.eval_on_selector(".heed-fill textarea", "one => one.setSelectionRange(6, 6)")
         it.page.click("text=Mask the word at the cursor")
         assert it.page.input_value(".heed-fill textarea") == "the [MASK] was long"
-        it.page.wait_for_selector(".heed-places button")
+        it.page.wait_for_selector(".heed-masks button")
         it.tab("heads")
         it.page.wait_for_selector(".heed-legend li")
 
@@ -310,30 +310,30 @@ def test_hidden_places_and_their_candidates(chromium: Any, address: str) -> None
 def test_writing_is_shown_while_it_is_written(chromium: Any, address: str) -> None:
     with opened(chromium, f"{address}#panel=write") as it:
         it.page.select_option(".heed-write select >> nth=0", "recited")
-        it.page.select_option("label:has-text('How') select", "likeliest")
-        it.page.fill("label:has-text('End before') input", "d")
+        it.page.select_option("label:has-text('Decoding') select", "greedy")
+        it.page.fill("label:has-text('Stop string') input", "d")
         it.page.fill("[aria-label=Prompt]", "x")
         it.page.press("[aria-label=Prompt]", "Control+Enter")
-        it.page.wait_for_selector("text=ended before the stop string")
-        assert it.page.text_content(".heed-written") == "ab ☃ c"
+        it.page.wait_for_selector("text=stopped before the stop string")
+        assert it.page.text_content(".heed-continuation") == "ab ☃ c"
         assert it.page.text_content(".heed-prompt") == "x"
         it.page.select_option(".heed-write select >> nth=0", "slow")
-        it.page.fill("label:has-text('End before') input", "")
+        it.page.fill("label:has-text('Stop string') input", "")
         it.page.fill("label:has-text('Tokens') input", "600")
-        it.page.click(".heed-go")
+        it.page.click(".heed-submit")
         it.page.wait_for_function(
-            "() => document.querySelector('.heed-written').textContent.length > 5"
+            "() => document.querySelector('.heed-continuation').textContent.length > 5"
         )
-        assert it.page.inner_text(".heed-go") == "Stop"
-        it.page.click(".heed-go")
+        assert it.page.inner_text(".heed-submit") == "Stop"
+        it.page.click(".heed-submit")
         it.page.wait_for_selector("text=Stopped")
         steps = SLOW.steps
         assert steps < 400
         time.sleep(0.15)
         assert SLOW.steps - steps <= 3
-        assert 5 < len(it.page.text_content(".heed-written")) < 400
+        assert 5 < len(it.page.text_content(".heed-continuation")) < 400
         it.page.fill("label:has-text('Tokens') input", "0")
-        it.page.click(".heed-go")
+        it.page.click(".heed-submit")
         it.page.wait_for_selector(".heed-notice:has-text('Tokens')")
 
 
@@ -355,14 +355,14 @@ def test_what_was_written_has_causal_heads(chromium: Any, address: str) -> None:
             it.page.fill(f"label:has-text('{name}') input", value)
         it.page.fill("label:has-text('Tokens') input", "12")
         it.page.fill("[aria-label=Prompt]", "ab")
-        it.page.click(".heed-go")
+        it.page.click(".heed-submit")
         it.page.wait_for_selector(".heed-write >> text=log-probability")
         drawing = {"temperature": 0.8, "top_k": 9, "top_p": 0.9, "seed": 5}
         whole = {"model": "gpt", "prompt": "ab", "begins": False, "max_tokens": 12, **drawing}
         assert asked == [whole]
-        written = str(it.page.text_content(".heed-written"))
+        written = str(it.page.text_content(".heed-continuation"))
         assert "seed 5" in it.page.inner_text(".heed-output >> visible=true")
-        it.page.click("text=See what each token looked at")
+        it.page.click("text=Show attention")
         it.page.wait_for_selector(".heed-legend li")
         trace = Served("gpt", WRITER).trace("ab", written, relevance=False)
         rows = list(csv.reader(io.StringIO(it.saved("csv").decode())))
@@ -416,8 +416,8 @@ def test_markup_stays_text(chromium: Any, address: str) -> None:
         text = "<b>it</b> <img src=x> film"
         it.page.select_option(".heed-classify select", "hostile")
         it.page.fill(".heed-classify textarea >> nth=0", text)
-        it.page.wait_for_selector(".heed-reasons button")
-        assert it.page.inner_text(".heed-verdict") in HOSTILE.labels
+        it.page.wait_for_selector(".heed-importance-text button")
+        assert it.page.inner_text(".heed-prediction") in HOSTILE.labels
         assert list(bars(it, ".heed-classify")) == list(HOSTILE.labels)
         it.tab("tag")
         it.page.fill(".heed-tag textarea", text)
@@ -425,11 +425,11 @@ def test_markup_stays_text(chromium: Any, address: str) -> None:
         assert it.page.locator(".heed-tagged [dir]").all_text_contents() == text.split()
         it.tab("fill")
         it.page.fill(".heed-fill textarea", f"{text} [MASK]")
-        it.page.wait_for_selector(".heed-places button")
+        it.page.wait_for_selector(".heed-masks button")
         it.tab("write")
         it.page.fill("[aria-label=Prompt]", text)
         it.page.fill("label:has-text('Tokens') input", "3")
-        it.page.click(".heed-go")
+        it.page.click(".heed-submit")
         it.page.wait_for_selector(".heed-write >> text=log-probability")
         assert it.page.text_content(".heed-prompt") == text
         assert it.page.locator("main img, main b").count() == 0
@@ -451,17 +451,17 @@ def test_by_keyboard_alone(chromium: Any, address: str) -> None:
         until("textarea")
         keys.type(TEXT)
         it.page.wait_for_selector("[role=radio]:text-is('Rollout')")
-        until(".heed-bar-choice[aria-pressed=true]")
+        until(".heed-bar-button[aria-pressed=true]")
         keys.press("ArrowDown")
         keys.press("Enter")
-        it.page.wait_for_selector(".heed-why h2:has-text('bad')")
+        it.page.wait_for_selector(".heed-importance h2:has-text('bad')")
         assert it.page.evaluate("document.activeElement.textContent") == "bad"
-        until(".heed-why [role=radio]")
+        until(".heed-importance [role=radio]")
         keys.press("ArrowRight")
-        it.page.wait_for_selector(".heed-reasons[aria-label*='gradient']")
-        until(".heed-reasons button")
+        it.page.wait_for_selector(".heed-importance-text[aria-label*='gradient']")
+        until(".heed-importance-text button")
         keys.press("ArrowRight")
-        assert it.page.inner_text(".heed-why .heed-readout").startswith("film: ")
+        assert it.page.inner_text(".heed-importance .heed-readout").startswith("film: ")
         label = it.page.evaluate("document.activeElement.getAttribute('aria-label')")
         assert label.startswith("film: attention × gradient 0.")
 
@@ -479,7 +479,7 @@ def test_back_brings_what_was_typed(chromium: Any, address: str) -> None:
         assert "the+cat" in it.page.url
         it.page.goto("about:blank")
         it.page.go_back()
-        it.page.wait_for_selector(".heed-reasons button")
+        it.page.wait_for_selector(".heed-importance-text button")
         assert it.page.get_attribute("[data-panel=classify]", "aria-selected") == "true"
         assert it.page.input_value(".heed-classify textarea >> nth=0") == TEXT
         it.page.reload()
@@ -492,22 +492,22 @@ def test_back_brings_what_was_typed(chromium: Any, address: str) -> None:
 def test_what_was_written_comes_back_too(chromium: Any, address: str) -> None:
     with opened(chromium, f"{address}#panel=write&text=x") as it:  # is written on at once
         it.page.wait_for_selector(".heed-write >> text=log-probability")
-        written = it.page.text_content(".heed-written")
+        written = it.page.text_content(".heed-continuation")
         assert written
         it.page.fill("label:has-text('Seed') input", "77")
         it.page.fill("[aria-label=Prompt]", "another")
         it.page.wait_for_timeout(500)
         it.page.goto("about:blank")
         it.page.go_back()
-        it.page.wait_for_selector(".heed-written")
+        it.page.wait_for_selector(".heed-continuation")
         assert it.page.text_content(".heed-prompt") == "x"
-        assert it.page.text_content(".heed-written") == written
+        assert it.page.text_content(".heed-continuation") == written
         assert it.page.input_value("[aria-label=Prompt]") == "another"
         assert it.page.input_value("label:has-text('Seed') input") == "77"
         it.tab("heads")
         it.page.wait_for_selector(".heed-legend li")
     with opened(chromium, f"{address}#panel=write&text=ab&second=cd") as it:
-        assert it.page.text_content(".heed-story") == "abcd"
+        assert it.page.text_content(".heed-generated") == "abcd"
         it.tab("steps")
         it.page.wait_for_selector(".heed-readout:has-text('Step 1 of 4')")
 

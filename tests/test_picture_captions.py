@@ -256,15 +256,15 @@ def test_the_page_shows_each_word_over_the_picture(folder: Path, address: str) -
         caption = it.page.inner_text(".heed-result dd >> nth=0")
         assert caption
         it.tab("heads")
-        it.page.wait_for_selector(".heed-over-picture >> visible=true")
+        it.page.wait_for_selector(".heed-image-view >> visible=true")
         run, spec = spec_of_run(folder / "whole")
         trace = spec.trace(spec.load(run.path, device="cpu"), json.dumps({"picture": picture}))
         for word, weights in zip(trace.decided, trace["attention"].weights[0], strict=True):
-            it.page.wait_for_selector(f".heed-whose >> text='{word}'")
+            it.page.wait_for_selector(f".heed-query-label >> text='{word}'")
             place = int(weights.argmax())
             best = f"row {place // 4 + 1} column {place % 4 + 1}, {weights.max():.3f}"
-            said = it.page.inner_text(".heed-places .heed-readout >> visible=true")
-            assert said[:-1] == f"Most: {best}"[:-1]
+            said = it.page.inner_text(".heed-axis-view .heed-readout >> visible=true")
+            assert said[:-1] == f"Largest: {best}"[:-1]
             it.page.focus("input[aria-label='Query'] >> visible=true")
             it.page.keyboard.press("ArrowRight")
         it.page.reload()

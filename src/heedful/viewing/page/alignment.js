@@ -1,6 +1,6 @@
-// The alignment panel: attention from generated tokens to source tokens.
+// The alignment panel: the attention of each output token over the source tokens.
 
-import { element, messageOf, segments } from "./elements.js";
+import { element, messageOf, radioGroup } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { hardMatrix, rowEntropies } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
@@ -18,24 +18,24 @@ import { titles } from "./overview.js";
  */
 export async function alignmentPicture(trace, { hard, words }) {
   const found = await trace.alignmentMatrix();
-  const taken = words ? await trace.wordAlignment() : found;
-  const surprise = trace.summary.log_probabilities;
+  const chosen = words ? await trace.wordAlignment() : found;
+  const logProbabilities = trace.summary.log_probabilities;
   const bars = [];
   const confidence = words
-    ? meanOfWords(surprise, /** @type {{rowWords: number[]}} */ (taken).rowWords, taken.matrix.rows)
-    : surprise.slice(0, taken.matrix.rows);
-  // Rows that are not generated tokens, such as those of a pooling, have no probability.
-  if (surprise.length && found.map.written) {
-    bars.push({ title: "confidence", unit: "", values: confidence.map((one) => Math.exp(one)), most: 1 });
+    ? wordMeans(logProbabilities, /** @type {{rowWords: number[]}} */ (chosen).rowWords, chosen.matrix.rows)
+    : logProbabilities.slice(0, chosen.matrix.rows);
+  // Only rows of output tokens have a probability; those of a pooling layer have none.
+  if (logProbabilities.length && found.map.written) {
+    bars.push({ title: "confidence", unit: "", values: confidence.map((one) => Math.exp(one)), max: 1 });
   }
-  const entropies = rowEntropies(taken.matrix);
-  bars.push({ title: "entropy", unit: " bits", values: entropies, most: Math.log2(Math.max(taken.matrix.columns, 2)) });
-  const matrix = hard ? hardMatrix(taken.matrix) : taken.matrix;
+  const entropies = rowEntropies(chosen.matrix);
+  bars.push({ title: "entropy", unit: " bits", values: entropies, max: Math.log2(Math.max(chosen.matrix.columns, 2)) });
+  const matrix = hard ? hardMatrix(chosen.matrix) : chosen.matrix;
   return {
     title: `Alignment: ${trace.summary.title}`,
     layers: [{ name: found.map.name, matrix, colour: null }],
-    rows: taken.rows,
-    columns: taken.columns,
+    rows: chosen.rows,
+    columns: chosen.columns,
     ...titles(found.map),
     bars,
   };
@@ -46,7 +46,7 @@ export async function alignmentPicture(trace, { hard, words }) {
  * @param {number[]} words
  * @param {number} count
  */
-function meanOfWords(values, words, count) {
+function wordMeans(values, words, count) {
   const sums = new Array(count).fill(0);
   const counts = new Array(count).fill(0);
   words.forEach((word, i) => {
@@ -63,36 +63,36 @@ function meanOfWords(values, words, count) {
  */
 export function alignmentPanel(page) {
   const how = { hard: false, words: false };
-  const view = new MatrixView(page, { label: "Alignment. Arrow keys move between cells." });
+  const view = new MatrixView(page, { label: "Alignment. Use the arrow keys to move between cells." });
   const notice = element("p", { class: "heed-notice", role: "status" });
-  const where = element("p", { class: "heed-where" });
+  const where = element("p", { class: "heed-detail" });
   const notes = element(
     "div", { class: "heed-notes" }, where,
-    element("p", { class: "heed-hint" }, "Confidence: the probability of each generated token; for a word, the geometric mean over its tokens."),
+    element("p", { class: "heed-hint" }, "Confidence: the probability of each output token; for a word, the geometric mean over its tokens."),
     element(
       "p", { class: "heed-hint" },
-      "Entropy: how widely attention is spread. 0 bits: one position; 1 bit: two; 2 bits: four.",
+      "Entropy: how many positions the attention is spread over. 0 bits means one position, 1 bit two, 2 bits four.",
     ),
   );
   /** @type {Picture | null} */
   let picture = null;
 
-  let asked = 0;
+  let requests = 0;
 
   async function show() {
-    const mine = ++asked;
+    const request = ++requests;
     try {
       const trace = await page.session.current();
-      const made = await alignmentPicture(trace, how);
-      // Show the result of the last request only.
-      if (mine !== asked) return;
-      picture = made;
+      const picture_ = await alignmentPicture(trace, how);
+      // Ignore the result of an earlier request.
+      if (request !== requests) return;
+      picture = picture_;
       notice.textContent = "";
-      where.textContent = `From ${picture.layers[0].name}, ${headsOf(trace)}.`;
+      where.textContent = `From ${picture.layers[0].name}, ${describeHeads(trace)}.`;
       view.body.hidden = notes.hidden = false;
       view.show(picture);
     } catch (error) {
-      if (mine !== asked) return;
+      if (request !== requests) return;
       picture = null;
       view.body.hidden = notes.hidden = true;
       where.textContent = "";
@@ -104,27 +104,27 @@ export function alignmentPanel(page) {
     "div", { class: "heed-panel" },
     element(
       "div", { class: "heed-tools" },
-      segments("Weights", [{ value: "soft", text: "Soft" }, { value: "hard", text: "Hard" }], "soft", (value) => {
+      radioGroup("Weights", [{ value: "soft", text: "Soft" }, { value: "hard", text: "Hard" }], "soft", (value) => {
         how.hard = value === "hard";
         show();
       }),
-      segments("Units", [{ value: "tokens", text: "Tokens" }, { value: "words", text: "Words" }], "tokens", (value) => {
+      radioGroup("Units", [{ value: "tokens", text: "Tokens" }, { value: "words", text: "Words" }], "tokens", (value) => {
         how.words = value === "words";
         show();
       }),
       exportButtons(() => picture, () => `alignment-${how.hard ? "hard" : "soft"}`, page.announce),
     ),
     notice,
-    element("div", { class: "heed-beside" }, view.body, notes),
+    element("div", { class: "heed-with-notes" }, view.body, notes),
   );
   return { name: "alignment", title: "Alignment", body, show };
 }
 
 /** @param {LoadedTrace} trace */
-function headsOf(trace) {
+function describeHeads(trace) {
   const heads = trace.alignment?.heads;
   const all = trace.alignment ? trace.summary.maps[trace.alignment.map].heads : 0;
-  if (all === 1) return "its one head";
+  if (all === 1) return "its only head";
   if (!heads || heads.length === all) return `the mean of its ${all} heads`;
   return heads.length === 1 ? `head ${heads[0] + 1}` : `the mean of heads ${heads.map((head) => head + 1).join(", ")}`;
 }

@@ -1,13 +1,13 @@
-// The page: header, panels and shared state.
+// The page: its header, its panels, and the state that they share.
 
 import { alignmentPanel } from "./alignment.js";
 import { comparePanel } from "./compare.js";
-import { choice, element, messageOf, roving } from "./elements.js";
+import { selectField, element, messageOf, rovingTabindex } from "./elements.js";
 import { headsPanel } from "./heads.js";
-import { honesty } from "./honesty.js";
-import { Kept } from "./kept.js";
-import { drawnTitle } from "./places.js";
-import { Refusal } from "./providers.js";
+import { faithfulnessNote } from "./faithfulness.js";
+import { SavedInputs } from "./saved_inputs.js";
+import { viewTitle } from "./axis_views.js";
+import { RequestError } from "./providers.js";
 import { Session } from "./session.js";
 import { stepsPanel } from "./steps.js";
 
@@ -18,7 +18,7 @@ import { stepsPanel } from "./steps.js";
 /** @typedef {import("./types.js").Start} Start */
 
 /**
- * Renders the page in `root`.
+ * Render the page in `root`.
  * @param {HTMLElement} root
  * @param {Provider} provider
  * @param {Start} [start]
@@ -31,35 +31,35 @@ export async function mount(root, provider, start = {}) {
   try {
     models = await provider.models();
   } catch (error) {
-    const wants = error instanceof Refusal && error.status === 403;
+    const needsKey = error instanceof RequestError && error.status === 403;
     root.replaceChildren(
       element("p", { class: "heed-notice", role: "alert" }, messageOf(error)),
-      wants ? keyField(provider, () => mount(root, provider, start)) : "",
+      needsKey ? apiKeyField(provider, () => mount(root, provider, start)) : "",
     );
     return;
   }
-  const live = element("div", { class: "heed-unseen", "aria-live": "polite" });
+  const live = element("div", { class: "heed-visually-hidden", "aria-live": "polite" });
   /** @type {(() => void)[]} */
   const onTheme = [];
   const session = new Session(provider);
   /** @type {Page} */
   const page = {
-    root, provider, session, kept: new Kept(provider.live),
+    root, provider, session, savedInputs: new SavedInputs(provider.live),
     announce: (text) => (live.textContent = text),
     onTheme: (listener) => onTheme.push(listener),
     open: (name) => open(name),
     inputs: models.inputs ?? {},
     panelOf: (model) => panels.find(({ name }) => models.panels?.some((one) => one.name === name && one.models.includes(model))),
   };
-  if (models.traces.length && !typing(models)) session.look({ trace: models.traces[0] });
-  const honest = honesty(page, models);
+  if (models.traces.length && !hasModels(models)) session.setSubject({ trace: models.traces[0] });
+  const note = faithfulnessNote(page, models);
   /** @type {Panel[]} */
   const panels = [];
-  panels.push(...await panelsOf(page, models, start));
-  const tabs = tabsOf(panels, (name) => open(name));
+  panels.push(...await loadPanels(page, models, start));
+  const tabs = makeTabs(panels, (name) => open(name));
   root.replaceChildren(
     header(page, models, tabs, () => onTheme.forEach((listener) => listener())),
-    element("main", {}, ...panels.map((panel) => panel.body)), honest.body, live,
+    element("main", {}, ...panels.map((panel) => panel.body)), note.body, live,
   );
   let current = "";
   /** @param {string} name */
@@ -71,41 +71,41 @@ export async function mount(root, provider, start = {}) {
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
     }
-    page.kept.put("page", { panel: name });
+    page.savedInputs.set("page", { panel: name });
     panels.find((panel) => panel.name === name)?.show();
   }
   session.listeners.push(() => {
-    honest.refresh();
+    note.refresh();
     const panel = panels.find(({ name }) => name === current);
-    if (panel && !panel.types) panel.show();
+    if (panel && !panel.hasInput) panel.show();
   });
-  const wanted = page.kept.of("page")?.panel ?? start.panel;
-  open(panels.some(({ name }) => name === wanted) ? String(wanted) : await firstPanel(page, panels));
+  const initial = page.savedInputs.get("page")?.panel ?? start.panel;
+  open(panels.some(({ name }) => name === initial) ? String(initial) : await firstPanel(page, panels));
 }
 
 /**
- * Whether there is a model for typed texts.
+ * Whether there is a model, so that the user can type a text.
  * @param {Models} models
  */
-function typing({ models, readers }) {
+function hasModels({ models, readers }) {
   return models.length + (readers ?? []).length > 0;
 }
 
 /**
- * The panels declared by the tasks of the models (one module each), and those for all traces.
+ * The panels that the tasks of the models declare (one module each), and those that show any trace.
  * @param {Page} page
  * @param {Models} models
  * @param {Start} start
  * @returns {Promise<Panel[]>}
  */
-async function panelsOf(page, models, start) {
+async function loadPanels(page, models, start) {
   const declared = models.panels ?? [];
   const known = [...models.models, ...(models.readers ?? [])];
-  // The text in the address belongs to the panel in the address, or to the first input panel.
-  const meant = declared.some(({ name }) => name === start.panel) ? start.panel : declared[0]?.name;
+  // The text in the URL belongs to the panel named there, or to the first panel with a text field.
+  const target = declared.some(({ name }) => name === start.panel) ? start.panel : declared[0]?.name;
   const modules = await Promise.all(declared.map(({ name }) => import(`./${name}.js`)));
   const panels = declared.map(({ name, title, models: own }, i) => ({
-    .../** @type {Panel} */ (modules[i].panel(page, known.filter((one) => own.includes(one.name)), meant === name ? start : {})), title,
+    .../** @type {Panel} */ (modules[i].panel(page, known.filter((one) => own.includes(one.name)), target === name ? start : {})), title,
   }));
   panels.push(alignmentPanel(page), headsPanel(page), stepsPanel(page));
   if (known.length + models.traces.length > 1) panels.push(comparePanel(page, models));
@@ -120,7 +120,7 @@ async function panelsOf(page, models, start) {
  * @param {Provider} provider
  * @param {() => void} given
  */
-function keyField(provider, given) {
+function apiKeyField(provider, given) {
   /** @type {HTMLInputElement} */
   const input = element("input", {
     type: "text", class: "heed-key", autocomplete: "off", spellcheck: "false", onchange: () => {
@@ -132,18 +132,18 @@ function keyField(provider, given) {
 }
 
 /**
- * The first panel with content: a trace of a single sequence has no alignment.
+ * The first panel that has something to show; a trace of one sequence has no alignment.
  * @param {Page} page
  * @param {Panel[]} panels
  * @returns {Promise<string>}
  */
 async function firstPanel(page, panels) {
   const { subject } = page.session;
-  if (panels[0].types || !subject) return panels[0].name;
+  if (panels[0].hasInput || !subject) return panels[0].name;
   try {
     const { alignment, summary } = await page.session.current();
     if (!alignment) return "heads";
-    return drawnTitle(summary.kinds[summary.maps[alignment.map].key_axis]) ? "steps" : panels[0].name;
+    return viewTitle(summary.kinds[summary.maps[alignment.map].key_axis]) ? "steps" : panels[0].name;
   } catch {
     return panels[0].name;
   }
@@ -153,12 +153,12 @@ async function firstPanel(page, panels) {
  * @param {Panel[]} panels
  * @param {(name: string) => void} open
  */
-function tabsOf(panels, open) {
+function makeTabs(panels, open) {
   const tabs = element("div", { class: "heed-tabs", role: "tablist", "aria-label": "Panels" });
   for (const { name, title } of panels) {
     tabs.append(element("button", { type: "button", role: "tab", "data-panel": name, onclick: () => open(name) }, title));
   }
-  roving(tabs, "[role=tab]", () => 1, (tab) => tab.click());
+  rovingTabindex(tabs, "[role=tab]", () => 1, (tab) => tab.click());
   return tabs;
 }
 
@@ -170,11 +170,11 @@ function tabsOf(panels, open) {
  */
 function header(page, models, tabs, changed) {
   const { session } = page;
-  const typed = typing(models);
-  const traces = choice("Trace", [
+  const typed = hasModels(models);
+  const traces = selectField("Trace", [
     ...(typed ? [{ value: "", text: "Typed text" }] : []),
     ...models.traces.map((name) => ({ value: name, text: name })),
-  ], typed ? "" : models.traces[0] ?? "", (name) => session.look(name ? { trace: name } : session.typed));
+  ], typed ? "" : models.traces[0] ?? "", (name) => session.setSubject(name ? { trace: name } : session.inputSubject));
   session.listeners.push(() => {
     const { subject } = session;
     traces.input.value = subject && "trace" in subject ? subject.trace : "";
@@ -191,7 +191,7 @@ function header(page, models, tabs, changed) {
 }
 
 /**
- * Dark or light: the system's theme until the user chooses one.
+ * The button for the dark or light theme. The default is the theme of the system.
  * @param {HTMLElement} root
  * @param {() => void} changed
  */
@@ -199,18 +199,18 @@ function themeSwitch(root, changed) {
   const system = window.matchMedia("(prefers-color-scheme: dark)");
   const dark = () => (root.dataset.theme ? root.dataset.theme === "dark" : system.matches);
   const button = element("button", {
-    type: "button", class: "heed-quiet heed-theme", onclick: () => {
+    type: "button", class: "heed-button heed-theme", onclick: () => {
       root.dataset.theme = dark() ? "light" : "dark";
-      say();
+      update();
     },
   });
-  function say() {
+  function update() {
     button.textContent = dark() ? "Light" : "Dark";
     button.setAttribute("aria-label", `Switch to ${dark() ? "light" : "dark"} colours`);
     document.documentElement.classList.toggle("heed-dark-page", dark() && root.dataset.whole === "true");
     changed();
   }
-  system.addEventListener("change", say);
-  say();
+  system.addEventListener("change", update);
+  update();
   return button;
 }

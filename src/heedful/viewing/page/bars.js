@@ -1,6 +1,6 @@
-// A list of probabilities as bars, which can be selectable.
+// A bar chart of probabilities, whose labels can be buttons.
 
-import { element, roving } from "./elements.js";
+import { element, rovingTabindex } from "./elements.js";
 
 /**
  * @typedef {object} Row
@@ -11,23 +11,23 @@ import { element, roving } from "./elements.js";
  */
 
 /**
- * Fills a list.
+ * Replace the rows of a bar chart.
  * @param {HTMLOListElement} list
  * @param {Row[]} rows
  * @param {((row: number) => void) | null} choose
- * @param {string} [does] what a selection does, for screen readers
+ * @param {string} [action] what selecting a row does, for screen readers
  */
-export function fillBars(list, rows, choose, does = "") {
+export function fillBars(list, rows, choose, action = "") {
   const focused = [...list.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
   const stop = Math.max(0, rows.findIndex(({ pressed }) => pressed));
   list.replaceChildren(...rows.map((row, i) => {
-    const fill = element("i", { class: "heed-bar-now" });
+    const fill = element("i", { class: "heed-bar-current" });
     fill.style.inlineSize = `${Math.min(Math.max(row.probability, 0), 1) * 100}%`;
     const name = choose
       ? element("button", {
-        type: "button", class: "heed-bar-choice", tabindex: i === stop ? 0 : -1, onclick: () => choose(i), dir: "auto",
+        type: "button", class: "heed-bar-button", tabindex: i === stop ? 0 : -1, onclick: () => choose(i), dir: "auto",
         "aria-pressed": row.pressed === undefined ? null : String(row.pressed), title: row.title,
-        "aria-label": `${row.text}, ${percent(row.probability)}${does && `: ${does}`}`,
+        "aria-label": `${row.text}, ${percent(row.probability)}${action && `: ${action}`}`,
       }, row.text)
       : element("span", { dir: "auto", title: row.title }, row.text);
     return element(
@@ -45,7 +45,7 @@ export function fillBars(list, rows, choose, does = "") {
  */
 export function barList(label) {
   const list = element("ol", { class: "heed-bars", "aria-label": label });
-  roving(list, "button", () => 1);
+  rovingTabindex(list, "button", () => 1);
   return list;
 }
 
@@ -53,7 +53,7 @@ export function barList(label) {
 export function percent(probability) {
   const share = probability * 100;
   if (share > 0 && share < 0.1) return share < 0.001 ? "< 0.001 %" : `${Number(share.toPrecision(2))} %`;
-  // Probabilities below 1 are never rounded to 100 %.
+  // Do not round a probability below 1 to 100 %.
   const places = share < 10 || (share > 99 && share < 100) ? 1 : 0;
   return `${Math.min(share, share < 100 ? 99.9 : 100).toFixed(places)} %`;
 }

@@ -1,12 +1,12 @@
-// Two models or traces side by side on the same sentence.
+// The Compare panel: two runs or two traces side by side, for the same text.
 
 import { alignmentPicture } from "./alignment.js";
-import { choice, element, messageOf } from "./elements.js";
+import { selectField, element, messageOf } from "./elements.js";
 import { exportButtons } from "./exporting.js";
-import { signed } from "./matrices.js";
+import { formatSigned } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, titles } from "./overview.js";
-import { NONE } from "./session.js";
+import { NO_ATTENTION } from "./session.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -16,49 +16,49 @@ import { NONE } from "./session.js";
 /** @typedef {import("./session.js").Subject} Subject */
 
 /**
- * The typed text for a model, as its panel sends it; includes the second text if the model has
- * the same panel.
+ * The subject for the typed text and a model. The second text is kept if the models belong to the same panel and the
+ * panel does not compute its own.
  * @param {Page} page
  * @param {string} model
  * @returns {Promise<Subject>}
  */
-async function throughModel(page, model) {
-  const now = page.session.typed;
+async function subjectFor(page, model) {
+  const now = page.session.inputSubject;
   if (!now || !("source" in now)) throw new Error("type a text first");
   const { source, target } = now;
   const { gradients: _, ...plain } = now;
   if (now.model === model && target !== undefined) return plain;
   const panel = page.panelOf(model);
-  if (panel?.through) return panel.through(model, { source });
-  const alike = panel === page.panelOf(now.model);
+  if (panel?.subjectFor) return panel.subjectFor(model, { source });
+  const samePanel = panel === page.panelOf(now.model);
   const { model: _model, target: _target, ...how } = plain;
-  return { ...(alike ? how : { source }), model, ...(alike && target !== undefined ? { target } : {}) };
+  return { ...(samePanel ? how : { source }), model, ...(samePanel && target !== undefined ? { target } : {}) };
 }
 
 /**
- * The initial selection: the model that was used last, and the next one
- * of the same kind, or a trace.
+ * The default subjects of both sides: the model of the typed text, and the next model that is comparable to it, or a
+ * trace.
  * @param {Page} page
  * @param {Models} models
  * @param {{value: string}[]} options
  * @returns {string[]}
  */
-function fitting(page, models, options) {
-  const now = page.session.typed;
+function defaultSides(page, models, options) {
+  const now = page.session.inputSubject;
   const values = options.map(({ value }) => value);
   const own = now && "model" in now ? `model:${now.model}` : values[0];
-  const same = (/** @type {string} */ value) => kindOf(models, value) === kindOf(models, own);
+  const same = (/** @type {string} */ value) => comparisonKey(models, value) === comparisonKey(models, own);
   const other = values.find((value) => value !== own && same(value)) ?? values.find((value) => value.startsWith("trace:"));
   // With a single model, two of its heads can be compared.
   return [own, other ?? own];
 }
 
 /**
- * What two models must have in common to accept the same text.
+ * Models with the same key are comparable: the same panel, task, number of texts and source language.
  * @param {Models} models
  * @param {string} value
  */
-function kindOf(models, value) {
+function comparisonKey(models, value) {
   if (value.startsWith("trace:")) return "trace";
   const name = value.slice(6);
   const all = /** @type {Partial<import("./types.js").ModelFacts & import("./types.js").ReaderFacts>[]} */ (
@@ -68,7 +68,7 @@ function kindOf(models, value) {
   return [panel, known?.task, known?.pairs === true, known?.source].join(" ");
 }
 
-/** One side of the comparison. */
+/** One of the two sides. */
 class Side {
   /**
    * @param {Page} page
@@ -77,67 +77,67 @@ class Side {
    */
   constructor(page, name, options) {
     this.page = page;
-    /** Whether the user has chosen a model or trace. */
-    this.meant = false;
+    /** Whether the user has selected the subject. */
+    this.chosenByUser = false;
     const changed = () => this.show();
     this.name = name;
-    this.look = "alignment";
-    this.asked = 0;
+    this.selected = "alignment";
+    this.requests = 0;
     /** @type {Picture | null} */
     this.picture = null;
-    this.whose = choice(name, options, options[0].value, () => {
-      this.meant = true;
+    this.subjectSelect = selectField(name, options, options[0].value, () => {
+      this.chosenByUser = true;
       changed();
     });
-    this.what = choice("Shows", [{ value: "alignment", text: "Alignment" }], "alignment", (value) => {
-      this.look = value;
+    this.mapSelect = selectField("Map", [{ value: "alignment", text: "Alignment" }], "alignment", (value) => {
+      this.selected = value;
       changed();
     });
     this.text = element("p", { class: "heed-sentence", dir: "auto" });
-    this.figure = element("p", { class: "heed-where" });
+    this.figure = element("p", { class: "heed-detail" });
     this.notice = element("p", { class: "heed-notice", role: "status" });
-    this.view = new MatrixView(page, { label: `${name}: weights. Arrow keys move between cells.`, height: 520 });
+    this.view = new MatrixView(page, { label: `${name}: weights. Use the arrow keys to move between cells.`, height: 520 });
     this.body = element(
       "section", { class: "heed-side", "aria-label": name },
-      element("div", { class: "heed-tools" }, this.whose.field, this.what.field),
+      element("div", { class: "heed-tools" }, this.subjectSelect.field, this.mapSelect.field),
       this.notice, this.text, this.figure, this.view.body,
-      exportButtons(() => this.picture, () => `${name}-${this.whose.input.value}`, page.announce),
+      exportButtons(() => this.picture, () => `${name}-${this.subjectSelect.input.value}`, page.announce),
     );
   }
 
   /**
-   * The subject of this side: a trace, or the typed text with its model.
+   * The subject of this side: a trace, or the typed text and a model.
    * @returns {Promise<Subject>}
    */
   async subject() {
-    const value = this.whose.input.value;
-    return value.startsWith("trace:") ? { trace: value.slice(6) } : throughModel(this.page, value.slice(6));
+    const value = this.subjectSelect.input.value;
+    return value.startsWith("trace:") ? { trace: value.slice(6) } : subjectFor(this.page, value.slice(6));
   }
 
   async show() {
-    const mine = ++this.asked;
+    const request = ++this.requests;
     try {
       const subject = await this.subject();
       const trace = await this.page.session.load(subject);
-      if (mine !== this.asked) return;
-      this.fillLooks(trace);
-      const picture = await this.pictureOf(trace);
-      // The user may have chosen another one in the meantime.
-      if (mine !== this.asked) return;
+      if (request !== this.requests) return;
+      this.setMapOptions(trace);
+      const picture = await this.matrixPicture(trace);
+      // Another subject may have been selected in the meantime.
+      if (request !== this.requests) return;
       this.picture = picture;
-      // The output; for a continuation or a second text, that text.
+      // Show the output; for a second text or a continuation, show that text itself.
       const unit = ("model" in subject ? this.page.panelOf(subject.model)?.unit : undefined) ?? "tokens";
       const given = "target" in subject && unit;
       this.text.textContent = (given && subject.target) || trace.text.target || trace.text.source;
       const total = trace.summary.log_probabilities.reduce((sum, one) => sum + one, 0);
       const { decided, title } = trace.summary;
       const count = unit && `, ${decided.length} ${unit}`;
-      this.figure.textContent = decided.length ? `log-probability ${signed(total, 2)}${count}` : title;
+      this.figure.textContent = decided.length ? `log-probability ${formatSigned(total, 2)}${count}` : title;
       this.notice.textContent = "";
       this.view.body.hidden = false;
       this.view.show(this.picture);
     } catch (error) {
-      if (mine !== this.asked) return;
+      if (request !== this.requests) return;
       this.picture = null;
       this.view.body.hidden = true;
       this.text.textContent = this.figure.textContent = "";
@@ -146,7 +146,7 @@ class Side {
   }
 
   /** @param {LoadedTrace} trace */
-  fillLooks(trace) {
+  setMapOptions(trace) {
     const options = trace.alignment ? [{ value: "alignment", text: "Alignment" }] : [];
     for (const group of groupsOf(trace.summary.maps)) {
       group.maps.forEach((map) => {
@@ -156,18 +156,18 @@ class Side {
         }
       });
     }
-    const { input } = this.what;
+    const { input } = this.mapSelect;
     if (input.options.length === options.length && [...input.options].every((one, i) => one.text === options[i].text)) return;
     input.replaceChildren(...options.map((one) => element("option", { value: one.value }, one.text)));
-    if (!options.some((one) => one.value === this.look)) this.look = options[0]?.value ?? "";
-    input.value = this.look;
+    if (!options.some((one) => one.value === this.selected)) this.selected = options[0]?.value ?? "";
+    input.value = this.selected;
   }
 
   /** @param {LoadedTrace} trace @returns {Promise<Picture>} */
-  async pictureOf(trace) {
-    if (!this.look) throw new Error(NONE);
-    if (this.look === "alignment") return alignmentPicture(trace, { hard: false, words: false });
-    const [map, head] = this.look.split(" ").map(Number);
+  async matrixPicture(trace) {
+    if (!this.selected) throw new Error(NO_ATTENTION);
+    if (this.selected === "alignment") return alignmentPicture(trace, { hard: false, words: false });
+    const [map, head] = this.selected.split(" ").map(Number);
     const facts = trace.summary.maps[map];
     return {
       title: `${facts.name} head ${head + 1}`,
@@ -194,12 +194,12 @@ export function comparePanel(page, models) {
     "div", { class: "heed-panel" }, sentence, element("div", { class: "heed-sides" }, ...sides.map((side) => side.body)),
   );
   function show() {
-    const { typed } = page.session;
-    sentence.textContent = typed && "source" in typed ? typed.source : "";
-    // Sides without a choice of the user follow the last typed text.
-    const first = fitting(page, models, options);
+    const { inputSubject } = page.session;
+    sentence.textContent = inputSubject && "source" in inputSubject ? inputSubject.source : "";
+    // Sides that the user has not set follow the typed text.
+    const first = defaultSides(page, models, options);
     sides.forEach((side, i) => {
-      if (!side.meant) side.whose.input.value = first[i];
+      if (!side.chosenByUser) side.subjectSelect.input.value = first[i];
       side.show();
     });
   }

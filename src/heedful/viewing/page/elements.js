@@ -1,25 +1,25 @@
-// Create DOM elements. Text becomes text nodes, never markup.
+// Functions that create elements. Text becomes text nodes, never markup.
 
 /** @typedef {string | number | boolean | null | undefined | ((event: any) => void)} Attribute */
 
 const SVG = "http://www.w3.org/2000/svg";
 
 /**
- * @param {Element} made
+ * @param {Element} created
  * @param {Record<string, Attribute>} attributes
  * @param {(Node | string | null)[]} children
  */
-function furnish(made, attributes, children) {
+function applyAttributes(created, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
-    if (typeof value === "function") made.addEventListener(name.slice(2), value);
-    else if (value === true) made.setAttribute(name, "");
-    else if (value !== false && value != null) made.setAttribute(name, String(value));
+    if (typeof value === "function") created.addEventListener(name.slice(2), value);
+    else if (value === true) created.setAttribute(name, "");
+    else if (value !== false && value != null) created.setAttribute(name, String(value));
   }
-  for (const child of children) if (child !== null) made.append(child);
+  for (const child of children) if (child !== null) created.append(child);
 }
 
 /**
- * Creates an element; functions among the attributes ("onclick") become event listeners.
+ * Create an element; attributes that are functions ("onclick") become event listeners.
  * @template {keyof HTMLElementTagNameMap} K
  * @param {K} tag
  * @param {Record<string, Attribute>} [attributes]
@@ -27,9 +27,9 @@ function furnish(made, attributes, children) {
  * @returns {HTMLElementTagNameMap[K]}
  */
 export function element(tag, attributes = {}, ...children) {
-  const made = document.createElement(tag);
-  furnish(made, attributes, children);
-  return made;
+  const created = document.createElement(tag);
+  applyAttributes(created, attributes, children);
+  return created;
 }
 
 /**
@@ -40,23 +40,23 @@ export function element(tag, attributes = {}, ...children) {
  * @returns {SVGElementTagNameMap[K]}
  */
 export function svgElement(tag, attributes = {}, ...children) {
-  const made = document.createElementNS(SVG, tag);
-  furnish(made, attributes, children);
-  return /** @type {SVGElementTagNameMap[K]} */ (made);
+  const created = document.createElementNS(SVG, tag);
+  applyAttributes(created, attributes, children);
+  return /** @type {SVGElementTagNameMap[K]} */ (created);
 }
 
 /**
- * A select element with a label.
+ * Create a labelled select field.
  * @param {string} label
  * @param {{value: string, text: string}[]} options
  * @param {string} value
  * @param {(value: string) => void} changed
  * @returns {{field: HTMLLabelElement, input: HTMLSelectElement}}
  */
-export function choice(label, options, value, changed) {
+export function selectField(label, options, value, changed) {
   /** @type {HTMLSelectElement} */
   const input = element("select", { onchange: () => changed(input.value) });
-  fillChoice(input, options, value);
+  setOptions(input, options, value);
   return { field: element("label", { class: "heed-field" }, element("span", {}, label), input), input };
 }
 
@@ -65,19 +65,19 @@ export function choice(label, options, value, changed) {
  * @param {{value: string, text: string}[]} options
  * @param {string} value
  */
-export function fillChoice(input, options, value) {
+export function setOptions(input, options, value) {
   input.replaceChildren(...options.map((one) => element("option", { value: one.value }, one.text)));
   input.value = value;
 }
 
 /**
- * A checkbox with a label.
+ * Create a labelled check box.
  * @param {string} label
  * @param {boolean} on
  * @param {(on: boolean) => void} changed
  * @returns {{field: HTMLLabelElement, input: HTMLInputElement}}
  */
-export function toggle(label, on, changed) {
+export function checkbox(label, on, changed) {
   /** @type {HTMLInputElement} */
   const input = element("input", { type: "checkbox", onchange: () => changed(input.checked) });
   input.checked = on;
@@ -85,52 +85,52 @@ export function toggle(label, on, changed) {
 }
 
 /**
- * An input with a label, for a short text or a number.
+ * Create a labelled field for a short text or a number.
  * @param {string} label
  * @param {Record<string, Attribute>} attributes
  * @param {() => void} changed
  * @returns {{field: HTMLLabelElement, input: HTMLInputElement}}
  */
-export function entry(label, attributes, changed) {
+export function inputField(label, attributes, changed) {
   const input = element("input", { class: "heed-key", ...attributes, oninput: changed });
   return { field: element("label", { class: "heed-field" }, element("span", {}, label), input), input };
 }
 
 /**
- * A radio group of buttons; arrow keys move between them.
+ * Create a radio group, shown as a row of buttons; arrow keys move between them.
  * @param {string} label
  * @param {{value: string, text: string}[]} options
  * @param {string} value
  * @param {(value: string) => void} changed
  * @returns {HTMLElement}
  */
-export function segments(label, options, value, changed) {
+export function radioGroup(label, options, value, changed) {
   const group = element("div", { class: "heed-segments", role: "radiogroup", "aria-label": label });
   const buttons = options.map((one) =>
     element("button", { type: "button", role: "radio", onclick: () => pick(one.value, true) }, one.text),
   );
-  /** @param {string} chosen @param {boolean} say */
-  function pick(chosen, say) {
+  /** @param {string} chosen @param {boolean} notify */
+  function pick(chosen, notify) {
     options.forEach((one, i) => {
       buttons[i].setAttribute("aria-checked", String(one.value === chosen));
       buttons[i].tabIndex = one.value === chosen ? 0 : -1;
     });
-    if (say) changed(chosen);
+    if (notify) changed(chosen);
   }
   pick(value, false);
   group.append(...buttons);
-  roving(group, "button", () => 1, (button) => button.click());
+  rovingTabindex(group, "button", () => 1, (button) => button.click());
   return group;
 }
 
 /**
- * A roving tab index: Tab enters a group once, and arrow keys move within it.
+ * Give a group a roving tabindex: it is one Tab stop, and arrow keys move within it.
  * @param {HTMLElement} group
- * @param {string} selector its items
- * @param {() => number} columns the number of items per row (1: all arrow keys move by one)
+ * @param {string} selector selects its items
+ * @param {() => number} columns number of items in a row (1: arrows in both directions move by one)
  * @param {(item: HTMLElement) => void} [moved]
  */
-export function roving(group, selector, columns, moved) {
+export function rovingTabindex(group, selector, columns, moved) {
   group.addEventListener("keydown", (event) => {
     const items = /** @type {HTMLElement[]} */ ([...group.querySelectorAll(selector)]);
     const at = items.indexOf(/** @type {HTMLElement} */ (event.target));
@@ -157,12 +157,12 @@ export function focusItem(items, at) {
 }
 
 /**
- * Debounces `work`.
+ * A function that calls `work` when it has not been called for some time.
  * @param {number} milliseconds
  * @param {() => void} work
  * @returns {() => void}
  */
-export function whenQuiet(milliseconds, work) {
+export function debounce(milliseconds, work) {
   /** @type {number | undefined} */
   let timer;
   return () => {
@@ -188,7 +188,7 @@ export function download(blob, name) {
  * Whether an error means that a request was aborted.
  * @param {unknown} error
  */
-export function wasAborted(error) {
+export function isAbortError(error) {
   return error instanceof DOMException && error.name === "AbortError";
 }
 

@@ -1,63 +1,63 @@
 // Export a picture as PNG, SVG or CSV.
 
 import { download, element, svgElement } from "./elements.js";
-import { Drawing, flagOf, layOut } from "./picture.js";
-import { PAPER, colourOf, painted, peaksOf, strengthOf, tinted } from "./painting.js";
+import { Drawing, labelPlacement, computeLayout } from "./picture.js";
+import { PRINT_THEME, parseColour, renderWeights, rowPeaks, colourStrength, blendColours } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 
-// Larger matrices become one image in the SVG, because editors cannot open a million rectangles.
-const MOST_RECTANGLES = 40_000;
+// With more cells, the SVG contains one image, because editors cannot open files with a million rectangles.
+const MAX_RECTANGLES = 40_000;
 
 /**
- * The weights in CSV (RFC 4180): one row per query, one column per key; with several layers, their
- * names in the first column.
+ * The weights as CSV (RFC 4180): one row per query and one column per key; with several layers, the first column
+ * contains their names.
  * @param {Picture} picture
  * @returns {string}
  */
-export function csvOf(picture) {
+export function toCsv(picture) {
   const several = picture.layers.length > 1;
   const lines = [[...(several ? ["layer"] : []), "", ...picture.columns]];
   for (const layer of picture.layers) {
     picture.rows.forEach((row, i) => {
       const from = i * layer.matrix.columns;
       const weights = layer.matrix.values.subarray(from, from + layer.matrix.columns);
-      lines.push([...(several ? [layer.name] : []), row, ...Array.from(weights, short)]);
+      lines.push([...(several ? [layer.name] : []), row, ...Array.from(weights, roundWeight)]);
     });
   }
-  return lines.map((line) => line.map(quoted).join(",")).join("\r\n") + "\r\n";
+  return lines.map((line) => line.map(csvField).join(",")).join("\r\n") + "\r\n";
 }
 
 /** @param {number} weight */
-function short(weight) {
+function roundWeight(weight) {
   return String(Number(weight.toPrecision(6)));
 }
 
 /** @param {string} field */
-function quoted(field) {
+function csvField(field) {
   return /[",\r\n]/.test(field) || field === "" ? `"${field.replace(/"/g, '""')}"` : field;
 }
 
 /**
- * A drawing as an SVG file.
+ * Serialize a drawing as an SVG file.
  * @param {Element} drawing
  */
-export function svgText(drawing) {
+export function serializeSvg(drawing) {
   return `<?xml version="1.0" encoding="UTF-8"?>\n${new XMLSerializer().serializeToString(drawing)}\n`;
 }
 
 /** @param {Picture} picture @param {number} cell */
-function layoutFor(picture, cell) {
+function exportLayout(picture, cell) {
   const context = /** @type {CanvasRenderingContext2D} */ (element("canvas").getContext("2d"));
   const room = {
     width: picture.columns.length * cell + 900, height: picture.rows.length * cell + 400,
-    cell, font: 13, family: PAPER.font,
+    cell, font: 13, family: PRINT_THEME.font,
   };
-  return layOut(context, picture, room);
+  return computeLayout(context, picture, room);
 }
 
 /** @param {Picture} picture */
-function cellFor(picture) {
+function cellSize(picture) {
   return Math.min(24, Math.max(1, Math.floor(4000 / Math.max(picture.rows.length, picture.columns.length))));
 }
 
@@ -65,15 +65,15 @@ function cellFor(picture) {
  * @param {Picture} picture
  * @returns {Promise<Blob>}
  */
-export function pngOf(picture) {
-  const layout = layoutFor(picture, cellFor(picture));
-  const sharp = layout.totalWidth < 2000 ? 2 : 1;
+export function toPng(picture) {
+  const layout = exportLayout(picture, cellSize(picture));
+  const pixelRatio = layout.totalWidth < 2000 ? 2 : 1;
   const canvas = element("canvas", {
-    width: Math.ceil(layout.totalWidth * sharp), height: Math.ceil(layout.totalHeight * sharp),
+    width: Math.ceil(layout.totalWidth * pixelRatio), height: Math.ceil(layout.totalHeight * pixelRatio),
   });
   const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  context.scale(sharp, sharp);
-  new Drawing(picture, layout, PAPER).draw(context, { zoom: 1, x: 0, y: 0 }, null);
+  context.scale(pixelRatio, pixelRatio);
+  new Drawing(picture, layout, PRINT_THEME).draw(context, { zoom: 1, x: 0, y: 0 }, null);
   return new Promise((done, failed) => {
     canvas.toBlob((blob) => (blob ? done(blob) : failed(new Error("the picture is too large for a PNG"))), "image/png");
   });
@@ -83,19 +83,19 @@ export function pngOf(picture) {
  * @param {Picture} picture
  * @returns {string}
  */
-export function svgOf(picture) {
-  const layout = layoutFor(picture, cellFor(picture));
-  const drawing = new Drawing(picture, layout, PAPER);
+export function toSvg(picture) {
+  const layout = exportLayout(picture, cellSize(picture));
+  const drawing = new Drawing(picture, layout, PRINT_THEME);
   const view = { zoom: 1, x: 0, y: 0 };
   const image = svgElement("svg", {
     xmlns: "http://www.w3.org/2000/svg",
     viewBox: `0 0 ${Math.ceil(layout.totalWidth)} ${Math.ceil(layout.totalHeight)}`,
     width: Math.ceil(layout.totalWidth), height: Math.ceil(layout.totalHeight),
-    "font-family": PAPER.font, "font-size": layout.font, fill: PAPER.ink,
+    "font-family": PRINT_THEME.font, "font-size": layout.font, fill: PRINT_THEME.ink,
   }, svgElement("title", {}, picture.title));
-  image.append(svgElement("rect", { width: "100%", height: "100%", fill: PAPER.surface }));
-  const many = picture.rows.length * picture.columns.length > MOST_RECTANGLES;
-  image.append(many ? svgImage(picture, layout) : svgFields(picture, drawing));
+  image.append(svgElement("rect", { width: "100%", height: "100%", fill: PRINT_THEME.surface }));
+  const many = picture.rows.length * picture.columns.length > MAX_RECTANGLES;
+  image.append(many ? svgImage(picture, layout) : svgCells(picture, drawing));
   const edge = { "dominant-baseline": "central" };
   const every = Math.max(1, Math.ceil((layout.font * 1.15) / layout.cellHeight));
   picture.rows.forEach((text, row) => {
@@ -104,7 +104,7 @@ export function svgOf(picture) {
     const x = layout.mirrored ? layout.left + layout.width + 7 : layout.left - 7;
     image.append(svgElement("text", { ...edge, x, y, "text-anchor": layout.mirrored ? "start" : "end" }, text));
   });
-  const flag = flagOf(layout);
+  const flag = labelPlacement(layout);
   picture.columns.forEach((text, column) => {
     if (column % every) return;
     const x = drawing.columnLeft(view, column) + layout.cellWidth / 2;
@@ -113,33 +113,33 @@ export function svgOf(picture) {
       transform: `translate(${round(x)} ${round(layout.top - (layout.flat ? 11 : 6))}) rotate(${round((flag.turn * 180) / Math.PI)})`,
     }, text));
   });
-  return svgText(image);
+  return serializeSvg(image);
 }
 
 /**
- * One rectangle per weight; those of several layers are side by side in a cell.
+ * One rectangle per weight; the rectangles of several layers share a cell side by side.
  * @param {Picture} picture
  * @param {Drawing} drawing
  */
-function svgFields(picture, drawing) {
+function svgCells(picture, drawing) {
   const group = svgElement("g", { "shape-rendering": "crispEdges" });
   const { layout } = drawing;
-  const surface = colourOf(PAPER.surface);
+  const surface = parseColour(PRINT_THEME.surface);
   const width = layout.cellWidth / picture.layers.length;
   picture.layers.forEach(({ name, matrix, colour }, layer) => {
-    const peaks = peaksOf(matrix, picture.byRow ?? false);
+    const peaks = rowPeaks(matrix, picture.byRow ?? false);
     const own = svgElement("g", {}, svgElement("title", {}, name));
     matrix.values.forEach((weight, place) => {
       if (!weight) return;
       const [row, column] = [Math.floor(place / matrix.columns), place % matrix.columns];
-      const full = colourOf(weight < 0 ? PAPER.against : colour ?? PAPER.accent);
-      const pixel = tinted(surface, full, strengthOf(Math.abs(weight) / peaks[row]));
+      const full = parseColour(weight < 0 ? PRINT_THEME.negative : colour ?? PRINT_THEME.accent);
+      const pixel = blendColours(surface, full, colourStrength(Math.abs(weight) / peaks[row]));
       own.append(svgElement("rect", {
         x: round(drawing.columnLeft({ zoom: 1, x: 0, y: 0 }, column) + layer * width),
         y: round(layout.top + row * layout.cellHeight),
         width: round(width), height: round(layout.cellHeight),
         fill: `rgb(${pixel.map(Math.round).join(",")})`,
-        "data-row": row, "data-column": column, "data-weight": short(weight),
+        "data-row": row, "data-column": column, "data-weight": roundWeight(weight),
       }));
     });
     group.append(own);
@@ -150,7 +150,7 @@ function svgFields(picture, drawing) {
 /** @param {Picture} picture @param {import("./picture.js").Layout} layout */
 function svgImage(picture, layout) {
   return svgElement("image", {
-    href: painted(picture.layers, PAPER, { mirrored: layout.mirrored, byRow: picture.byRow }).toDataURL("image/png"),
+    href: renderWeights(picture.layers, PRINT_THEME, { mirrored: layout.mirrored, byRow: picture.byRow }).toDataURL("image/png"),
     x: layout.left, y: layout.top, width: layout.width, height: layout.height,
     preserveAspectRatio: "none", "image-rendering": "pixelated",
   });
@@ -162,21 +162,21 @@ function round(number) {
 }
 
 /**
- * Buttons that save files.
- * @param {() => Picture | null | Promise<Picture | null>} picture returns what to save when a button is pressed
- * @param {() => string} name of the file, without extension
+ * Create the buttons that save files.
+ * @param {() => Picture | null | Promise<Picture | null>} picture returns the picture to save when a button is pressed
+ * @param {() => string} name returns the file name without its extension
  * @param {(text: string) => void} announce
- * @param {() => string | null} [drawing] an SVG that replaces the matrix, if there is one
+ * @param {() => string | null} [drawing] returns an SVG to save instead of the matrix; null to save the matrix
  * @returns {HTMLElement}
  */
 export function exportButtons(picture, name, announce, drawing = () => null) {
   /** @param {string} ending @param {(picture: Picture) => Blob | Promise<Blob>} make */
   const button = (ending, make) =>
     element("button", {
-      type: "button", class: "heed-quiet", "aria-label": `Save as ${ending.toUpperCase()}`,
+      type: "button", class: "heed-button", "aria-label": `Save as ${ending.toUpperCase()}`,
       onclick: async () => {
         const drawn = await picture();
-        if (!drawn) return announce("there is nothing to save yet");
+        if (!drawn) return announce("nothing to save yet");
         try {
           download(await make(drawn), `${fileName(name())}.${ending}`);
           announce(`saved as ${ending.toUpperCase()}`);
@@ -190,10 +190,10 @@ export function exportButtons(picture, name, announce, drawing = () => null) {
     element("span", { class: "heed-label" }, "Save"),
     button("png", (drawn) => {
       const svg = drawing();
-      return svg ? rasterised(svg) : pngOf(drawn);
+      return svg ? rasterise(svg) : toPng(drawn);
     }),
-    button("svg", (drawn) => new Blob([drawing() ?? svgOf(drawn)], { type: "image/svg+xml" })),
-    button("csv", (drawn) => new Blob([csvOf(drawn)], { type: "text/csv;charset=utf-8" })),
+    button("svg", (drawn) => new Blob([drawing() ?? toSvg(drawn)], { type: "image/svg+xml" })),
+    button("csv", (drawn) => new Blob([toCsv(drawn)], { type: "text/csv;charset=utf-8" })),
   );
 }
 
@@ -201,10 +201,10 @@ export function exportButtons(picture, name, announce, drawing = () => null) {
  * @param {string} svg
  * @returns {Promise<Blob>}
  */
-function rasterised(svg) {
+function rasterise(svg) {
   return new Promise((done, failed) => {
     const image = new Image();
-    image.onerror = () => failed(new Error("the drawing cannot be made into a PNG; save it as SVG"));
+    image.onerror = () => failed(new Error("the drawing cannot be converted to PNG; save it as SVG"));
     image.onload = () => {
       const canvas = element("canvas", { width: image.width * 2, height: image.height * 2 });
       const context = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));

@@ -1,4 +1,4 @@
-// The page as one file: its data is in the page.
+// Entry point of the exported HTML file, which contains its data.
 
 import { mount } from "./application.js";
 import { embeddedProvider } from "./providers.js";

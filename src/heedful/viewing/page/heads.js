@@ -1,15 +1,15 @@
-// The heads panel: thumbnails of all heads, and the chosen heads in full or as lines from one word.
+// The Heads panel: thumbnails of all heads, and the selected heads as a matrix, as lines or by the kind of the axis.
 
-import { choice, element, fillChoice, messageOf, segments, toggle } from "./elements.js";
+import { selectField, element, setOptions, messageOf, radioGroup, checkbox } from "./elements.js";
 import { exportButtons } from "./exporting.js";
 import { LinesView } from "./lines.js";
-import { linesSvg } from "./lines_file.js";
+import { linesSvg } from "./lines_svg.js";
 import { sliceRows } from "./matrices.js";
 import { MatrixView } from "./matrix_view.js";
 import { groupsOf, headName, markChosen, overview, titles } from "./overview.js";
-import { PlacesView, drawnTitle } from "./places.js";
-import { NONE } from "./session.js";
-import { HEAD_COLOURS, HEAD_COLOURS_IN_THE_DARK, themeOf } from "./painting.js";
+import { QueryWeightsView, viewTitle } from "./axis_views.js";
+import { NO_ATTENTION } from "./session.js";
+import { HEAD_COLOURS, HEAD_COLOURS_DARK, themeOf } from "./painting.js";
 import { StepChooser } from "./step_chooser.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -39,23 +39,23 @@ class Heads {
     /** @type {HTMLElement} */
     this.grid = element("div");
     this.matrix = new MatrixView(page, {
-      label: "The chosen heads. Arrow keys move between cells; Enter shows a single word.",
-      chosen: (row) => this.onlyWord(row),
+      label: "The selected heads. Use the arrow keys to move between cells; Enter shows the attention of one query.",
+      chosen: (row) => this.showQuery(row),
     });
     this.lines = new LinesView(page);
-    this.places = new PlacesView(page);
+    this.queryWeights = new QueryWeightsView(page);
     this.steps = new StepChooser(() => this.drawChosen());
     this.notice = element("p", { class: "heed-notice", role: "status" });
-    this.legend = element("ul", { class: "heed-legend", "aria-label": "Chosen heads" });
-    this.which = choice("Attention", [], "", (key) => this.setGroup(key));
-    this.gradients = toggle("Include attention × gradient and rollout", false, (on) => this.withGradients(on));
+    this.legend = element("ul", { class: "heed-legend", "aria-label": "Selected heads" });
+    this.groupSelect = selectField("Attention", [], "", (key) => this.setGroup(key));
+    this.gradients = checkbox("Include attention × gradient and rollout", false, (on) => this.setGradients(on));
     this.gradients.field.hidden = !page.provider.live;
     this.modes = element("div");
     this.body = element(
       "div", { class: "heed-panel" },
-      element("div", { class: "heed-tools" }, this.which.field, this.gradients.field),
+      element("div", { class: "heed-tools" }, this.groupSelect.field, this.gradients.field),
       this.notice,
-      element("div", { class: "heed-heads" }, this.left(), this.right()),
+      element("div", { class: "heed-heads" }, this.overviewSection(), this.detailSection()),
     );
     page.onTheme(() => {
       this.drawGrid();
@@ -63,90 +63,90 @@ class Heads {
     });
   }
 
-  left() {
-    const overlay = toggle("Overlay heads", false, (on) => {
+  overviewSection() {
+    const overlay = checkbox("Overlay heads", false, (on) => {
       this.overlay = on;
-      if (!on) this.choose(this.chosen.slice(0, 1));
+      if (!on) this.setChosen(this.chosen.slice(0, 1));
     });
-    this.whole = element("button", {
-      type: "button", class: "heed-quiet", onclick: () => this.wholeLayer(),
+    this.layerButton = element("button", {
+      type: "button", class: "heed-button", onclick: () => this.selectLayer(),
     }, "Whole layer");
     return element(
-      "section", { class: "heed-choose", "aria-label": "All heads" }, this.grid,
-      element("div", { class: "heed-tools" }, overlay.field, this.whole),
+      "section", { class: "heed-all-heads", "aria-label": "All heads" }, this.grid,
+      element("div", { class: "heed-tools" }, overlay.field, this.layerButton),
       element("p", { class: "heed-hint" }, "One row per layer, one picture per head. Shift-click overlays another head."),
     );
   }
 
-  right() {
+  detailSection() {
     this.setModes();
-    this.contrast = toggle("Normalise each row", false, (on) => {
+    this.contrastToggle = checkbox("Normalise each row", false, (on) => {
       this.byRow = on;
       this.drawChosen();
     });
     return element(
-      "section", { class: "heed-chosen", "aria-label": "The chosen heads" },
+      "section", { class: "heed-chosen", "aria-label": "Selected heads" },
       element(
-        "div", { class: "heed-tools" }, this.modes, this.contrast.field,
-        exportButtons(() => this.onPaper(), () => this.picture?.title ?? "heads", this.page.announce, () => this.lineDrawing()),
+        "div", { class: "heed-tools" }, this.modes, this.contrastToggle.field,
+        exportButtons(() => this.printPicture(), () => this.picture?.title ?? "heads", this.page.announce, () => this.lineDrawing()),
       ),
-      this.legend, this.steps.body, this.matrix.body, this.lines.body, this.places.body,
+      this.legend, this.steps.body, this.matrix.body, this.lines.body, this.queryWeights.body,
     );
   }
 
-  /** What the keys of the group are. */
+  /** The axis of the group's keys. */
   get axis() {
     const facts = this.trace && this.group ? this.trace.summary.maps[this.group.maps[0]] : null;
     return facts && this.trace ? this.trace.summary.kinds[facts.key_axis] : null;
   }
 
-  /** Whether the group's queries and keys are of one axis. */
+  /** Whether the group's queries and keys are on the same axis. */
   get ownAxis() {
     const facts = this.trace && this.group ? this.trace.summary.maps[this.group.maps[0]] : null;
     return facts !== null && facts.query_axis === facts.key_axis;
   }
 
   setModes() {
-    const drawn = this.axis && drawnTitle(this.axis);
-    const second = drawn ? { value: "places", text: drawn } : { value: "lines", text: "Lines of one word" };
+    const drawn = this.axis && viewTitle(this.axis);
+    const second = drawn ? { value: "axis", text: drawn } : { value: "lines", text: "Lines of one word" };
     if (this.mode !== "matrix") this.mode = second.value;
-    this.modes.replaceChildren(segments("Show as", [{ value: "matrix", text: "Matrix" }, second], this.mode, (mode) => {
+    this.modes.replaceChildren(radioGroup("Show as", [{ value: "matrix", text: "Matrix" }, second], this.mode, (mode) => {
       this.mode = mode;
       this.drawChosen();
     }));
   }
 
   /** @param {number} row */
-  onlyWord(row) {
+  showQuery(row) {
     this.mode = "lines";
-    this.lines.row = this.places.row = row;
+    this.lines.row = this.queryWeights.row = row;
     this.setModes();
     this.drawChosen();
     if (this.mode === "lines") this.lines.choose(row);
   }
 
-  /** The picture in the colours of a white ground. */
-  onPaper() {
+  /** The picture in the colours for a white background. */
+  printPicture() {
     const { picture } = this;
     const colour = (/** @type {number} */ place) => (this.chosen.length > 1 ? HEAD_COLOURS[place] : null);
     return picture && { ...picture, layers: picture.layers.map((layer, place) => ({ ...layer, colour: colour(place) })) };
   }
 
-  /** What is saved while lines are shown. */
+  /** The SVG that is saved while lines or a view of the axis are shown; null otherwise. */
   lineDrawing() {
-    const picture = this.onPaper();
-    if (this.mode === "places") return this.places.drawing();
+    const picture = this.printPicture();
+    if (this.mode === "axis") return this.queryWeights.drawing();
     return this.mode === "lines" && picture ? linesSvg(picture, this.lines.row) : null;
   }
 
   async show() {
     const { subject } = this.page.session;
-    // Later sentences are also traced with gradients while the option is on.
-    if (this.gradients.input.checked && subject && "model" in subject && !subject.gradients) return this.withGradients(true);
+    // While gradients are enabled, request them for new sentences as well.
+    if (this.gradients.input.checked && subject && "model" in subject && !subject.gradients) return this.setGradients(true);
     try {
       const trace = await this.page.session.current();
       if (subject !== this.page.session.subject) return;
-      if (trace !== this.trace) this.take(trace);
+      if (trace !== this.trace) this.setTrace(trace);
       else this.matrix.resize();
       this.notice.textContent = "";
     } catch (error) {
@@ -158,42 +158,42 @@ class Heads {
   }
 
   /** @param {LoadedTrace} trace */
-  take(trace) {
+  setTrace(trace) {
     const before = this.group?.key;
     this.groups = groupsOf(trace.summary.maps);
     this.trace = this.groups.length ? trace : null;
-    if (!this.groups.length) throw new Error(NONE);
-    fillChoice(this.which.input, this.groups.map(({ key, title }) => ({ value: key, text: title })), "");
+    if (!this.groups.length) throw new Error(NO_ATTENTION);
+    setOptions(this.groupSelect.input, this.groups.map(({ key, title }) => ({ value: key, text: title })), "");
     const cross = this.groups.find(({ title }) => title === "Cross");
     this.setGroup((this.groups.find(({ key }) => key === before) ?? cross ?? this.groups[0]).key);
   }
 
   /** @param {boolean} on */
-  withGradients(on) {
+  setGradients(on) {
     const { subject } = this.page.session;
     if (!subject || !("model" in subject)) return;
     const { gradients: _, ...plain } = subject;
-    this.page.session.look(on ? { ...plain, gradients: true } : plain);
+    this.page.session.setSubject(on ? { ...plain, gradients: true } : plain);
   }
 
   /** @param {string} key */
   setGroup(key) {
     const group = this.groups.find((one) => one.key === key);
     if (!group || !this.trace) return;
-    const stay = this.group?.key === key && this.chosen.length;
+    const sameGroup = this.group?.key === key && this.chosen.length;
     this.group = group;
-    if (!stay) this.mode = this.axis && drawnTitle(this.axis) ? "places" : "matrix";
+    if (!sameGroup) this.mode = this.axis && viewTitle(this.axis) ? "axis" : "matrix";
     this.setModes();
-    this.which.input.value = key;
+    this.groupSelect.input.value = key;
     this.drawGrid();
     const { maps } = this.trace.summary;
-    const kept = stay ? this.chosen.filter(({ map, head }) => group.maps.includes(map) && head < maps[map].heads) : [];
-    this.choose(kept.length ? kept : [{ map: group.maps[group.maps.length - 1], head: 0 }]);
+    const kept = sameGroup ? this.chosen.filter(({ map, head }) => group.maps.includes(map) && head < maps[map].heads) : [];
+    this.setChosen(kept.length ? kept : [{ map: group.maps[group.maps.length - 1], head: 0 }]);
   }
 
   drawGrid() {
     if (!this.trace || !this.group) return;
-    const grid = overview(this.page, this.trace, this.group, (head, add) => this.pick(head, add || this.overlay));
+    const grid = overview(this.page, this.trace, this.group, (head, add) => this.selectHead(head, add || this.overlay));
     this.grid.replaceWith(grid);
     this.grid = grid;
     markChosen(this.grid, this.chosen, (place) => this.colour(place));
@@ -201,31 +201,31 @@ class Heads {
 
   /** @param {number} place */
   colour(place) {
-    const colours = themeOf(this.page.root).dark ? HEAD_COLOURS_IN_THE_DARK : HEAD_COLOURS;
+    const colours = themeOf(this.page.root).dark ? HEAD_COLOURS_DARK : HEAD_COLOURS;
     return this.chosen.length > 1 ? colours[place] : null;
   }
 
   /** @param {Head} head @param {boolean} add */
-  pick(head, add) {
+  selectHead(head, add) {
     const others = this.chosen.filter((one) => one.map !== head.map || one.head !== head.head);
     const there = others.length < this.chosen.length;
-    if (!add) return this.choose([head]);
-    if (there && others.length) return this.choose(others);
+    if (!add) return this.setChosen([head]);
+    if (there && others.length) return this.setChosen(others);
     if (others.length >= HEAD_COLOURS.length) {
-      return this.page.announce(`at most ${HEAD_COLOURS.length} heads can be shown in different colours`);
+      return this.page.announce(`at most ${HEAD_COLOURS.length} heads can be overlaid`);
     }
-    return this.choose([...others, head]);
+    return this.setChosen([...others, head]);
   }
 
-  wholeLayer() {
+  selectLayer() {
     if (!this.trace || !this.chosen.length) return;
     const { map } = this.chosen[0];
     const count = Math.min(this.trace.summary.maps[map].heads, HEAD_COLOURS.length);
-    this.choose(Array.from({ length: count }, (_, head) => ({ map, head })));
+    this.setChosen(Array.from({ length: count }, (_, head) => ({ map, head })));
   }
 
   /** @param {Head[]} heads */
-  choose(heads) {
+  setChosen(heads) {
     this.chosen = heads;
     markChosen(this.grid, heads, (place) => this.colour(place));
     this.drawChosen();
@@ -244,7 +244,7 @@ class Heads {
       if (trace !== this.trace || chosen !== this.chosen) return;
       const [{ map }] = chosen;
       const facts = trace.summary.maps[map];
-      // For a single query, the rows are steps.
+      // If there is only one query, the rows are the steps.
       const step = this.steps.of(facts.queries > 1 ? trace.stepLabels(map) : null);
       const matrices = step === null ? whole : whole.map((one) => sliceRows(one, step * facts.queries, (step + 1) * facts.queries));
       this.picture = {
@@ -263,12 +263,12 @@ class Heads {
     }
     this.drawLegend();
     this.matrix.body.hidden = this.mode !== "matrix";
-    if (this.contrast) this.contrast.field.hidden = this.mode !== "matrix";
+    if (this.contrastToggle) this.contrastToggle.field.hidden = this.mode !== "matrix";
     this.lines.body.hidden = this.mode !== "lines";
-    this.places.body.hidden = this.mode !== "places";
+    this.queryWeights.body.hidden = this.mode !== "axis";
     if (this.mode === "matrix") this.matrix.show(this.picture);
     else if (this.mode === "lines") this.lines.show(this.picture);
-    else if (this.axis) this.places.show(this.picture, this.axis, this.ownAxis);
+    else if (this.axis) this.queryWeights.show(this.picture, this.axis, this.ownAxis);
   }
 
   drawLegend() {

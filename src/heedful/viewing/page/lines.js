@@ -1,7 +1,7 @@
-// Attention of one word: lines to the words it attends to, one colour per head.
+// The attention of one query as lines to the keys, with one colour per head.
 
-import { element, focusItem, roving, svgElement } from "./elements.js";
-import { around, largest, rowOf, runsRightToLeft, written } from "./matrices.js";
+import { element, focusItem, rovingTabindex, svgElement } from "./elements.js";
+import { windowAround, topIndices, rowOf, isRightToLeft, formatWeight } from "./matrices.js";
 import { themeOf } from "./painting.js";
 
 /** @typedef {import("./types.js").Page} Page */
@@ -9,7 +9,7 @@ import { themeOf } from "./painting.js";
 
 const ROW = 30;
 const MIDDLE = 260;
-// Maximum number of words shown; others are left out.
+// For longer texts, show only some of the tokens.
 const LONG = 60;
 const SOME = 24;
 
@@ -28,7 +28,7 @@ export class LinesView {
       "div", { class: "heed-lines" },
       element("div", { class: "heed-lines-field" }, this.queries, this.drawing, this.keys), this.note,
     );
-    roving(this.queries, "button", () => 1, (button) => this.choose(Number(button.dataset.row)));
+    rovingTabindex(this.queries, "button", () => 1, (button) => this.choose(Number(button.dataset.row)));
     page.onTheme(() => this.draw());
   }
 
@@ -45,36 +45,36 @@ export class LinesView {
     this.draw();
     const items = /** @type {HTMLElement[]} */ ([...this.queries.querySelectorAll("button")]);
     if (focus) focusItem(items, items.findIndex((item) => Number(item.dataset.row) === row));
-    if (this.picture) this.page.announce(`${this.picture.rows[row]}: ${this.said().join(", ")}`);
+    if (this.picture) this.page.announce(`${this.picture.rows[row]}: ${this.topWeights().join(", ")}`);
   }
 
-  /** Describes the largest weights of the selected row. */
-  said() {
+  /** The largest weights of the selected row, as texts. */
+  topWeights() {
     const { picture } = this;
     if (!picture) return [];
     const totals = this.totals(picture);
-    return largest(totals, 3)
+    return topIndices(totals, 3)
       .sort((a, b) => totals[b] - totals[a])
-      .map((column) => `${picture.columns[column]} ${written(totals[column])}`);
+      .map((column) => `${picture.columns[column]} ${formatWeight(totals[column])}`);
   }
 
   /** @param {Picture} picture */
   totals(picture) {
-    return totalsOf(picture, this.row);
+    return meanWeights(picture, this.row);
   }
 
   draw() {
     const { picture } = this;
     if (!picture || !picture.rows.length) return;
-    const { queries, columns } = shownOf(picture, this.row);
+    const { queries, columns } = visibleTokens(picture, this.row);
     this.queries.replaceChildren(...queries.map((row) => this.query(picture, row)));
     this.keys.replaceChildren(...columns.map((column, at) => this.key(picture, column, columns[at - 1])));
     this.drawLines(picture, queries, columns);
     const left = picture.columns.length - columns.length;
     this.note.textContent = left > 0
-      ? `The ${columns.length} largest of ${picture.columns.length.toLocaleString("en")} weights are shown, in text order; `
-        + `a dotted line marks omitted words.`
-      : "Choose a word on the left. Boxes on the right show the weight of each head.";
+      ? `Shows the ${columns.length} largest of ${picture.columns.length.toLocaleString("en")} weights in the order of the text; `
+        + `a dotted line marks omitted keys.`
+      : "Select a token on the left. The boxes on the right show the weight of each head.";
   }
 
   /** @param {Picture} picture @param {number} row */
@@ -91,13 +91,13 @@ export class LinesView {
     const theme = themeOf(this.page.root);
     const boxes = picture.layers.map(({ name, matrix, colour }) => {
       const weight = rowOf(matrix, this.row)[column];
-      const box = element("i", { title: `${name}: ${written(weight)}` });
+      const box = element("i", { title: `${name}: ${formatWeight(weight)}` });
       box.style.background = colour ?? theme.accent;
-      box.style.opacity = String(share(weight));
+      box.style.opacity = String(lineOpacity(weight));
       return element("span", { class: "heed-box" }, box);
     });
     const gap = before !== undefined && column > before + 1;
-    const weights = picture.layers.map(({ name, matrix }) => `${name} ${written(rowOf(matrix, this.row)[column])}`);
+    const weights = picture.layers.map(({ name, matrix }) => `${name} ${formatWeight(rowOf(matrix, this.row)[column])}`);
     return element(
       "li", { class: gap ? "heed-gap" : null, "aria-label": `${picture.columns[column]}: ${weights.join(", ")}` },
       element("span", { class: "heed-boxes" }, ...boxes), element("span", { dir: "auto" }, picture.columns[column]),
@@ -115,7 +115,7 @@ export class LinesView {
     picture.layers.forEach(({ matrix, colour }, layer) => {
       const weights = rowOf(matrix, this.row);
       columns.forEach((column, at) => {
-        const strength = share(weights[column]);
+        const strength = lineOpacity(weights[column]);
         if (strength < 0.02) return;
         const spread = (layer - (picture.layers.length - 1) / 2) * 2.2;
         const to = at * ROW + ROW / 2 + spread;
@@ -127,25 +127,25 @@ export class LinesView {
         this.drawing.append(line);
       });
     });
-    this.body.classList.toggle("heed-right-to-left", runsRightToLeft(picture.rows));
+    this.body.classList.toggle("heed-right-to-left", isRightToLeft(picture.rows));
   }
 }
 
 /**
- * The opacity of a weight.
+ * The opacity of the line for a weight.
  * @param {number} weight
  */
-export function share(weight) {
+export function lineOpacity(weight) {
   return Math.pow(Math.min(Math.abs(weight), 1), 0.7);
 }
 
 /**
- * The total weight of each column in a row: the mean over layers.
+ * The mean absolute weight of each key over the layers, for one row.
  * @param {Picture} picture
  * @param {number} row
  * @returns {Float32Array}
  */
-export function totalsOf(picture, row) {
+export function meanWeights(picture, row) {
   const totals = new Float32Array(picture.columns.length);
   for (const { matrix } of picture.layers) {
     rowOf(matrix, row).forEach((weight, column) => (totals[column] += Math.abs(weight) / picture.layers.length));
@@ -154,14 +154,15 @@ export function totalsOf(picture, row) {
 }
 
 /**
- * The visible rows and columns: all, or in a long text rows near the selected one and columns with the largest weights.
+ * The visible rows and columns: all, or for long texts the rows around the selected one and the columns with the
+ * largest weights.
  * @param {Picture} picture
  * @param {number} row
  */
-export function shownOf(picture, row) {
+export function visibleTokens(picture, row) {
   const [queries, keys] = [picture.rows.length, picture.columns.length];
   return {
-    queries: around(row, queries, queries > LONG ? SOME : LONG),
-    columns: largest(totalsOf(picture, row), keys > LONG ? SOME : LONG),
+    queries: windowAround(row, queries, queries > LONG ? SOME : LONG),
+    columns: topIndices(meanWeights(picture, row), keys > LONG ? SOME : LONG),
   };
 }

@@ -1,4 +1,4 @@
-// Arithmetic on weights, independent of the page.
+// Functions of matrices of weights, independent of the page.
 
 /** @typedef {import("./types.js").Matrix} Matrix */
 /** @typedef {import("./types.js").MapFacts} MapFacts */
@@ -11,13 +11,13 @@
  * @returns {Matrix}
  */
 export function matrixOf(rows, columns, values, peak) {
-  let most = peak ?? 0;
-  if (peak === undefined) for (const value of values) if (Math.abs(value) > most) most = Math.abs(value);
-  return { rows, columns, values, peak: most };
+  let maximum = peak ?? 0;
+  if (peak === undefined) for (const value of values) if (Math.abs(value) > maximum) maximum = Math.abs(value);
+  return { rows, columns, values, peak: maximum };
 }
 
 /**
- * One head of a map from its bytes. With steps, rows are the queries of the first step, then of the second, …
+ * Decode one head of a map. With steps, the rows are the queries of the first step, then those of the second, …
  * @param {Uint8Array} bytes [heads, steps, queries, keys]
  * @param {MapFacts} map
  * @param {number} head
@@ -36,7 +36,7 @@ export function headMatrix(bytes, map, head) {
 }
 
 /**
- * @param {Matrix[]} matrices of the same shape
+ * @param {Matrix[]} matrices all of the same shape
  * @returns {Matrix}
  */
 export function meanMatrix(matrices) {
@@ -67,11 +67,11 @@ export function rowOf(matrix, row) {
 }
 
 /**
- * The index of the largest weight of a row, or -1 if all are 0.
+ * The index of the largest weight of a row; -1 if none is positive.
  * @param {Matrix} matrix
  * @param {number} row
  */
-export function largestColumn(matrix, row) {
+export function argmax(matrix, row) {
   const values = rowOf(matrix, row);
   let best = -1;
   for (let i = 0; i < values.length; i++) if (values[i] > (best < 0 ? 0 : values[best])) best = i;
@@ -79,29 +79,29 @@ export function largestColumn(matrix, row) {
 }
 
 /**
- * 1 at the largest weight of each row, 0 elsewhere.
+ * A matrix with 1 at the largest weight of each row and 0 elsewhere.
  * @param {Matrix} matrix
  * @returns {Matrix}
  */
 export function hardMatrix(matrix) {
   const values = new Float32Array(matrix.values.length);
   for (let row = 0; row < matrix.rows; row++) {
-    const best = largestColumn(matrix, row);
+    const best = argmax(matrix, row);
     if (best >= 0) values[row * matrix.columns + best] = 1;
   }
   return matrixOf(matrix.rows, matrix.columns, values, 1);
 }
 
 /**
- * Weights between words: the sum over tokens of a column word, and the mean over tokens of a row word.
+ * Weights between words: summed over the tokens of a column's word, averaged over those of a row's word.
  * @param {Matrix} matrix
- * @param {number[]} rowWords the word of each row, or -1
+ * @param {number[]} rowWords the word of each row; -1 for none
  * @param {number[]} columnWords
  * @returns {Matrix}
  */
-export function byWords(matrix, rowWords, columnWords) {
-  const rows = rowWords.reduce((most, word) => Math.max(most, word), -1) + 1;
-  const columns = columnWords.reduce((most, word) => Math.max(most, word), -1) + 1;
+export function poolByWord(matrix, rowWords, columnWords) {
+  const rows = rowWords.reduce((maximum, word) => Math.max(maximum, word), -1) + 1;
+  const columns = columnWords.reduce((maximum, word) => Math.max(maximum, word), -1) + 1;
   const counts = new Array(rows).fill(0);
   for (const word of rowWords) if (word >= 0) counts[word] += 1;
   const values = new Float32Array(rows * columns);
@@ -118,7 +118,7 @@ export function byWords(matrix, rowWords, columnWords) {
 }
 
 /**
- * The entropy of each normalised row, in bits.
+ * The entropy of each row, normalised to a sum of 1, in bits.
  * @param {Matrix} matrix
  * @returns {number[]}
  */
@@ -136,13 +136,13 @@ export function rowEntropies(matrix) {
 }
 
 /**
- * Max pooling of `down` × `across` cells, which keeps peaks visible.
+ * Max pooling over blocks of `down` × `across` cells, by absolute value.
  * @param {Matrix} matrix
  * @param {number} down
  * @param {number} across
  * @returns {Matrix}
  */
-export function pooled(matrix, down, across) {
+export function maxPool(matrix, down, across) {
   if (down <= 1 && across <= 1) return matrix;
   const rows = Math.ceil(matrix.rows / down);
   const columns = Math.ceil(matrix.columns / across);
@@ -160,12 +160,12 @@ export function pooled(matrix, down, across) {
 }
 
 /**
- * The indices of the `count` largest numbers, in increasing order.
+ * The indices of the `count` largest absolute values, in ascending order.
  * @param {ArrayLike<number>} values
  * @param {number} count
  * @returns {number[]}
  */
-export function largest(values, count) {
+export function topIndices(values, count) {
   const places = Array.from({ length: values.length }, (_, i) => i);
   places.sort((a, b) => Math.abs(values[b]) - Math.abs(values[a]) || a - b);
   return places.slice(0, count).sort((a, b) => a - b);
@@ -177,7 +177,7 @@ export function largest(values, count) {
  * @param {number} all
  * @param {number} count
  */
-export function around(at, all, count) {
+export function windowAround(at, all, count) {
   const first = Math.max(0, Math.min(at - Math.floor(count / 2), all - count));
   return Array.from({ length: Math.min(count, all) }, (_, i) => first + i);
 }
@@ -185,10 +185,10 @@ export function around(at, all, count) {
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]|[\ud802-\ud803\ud83a-\ud83b]/g;
 
 /**
- * Whether most letters belong to right-to-left scripts.
+ * Whether most letters belong to scripts that are written from right to left.
  * @param {string[]} texts
  */
-export function runsRightToLeft(texts) {
+export function isRightToLeft(texts) {
   let right = 0;
   let all = 0;
   for (const text of texts) {
@@ -200,19 +200,19 @@ export function runsRightToLeft(texts) {
 }
 
 /**
- * A number with a minus sign (U+2212).
+ * Format a number with a typographic minus sign.
  * @param {number} value
  * @param {number} places
  */
-export function signed(value, places) {
+export function formatSigned(value, places) {
   return value.toFixed(places).replace("-", "−");
 }
 
 /**
- * A weight as text, with the precision of one byte.
+ * Format a weight with the precision of its encoding in one byte.
  * @param {number} weight
  */
-export function written(weight) {
+export function formatWeight(weight) {
   if (weight === 0) return "0";
   return (Math.abs(weight) >= 0.01 ? weight.toFixed(3) : weight.toPrecision(2)).replace(/^-/, "−");
 }

@@ -1,14 +1,14 @@
-// An interactive matrix: hover, keyboard, zoom, and an overview while zoomed in.
+// An interactive matrix: hover, keyboard, zoom, and an overview while it is zoomed.
 
 import { element } from "./elements.js";
-import { runsRightToLeft, written } from "./matrices.js";
-import { Drawing, layOut } from "./picture.js";
+import { isRightToLeft, formatWeight } from "./matrices.js";
+import { Drawing, computeLayout } from "./picture.js";
 import { themeOf } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./types.js").Page} Page */
 
-const MOST_ZOOM_CELL = 40;
+const MAX_ZOOM_CELL = 40;
 const STEP = 1.4;
 
 export class MatrixView {
@@ -23,7 +23,7 @@ export class MatrixView {
     this.picture = null;
     /** @type {Drawing | null} */
     this.drawing = null;
-    /** @type {Drawing | null} the whole matrix, small */
+    /** @type {Drawing | null} the whole matrix for the overview */
     this.small = null;
     this.view = { zoom: 1, x: 0, y: 0 };
     /** @type {{row: number, column: number} | null} */
@@ -41,7 +41,7 @@ export class MatrixView {
     this.zooming = this.buttons();
     const frame = element("div", { class: "heed-frame" }, this.canvas);
     this.body = element("div", { class: "heed-matrix-view" }, frame, element(
-      "div", { class: "heed-under" }, this.readout, this.overview, this.zooming));
+      "div", { class: "heed-below-matrix" }, this.readout, this.overview, this.zooming));
     this.frame = frame;
     this.listen();
   }
@@ -63,18 +63,18 @@ export class MatrixView {
   /** @param {Picture} picture */
   show(picture) {
     const before = this.picture;
-    const alike = before && before.rows.length === picture.rows.length
+    const sameSize = before && before.rows.length === picture.rows.length
       && before.columns.length === picture.columns.length;
     this.picture = picture;
-    if (!alike) {
+    if (!sameSize) {
       this.view = { zoom: 1, x: 0, y: 0 };
       this.cursor = null;
     }
     this.resize();
-    this.say();
+    this.updateReadout();
   }
 
-  /** Fits the picture into the room there is now. */
+  /** Fit the picture into the available space. */
   resize() {
     const { picture } = this;
     const room = this.frame.clientWidth;
@@ -84,17 +84,17 @@ export class MatrixView {
     const context = /** @type {CanvasRenderingContext2D} */ (this.canvas.getContext("2d"));
     const height = this.options.height ?? Math.max(Math.min(window.innerHeight * 0.78, 760), 320);
     const font = room < 480 ? 12 : 13;
-    const layout = layOut(context, picture, { width: room, height, cell: 38, font, family: theme.font });
-    const sharp = window.devicePixelRatio || 1;
-    this.canvas.width = Math.round(layout.totalWidth * sharp);
-    this.canvas.height = Math.round(layout.totalHeight * sharp);
+    const layout = computeLayout(context, picture, { width: room, height, cell: 38, font, family: theme.font });
+    const pixelRatio = window.devicePixelRatio || 1;
+    this.canvas.width = Math.round(layout.totalWidth * pixelRatio);
+    this.canvas.height = Math.round(layout.totalHeight * pixelRatio);
     this.canvas.style.width = `${layout.totalWidth}px`;
     this.canvas.style.height = `${layout.totalHeight}px`;
-    context.setTransform(sharp, 0, 0, sharp, 0, 0);
+    context.setTransform(pixelRatio, 0, 0, pixelRatio, 0, 0);
     this.drawing = new Drawing(picture, layout, theme);
     this.zooming.hidden = Math.min(layout.cellWidth, layout.cellHeight) >= 12;
     this.draw();
-    // Record the drawing time for benchmarks.
+    // Expose the drawing time for measurements.
     this.canvas.dataset.milliseconds = (performance.now() - started).toFixed(1);
   }
 
@@ -131,15 +131,15 @@ export class MatrixView {
       overview.height / view.zoom);
   }
 
-  /** The most that it makes sense to zoom in. */
-  mostZoom() {
+  /** The maximum zoom factor. */
+  maxZoom() {
     const { layout } = /** @type {Drawing} */ (this.drawing);
-    return Math.max(1, MOST_ZOOM_CELL / Math.min(layout.cellWidth, layout.cellHeight));
+    return Math.max(1, MAX_ZOOM_CELL / Math.min(layout.cellWidth, layout.cellHeight));
   }
 
   /**
    * @param {number} factor
-   * @param {{row: number, column: number}} [around] the cell that keeps its position; default: the middle
+   * @param {{row: number, column: number}} [around] the cell that stays in place; default: the cursor, or the centre
    */
   zoomBy(factor, around) {
     this.zoomTo(this.view.zoom * factor, around);
@@ -152,7 +152,7 @@ export class MatrixView {
     const at = around ?? this.cursor ?? {
       row: this.view.y + before.down / 2, column: this.view.x + before.across / 2,
     };
-    const next = Math.min(Math.max(zoom, 1), this.mostZoom());
+    const next = Math.min(Math.max(zoom, 1), this.maxZoom());
     const change = this.view.zoom / next;
     this.view = {
       zoom: next,
@@ -172,7 +172,7 @@ export class MatrixView {
   }
 
   /**
-   * The cell under a point of the canvas, as fractions.
+   * The cell at a point of the canvas, with fractions.
    * @param {MouseEvent} event
    * @returns {{row: number, column: number} | null}
    */
@@ -220,7 +220,7 @@ export class MatrixView {
       if (document.activeElement !== this.canvas) this.point(null);
     });
     this.canvas.addEventListener("click", () => {
-      // The end of a drag is not a selection.
+      // The end of a drag is not a click.
       if (!moved) this.choose();
     });
     this.canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
@@ -282,26 +282,26 @@ export class MatrixView {
       this.stayInside();
     }
     this.draw();
-    this.say();
+    this.updateReadout();
   }
 
-  say() {
+  updateReadout() {
     const { picture, cursor } = this;
     if (!picture) return;
     this.readout.classList.toggle("heed-idle", !cursor);
     if (!cursor) {
-      const hint = this.zooming.hidden ? "" : " Wheel, + and − zoom; drag moves.";
-      const order = runsRightToLeft(picture.columns) ? ", from right to left" : "";
+      const hint = this.zooming.hidden ? "" : " Zoom with the wheel, + and −; drag to move.";
+      const order = isRightToLeft(picture.columns) ? ", from right to left" : "";
       this.readout.textContent = `Rows: ${picture.rowTitle}. Columns: ${picture.columnTitle}${order}. `
         + `Point at a cell, or use the arrow keys.${hint}`;
       return;
     }
     const place = cursor.row * picture.columns.length + cursor.column;
     const weights = picture.layers.flatMap((layer) => [
-      picture.layers.length > 1 ? swatch(layer) : "", element("strong", {}, written(layer.matrix.values[place])),
+      picture.layers.length > 1 ? swatch(layer) : "", element("strong", {}, formatWeight(layer.matrix.values[place])),
     ]);
     const more = picture.bars.map((bars) => `${bars.title} ${bars.values[cursor.row]?.toFixed(2)}${bars.unit}`);
-    // Isolate the text direction of each part.
+    // Isolate the direction of each text, so that scripts do not mix.
     this.readout.replaceChildren(
       element("bdi", {}, picture.rows[cursor.row]), " → ", element("bdi", {}, picture.columns[cursor.column]),
       "  ", ...weights, more.length ? `   ${more.join(" · ")}` : "",

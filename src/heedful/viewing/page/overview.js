@@ -1,7 +1,7 @@
-// Thumbnails of all heads of all layers, to choose from.
+// Thumbnails of all heads of all layers, as buttons.
 
-import { element, roving } from "./elements.js";
-import { runsRightToLeft } from "./matrices.js";
+import { element, rovingTabindex } from "./elements.js";
+import { isRightToLeft } from "./matrices.js";
 import { thumbnails, themeOf } from "./painting.js";
 import { fromBase64 } from "./providers.js";
 
@@ -13,7 +13,7 @@ import { fromBase64 } from "./providers.js";
 /** @typedef {{key: string, title: string, maps: number[]}} Group */
 
 /**
- * Groups maps of different layers with the same kind and axes.
+ * Group the maps of different layers: those with the same kind and the same axes.
  * @param {MapFacts[]} maps
  * @returns {Group[]}
  */
@@ -22,7 +22,7 @@ export function groupsOf(maps) {
   const groups = new Map();
   maps.forEach((facts, i) => {
     const key = [facts.kind, facts.query_axis, facts.key_axis, ...(facts.step_axis ? [facts.step_axis] : [])].join(" ");
-    const group = groups.get(key) ?? { key, title: titleOf(facts), maps: [] };
+    const group = groups.get(key) ?? { key, title: groupTitle(facts), maps: [] };
     group.maps.push(i);
     groups.set(key, group);
   });
@@ -30,7 +30,7 @@ export function groupsOf(maps) {
 }
 
 /** @param {MapFacts} facts */
-function titleOf(facts) {
+function groupTitle(facts) {
   const { query_axis: query, key_axis: key } = facts;
   let over = query === key ? `Self: ${query}` : `${query} over ${key}`;
   if (query === "source" && key === "source") over = "Encoder";
@@ -43,19 +43,19 @@ function titleOf(facts) {
 }
 
 /**
- * Titles of the rows and columns of a map.
+ * The titles of the rows and columns of a map.
  * @param {MapFacts} facts
  * @returns {{rowTitle: string, columnTitle: string}}
  */
 export function titles(facts) {
   const [row, column] = [facts.query_axis, facts.key_axis];
   if (row === column) return { rowTitle: `queries (${row})`, columnTitle: "keys" };
-  const read = column;
-  return { rowTitle: facts.written ? "output" : row, columnTitle: read };
+  const read = column === "source" ? "source tokens" : column;
+  return { rowTitle: facts.written ? "output tokens" : row, columnTitle: read };
 }
 
 /**
- * The name of a layer: its number in its group, if the group has several.
+ * The name of a layer: its number in the group, if there are several.
  * @param {Group} group
  * @param {number} place
  */
@@ -64,7 +64,7 @@ export function layerName(group, place) {
 }
 
 /**
- * The name of a head; in rollout, heads are layers (see inference/relevance.py).
+ * The name of a head; in rollout, an index is a layer, not a head (see inference/relevance.py).
  * @param {LoadedTrace} trace
  * @param {Group} group
  * @param {Head} head
@@ -84,12 +84,12 @@ export function headName(trace, group, { map, head }) {
  */
 export function overview(page, trace, group, chosen) {
   const theme = themeOf(page.root);
-  const most = Math.max(...group.maps.map((map) => trace.summary.maps[map].heads));
-  const grid = element("div", { class: "heed-grid", role: "group", "aria-label": `${group.title}: choose a head` });
-  grid.style.setProperty("--heads", String(most));
+  const maximum = Math.max(...group.maps.map((map) => trace.summary.maps[map].heads));
+  const grid = element("div", { class: "heed-grid", role: "group", "aria-label": `${group.title}: select a head` });
+  grid.style.setProperty("--heads", String(maximum));
   group.maps.forEach((map, place) => {
     const facts = trace.summary.maps[map];
-    const mirrored = runsRightToLeft(trace.columnLabels(map));
+    const mirrored = isRightToLeft(trace.columnLabels(map));
     const pictures = thumbnails(fromBase64(facts.thumbnails), facts, theme, mirrored);
     const row = element(
       "div", { class: "heed-layer" },
@@ -108,12 +108,12 @@ export function overview(page, trace, group, chosen) {
   });
   const first = grid.querySelector("button");
   if (first) first.tabIndex = 0;
-  roving(grid, "button", () => most);
+  rovingTabindex(grid, "button", () => maximum);
   return grid;
 }
 
 /**
- * Marks each chosen head in its colour.
+ * Mark the selected heads, each in its colour.
  * @param {HTMLElement} grid
  * @param {Head[]} heads
  * @param {(place: number) => string | null} colour
@@ -124,6 +124,6 @@ export function markChosen(grid, heads, colour) {
       (one) => String(one.map) === button.dataset.map && String(one.head) === button.dataset.head,
     );
     button.setAttribute("aria-pressed", String(place >= 0));
-    button.style.setProperty("--own", (place >= 0 && colour(place)) || "var(--heed-accent)");
+    button.style.setProperty("--selected-colour", (place >= 0 && colour(place)) || "var(--heed-accent)");
   }
 }

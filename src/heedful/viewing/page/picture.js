@@ -1,51 +1,51 @@
-// Draws a matrix with labels on a canvas, for the screen and for PNG files.
+// Draws a matrix with its labels on a canvas, for the screen and for PNG files.
 
-import { runsRightToLeft } from "./matrices.js";
-import { painted, striped } from "./painting.js";
+import { isRightToLeft } from "./matrices.js";
+import { renderWeights, fitsStripes } from "./painting.js";
 
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./painting.js").Theme} Theme */
 
 /**
- * The layout of a matrix, in CSS pixels.
+ * Positions and sizes, in CSS pixels.
  * @typedef {object} Layout
- * @property {boolean} mirrored columns run from right to left
- * @property {number} left of the field of weights
- * @property {number} top
+ * @property {boolean} mirrored whether columns run from right to left
+ * @property {number} left left edge of the weights
+ * @property {number} top top edge of the weights
  * @property {number} cellWidth at zoom 1
  * @property {number} cellHeight
- * @property {number} width of the field
+ * @property {number} width width of the weights
  * @property {number} height
  * @property {number} totalWidth
  * @property {number} totalHeight
  * @property {number} font
- * @property {boolean} upright column labels are vertical, because cells are narrow
- * @property {boolean} flat column labels are horizontal, because all are shorter than a cell
+ * @property {boolean} upright whether column labels are vertical, because cells are narrow
+ * @property {boolean} flat whether column labels are horizontal, because all are shorter than a cell
  * @property {number} barLeft
- * @property {number} bar the length of the longest bar
+ * @property {number} bar length of the longest bar
  */
 
-/** @typedef {{zoom: number, x: number, y: number}} View x and y: the first column and row on show */
+/** @typedef {{zoom: number, x: number, y: number}} View x and y: the first visible column and row */
 
 const SLANT = Math.PI / 3.6;
 const GAP = 10;
 
 /**
- * @param {CanvasRenderingContext2D} context used for measuring
+ * @param {CanvasRenderingContext2D} context measures texts
  * @param {Picture} picture
  * @param {{width: number, height: number, cell: number, font: number, family: string}} room
  * @returns {Layout}
  */
-export function layOut(context, picture, room) {
+export function computeLayout(context, picture, room) {
   const { font } = room;
   context.font = `${font}px ${room.family}`;
   const rows = Math.max(picture.rows.length, 1);
   const columns = Math.max(picture.columns.length, 1);
-  const mirrored = runsRightToLeft(picture.columns);
-  const rowGutter = Math.min(longest(context, picture.rows), Math.max(room.width * 0.3, 60)) + 10;
+  const mirrored = isRightToLeft(picture.columns);
+  const rowGutter = Math.min(maxTextWidth(context, picture.rows), Math.max(room.width * 0.3, 60)) + 10;
   const bar = room.width < 480 ? 24 : 54;
   const bars = picture.bars.length ? picture.bars.length * (bar + GAP) + 4 : 0;
-  const reach = longest(context, [...picture.columns, ...picture.bars.map((one) => one.title)]);
+  const reach = maxTextWidth(context, [...picture.columns, ...picture.bars.map((one) => one.title)]);
   const label = Math.min(reach, 150);
   const free = room.width - rowGutter - bars - 8;
   const slanted = (free - Math.max(0, label * Math.cos(SLANT) - bars)) / columns >= font * 1.5;
@@ -53,15 +53,15 @@ export function layOut(context, picture, room) {
   const top = (slanted ? label * Math.sin(SLANT) + font * 0.6 : label) + 12;
   let cellWidth = Math.min(room.cell, (free - overhang) / columns);
   let cellHeight = Math.min(room.cell, (room.height - top) / rows);
-  // Cells are square unless one side is much longer than the other.
+  // Cells are square, unless one side would then be too short.
   const square = Math.min(cellWidth, cellHeight);
   if (square * Math.max(rows, columns) > 24 || square >= 8) {
     if (Math.min(rows, columns) * square > 160 || square >= 8) cellWidth = cellHeight = square;
   }
-  // Cells are slightly higher than wide if this lets all row labels fit.
+  // Cells are a little higher than wide if all row labels then fit.
   const readable = font * 1.2;
   if (cellHeight >= readable * 0.5 && cellHeight < readable && readable * rows <= room.height - top) cellHeight = readable;
-  const flat = !picture.bars.length && longest(context, picture.columns) <= cellWidth - 2;
+  const flat = !picture.bars.length && maxTextWidth(context, picture.columns) <= cellWidth - 2;
   const width = cellWidth * columns;
   const height = cellHeight * rows;
   const totalWidth = rowGutter + width + Math.max(bars, overhang) + 4;
@@ -87,15 +87,15 @@ export function layOut(context, picture, room) {
  * @param {CanvasRenderingContext2D} context
  * @param {string[]} texts
  */
-function longest(context, texts) {
-  let most = 0;
-  // Measuring thousands of labels is slow; those with the most characters are enough.
+function maxTextWidth(context, texts) {
+  let maximum = 0;
+  // Measuring thousands of labels is slow, so only those with the most characters are measured.
   const candidates = texts.length > 64 ? [...texts].sort((a, b) => b.length - a.length).slice(0, 64) : texts;
-  for (const text of candidates) most = Math.max(most, context.measureText(text).width);
-  return Math.ceil(most);
+  for (const text of candidates) maximum = Math.max(maximum, context.measureText(text).width);
+  return Math.ceil(maximum);
 }
 
-/** Draws a picture, and keeps the painted weights while only the view changes. */
+/** Draws a picture and caches the image of its weights while only the view changes. */
 export class Drawing {
   /**
    * @param {Picture} picture
@@ -107,7 +107,7 @@ export class Drawing {
     this.layout = layout;
     this.theme = theme;
     /** @type {Map<string, HTMLCanvasElement>} */
-    this.painted = new Map();
+    this.rendered = new Map();
   }
 
   /**
@@ -134,7 +134,7 @@ export class Drawing {
   }
 
   /**
-   * The left edge of a column; mirrored columns are counted from the right.
+   * The left edge of a column; if mirrored, columns are counted from the right.
    * @param {View} view
    * @param {number} column
    */
@@ -157,14 +157,14 @@ export class Drawing {
     const cell = this.cells(view);
     const down = Math.max(1, Math.floor(1 / cell.height));
     const across = Math.max(1, Math.floor(1 / cell.width));
-    const stripes = striped(picture.layers.length, cell.width);
+    const stripes = fitsStripes(picture.layers.length, cell.width);
     const each = stripes ? picture.layers.length : 1;
     const key = `${down} ${across} ${stripes}`;
-    let image = this.painted.get(key);
+    let image = this.rendered.get(key);
     if (!image) {
       const how = { mirrored: layout.mirrored, byRow: picture.byRow, stripes, down, across };
-      image = painted(picture.layers, theme, how);
-      this.painted.set(key, image);
+      image = renderWeights(picture.layers, theme, how);
+      this.rendered.set(key, image);
     }
     const first = layout.mirrored ? picture.columns.length - view.x - cell.across : view.x;
     context.imageSmoothingEnabled = false;
@@ -228,12 +228,12 @@ export class Drawing {
     context.textBaseline = "middle";
     context.textAlign = layout.mirrored ? "left" : "right";
     const room = layout.mirrored ? layout.totalWidth - x : layout.left - 8;
-    for (const row of shown(view.y, cell.down, step, picture.rows.length, cursor?.row)) {
+    for (const row of labelIndices(view.y, cell.down, step, picture.rows.length, cursor?.row)) {
       const y = this.rowTop(view, row) + cell.height / 2;
       if (y < layout.top || y > layout.top + layout.height) continue;
-      if (crowded(row, cursor?.row, step)) continue;
+      if (overlapsLabel(row, cursor?.row, step)) continue;
       this.setLabel(context, row === cursor?.row, theme);
-      write(context, fitted(context, picture.rows[row], room), x, y);
+      drawText(context, truncate(context, picture.rows[row], room), x, y);
     }
   }
 
@@ -242,30 +242,30 @@ export class Drawing {
     const { layout, theme, picture } = this;
     const cell = this.cells(view);
     const step = Math.max(1, Math.ceil((layout.font * 1.06) / cell.width));
-    for (const column of shown(view.x, cell.across, step, picture.columns.length, cursor?.column)) {
+    for (const column of labelIndices(view.x, cell.across, step, picture.columns.length, cursor?.column)) {
       const x = this.columnLeft(view, column) + cell.width / 2;
       if (x < layout.left || x > layout.left + layout.width) continue;
-      if (crowded(column, cursor?.column, step)) continue;
+      if (overlapsLabel(column, cursor?.column, step)) continue;
       this.setLabel(context, column === cursor?.column, theme);
-      this.drawFlag(context, picture.columns[column], x);
+      this.drawColumnLabel(context, picture.columns[column], x);
     }
   }
 
   /**
-   * A label that extends upwards from the top edge.
+   * Draw a label above the top edge.
    * @param {CanvasRenderingContext2D} context
    * @param {string} text
    * @param {number} x
    */
-  drawFlag(context, text, x) {
+  drawColumnLabel(context, text, x) {
     const { layout } = this;
-    const flag = flagOf(layout);
+    const flag = labelPlacement(layout);
     context.save();
     context.translate(x, layout.top - (layout.flat ? 11 : 6));
     context.rotate(flag.turn);
     context.textAlign = flag.align;
     context.textBaseline = "middle";
-    write(context, fitted(context, text, 150), 0, 0);
+    drawText(context, truncate(context, text, 150), 0, 0);
     context.restore();
   }
 
@@ -284,12 +284,12 @@ export class Drawing {
     const x = layout.barLeft + place * (bar + GAP);
     this.setLabel(context, false, theme);
     context.fillStyle = theme.muted;
-    this.drawFlag(context, bars.title, layout.mirrored ? x + bar - layout.font / 2 : x + layout.font / 2);
+    this.drawColumnLabel(context, bars.title, layout.mirrored ? x + bar - layout.font / 2 : x + layout.font / 2);
     const thick = Math.min(Math.max(cell.height * 0.42, 1), 10);
     for (let row = Math.floor(view.y); row < Math.min(view.y + cell.down, bars.values.length); row++) {
       const y = this.rowTop(view, row) + cell.height / 2;
       if (y < layout.top || y > layout.top + layout.height) continue;
-      const long = bars.most ? Math.min(bars.values[row] / bars.most, 1) * bar : 0;
+      const long = bars.max ? Math.min(bars.values[row] / bars.max, 1) * bar : 0;
       context.fillStyle = theme.line;
       context.fillRect(x, y - thick / 2, bar, thick);
       context.fillStyle = theme.muted;
@@ -299,18 +299,18 @@ export class Drawing {
 }
 
 /**
- * The direction of column labels.
+ * The rotation and alignment of column labels.
  * @param {Layout} layout
  * @returns {{turn: number, align: "left" | "right" | "center"}}
  */
-export function flagOf(layout) {
+export function labelPlacement(layout) {
   if (layout.flat) return { turn: 0, align: "center" };
   if (layout.upright) return { turn: -Math.PI / 2, align: "left" };
   return layout.mirrored ? { turn: SLANT, align: "right" } : { turn: -SLANT, align: "left" };
 }
 
 /**
- * The labels to draw: every `step`-th visible one, and the one under the cursor.
+ * The indices of the drawn labels: every `step`-th visible one, and the one at the cursor.
  * @param {number} from
  * @param {number} count
  * @param {number} step
@@ -318,7 +318,7 @@ export function flagOf(layout) {
  * @param {number} [also]
  * @returns {number[]}
  */
-function shown(from, count, step, all, also) {
+function labelIndices(from, count, step, all, also) {
   const places = [];
   const first = Math.ceil(Math.floor(from) / step) * step;
   for (let at = first; at < Math.min(from + count, all); at += step) places.push(at);
@@ -327,19 +327,19 @@ function shown(from, count, step, all, also) {
 }
 
 /**
- * Draws a label in its own text direction, so that punctuation is at its end.
+ * Draw a label in the direction of its script, so that punctuation is at the correct end.
  * @param {CanvasRenderingContext2D} context
  * @param {string} text
  * @param {number} x
  * @param {number} y
  */
-function write(context, text, x, y) {
-  context.direction = runsRightToLeft([text]) ? "rtl" : "ltr";
+function drawText(context, text, x, y) {
+  context.direction = isRightToLeft([text]) ? "rtl" : "ltr";
   context.fillText(text, x, y);
 }
 
 /** @param {number} at @param {number | undefined} strong @param {number} step */
-function crowded(at, strong, step) {
+function overlapsLabel(at, strong, step) {
   return strong !== undefined && at !== strong && Math.abs(at - strong) < step;
 }
 
@@ -348,7 +348,7 @@ function crowded(at, strong, step) {
  * @param {string} text
  * @param {number} room
  */
-function fitted(context, text, room) {
+function truncate(context, text, room) {
   if (context.measureText(text).width <= room) return text;
   const letters = [...text];
   while (letters.length > 1 && context.measureText(letters.join("") + "…").width > room) letters.pop();

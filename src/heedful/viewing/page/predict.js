@@ -1,7 +1,7 @@
-// The panel of tasks without their own panel: a form generated from the input schema, and the result.
+// The generic panel, for tasks without their own: a form generated from the schema of the inputs, and the result.
 
-import { choice, element, whenQuiet, wasAborted } from "./elements.js";
-import { Asking } from "./typing.js";
+import { selectField, element, debounce, isAbortError } from "./elements.js";
+import { ModelChooser } from "./text_input.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -12,7 +12,7 @@ import { Asking } from "./typing.js";
 const PAUSE = 350;
 
 /**
- * A form field: its element, its text to save, and its value (undefined if it is empty).
+ * A field of the form: its element, its input, and its value (undefined if it is empty).
  * @typedef {{body: HTMLElement, input: HTMLInputElement | HTMLTextAreaElement | HTMLSelectElement, value: () => unknown}} Field
  */
 
@@ -20,26 +20,26 @@ class Predict {
   /** @param {Page} page @param {ReaderFacts[]} models */
   constructor(page, models) {
     this.page = page;
-    this.asking = new Asking(page, "predict", models, () => this.setFields());
+    this.chooser = new ModelChooser(page, "predict", models, () => this.setFields());
     /** @type {AbortController | null} */
     this.request = null;
-    this.soon = whenQuiet(PAUSE, () => this.run());
+    this.runLater = debounce(PAUSE, () => this.run());
     /** @type {[string, Field][]} */
     this.fields = [];
     this.form = element("section", { class: "heed-input" });
     this.result = element("dl", { class: "heed-result" });
     this.output = element("section", { class: "heed-output", "aria-label": "Result" }, element("h2", {}, "Result"), this.result);
     this.body = element(
-      "div", { class: "heed-panel heed-predict" }, this.asking.tools,
-      element("div", { class: "heed-two" }, this.form, this.output), this.asking.notice,
+      "div", { class: "heed-panel heed-predict" }, this.chooser.tools,
+      element("div", { class: "heed-columns" }, this.form, this.output), this.chooser.notice,
     );
     this.setFields();
   }
 
-  /** The fields of the chosen model, with typed texts before. */
+  /** Show the fields of the selected model, with the saved inputs. */
   setFields() {
-    const kept = this.page.kept.of("predict") ?? {};
-    this.fields = fieldsOf(this.schema, () => this.changed());
+    const kept = this.page.savedInputs.get("predict") ?? {};
+    this.fields = makeFields(this.schema, () => this.changed());
     for (const [name, { input }] of this.fields) if (kept[name] !== undefined) input.value = kept[name];
     this.form.replaceChildren(...this.fields.map(([, { body }]) => body));
     this.run();
@@ -47,21 +47,21 @@ class Predict {
 
   /** @returns {Schema} */
   get schema() {
-    return this.page.inputs[this.asking.model] ?? { type: "string" };
+    return this.page.inputs[this.chooser.model] ?? { type: "string" };
   }
 
   changed() {
-    this.keep();
+    this.save();
     this.request?.abort();
-    this.soon();
+    this.runLater();
   }
 
-  keep() {
+  save() {
     const typed = Object.fromEntries(this.fields.map(([name, { input }]) => [name, input.value]));
-    this.page.kept.put("predict", { model: this.asking.model, ...typed });
+    this.page.savedInputs.set("predict", { model: this.chooser.model, ...typed });
   }
 
-  /** The input in the form of the schema; undefined if it is empty. */
+  /** The typed input in the form of the schema; undefined if all fields are empty. */
   get input() {
     const values = this.fields.map(([name, { value }]) => /** @type {const} */ ([name, value()]));
     const given = values.filter(([, value]) => value !== undefined);
@@ -75,34 +75,34 @@ class Predict {
     this.request?.abort();
     const request = new AbortController();
     this.request = request;
-    const { model } = this.asking;
-    this.asking.notice.textContent = "";
+    const { model } = this.chooser;
+    this.chooser.notice.textContent = "";
     try {
       const { input } = this;
-      if (input === undefined) return this.nothing();
+      if (input === undefined) return this.clear();
       this.output.setAttribute("aria-busy", "true");
       const { results: [found] } = await this.page.provider.predict(model, { inputs: [input] }, request.signal);
       if (request.signal.aborted) return;
       this.show(found);
-      this.asking.look({ model, input });
+      this.chooser.setSubject({ model, input });
     } catch (error) {
-      if (wasAborted(error) || request.signal.aborted) return;
-      this.nothing();
-      this.asking.tell(error);
+      if (isAbortError(error) || request.signal.aborted) return;
+      this.clear();
+      this.chooser.showError(error);
     } finally {
       if (request === this.request) this.output.setAttribute("aria-busy", "false");
     }
   }
 
-  nothing() {
+  clear() {
     this.output.hidden = true;
-    this.asking.look(null, "fill in the fields first");
+    this.chooser.setSubject(null, "fill in the fields first");
   }
 
   /** @param {Record<string, unknown>} found */
   show(found) {
     this.output.hidden = false;
-    const rows = Object.entries(found).map(([name, value]) => [name, shown(value)]);
+    const rows = Object.entries(found).map(([name, value]) => [name, formatValue(value)]);
     this.result.replaceChildren(...rows.flatMap(([name, text]) => [
       element("dt", {}, titleOf(name)), element("dd", { dir: "auto" }, text),
     ]));
@@ -111,17 +111,17 @@ class Predict {
 }
 
 /** @param {unknown} value */
-function shown(value) {
+function formatValue(value) {
   if (typeof value === "number") return Number.isInteger(value) ? String(value) : value.toFixed(4);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
 
 /**
- * The fields of a JSON object; null if the text is not one.
+ * Parse a JSON object; null if the text is not one.
  * @param {string} text
  * @returns {Record<string, unknown> | null}
  */
-function objectOf(text) {
+function parseObject(text) {
   try {
     const found = JSON.parse(text);
     return found && typeof found === "object" ? found : null;
@@ -131,10 +131,10 @@ function objectOf(text) {
 }
 
 /**
- * The text of a value in a field.
+ * The text that represents a value in a field.
  * @param {unknown} value
  */
-function typed(value) {
+function fieldText(value) {
   if (value === undefined) return "";
   if (Array.isArray(value) && value.every((one) => typeof one === "string")) return value.join("\n");
   return typeof value === "string" ? value : JSON.stringify(value);
@@ -160,19 +160,19 @@ function isLines(schema) {
 }
 
 /**
- * @param {Schema} schema of an input
+ * @param {Schema} schema the schema of one input
  * @param {() => void} changed
  * @returns {[string, Field][]}
  */
-function fieldsOf(schema, changed) {
+function makeFields(schema, changed) {
   if (schema.type === "object" && schema.properties) {
-    return Object.entries(schema.properties).map(([name, own]) => [name, fieldOf(own.title ?? titleOf(name), own, changed)]);
+    return Object.entries(schema.properties).map(([name, own]) => [name, makeField(own.title ?? titleOf(name), own, changed)]);
   }
   const texts = schema.anyOf ? schema.anyOf.some(isPair) : isPair(schema);
   if (texts) {
-    return [["first", fieldOf("First text", { type: "string" }, changed)], ["second", fieldOf("Second text", { type: "string" }, changed)]];
+    return [["first", makeField("First text", { type: "string" }, changed)], ["second", makeField("Second text", { type: "string" }, changed)]];
   }
-  return [["input", fieldOf(schema.title ?? "Input", schema, changed)]];
+  return [["input", makeField(schema.title ?? "Input", schema, changed)]];
 }
 
 /**
@@ -181,12 +181,12 @@ function fieldsOf(schema, changed) {
  * @param {() => void} changed
  * @returns {Field}
  */
-function fieldOf(title, schema, changed) {
+function makeField(title, schema, changed) {
   const about = [schema.description, isLines(schema) ? "One per line." : ""].filter(Boolean).join(" ");
   const hint = about ? [element("p", { class: "heed-hint" }, about)] : [];
   if (schema.enum) {
     const options = ["", ...schema.enum].map((value) => ({ value: String(value), text: String(value) }));
-    const { field, input } = choice(title, options, "", changed);
+    const { field, input } = selectField(title, options, "", changed);
     return { body: element("div", {}, field, ...hint), input, value: () => schema.enum?.find((one) => String(one) === input.value) };
   }
   /** @type {HTMLTextAreaElement} */
@@ -215,10 +215,10 @@ function fieldOf(title, schema, changed) {
 export function panel(page, models, start) {
   const predict = new Predict(page, models);
   const given = [start.text, start.second];
-  if (start.text && !page.kept.of("predict")) {
-    const named = predict.schema.type === "object" ? objectOf(start.text) : null;
-    predict.fields.forEach(([name, { input }], i) => (input.value = named ? typed(named[name]) : given[i] ?? ""));
+  if (start.text && !page.savedInputs.get("predict")) {
+    const named = predict.schema.type === "object" ? parseObject(start.text) : null;
+    predict.fields.forEach(([name, { input }], i) => (input.value = named ? fieldText(named[name]) : given[i] ?? ""));
     predict.run();
   }
-  return { name: "predict", title: "Predict", body: predict.body, show: () => predict.asking.again(), types: true };
+  return { name: "predict", title: "Predict", body: predict.body, show: () => predict.chooser.restoreSubject(), hasInput: true };
 }

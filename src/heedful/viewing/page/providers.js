@@ -1,10 +1,10 @@
-// Data sources of the page: the API of a server, or data embedded in the page.
+// Data sources of the page: the /api of a server, or data embedded in the page.
 
 /** @typedef {import("./types.js").Provider} Provider */
 /** @typedef {import("./types.js").Summary} Summary */
 
-/** A refusal, with the server's own words and its status. */
-export class Refusal extends Error {
+/** An error response: the server's message and its status. */
+export class RequestError extends Error {
   /** @param {string} message @param {number} status */
   constructor(message, status) {
     super(message);
@@ -13,29 +13,29 @@ export class Refusal extends Error {
 }
 
 /**
- * @param {Response} answer
+ * @param {Response} response
  * @returns {Promise<Response>}
  */
-async function checked(answer) {
-  if (answer.ok) return answer;
-  let message = `the server answered ${answer.status}`;
+async function requireOk(response) {
+  if (response.ok) return response;
+  let message = `the server returned status ${response.status}`;
   try {
-    const told = await answer.json();
-    if (typeof told.error === "string") message = told.error;
+    const body = await response.json();
+    if (typeof body.error === "string") message = body.error;
   } catch {
-    // A response without JSON has no further information.
+    // An response without JSON has nothing more to say.
   }
-  throw new Refusal(message, answer.status);
+  throw new RequestError(message, response.status);
 }
 
 /**
- * Streams generated pieces: lines of JSON; the last line has the whole result.
- * @param {Response} answer
+ * What is written, piece by piece: lines of JSON, of which the last has all.
+ * @param {Response} response
  * @param {(piece: string) => void} onPiece
- * @returns {Promise<import("./types.js").Written>}
+ * @returns {Promise<import("./types.js").Generated>}
  */
-async function streamed(answer, onPiece) {
-  const reader = /** @type {ReadableStream<Uint8Array>} */ (answer.body).getReader();
+async function readStream(response, onPiece) {
+  const reader = /** @type {ReadableStream<Uint8Array>} */ (response.body).getReader();
   const decoder = new TextDecoder();
   let rest = "";
   for (;;) {
@@ -44,37 +44,37 @@ async function streamed(answer, onPiece) {
     const lines = rest.split("\n");
     rest = lines.pop() ?? "";
     for (const line of lines) {
-      const told = JSON.parse(line);
-      if (told.error !== undefined) throw new Error(told.error);
-      if (told.done) return told;
-      onPiece(told.text);
+      const part = JSON.parse(line);
+      if (part.error !== undefined) throw new Error(part.error);
+      if (part.done) return part;
+      onPiece(part.text);
     }
-    if (done) throw new Error("the server closed the connection; is it still running?");
+    if (done) throw new Error("the server ended the response early; is it still running?");
   }
 }
 
 /**
- * The server of the page.
- * @param {string} base the URL of its API, ending in "/"
+ * The provider for the server of the page.
+ * @param {string} base the URL of its /api, ending in "/"
  * @returns {Provider}
  */
 export function serverProvider(base) {
   /** @type {Record<string, string>} */
   const headers = { "Content-Type": "application/json" };
   /** @param {string} path @param {RequestInit} how */
-  const ask = async (path, how) => {
-    let answer;
+  const send = async (path, how) => {
+    let response;
     try {
-      answer = await fetch(base + path, how);
+      response = await fetch(base + path, how);
     } catch (error) {
-      if (error instanceof TypeError) throw new Error("cannot reach the server; is it still running?");
+      if (error instanceof TypeError) throw new Error("the server cannot be reached; is it still running?");
       throw error;
     }
-    return checked(answer);
+    return requireOk(response);
   };
   /** @param {string} path @param {object} body @param {AbortSignal} [signal] */
   const post = (path, body, signal) =>
-    ask(path, {
+    send(path, {
       method: "POST",
       headers,
       body: JSON.stringify(body),
@@ -83,7 +83,7 @@ export function serverProvider(base) {
   return {
     live: true,
     useKey: (key) => (headers.Authorization = `Bearer ${key}`),
-    models: async (signal) => (await ask("models", { headers, signal })).json(),
+    models: async (signal) => (await send("models", { headers, signal })).json(),
     translate: async (body, signal) => (await post("translate", body, signal)).json(),
     alternatives: async (body, signal) => (await post("alternatives", body, signal)).json(),
     classify: async (body, signal) => (await post("classify", body, signal)).json(),
@@ -91,7 +91,7 @@ export function serverProvider(base) {
     fill: async (body, signal) => (await post("fill", body, signal)).json(),
     predict: async (model, body, signal) =>
       (await post(`predict/${model.split("/").map(encodeURIComponent).join("/")}`, body, signal)).json(),
-    write: async (body, onPiece, signal) => streamed(await post("generate/stream", body, signal), onPiece),
+    generate: async (body, onPiece, signal) => readStream(await post("generate/stream", body, signal), onPiece),
     trace: async (body, signal) => (await post("trace", body, signal)).json(),
     attention: async (body, signal) =>
       new Uint8Array(await (await post("attention", body, signal)).arrayBuffer()),
@@ -111,10 +111,10 @@ export function fromBase64(text) {
 }
 
 /**
- * @param {Uint8Array} bytes compressed by zlib
+ * @param {Uint8Array} bytes data compressed by zlib
  * @returns {Promise<Uint8Array>}
  */
-async function inflated(bytes) {
+async function inflate(bytes) {
   const Stream = /** @type {any} */ (globalThis).DecompressionStream;
   if (!Stream) throw new Error("this browser cannot decompress the data; use a browser from 2023 or later");
   const stream = new Blob([bytes]).stream().pipeThrough(new Stream("deflate"));
@@ -122,7 +122,7 @@ async function inflated(bytes) {
 }
 
 /**
- * Traces embedded in the page.
+ * The provider for embedded traces.
  * @param {{traces: {name: string, summary: Summary, maps: string[]}[]}} data
  * @returns {Provider}
  */
@@ -131,25 +131,25 @@ export function embeddedProvider(data) {
   /** @param {object} body */
   const find = (body) => {
     const one = byName.get(/** @type {any} */ (body).trace);
-    if (!one) throw new Error("the page does not contain this trace");
+    if (!one) throw new Error("this page does not contain the trace");
     return one;
   };
-  const refuse = async () => {
-    throw new Error("this page has no model; open it with heedful view RUN");
+  const unavailable = async () => {
+    throw new Error("this page contains no model; use heedful view RUN");
   };
   return {
     live: false,
     useKey: () => undefined,
     models: async () => ({ models: [], traces: [...byName.keys()] }),
-    translate: refuse,
-    alternatives: refuse,
-    classify: refuse,
-    tag: refuse,
-    fill: refuse,
-    predict: refuse,
-    write: refuse,
-    faithfulness: refuse,
+    translate: unavailable,
+    alternatives: unavailable,
+    classify: unavailable,
+    tag: unavailable,
+    fill: unavailable,
+    predict: unavailable,
+    generate: unavailable,
+    faithfulness: unavailable,
     trace: async (body) => find(body).summary,
-    attention: async (body) => inflated(fromBase64(find(body).maps[/** @type {any} */ (body).map])),
+    attention: async (body) => inflate(fromBase64(find(body).maps[/** @type {any} */ (body).map])),
   };
 }

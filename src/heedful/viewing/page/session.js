@@ -1,6 +1,6 @@
-// The subject of the panels: a sentence with a model, or a trace. It is loaded once and shared.
+// The subject that the panels show (a text and a model, or a trace), loaded once for all panels.
 
-import { byWords, headMatrix, meanMatrix, sliceRows } from "./matrices.js";
+import { poolByWord, headMatrix, meanMatrix, sliceRows } from "./matrices.js";
 
 /** @typedef {import("./types.js").Provider} Provider */
 /** @typedef {import("./types.js").Summary} Summary */
@@ -10,10 +10,10 @@ import { byWords, headMatrix, meanMatrix, sliceRows } from "./matrices.js";
 /** @typedef {{model: string, source: string, target?: string, begins?: boolean, latest?: boolean, gradients?: boolean}
   | {model: string, input: unknown, gradients?: boolean} | {trace: string}} Subject */
 
-/** What is said where there is nothing to list. */
-export const NONE = "this model has no attention, so there are no heads or weights to show";
+/** The message for traces without attention weights. */
+export const NO_ATTENTION = "this model has no attention, so there are no heads or weights to show";
 
-/** A trace whose maps come when they are asked for. */
+/** A trace whose maps are loaded on demand. */
 export class LoadedTrace {
   /**
    * @param {Provider} provider
@@ -33,14 +33,14 @@ export class LoadedTrace {
    * @returns {Promise<Uint8Array>}
    */
   bytesOf(map) {
-    let asked = this.bytes.get(map);
-    if (!asked) {
-      asked = this.provider.attention({ ...this.subject, map });
-      // A failed request can be repeated.
-      asked.catch(() => this.bytes.delete(map));
-      this.bytes.set(map, asked);
+    let pending = this.bytes.get(map);
+    if (!pending) {
+      pending = this.provider.attention({ ...this.subject, map });
+      // After a failure, the next call tries again.
+      pending.catch(() => this.bytes.delete(map));
+      this.bytes.set(map, pending);
     }
-    return asked;
+    return pending;
   }
 
   /**
@@ -81,14 +81,14 @@ export class LoadedTrace {
     return this.summary.labels[this.summary.maps[map].key_axis];
   }
 
-  /** The words of the text that was read and of the one that was written, from their tokens. */
+  /** The source and output texts, joined from their tokens. */
   get text() {
     const { axes, decided } = this.summary;
-    return { source: joined(axes.source ?? Object.values(axes)[0] ?? []), target: joined(decided) };
+    return { source: joinTokens(axes.source ?? Object.values(axes)[0] ?? []), target: joinTokens(decided) };
   }
 
   /**
-   * The map of the word alignment: the one that the model declares, else the last map between two axes.
+   * The map and heads of the word alignment: those of the model, or else the last map between two axes.
    * @returns {{map: number, heads: number[] | null, shift: number} | null}
    */
   get alignment() {
@@ -96,14 +96,14 @@ export class LoadedTrace {
     const between = this.summary.maps
       .map((facts, map) => ({ facts, map }))
       .filter(({ facts }) => facts.query_axis !== facts.key_axis && facts.kind === "weights");
-    // Maps from output to source have precedence over other maps between two axes.
+    // Prefer attention of output tokens over the source.
     const last = between.filter(({ facts }) => facts.written || facts.key_axis === "source").pop()
       ?? between.filter(({ facts }) => this.summary.kinds[facts.query_axis].steps).pop() ?? between.pop();
     return last ? { map: last.map, heads: null, shift: 0 } : null;
   }
 
   /**
-   * The alignment's weights; row i is the token `decided[i]`.
+   * The weights of the alignment; row i is the token `decided[i]`.
    * @returns {Promise<{matrix: Matrix, rows: string[], columns: string[], map: MapFacts, shift: number}>}
    */
   async alignmentMatrix() {
@@ -122,20 +122,20 @@ export class LoadedTrace {
   }
 
   /**
-   * The weights of each step: those of the alignment, or for a single sequence those of the last layer.
+   * The weights of each step: those of the alignment, or for one sequence those of the last layer.
    * @returns {Promise<{matrix: Matrix, rows: string[], columns: string[], map: MapFacts}>}
    */
   async stepMatrix() {
     if (this.alignment) return this.alignmentMatrix();
     const weights = this.summary.maps.map((facts, map) => ({ facts, map })).filter(({ facts }) => facts.kind === "weights");
     const last = weights.pop();
-    if (!last) throw new Error(NONE);
+    if (!last) throw new Error(NO_ATTENTION);
     const heads = Array.from({ length: last.facts.heads }, (_, head) => this.head(last.map, head));
     const matrix = meanMatrix(await Promise.all(heads));
     return { matrix, rows: this.rowLabels(last.map), columns: this.columnLabels(last.map), map: last.facts };
   }
 
-  /** The alignment between words, with the words' texts. */
+  /** The alignment between words, and their texts. */
   async wordAlignment() {
     const { matrix, map } = await this.alignmentMatrix();
     const keys = this.summary.axes[map.key_axis];
@@ -143,30 +143,30 @@ export class LoadedTrace {
     const fed = this.summary.words[map.query_axis] ?? [];
     const { decided } = this.summary;
     const queries = decided.length ? decided : this.summary.axes[map.query_axis];
-    // Words belong to input tokens; each of them was generated one step earlier.
+    // Words belong to input tokens of the decoder; each is the output of the previous step.
     const before = decided.length ? 1 : 0;
     const rowWords = Array.from({ length: matrix.rows }, (_, row) => fed[row + before] ?? -1);
     return {
-      matrix: byWords(matrix, rowWords, columnWords),
-      rows: wordsOf(queries, rowWords),
-      columns: wordsOf(keys, columnWords),
+      matrix: poolByWord(matrix, rowWords, columnWords),
+      rows: joinWords(queries, rowWords),
+      columns: joinWords(keys, columnWords),
       rowWords,
     };
   }
 }
 
 /** @param {string[]} tokens */
-function joined(tokens) {
+function joinTokens(tokens) {
   const kept = tokens.filter((token) => !/^<(s|\/s|pad|unk|bos|eos)>$/.test(token));
-  return textOf(kept, tokens.some((token) => token.startsWith("▁")) ? "" : " ");
+  return decodePieces(kept, tokens.some((token) => token.startsWith("▁")) ? "" : " ");
 }
 
 /**
- * The text of pieces; single bytes are written as <0x41>.
+ * Join subwords to a text; <0x41> is a byte.
  * @param {string[]} pieces
  * @param {string} between
  */
-function textOf(pieces, between) {
+function decodePieces(pieces, between) {
   return pieces
     .join(between)
     .replace(/(<0x[0-9A-F]{2}>)+/g, (run) =>
@@ -180,26 +180,26 @@ function textOf(pieces, between) {
  * @param {number[]} words
  * @returns {string[]}
  */
-function wordsOf(tokens, words) {
+function joinWords(tokens, words) {
   /** @type {string[][]} */
   const pieces = [];
   tokens.forEach((token, i) => {
     const word = words[i] ?? -1;
     if (word >= 0) (pieces[word] ??= []).push(token);
   });
-  return Array.from(pieces, (own) => textOf(own ?? [], ""));
+  return Array.from(pieces, (own) => decodePieces(own ?? [], ""));
 }
 
-/** What the panels look at now. */
+/** The subject that the panels show. */
 export class Session {
   /** @param {Provider} provider */
   constructor(provider) {
     this.provider = provider;
     /** @type {Subject | null} */
     this.subject = null;
-    this.why = "";
-    /** @type {Subject | null} typed texts last, to come back to from a trace */
-    this.typed = null;
+    this.reason = "";
+    /** @type {Subject | null} the last typed input, to return to from a trace */
+    this.inputSubject = null;
     /** @type {(() => void)[]} */
     this.listeners = [];
     /** @type {Map<string, Promise<LoadedTrace>>} */
@@ -208,19 +208,19 @@ export class Session {
 
   /**
    * @param {Subject | null} subject
-   * @param {string} [why] why there is none
+   * @param {string} [reason] why there is no subject
    */
-  look(subject, why = "type a sentence first") {
-    this.why = why;
+  setSubject(subject, reason = "type a sentence first") {
+    this.reason = reason;
     if (JSON.stringify(subject) === JSON.stringify(this.subject)) return;
     this.subject = subject;
-    if (!subject || "model" in subject) this.typed = subject;
+    if (!subject || "model" in subject) this.inputSubject = subject;
     for (const listener of this.listeners) listener();
   }
 
   /** @returns {Promise<LoadedTrace>} */
   current() {
-    if (!this.subject) return Promise.reject(new Error(this.why));
+    if (!this.subject) return Promise.reject(new Error(this.reason));
     return this.load(this.subject);
   }
 
@@ -230,19 +230,19 @@ export class Session {
    */
   load(subject) {
     const key = JSON.stringify(subject);
-    let asked = this.loaded.get(key);
-    if (!asked) {
-      asked = this.provider
+    let pending = this.loaded.get(key);
+    if (!pending) {
+      pending = this.provider
         .trace(subject)
         .then((summary) => new LoadedTrace(this.provider, subject, summary));
-      asked.catch(() => this.loaded.delete(key));
-      this.loaded.set(key, asked);
-      // Limit the cache, because a page may stay open for long.
+      pending.catch(() => this.loaded.delete(key));
+      this.loaded.set(key, pending);
+      // Limit the cache: a page may stay open for long.
       for (const old of this.loaded.keys()) {
         if (this.loaded.size <= 8) break;
         this.loaded.delete(old);
       }
     }
-    return asked;
+    return pending;
   }
 }

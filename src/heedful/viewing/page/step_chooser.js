@@ -1,8 +1,8 @@
-// A slider that selects the step of a map with several steps, and plays them.
+// A slider for the step of a map with a step axis; it can also play the steps.
 
 import { element } from "./elements.js";
 
-const MILLISECONDS = 1200;
+const STEP_MILLISECONDS = 1200;
 
 export class StepChooser {
   /** @param {() => void} changed */
@@ -17,14 +17,14 @@ export class StepChooser {
     this.slider = element("input", {
       type: "range", min: 0, value: 0, step: 1, "aria-label": "Step", oninput: () => this.go(Number(this.slider.value)),
     });
-    this.playing = element("button", { type: "button", class: "heed-quiet", onclick: () => this.toggle() }, "Play");
+    this.playButton = element("button", { type: "button", class: "heed-button", onclick: () => this.toggle() }, "Play");
     this.name = element("bdi", { class: "heed-step-name" });
-    this.body = element("div", { class: "heed-player" }, this.playing, this.slider, this.name);
+    this.body = element("div", { class: "heed-player" }, this.playButton, this.slider, this.name);
     this.body.hidden = true;
   }
 
   /**
-   * The selected step; null if the map has no steps.
+   * Set the labels of the steps and return the current step; null if there are no steps.
    * @param {string[] | null} labels
    * @returns {number | null}
    */
@@ -43,7 +43,7 @@ export class StepChooser {
     return this.step;
   }
 
-  /** The step that is shown; empty without steps. */
+  /** The label of the current step; empty without steps. */
   get label() {
     return this.labels[this.step] ?? "";
   }
@@ -57,16 +57,16 @@ export class StepChooser {
   toggle() {
     if (this.timer !== undefined) return this.stop();
     if (this.step >= this.labels.length - 1) this.go(0);
-    this.playing.textContent = "Pause";
+    this.playButton.textContent = "Pause";
     this.timer = window.setInterval(() => {
       if (this.step >= this.labels.length - 1 || !this.body.isConnected || !this.body.offsetParent) this.stop();
       else this.go(this.step + 1);
-    }, MILLISECONDS);
+    }, STEP_MILLISECONDS);
   }
 
   stop() {
     window.clearInterval(this.timer);
     this.timer = undefined;
-    this.playing.textContent = "Play";
+    this.playButton.textContent = "Play";
   }
 }

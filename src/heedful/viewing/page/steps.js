@@ -1,18 +1,18 @@
-// Attention at each step while a sentence is generated.
+// The Steps panel: the attention of each decoding step.
 
 import { element, messageOf } from "./elements.js";
 import { exportButtons } from "./exporting.js";
-import { around, rowEntropies } from "./matrices.js";
+import { windowAround, rowEntropies } from "./matrices.js";
 import { titles } from "./overview.js";
-import { drawnTitle, placesOf } from "./places.js";
+import { viewTitle, makeAxisView } from "./axis_views.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
 
-const MILLISECONDS = 900;
-const MOST_WORDS = 60;
+const STEP_MILLISECONDS = 900;
+const MAX_WORDS = 60;
 
 class Steps {
   /** @param {Page} page */
@@ -23,7 +23,7 @@ class Steps {
     this.trace = null;
     /** @type {Picture | null} */
     this.picture = null;
-    /** Whether the picture's rows were written, not read. */
+    /** Whether rows are output tokens, not input tokens. */
     this.written = false;
     /** @type {number | undefined} */
     this.timer = undefined;
@@ -31,24 +31,24 @@ class Steps {
     this.slider = element("input", {
       type: "range", min: 0, value: 0, step: 1, "aria-label": "Step", oninput: () => this.go(Number(this.slider.value)),
     });
-    this.playing = element("button", { type: "button", class: "heed-quiet", onclick: () => this.toggle() }, "Play");
-    this.writtenSoFar = element("p", { class: "heed-sentence", dir: "auto" });
-    /** @type {import("./types.js").Places | null} */
-    this.places = null;
-    this.place = element("div");
-    this.said = element("p", { class: "heed-readout", "aria-live": "polite" });
+    this.playButton = element("button", { type: "button", class: "heed-button", onclick: () => this.toggle() }, "Play");
+    this.sentence = element("p", { class: "heed-sentence", dir: "auto" });
+    /** @type {import("./types.js").AxisView | null} */
+    this.view = null;
+    this.viewField = element("div");
+    this.readout = element("p", { class: "heed-readout", "aria-live": "polite" });
     this.notice = element("p", { class: "heed-notice", role: "status" });
-    this.player = element("div", { class: "heed-player" }, this.playing, this.slider);
+    this.player = element("div", { class: "heed-player" }, this.playButton, this.slider);
     this.hint = element("p", { class: "heed-hint" });
     this.field = element(
-      "div", {}, this.player, this.writtenSoFar, this.said, this.place,
+      "div", {}, this.player, this.sentence, this.readout, this.viewField,
     );
     this.body = element(
       "div", { class: "heed-panel heed-steps" },
       element(
         "div", { class: "heed-tools" },
         this.hint,
-        exportButtons(() => this.picture, () => "steps", page.announce, () => this.places?.drawing() ?? null),
+        exportButtons(() => this.picture, () => "steps", page.announce, () => this.view?.drawing() ?? null),
       ),
       this.notice, this.field,
     );
@@ -68,7 +68,7 @@ class Steps {
         ...titles(map), bars: [],
       };
       this.written = map.written && !map.step_axis;
-      this.draws(trace, map);
+      this.setView(trace, map);
       this.entropies = rowEntropies(matrix);
       this.slider.max = String(matrix.rows - 1);
       this.notice.textContent = "";
@@ -84,37 +84,37 @@ class Steps {
   }
 
   /**
-   * The view on which the weights are drawn.
+   * Create the view for the axis of the keys.
    * @param {LoadedTrace} trace
    * @param {import("./types.js").MapFacts} map
    */
-  draws(trace, map) {
+  setView(trace, map) {
     const axis = trace.summary.kinds[map.key_axis];
     const own = map.query_axis === map.key_axis;
-    this.places = placesOf(this.page, axis, trace.summary.labels[map.key_axis], own ? { pick: (place) => this.go(place) } : {});
-    this.place.replaceChildren(this.places.body);
+    this.view = makeAxisView(this.page, axis, trace.summary.labels[map.key_axis], own ? { pick: (place) => this.go(place) } : {});
+    this.viewField.replaceChildren(this.view.body);
     this.player.hidden = map.steps * map.queries < 2;
-    // Positions in a picture or in time are not a sentence.
-    this.writtenSoFar.hidden = trace.summary.kinds[map.query_axis].extent.length > 0;
-    this.hint.textContent = drawnTitle(axis) ? `What each ${own ? "position attends to; choose one in the picture" : "step attends to"}.`
-      : "Each step generates one token. Bars show its attention weights; faint bars show those of the previous step.";
+    // Cells of an image and frames of a sound are not a sentence.
+    this.sentence.hidden = trace.summary.kinds[map.query_axis].extent.length > 0;
+    this.hint.textContent = viewTitle(axis) ? own ? "Shows the attention of each position; select one in the picture." : "Shows the attention of each step."
+      : "Each step generates one token. The bars show its attention; faint bars show that of the previous step.";
   }
 
   toggle() {
     if (this.timer !== undefined) return this.stop();
     if (this.picture && this.step >= this.picture.rows.length - 1) this.go(0);
-    this.playing.textContent = "Pause";
+    this.playButton.textContent = "Pause";
     this.timer = window.setInterval(() => {
       const last = !this.picture || this.step >= this.picture.rows.length - 1 || !this.body.isConnected || this.body.hidden;
       if (last) this.stop();
       else this.go(this.step + 1);
-    }, MILLISECONDS);
+    }, STEP_MILLISECONDS);
   }
 
   stop() {
     window.clearInterval(this.timer);
     this.timer = undefined;
-    this.playing.textContent = "Play";
+    this.playButton.textContent = "Play";
   }
 
   /** @param {number} step */
@@ -124,23 +124,23 @@ class Steps {
     this.step = step;
     this.slider.value = String(step);
     this.slider.setAttribute("aria-valuetext", `step ${step + 1} of ${picture.rows.length}: ${picture.rows[step]}`);
-    const shown = around(step, picture.rows.length, MOST_WORDS);
-    this.writtenSoFar.replaceChildren(
-      shown[0] > 0 ? element("span", { class: "heed-later" }, "…") : "",
+    const shown = windowAround(step, picture.rows.length, MAX_WORDS);
+    this.sentence.replaceChildren(
+      shown[0] > 0 ? element("span", { class: "heed-upcoming" }, "…") : "",
       ...shown.map((row) =>
-        element("bdi", { class: row < step ? "heed-done" : row === step ? "heed-now" : "heed-later" }, picture.rows[row])),
-      shown[shown.length - 1] < picture.rows.length - 1 ? element("span", { class: "heed-later" }, "…") : "",
+        element("bdi", { class: row < step ? "heed-previous" : row === step ? "heed-current" : "heed-upcoming" }, picture.rows[row])),
+      shown[shown.length - 1] < picture.rows.length - 1 ? element("span", { class: "heed-upcoming" }, "…") : "",
     );
     const { matrix } = picture.layers[0];
-    this.places?.show(matrix, step, picture.rows);
+    this.view?.show(matrix, step, picture.rows);
     const { decided, decided_labels: labels, log_probabilities: all } = trace.summary;
-    // In a single sequence, each input token is followed by another token.
+    // In a language model, each input token is followed by an output token.
     const follows = !this.written && decided.length === picture.rows.length;
-    const surprise = this.written || follows ? all[step] : undefined;
-    const what = this.written ? "writes " : "at ";
-    const next = follows ? [", writes ", element("bdi", {}, element("strong", {}, (labels ?? decided)[step]))] : [];
-    const confidence = surprise === undefined ? "" : `confidence ${Math.exp(surprise).toFixed(2)} · `;
-    this.said.replaceChildren(
+    const logProbability = this.written || follows ? all[step] : undefined;
+    const what = this.written ? "output " : "at ";
+    const next = follows ? [", output ", element("bdi", {}, element("strong", {}, (labels ?? decided)[step]))] : [];
+    const confidence = logProbability === undefined ? "" : `confidence ${Math.exp(logProbability).toFixed(2)} · `;
+    this.readout.replaceChildren(
       `Step ${step + 1} of ${picture.rows.length}: ${what}`, element("bdi", {}, element("strong", {}, picture.rows[step])), ...next,
       ` · ${confidence}entropy ${(this.entropies?.[step] ?? 0).toFixed(2)} bits`,
     );

@@ -1,8 +1,8 @@
-// The tag panel: the words of a sentence with their tags.
+// The Tag panel: the words of a sentence with their tags.
 
 import { percent } from "./bars.js";
-import { element, roving } from "./elements.js";
-import { Typing } from "./typing.js";
+import { element, rovingTabindex } from "./elements.js";
+import { TextInput } from "./text_input.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -10,47 +10,47 @@ import { Typing } from "./typing.js";
 /** @typedef {import("./types.js").ReaderFacts} ReaderFacts */
 /** @typedef {import("./types.js").TaggedWords} TaggedWords */
 
-const IDLE = "The bar below a tag is its probability. Point at a word, or use Tab and the arrow keys, to see the number.";
+const IDLE = "The bar below a tag is its probability. Point at a word, or move to it with Tab and the arrow keys, to see the number.";
 
 class Tag {
   /** @param {Page} page @param {ReaderFacts[]} readers */
   constructor(page, readers) {
     this.page = page;
-    this.typing = new Typing(page, "tag", readers, {
-      label: "Sentence to tag", placeholder: "Type a sentence…", ask: (text, signal) => this.ask(text, signal),
+    this.textInput = new TextInput(page, "tag", readers, {
+      label: "Sentence to tag", placeholder: "Type a sentence…", submit: (text, signal) => this.submit(text, signal),
       clear: () => this.show(null), busy: (busy) => this.output.setAttribute("aria-busy", String(busy)),
     });
     this.words = element("div", { class: "heed-tagged", dir: "auto", role: "group", "aria-label": "Words and their tags" });
-    roving(this.words, "button", () => 1);
+    rovingTabindex(this.words, "button", () => 1);
     this.readout = element("p", { class: "heed-readout heed-idle" });
-    this.long = element("p", { class: "heed-where" });
-    for (const event of ["pointerover", "focusin"]) this.words.addEventListener(event, ({ target }) => this.tell(target));
-    for (const event of ["pointerleave", "focusout"]) this.words.addEventListener(event, () => this.tell(null));
+    this.long = element("p", { class: "heed-detail" });
+    for (const event of ["pointerover", "focusin"]) this.words.addEventListener(event, ({ target }) => this.showReadout(target));
+    for (const event of ["pointerleave", "focusout"]) this.words.addEventListener(event, () => this.showReadout(null));
     this.output = element(
       "section", { class: "heed-below", "aria-label": "Tags" }, element("h2", {}, "Words and their tags"), this.words, this.readout, this.long,
     );
-    const { typing } = this;
+    const { textInput } = this;
     this.body = element(
-      "div", { class: "heed-panel heed-tag" }, typing.tools,
+      "div", { class: "heed-panel heed-tag" }, textInput.tools,
       element(
-        "section", { class: "heed-input" }, element("h2", {}, "Sentence"), typing.input,
-        element("p", { class: "heed-hint" }, "Words are parted by spaces; a full stop is a word of its own where it was one in what the model learnt from."),
+        "section", { class: "heed-input" }, element("h2", {}, "Sentence"), textInput.input,
+        element("p", { class: "heed-hint" }, "Separate words by spaces. Separate punctuation if it is separate in the training data."),
       ),
-      typing.notice, this.output,
+      textInput.notice, this.output,
     );
     this.show(null);
   }
 
   /** @param {string} text @param {AbortSignal} signal */
-  async ask(text, signal) {
-    const { model } = this.typing;
+  async submit(text, signal) {
+    const { model } = this.textInput;
     const { results: [found] } = await this.page.provider.tag({ model, text }, signal);
     if (signal.aborted) return;
-    this.typing.notice.textContent = "";
+    this.textInput.notice.textContent = "";
     this.show(found);
     const long = found.windows > 1;
-    this.typing.look(long ? null : { model, source: text }, "this sentence was processed in windows; to see attention, tag a part of it");
-    this.long.textContent = long ? `Processed in ${found.windows} windows, because it exceeds the model’s maximum length.` : "";
+    this.textInput.setSubject(long ? null : { model, source: text }, "this sentence was split into windows; tag a part of it to see its attention");
+    this.long.textContent = long ? `Split into ${found.windows} windows, because it is longer than the model’s context.` : "";
   }
 
   /** @param {TaggedWords | null} found */
@@ -64,10 +64,10 @@ class Tag {
       fill.style.inlineSize = `${probability * 100}%`;
       return element(
         "button", { type: "button", tabindex: i ? -1 : 0, "data-word": i, "aria-label": `${word}: ${tag}, ${percent(probability)}` },
-        element("span", { dir: "auto" }, word), element("small", {}, tag), element("span", { class: "heed-sure" }, fill),
+        element("span", { dir: "auto" }, word), element("small", {}, tag), element("span", { class: "heed-probability" }, fill),
       );
     }));
-    this.tell(null);
+    this.showReadout(null);
     this.page.announce(found ? found.words.map((word, i) => `${word} ${found.tags[i]}`).join(", ") : "");
   }
 
@@ -77,7 +77,7 @@ class Tag {
   }
 
   /** @param {EventTarget | null} target */
-  tell(target) {
+  showReadout(target) {
     const button = target instanceof Element ? target.closest("button") : null;
     this.readout.classList.toggle("heed-idle", !button);
     if (!button || !this.found) {
@@ -98,7 +98,7 @@ class Tag {
  */
 export function panel(page, readers, start) {
   const tag = new Tag(page, readers);
-  if (start.text && !page.kept.of("tag")) tag.typing.input.value = start.text;
-  tag.typing.run();
-  return { name: "tag", title: "Tag", body: tag.body, show: () => tag.typing.again(), types: true, unit: "tags" };
+  if (start.text && !page.savedInputs.get("tag")) tag.textInput.input.value = start.text;
+  tag.textInput.run();
+  return { name: "tag", title: "Tag", body: tag.body, show: () => tag.textInput.restoreSubject(), hasInput: true, unit: "tags" };
 }

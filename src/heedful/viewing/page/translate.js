@@ -1,8 +1,8 @@
-// The translate panel: translation while typing, word links, and alternative words.
+// The Translate panel: translation while typing, word alignment, and alternative words.
 
-import { choice, element, messageOf, roving, focusItem, wasAborted, whenQuiet } from "./elements.js";
-import { signed } from "./matrices.js";
-import { LinkedTexts, wordsIn } from "./words.js";
+import { selectField, element, messageOf, rovingTabindex, focusItem, isAbortError, debounce } from "./elements.js";
+import { formatSigned } from "./matrices.js";
+import { LinkedTexts, splitWords } from "./linked_texts.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
@@ -11,16 +11,16 @@ import { LinkedTexts, wordsIn } from "./words.js";
 /** @typedef {import("./types.js").Translated} Translated */
 
 const PAUSE = 350;
-const BEST = 5;
-// Maximum characters of a text with word links; weights of longer texts would take megabytes.
-const LINKED = 5000;
+const NUM_BEST = 5;
+// Maximum characters of a text with word alignment; for longer texts, the weights would take megabytes.
+const MAX_LINKED = 5000;
 
 class Translate {
   /** @param {Page} page @param {ModelFacts[]} models */
   constructor(page, models) {
     this.page = page;
     this.models = models;
-    const before = page.kept.of("translate");
+    const before = page.savedInputs.get("translate");
     this.model = (models.find(({ name }) => name === before?.model) ?? models[0])?.name ?? "";
     this.prefix = "";
     /** @type {Translated | null} */
@@ -28,33 +28,33 @@ class Translate {
     /** @type {import("./session.js").Subject | null} */
     this.subject = null;
     /** @type {AbortController | null} */
-    this.asking = null;
+    this.request = null;
     /** @type {HTMLElement | null} */
     this.menu = null;
-    this.chooser = choice("Model", models.map(({ name, source, target }) => ({
+    this.chooser = selectField("Model", models.map(({ name, source, target }) => ({
       value: name, text: source && target ? `${name} (${source} → ${target})` : name,
     })), this.model, (name) => this.setModel(name));
-    const soon = whenQuiet(PAUSE, () => this.translate());
+    const runLater = debounce(PAUSE, () => this.translate());
     this.input = element("textarea", {
       dir: "auto", rows: 3, spellcheck: "false", "aria-label": "Text to translate", placeholder: "Type a sentence…",
       oninput: () => {
-        this.keep();
+        this.save();
         this.prefix = "";
-        this.asking?.abort();
-        soon();
+        this.request?.abort();
+        runLater();
       },
     });
     this.source = element("p", { class: "heed-text heed-source", dir: "auto", role: "group", "aria-label": "Source words" });
     this.target = element("p", { class: "heed-text heed-target", dir: "auto", role: "group", "aria-label": "Translation" });
     this.notice = element("p", { class: "heed-notice", role: "alert" });
-    this.score = element("p", { class: "heed-where" });
-    this.free = element("button", { type: "button", class: "heed-quiet", onclick: () => this.release() }, "Remove the chosen words");
-    this.free.hidden = true;
+    this.score = element("p", { class: "heed-detail" });
+    this.resetButton = element("button", { type: "button", class: "heed-button", onclick: () => this.removePrefix() }, "Remove the chosen words");
+    this.resetButton.hidden = true;
     this.best = element("ol", { class: "heed-best", "aria-label": "Best translations" });
     this.linked = new LinkedTexts({
       source: this.source, target: this.target, opened: (word, button) => this.openMenu(word, button),
     });
-    this.facts = element("p", { class: "heed-where" });
+    this.facts = element("p", { class: "heed-detail" });
     this.body = this.build();
     this.setFacts();
   }
@@ -62,47 +62,47 @@ class Translate {
   build() {
     this.output = element(
       "section", { class: "heed-output", "aria-label": "Translation" },
-      element("h2", {}, "Translation"), this.target, this.score, this.free,
+      element("h2", {}, "Translation"), this.target, this.score, this.resetButton,
     );
-    this.echo = element(
-      "section", { class: "heed-echo", "aria-label": "Source" }, element("h2", {}, "Source"), this.source,
-      element("p", { class: "heed-hint" }, "Point at a word, or move to it with Tab and the arrow keys, to see its partners. Choose a word of the translation to see what else could stand there."),
+    this.sourceSection = element(
+      "section", { class: "heed-source-words", "aria-label": "Source" }, element("h2", {}, "Source"), this.source,
+      element("p", { class: "heed-hint" }, "Point at a word, or move to it with Tab and the arrow keys, to see the aligned words. Select a word of the translation to see alternatives."),
     );
-    this.others = element("section", { class: "heed-others" }, element("h2", {}, "Best translations"), this.best);
-    this.others.hidden = this.echo.hidden = true;
+    this.bestSection = element("section", { class: "heed-others" }, element("h2", {}, "Best translations"), this.best);
+    this.bestSection.hidden = this.sourceSection.hidden = true;
     return element(
       "div", { class: "heed-panel heed-translate" },
       element("div", { class: "heed-tools" }, this.chooser.field, this.facts),
       element(
-        "div", { class: "heed-two" },
+        "div", { class: "heed-columns" },
         element("section", { class: "heed-input" }, element("h2", {}, "Text"), this.input), this.output,
       ),
-      this.notice, element("div", { class: "heed-two" }, this.echo, this.others),
+      this.notice, element("div", { class: "heed-columns" }, this.sourceSection, this.bestSection),
     );
   }
 
   /** @param {string} name */
   setModel(name) {
     this.model = name;
-    this.keep();
+    this.save();
     this.prefix = "";
     this.setFacts();
     this.translate();
   }
 
-  /** The server's description of the chosen model. */
-  get known() {
+  /** The facts about the selected model, from the server. */
+  get modelFacts() {
     return this.models.find(({ name }) => name === this.model);
   }
 
   setFacts() {
-    const facts = this.known;
+    const facts = this.modelFacts;
     this.facts.textContent = facts
       ? `${facts.architecture}, ${(facts.parameters / 1e6).toFixed(1)} M parameters${facts.aligns === false ? ", without word alignment" : ""}`
       : "";
   }
 
-  release() {
+  removePrefix() {
     this.prefix = "";
     this.translate();
   }
@@ -110,35 +110,35 @@ class Translate {
   async translate() {
     const text = this.input.value;
     this.closeMenu();
-    this.asking?.abort();
+    this.request?.abort();
     if (!text.trim()) return this.show(null);
-    const asking = new AbortController();
-    this.asking = asking;
+    const request = new AbortController();
+    this.request = request;
     this.setBusy(true);
     try {
-      const aligns = this.known?.aligns !== false;
-      const alignments = aligns && text.length <= LINKED;
-      const body = { model: this.model, text, nbest: BEST, alignments, ...(this.prefix ? { prefix: this.prefix } : {}) };
-      const { translations } = await this.page.provider.translate(body, asking.signal);
-      // Use the response to the last request only.
-      if (asking !== this.asking) return;
-      this.notice.textContent = aligns && !alignments ? `Words are linked in texts of up to ${LINKED} characters.` : "";
+      const aligns = this.modelFacts?.aligns !== false;
+      const alignments = aligns && text.length <= MAX_LINKED;
+      const body = { model: this.model, text, nbest: NUM_BEST, alignments, ...(this.prefix ? { prefix: this.prefix } : {}) };
+      const { translations } = await this.page.provider.translate(body, request.signal);
+      // Ignore the response to an earlier request.
+      if (request !== this.request) return;
+      this.notice.textContent = aligns && !alignments ? `Words are aligned only in texts of up to ${MAX_LINKED} characters.` : "";
       this.show(translations[0]);
     } catch (error) {
-      if (wasAborted(error) || asking !== this.asking) return;
+      if (isAbortError(error) || request !== this.request) return;
       this.show(null);
       this.notice.textContent = `Not translated: ${messageOf(error)}.`.replace(/\.\.$/, ".");
     } finally {
-      if (asking === this.asking) this.setBusy(false);
+      if (request === this.request) this.setBusy(false);
     }
   }
 
   /**
-   * Dims the previous translation while the next one is computed.
+   * Dim the previous result while a request is running.
    * @param {boolean} busy
    */
   setBusy(busy) {
-    for (const part of [this.output, this.echo, this.others]) part?.setAttribute("aria-busy", String(busy));
+    for (const part of [this.output, this.sourceSection, this.bestSection]) part?.setAttribute("aria-busy", String(busy));
   }
 
   /** @param {Translated | null} result */
@@ -146,71 +146,71 @@ class Translate {
     this.result = result;
     const text = result?.text ?? "";
     this.showTexts(result?.source ?? "", text, { soft: result?.soft ?? null, hard: result?.alignment ?? [] });
-    this.free.hidden = !this.prefix || !result;
-    this.score.textContent = result ? scored(result) : "";
+    this.resetButton.hidden = !this.prefix || !result;
+    this.score.textContent = result ? formatScore(result) : "";
     this.page.announce(text ? `Translation: ${text}` : "");
     this.showBest(result);
-    if (this.parted) this.score.textContent += `; translated in ${result?.parts} parts`;
-    this.look(text);
+    if (this.isSplit) this.score.textContent += `; translated in ${result?.parts} parts`;
+    this.updateSubject(text);
   }
 
-  /** Whether what is shown was read and written in several sequences, so that no one trace holds it. */
-  get parted() {
+  /** Whether the text was translated in several parts, so that there is no single trace of it. */
+  get isSplit() {
     return (this.result?.parts ?? 1) > 1;
   }
 
-  /** The panel was opened: its text becomes the subject again, unless a saved trace is. */
-  again() {
+  /** When the panel is opened, show its text again, unless a saved trace is selected. */
+  restoreSubject() {
     const now = this.page.session.subject;
-    if (this.subject && !(now && "trace" in now)) this.page.session.look(this.subject);
+    if (this.subject && !(now && "trace" in now)) this.page.session.setSubject(this.subject);
   }
 
   /**
-   * Sets the subject of the other panels.
+   * Set the subject of the other panels.
    * @param {string} target
    */
-  look(target) {
-    const { result, parted } = this;
-    this.subject = result && target.trim() && !parted ? { model: this.model, source: result.source, target } : null;
-    this.page.session.look(
+  updateSubject(target) {
+    const { result, isSplit } = this;
+    this.subject = result && target.trim() && !isSplit ? { model: this.model, source: result.source, target } : null;
+    this.page.session.setSubject(
       this.subject,
-      parted ? "this text is translated in parts; to see attention, translate one of its sentences" : undefined,
+      isSplit ? "this text is translated in parts; to see attention, translate one of its sentences" : undefined,
     );
   }
 
-  /** @param {string} source @param {string} target @param {import("./words.js").Links} links */
+  /** @param {string} source @param {string} target @param {import("./linked_texts.js").Links} links */
   showTexts(source, target, links) {
-    if (this.echo) this.echo.hidden = !source;
+    if (this.sourceSection) this.sourceSection.hidden = !source;
     this.linked.show(source, target, links, this.prefix.length);
   }
 
   /** @param {Translated | null} result */
   showBest(result) {
     const all = result ? [result, ...result.alternatives.filter(({ text }) => text !== result.text)] : [];
-    if (this.others) this.others.hidden = all.length < 2;
+    if (this.bestSection) this.bestSection.hidden = all.length < 2;
     this.best.replaceChildren(...all.map((one, i) => {
       /** @type {HTMLButtonElement} */
       const button = element("button", {
-        type: "button", class: "heed-hypothesis", "aria-pressed": String(i === 0), onclick: () => this.take(one, button),
-      }, element("span", { dir: "auto" }, one.text), element("small", { title: "score" }, signed(one.score, 2)));
+        type: "button", class: "heed-hypothesis", "aria-pressed": String(i === 0), onclick: () => this.selectHypothesis(one, button),
+      }, element("span", { dir: "auto" }, one.text), element("small", { title: "score" }, formatSigned(one.score, 2)));
       return element("li", {}, button);
     }));
   }
 
   /**
-   * Shows another of the best translations, with links from its own trace.
+   * Show another of the best translations, with the alignment from its trace.
    * @param {Hypothesis} one
    * @param {HTMLElement} button
    */
-  async take(one, button) {
+  async selectHypothesis(one, button) {
     const { result } = this;
     if (!result) return;
     for (const other of this.best.querySelectorAll("button")) other.setAttribute("aria-pressed", String(other === button));
-    this.score.textContent = scored(one);
-    this.look(one.text);
+    this.score.textContent = formatScore(one);
+    this.updateSubject(one.text);
     if (one === result) return this.showTexts(result.source, result.text, { soft: result.soft ?? null, hard: result.alignment ?? [] });
     this.showTexts(result.source, one.text, { soft: null, hard: [] });
-    if (this.parted) return;
+    if (this.isSplit) return;
     try {
       const { matrix } = await (await this.page.session.current()).wordAlignment();
       if (button.getAttribute("aria-pressed") !== "true") return;
@@ -221,7 +221,7 @@ class Translate {
       const hard = soft.map(({ weights }, target) => [weights.indexOf(Math.max(...weights)), target]);
       this.showTexts(result.source, one.text, { soft, hard });
     } catch {
-      // Without a trace, the text is shown without links.
+      // Without a trace, show the text without alignment.
     }
   }
 
@@ -230,16 +230,16 @@ class Translate {
     this.closeMenu();
     const { result } = this;
     const text = this.target.textContent ?? "";
-    const at = wordsIn(text)[word];
+    const at = splitWords(text)[word];
     if (!result || !at) return;
     const prefix = text.slice(0, at.start);
-    const menu = element("div", { class: "heed-menu", role: "menu", "aria-label": `Other words for ${at.word}` }, "…");
+    const menu = element("div", { class: "heed-menu", role: "menu", "aria-label": `Alternatives for ${at.word}` }, "…");
     this.menu = menu;
-    this.linked.hold(word);
+    this.linked.pin(word);
     button.setAttribute("aria-expanded", "true");
-    if (this.parted) menu.textContent = "This text is translated in parts; for other words, translate one of its sentences.";
-    place(menu, button, this.body);
-    // Escape must close the menu even if it has no items.
+    if (this.isSplit) menu.textContent = "This text was translated in parts; translate one of its sentences to see alternatives.";
+    positionMenu(menu, button, this.body);
+    // Focus the menu itself, so that Escape closes it while it is loading.
     menu.tabIndex = -1;
     menu.focus();
     menu.addEventListener("keydown", (event) => {
@@ -249,21 +249,21 @@ class Translate {
         if (event.key === "Escape") event.preventDefault();
       }
     });
-    if (this.parted) return this.page.announce(menu.textContent ?? "");
+    if (this.isSplit) return this.page.announce(menu.textContent ?? "");
     try {
       const { alternatives } = await this.page.provider.alternatives({ model: this.model, text: result.source, prefix, count: 6 });
       if (this.menu !== menu) return;
       menu.replaceChildren(...alternatives.map((one) => this.option(one, prefix, word)));
       if (!alternatives.length) menu.textContent = "No alternatives.";
-      place(menu, button, this.body);
-      roving(menu, "button", () => 1);
+      positionMenu(menu, button, this.body);
+      rovingTabindex(menu, "button", () => 1);
       focusItem([...menu.querySelectorAll("button")], 0);
     } catch (error) {
       if (this.menu === menu) menu.textContent = messageOf(error);
     }
   }
 
-  /** @param {import("./types.js").Choice} one @param {string} prefix @param {number} word its place */
+  /** @param {import("./types.js").Alternative} one @param {string} prefix @param {number} word index of the word */
   option(one, prefix, word) {
     const share = `${(one.probability * 100).toFixed(one.probability < 0.1 ? 1 : 0)} %`;
     const bar = element("i", { class: "heed-share", "aria-hidden": "true" });
@@ -279,35 +279,35 @@ class Translate {
   }
 
   closeMenu() {
-    if (this.menu) this.linked.hold(-1);
+    if (this.menu) this.linked.pin(-1);
     this.menu?.remove();
     this.menu = null;
     for (const button of this.target.querySelectorAll("[aria-expanded]")) button.removeAttribute("aria-expanded");
   }
 
-  keep() {
-    this.page.kept.put("translate", { model: this.model, text: this.input.value });
+  save() {
+    this.page.savedInputs.set("translate", { model: this.model, text: this.input.value });
   }
 
   /** @param {string} text */
-  start(text) {
+  setText(text) {
     this.input.value = text;
     this.translate();
   }
 }
 
 /** @param {Hypothesis} one */
-function scored(one) {
-  return `score ${signed(one.score, 2)}, log-probability ${signed(one.log_probability, 2)}`;
+function formatScore(one) {
+  return `score ${formatSigned(one.score, 2)}, log-probability ${formatSigned(one.log_probability, 2)}`;
 }
 
 /**
- * Positions the menu below a word and within the panel.
+ * Place the menu below a word, within the panel.
  * @param {HTMLElement} menu
  * @param {HTMLElement} word
  * @param {HTMLElement} panel
  */
-function place(menu, word, panel) {
+function positionMenu(menu, word, panel) {
   panel.append(menu);
   const [box, own] = [panel.getBoundingClientRect(), word.getBoundingClientRect()];
   menu.style.insetBlockStart = `${own.bottom - box.top + 6}px`;
@@ -322,16 +322,16 @@ function place(menu, word, panel) {
  */
 export function panel(page, models, start) {
   const translate = new Translate(page, models);
-  const text = page.kept.of("translate")?.text ?? start.text;
-  if (text) translate.start(text);
+  const text = page.savedInputs.get("translate")?.text ?? start.text;
+  if (text) translate.setText(text);
   page.root.addEventListener("pointerdown", (event) => {
     if (translate.menu && !translate.menu.contains(/** @type {Node} */ (event.target))) translate.closeMenu();
   });
   return {
-    name: "translate", title: "Translate", body: translate.body, show: () => translate.again(), types: true,
-    // Another model has its own translation.
-    through: async (model, { source }) => {
-      const { translations } = await page.provider.translate({ model, text: source, nbest: BEST, alignments: false });
+    name: "translate", title: "Translate", body: translate.body, show: () => translate.restoreSubject(), hasInput: true,
+    // Each model makes its own translation.
+    subjectFor: async (model, { source }) => {
+      const { translations } = await page.provider.translate({ model, text: source, nbest: NUM_BEST, alignments: false });
       return { model, source, target: translations[0].text };
     },
   };

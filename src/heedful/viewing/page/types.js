@@ -1,33 +1,33 @@
-// The shapes of what the modules exchange; nothing here runs.
+// Type definitions; this module contains no code.
 
 /**
- * One attention module's facts, as viewing/trace_encoding.py writes them.
+ * The facts about one attention module, from viewing/trace_encoding.py.
  * @typedef {object} MapFacts
  * @property {string} name
  * @property {string} kind "weights", "rollout" or "gradient"
  * @property {string} query_axis
  * @property {string} key_axis
- * @property {string | null} step_axis of the steps at each of which all queries read; null if they read once
+ * @property {string | null} step_axis the axis of steps, if each query attends once per step
  * @property {number} heads
  * @property {number} steps 1 without a step axis
  * @property {number} queries
  * @property {number} keys
- * @property {boolean} written whether rows are the tokens written, not those fed in
- * @property {number[]} scale each head's largest weight
+ * @property {boolean} written whether rows are output tokens, not input tokens
+ * @property {number[]} scale the largest weight of each head
  * @property {boolean} negative
  * @property {string} thumbnails base64 of uint8 [heads, h, w]
  * @property {[number, number]} thumbnail_size
- * @property {number[]} entropy bits, mean over rows, a head
+ * @property {number[]} entropy mean over rows in bits, for each head
  */
 
 /**
- * How an axis is drawn, as viewing/trace_encoding.py writes it.
+ * The kind of an axis, from viewing/trace_encoding.py.
  * @typedef {object} AxisFacts
- * @property {string} kind "tokens", "labels", "slots", "image", "time", or one that no module here draws
+ * @property {string} kind "tokens", "labels", "slots", "image", "time", or a kind without a view of its own
  * @property {number[]} extent rows and columns of an image; frames and seconds of time
- * @property {boolean} steps whether its places come one after the other
- * @property {{type: string, url: string, size: [number, number] | null} | null} media a data URL; rows and columns of
- * a picture
+ * @property {boolean} steps whether its positions follow one another in time
+ * @property {{type: string, url: string, size: [number, number] | null} | null} media a data URL; the size of
+ * a picture in rows and columns
  */
 
 /**
@@ -58,7 +58,7 @@
  */
 
 /**
- * One model that does not translate; a plug-in's may tell its name and task alone.
+ * A model that does not translate; models of plug-ins may give only their name and task.
  * @typedef {object} ReaderFacts
  * @property {string} name
  * @property {string} task
@@ -67,14 +67,14 @@
  * @property {number} [max_tokens]
  * @property {object[]} [maps] its attention modules
  * @property {string[]} [labels]
- * @property {boolean | null} [pairs] whether it wants two texts; null takes either
- * @property {string[]} [masks] how a hidden place is written
+ * @property {boolean | null} [pairs] whether it requires two texts; null if it accepts one or two
+ * @property {string[]} [masks] spellings of the mask
  */
 
-/** @typedef {{name: string, title: string, models: string[]}} PanelFacts a panel, its module's name, its models */
+/** @typedef {{name: string, title: string, models: string[]}} PanelFacts a panel: the name of its module, its title, its models */
 
 /**
- * The part of a JSON schema that the page uses.
+ * The parts of a JSON schema that the page uses.
  * @typedef {object} Schema
  * @property {string} [type]
  * @property {string} [title]
@@ -93,7 +93,7 @@
  * @property {ReaderFacts[]} [readers]
  * @property {string[]} traces
  * @property {PanelFacts[]} [panels]
- * @property {Record<string, Schema>} [inputs] of `predict`, by the model's name
+ * @property {Record<string, Schema>} [inputs] schemas of the inputs of `predict`, by name of the model
  */
 
 /**
@@ -103,7 +103,7 @@
  * @property {number} log_probability
  */
 
-/** @typedef {{first: number, weights: number[]}} SoftRow weights of source words, beginning with the first */
+/** @typedef {{first: number, weights: number[]}} SoftRow weights of consecutive source words, beginning with the word `first` */
 
 /**
  * @typedef {object} Translated
@@ -112,14 +112,14 @@
  * @property {number} score
  * @property {number} log_probability
  * @property {Hypothesis[]} alternatives
- * @property {[number, number][]} [alignment] pairs of source word and target word
+ * @property {[number, number][]} [alignment] pairs of source and target word
  * @property {string[]} [source_words]
  * @property {string[]} [target_words]
- * @property {SoftRow[]} [soft] one a target word
+ * @property {SoftRow[]} [soft] one row per target word
  * @property {number} [parts]
  */
 
-/** @typedef {{word: string, text: string, log_probability: number, probability: number}} Choice */
+/** @typedef {{word: string, text: string, log_probability: number, probability: number}} Alternative */
 
 /**
  * @typedef {object} Classified
@@ -129,9 +129,9 @@
  * @property {number} windows
  */
 
-/** @typedef {{word: string, fall: number, log_odds: number, share: number | null}} Reason */
+/** @typedef {{word: string, fall: number, log_odds: number, share: number | null}} WordScore */
 
-/** @typedef {Classified & {words: Reason[], first_words: number}} Explained */
+/** @typedef {Classified & {words: WordScore[], first_words: number}} Explained */
 
 /**
  * @typedef {object} TaggedWords
@@ -146,7 +146,7 @@
 /** @typedef {{source: string, text: string, masks: Candidate[][]}} Filled */
 
 /**
- * @typedef {object} Written
+ * @typedef {object} Generated
  * @property {string} text
  * @property {string[]} tokens
  * @property {number} log_probability
@@ -157,25 +157,25 @@
  * @typedef {object} Faithfulness
  * @property {number} words
  * @property {string[]} [dropped] the most attended words
- * @property {number} attended how much the log-probability falls without them, in nats
- * @property {number} random the mean of the same over random words
+ * @property {number} attended decrease of the log-probability without them, in nats
+ * @property {number} random mean decrease without the same number of random words
  * @property {number} draws
  * @property {number} random_spread
- * @property {number} [higher] number of draws that lowered it at least as much
+ * @property {number} [higher] number of draws with at least the same decrease
  */
 
 /**
- * The data source of the page: a server, or embedded data.
+ * A data source of the page: a server, or embedded data.
  * @typedef {object} Provider
- * @property {boolean} live whether there are models
- * @property {(key: string) => void} useKey for a server that requires one
+ * @property {boolean} live whether there is a server
+ * @property {(key: string) => void} useKey sets the API key
  * @property {(signal?: AbortSignal) => Promise<Models>} models
  * @property {(body: object, signal?: AbortSignal) => Promise<{translations: Translated[]}>} translate
- * @property {(body: object, signal?: AbortSignal) => Promise<{alternatives: Choice[]}>} alternatives
+ * @property {(body: object, signal?: AbortSignal) => Promise<{alternatives: Alternative[]}>} alternatives
  * @property {(body: object, signal?: AbortSignal) => Promise<{results: (Classified | Explained)[]}>} classify
  * @property {(body: object, signal?: AbortSignal) => Promise<{results: TaggedWords[]}>} tag
  * @property {(body: object, signal?: AbortSignal) => Promise<{result: Filled}>} fill
- * @property {(body: object, onPiece: (piece: string) => void, signal?: AbortSignal) => Promise<Written>} write
+ * @property {(body: object, onPiece: (piece: string) => void, signal?: AbortSignal) => Promise<Generated>} generate
  * @property {(model: string, body: object, signal?: AbortSignal) => Promise<{results: Record<string, unknown>[]}>} predict
  * @property {(body: object, signal?: AbortSignal) => Promise<Summary>} trace
  * @property {(body: object, signal?: AbortSignal) => Promise<Uint8Array>} attention
@@ -183,33 +183,33 @@
  */
 
 /**
- * Weights, row by row.
+ * A matrix of weights in row-major order.
  * @typedef {object} Matrix
  * @property {number} rows
  * @property {number} columns
  * @property {Float32Array} values
- * @property {number} peak the largest absolute weight, which has full colour
+ * @property {number} peak the largest absolute weight, which has the full colour
  */
 
 /** @typedef {{name: string, matrix: Matrix, colour: string | null}} Layer */
 
 /**
  * A view of one row of weights over an axis.
- * @typedef {object} Places
+ * @typedef {object} AxisView
  * @property {HTMLElement} body
  * @property {(matrix: Matrix, row: number, rows: string[]) => void} show
- * @property {() => string | null} drawing the view as SVG on white; null if the matrix is saved instead
+ * @property {() => string | null} drawing the view as SVG on white; null to save the matrix instead
  */
 
 /**
- * @typedef {object} PlacesHow
- * @property {(place: number) => void} [pick] called with the index of a chosen query
+ * @typedef {object} AxisViewOptions
+ * @property {(place: number) => void} [pick] called with the position that is selected as query
  */
 
-/** @typedef {{title: string, unit: string, values: number[], most: number}} Bars */
+/** @typedef {{title: string, unit: string, values: number[], max: number}} Bars */
 
 /**
- * The data for drawing a matrix on screen or in a file.
+ * A matrix with its labels and colours, for the screen or a file.
  * @typedef {object} Picture
  * @property {string} title
  * @property {Layer[]} layers
@@ -218,21 +218,21 @@
  * @property {string} rowTitle
  * @property {string} columnTitle
  * @property {Bars[]} bars
- * @property {boolean} [byRow] whether the largest weight of each row has full colour, not that of the matrix
+ * @property {boolean} [byRow] whether the full colour is the largest weight of each row, not of the matrix
  */
 
 /**
- * The shared state of all panels.
+ * The state and functions that all panels share.
  * @typedef {object} Page
  * @property {HTMLElement} root
  * @property {Provider} provider
  * @property {import("./session.js").Session} session
- * @property {import("./kept.js").Kept} kept typed texts
+ * @property {import("./saved_inputs.js").SavedInputs} savedInputs
  * @property {(text: string) => void} announce announces a text to screen readers
  * @property {(listener: () => void) => void} onTheme
  * @property {(panel: string) => void} open
- * @property {Record<string, Schema>} inputs of `predict`, by the model's name
- * @property {(model: string) => Panel | undefined} panelOf the panel of a model
+ * @property {Record<string, Schema>} inputs schemas of the inputs of `predict`, by name of the model
+ * @property {(model: string) => Panel | undefined} panelOf returns the panel of a model
  */
 
 /**
@@ -240,13 +240,13 @@
  * @property {string} name
  * @property {string} title
  * @property {HTMLElement} body
- * @property {() => void} show called when the panel is opened or its subject has changed
- * @property {boolean} [types] whether it is an input panel: it sets the subject and does not follow it
- * @property {(model: string, typed: {source: string}) => Promise<import("./session.js").Subject>} [through]
- *   typed texts, through another model of the panel
- * @property {string} [unit] the unit of its outputs in the plural; default: tokens; empty for one output per text
+ * @property {() => void} show called when the panel is opened or the subject has changed
+ * @property {boolean} [hasInput] whether the panel has a text field, which determines the subject
+ * @property {(model: string, typed: {source: string}) => Promise<import("./session.js").Subject>} [subjectFor]
+ *   the subject for the typed text and another model of the panel
+ * @property {string} [unit] what its models predict, in the plural; default: tokens; empty for one prediction per text
  */
 
-/** @typedef {{panel?: string, text?: string, second?: string}} Start parameters of the page's URL */
+/** @typedef {{panel?: string, text?: string, second?: string}} Start the parameters in the URL */
 
 export {};

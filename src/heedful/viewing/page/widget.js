@@ -1,4 +1,4 @@
-// The page in a notebook, called by anywidget.
+// Entry point of the notebook widget, called by anywidget.
 
 import { mount } from "./application.js";
 import { embeddedProvider } from "./providers.js";

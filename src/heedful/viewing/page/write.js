@@ -1,18 +1,18 @@
-// The write panel: a prompt, generation settings, and the generated text.
+// The Write panel: a prompt, the decoding settings, and the text as it is generated.
 
-import { choice, element, entry, messageOf, toggle, wasAborted } from "./elements.js";
-import { signed } from "./matrices.js";
-import { Asking } from "./typing.js";
+import { selectField, element, inputField, messageOf, checkbox, isAbortError } from "./elements.js";
+import { formatSigned } from "./matrices.js";
+import { ModelChooser } from "./text_input.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Panel} Panel */
 /** @typedef {import("./types.js").Start} Start */
 /** @typedef {import("./types.js").ReaderFacts} ReaderFacts */
-/** @typedef {import("./types.js").Written} Written */
+/** @typedef {import("./types.js").Generated} Generated */
 
-const ENDS = { end: "the model ended it", stop: "ended before the stop string", limit: "ended at the largest length" };
-/** @typedef {"temperature" | "top_k" | "top_p" | "seed" | "max_tokens"} Number_ */
-/** @type {[Number_, string, Record<string, string | number>][]} */
+const ENDS = { end: "ended by the model", stop: "stopped before the stop string", limit: "stopped at the maximum length" };
+/** @typedef {"temperature" | "top_k" | "top_p" | "seed" | "max_tokens"} NumberName */
+/** @type {[NumberName, string, Record<string, string | number>][]} */
 const NUMBERS = [
   ["temperature", "Temperature", { min: 0.01, max: 100, step: "any", value: 1 }],
   ["top_k", "Top k", { min: 1, step: 1, placeholder: "all" }],
@@ -25,192 +25,192 @@ class Write {
   /** @param {Page} page @param {ReaderFacts[]} readers */
   constructor(page, readers) {
     this.page = page;
-    this.asking = new Asking(page, "write", readers, () => this.forget());
+    this.chooser = new ModelChooser(page, "write", readers, () => this.reset());
     /** @type {AbortController | null} */
-    this.writing = null;
-    /** @type {Record<string, string>} the saved generation and its prompt */
+    this.request = null;
+    /** @type {Record<string, string>} the last prompt and continuation, to restore them */
     this.last = {};
-    const kept = page.kept.of("write") ?? {};
-    const keep = () => this.keep();
-    this.how = choice("How", [{ value: "draw", text: "Draw" }, { value: "likeliest", text: "Likeliest each time" }], kept.how ?? "draw", () => {
-      this.setHow();
-      this.keep();
+    const saved = page.savedInputs.get("write") ?? {};
+    const save = () => this.save();
+    this.decoding = selectField("Decoding", [{ value: "sample", text: "Sampling" }, { value: "greedy", text: "Greedy" }], saved.how ?? "sample", () => {
+      this.updateFields();
+      this.save();
     });
     /** @type {Record<string, {field: HTMLLabelElement, input: HTMLInputElement}>} */
     this.numbers = Object.fromEntries(NUMBERS.map(([name, label, attributes]) => {
-      const own = entry(label, { type: "number", inputmode: "decimal", ...attributes, ...(kept[name] ? { value: kept[name] } : {}) }, keep);
+      const own = inputField(label, { type: "number", inputmode: "decimal", ...attributes, ...(saved[name] ? { value: saved[name] } : {}) }, save);
       return [name, own];
     }));
-    this.stopString = entry("End before", { type: "text", placeholder: "e.g. \\n", autocomplete: "off", spellcheck: "false", value: kept.stop ?? "" }, keep);
-    this.begins = toggle("The prompt begins a document", kept.begins === "true", keep);
+    this.stopString = inputField("Stop string", { type: "text", placeholder: "e.g. \\n", autocomplete: "off", spellcheck: "false", value: saved.stop ?? "" }, save);
+    this.beginsToggle = checkbox("The prompt starts a document", saved.begins === "true", save);
     this.input = element("textarea", {
-      dir: "auto", rows: 4, spellcheck: "false", "aria-label": "Prompt", placeholder: "Type how it begins, or nothing…", oninput: keep,
+      dir: "auto", rows: 4, spellcheck: "false", "aria-label": "Prompt", placeholder: "Type a prompt (optional)…", oninput: save,
       onkeydown: (/** @type {KeyboardEvent} */ event) => {
-        if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.write();
+        if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.generate();
       },
     });
-    this.input.value = kept.text ?? "";
-    this.go = element("button", { type: "button", class: "heed-quiet heed-go", onclick: () => (this.writing ? this.stop() : this.write()) }, "Write");
+    this.input.value = saved.text ?? "";
+    this.button = element("button", { type: "button", class: "heed-button heed-submit", onclick: () => (this.request ? this.stop() : this.generate()) }, "Generate");
     this.prompt = element("span", { class: "heed-prompt" });
-    this.written = element("span", { class: "heed-written" });
-    this.text = element("p", { class: "heed-text heed-story", dir: "auto" }, this.prompt, this.written);
-    this.status = element("p", { class: "heed-where", role: "status" });
-    this.most = element("span", { class: "heed-hint" });
-    this.inside = element(
-      "div", { class: "heed-tools heed-after" },
-      element("button", { type: "button", class: "heed-quiet", onclick: () => page.open("heads") }, "See what each token looked at"), this.most,
+    this.continuation = element("span", { class: "heed-continuation" });
+    this.text = element("p", { class: "heed-text heed-generated", dir: "auto" }, this.prompt, this.continuation);
+    this.status = element("p", { class: "heed-detail", role: "status" });
+    this.lengthNote = element("span", { class: "heed-hint" });
+    this.attentionLink = element(
+      "div", { class: "heed-tools heed-actions" },
+      element("button", { type: "button", class: "heed-button", onclick: () => page.open("heads") }, "Show attention"), this.lengthNote,
     );
     this.output = element(
-      "section", { class: "heed-output", "aria-label": "Written text" }, element("h2", {}, "Written"), this.text, this.status, this.inside,
+      "section", { class: "heed-output", "aria-label": "Generated text" }, element("h2", {}, "Generated text"), this.text, this.status, this.attentionLink,
     );
     this.body = this.build();
-    this.setHow();
-    this.forget();
-    if (kept.written !== undefined) this.bring(kept.prompt, kept.written, kept.began === "true");
+    this.updateFields();
+    this.reset();
+    if (saved.written !== undefined) this.restore(saved.prompt, saved.written, saved.began === "true");
   }
 
   build() {
-    const { asking } = this;
+    const { chooser } = this;
     return element(
-      "div", { class: "heed-panel heed-write" }, asking.tools,
+      "div", { class: "heed-panel heed-write" }, chooser.tools,
       element(
-        "div", { class: "heed-two" },
+        "div", { class: "heed-columns" },
         element(
           "section", { class: "heed-input" }, element("h2", {}, "Prompt"), this.input,
-          element("div", { class: "heed-settings" }, this.how.field, ...NUMBERS.map(([name]) => this.numbers[name].field), this.stopString.field),
-          this.begins.field,
-          element("div", { class: "heed-tools heed-after" }, this.go, element("span", { class: "heed-hint" }, "or Ctrl+Enter in the prompt")),
+          element("div", { class: "heed-settings" }, this.decoding.field, ...NUMBERS.map(([name]) => this.numbers[name].field), this.stopString.field),
+          this.beginsToggle.field,
+          element("div", { class: "heed-tools heed-actions" }, this.button, element("span", { class: "heed-hint" }, "or Ctrl+Enter in the prompt")),
         ),
         this.output,
       ),
-      asking.notice,
+      chooser.notice,
     );
   }
 
-  /** Sampling has settings that greedy search does not have. */
-  setHow() {
-    const draws = this.how.input.value === "draw";
-    for (const name of ["temperature", "top_k", "top_p", "seed"]) this.numbers[name].field.hidden = !draws;
+  /** Show the settings of the decoding method. */
+  updateFields() {
+    const samples = this.decoding.input.value === "sample";
+    for (const name of ["temperature", "top_k", "top_p", "seed"]) this.numbers[name].field.hidden = !samples;
   }
 
-  keep() {
-    this.page.kept.put("write", {
-      model: this.asking.model, text: this.input.value, how: this.how.input.value, stop: this.stopString.input.value,
-      begins: String(this.begins.input.checked), ...this.last, ...Object.fromEntries(NUMBERS.map(([name]) => [name, this.numbers[name].input.value])),
+  save() {
+    this.page.savedInputs.set("write", {
+      model: this.chooser.model, text: this.input.value, how: this.decoding.input.value, stop: this.stopString.input.value,
+      begins: String(this.beginsToggle.input.checked), ...this.last, ...Object.fromEntries(NUMBERS.map(([name]) => [name, this.numbers[name].input.value])),
     });
   }
 
-  /** The generated text belongs to another prompt or model. */
-  forget() {
+  /** Remove the result, which belongs to another model. */
+  reset() {
     this.stop();
     this.last = {};
-    this.prompt.textContent = this.written.textContent = this.status.textContent = "";
-    this.asking.notice.textContent = "";
+    this.prompt.textContent = this.continuation.textContent = this.status.textContent = "";
+    this.chooser.notice.textContent = "";
     this.output.hidden = true;
-    this.asking.look(null, "let it write first");
+    this.chooser.setSubject(null, "generate a text first");
   }
 
   /**
-   * The fields of the request; a random seed is drawn here if none is given, so that it can be shown.
+   * The fields of the request. If no seed is given, it is drawn here, so that it can be shown.
    * @returns {Record<string, unknown>}
    */
-  body_() {
-    const draws = this.how.input.value === "draw";
-    const wanted = NUMBERS.map(([name]) => name).filter((name) => draws || name === "max_tokens");
+  requestBody() {
+    const samples = this.decoding.input.value === "sample";
+    const wanted = NUMBERS.map(([name]) => name).filter((name) => samples || name === "max_tokens");
     const given = wanted.filter((name) => this.numbers[name].input.value !== "")
       .map((name) => [name, this.numbers[name].input.valueAsNumber]);
     const stop = this.stopString.input.value.replace(/\\n/g, "\n");
     /** @type {Record<string, unknown>} */
-    const body = { model: this.asking.model, prompt: this.input.value, begins: this.begins.input.checked, ...Object.fromEntries(given) };
+    const body = { model: this.chooser.model, prompt: this.input.value, begins: this.beginsToggle.input.checked, ...Object.fromEntries(given) };
     if (stop) body.stop = [stop];
-    if (draws) body.seed ??= Math.floor(Math.random() * 1e6);
+    if (samples) body.seed ??= Math.floor(Math.random() * 1e6);
     else body.beam = 1;
     return body;
   }
 
-  async write() {
+  async generate() {
     const wrong = NUMBERS.find(([name]) => !this.numbers[name].field.hidden && !this.numbers[name].input.checkValidity());
-    this.asking.notice.textContent = "";
+    this.chooser.notice.textContent = "";
     if (wrong) {
-      this.asking.tell(`${wrong[1]}: ${this.numbers[wrong[0]].input.validationMessage}`);
+      this.chooser.showError(`${wrong[1]}: ${this.numbers[wrong[0]].input.validationMessage}`);
       this.numbers[wrong[0]].input.focus();
       return;
     }
-    this.keep();
+    this.save();
     this.stop();
-    const body = this.body_();
-    const writing = new AbortController();
-    this.setWriting(writing);
+    const body = this.requestBody();
+    const request = new AbortController();
+    this.setRequest(request);
     this.output.hidden = false;
     this.prompt.textContent = String(body.prompt);
-    this.written.textContent = "";
-    this.inside.hidden = true;
-    this.status.textContent = "Writing…";
+    this.continuation.textContent = "";
+    this.attentionLink.hidden = true;
+    this.status.textContent = "Generating…";
     const seed = body.seed === undefined ? "" : `; seed ${body.seed}`;
     try {
-      const whole = await this.page.provider.write(body, (piece) => {
-        if (writing === this.writing) this.written.append(piece);
-      }, writing.signal);
-      if (writing !== this.writing) return;
-      this.written.textContent = whole.text;
+      const whole = await this.page.provider.generate(body, (piece) => {
+        if (request === this.request) this.continuation.append(piece);
+      }, request.signal);
+      if (request !== this.request) return;
+      this.continuation.textContent = whole.text;
       const end = ENDS[/** @type {keyof typeof ENDS} */ (whole.ended)] ?? whole.ended;
-      this.status.textContent = `${whole.tokens.length} tokens, ${end}; log-probability ${signed(whole.log_probability, 2)}${seed}.`;
-      this.page.announce(`Written: ${whole.text}`);
-      this.look(body);
+      this.status.textContent = `${whole.tokens.length} tokens, ${end}; log-probability ${formatSigned(whole.log_probability, 2)}${seed}.`;
+      this.page.announce(`Generated: ${whole.text}`);
+      this.updateSubject(body);
     } catch (error) {
-      if (writing !== this.writing) return;
-      if (wasAborted(error)) {
+      if (request !== this.request) return;
+      if (isAbortError(error)) {
         this.status.textContent = `Stopped${seed}.`;
-        this.look(body);
+        this.updateSubject(body);
       } else {
         this.status.textContent = "";
-        this.asking.tell(messageOf(error));
+        this.chooser.showError(messageOf(error));
       }
     } finally {
-      if (writing === this.writing) this.setWriting(null);
+      if (request === this.request) this.setRequest(null);
     }
   }
 
   /** @param {Record<string, unknown>} body */
-  look({ model, prompt, begins }) {
-    const { max_tokens: most } = this.asking.known;
-    this.most.textContent = most ? `of the last ${most.toLocaleString("en")} tokens at most, as many as the model reads at once` : "";
-    this.inside.hidden = false;
-    const written = this.written.textContent ?? "";
+  updateSubject({ model, prompt, begins }) {
+    const { max_tokens: maximum } = this.chooser.modelFacts;
+    this.lengthNote.textContent = maximum ? `for at most the last ${maximum.toLocaleString("en")} tokens, the model’s context` : "";
+    this.attentionLink.hidden = false;
+    const written = this.continuation.textContent ?? "";
     this.last = { prompt: String(prompt), written, began: String(Boolean(begins)) };
-    this.keep();
-    this.asking.look({ model: String(model), source: String(prompt), target: written, latest: true, ...(begins ? { begins: true } : {}) });
+    this.save();
+    this.chooser.setSubject({ model: String(model), source: String(prompt), target: written, latest: true, ...(begins ? { begins: true } : {}) });
   }
 
-  /** @param {AbortController | null} writing */
-  setWriting(writing) {
-    this.writing = writing;
-    this.go.textContent = writing ? "Stop" : "Write";
-    this.output.setAttribute("aria-busy", String(Boolean(writing)));
+  /** @param {AbortController | null} request */
+  setRequest(request) {
+    this.request = request;
+    this.button.textContent = request ? "Stop" : "Generate";
+    this.output.setAttribute("aria-busy", String(Boolean(request)));
   }
 
   stop() {
-    this.writing?.abort();
+    this.request?.abort();
   }
 
   /** @param {string} prompt @param {string | undefined} written the continuation; generated if undefined */
-  start(prompt, written) {
+  setPrompt(prompt, written) {
     this.input.value = prompt;
-    if (written === undefined) this.write();
-    else this.bring(prompt, written, false);
+    if (written === undefined) this.generate();
+    else this.restore(prompt, written, false);
   }
 
   /**
-   * Shows the generated text.
+   * Show a saved continuation.
    * @param {string} prompt
    * @param {string} written
    * @param {boolean} begins
    */
-  bring(prompt, written, begins) {
+  restore(prompt, written, begins) {
     this.output.hidden = false;
     this.prompt.textContent = prompt;
-    this.written.textContent = written;
-    this.look({ model: this.asking.model, prompt, begins });
+    this.continuation.textContent = written;
+    this.updateSubject({ model: this.chooser.model, prompt, begins });
   }
 }
 
@@ -222,6 +222,6 @@ class Write {
  */
 export function panel(page, readers, start) {
   const write = new Write(page, readers);
-  if (start.text && !page.kept.of("write")) write.start(start.text, start.second);
-  return { name: "write", title: "Write", body: write.body, show: () => write.asking.again(), types: true };
+  if (start.text && !page.savedInputs.get("write")) write.setPrompt(start.text, start.second);
+  return { name: "write", title: "Write", body: write.body, show: () => write.chooser.restoreSubject(), hasInput: true };
 }

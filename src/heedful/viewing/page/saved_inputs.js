@@ -1,15 +1,15 @@
-// Typed text is saved in the history of the tab: Back and Reload restore it, and it is not in the URL.
+// Typed inputs, saved in the tab's history entry: Back and Reload restore them, and the address does not contain them.
 
 /** @typedef {Record<string, string>} Fields */
 
-// Browsers limit changes of a history entry to about three per second, and allow none while a page is closed.
+// Browsers limit how often a history entry may be changed, and allow no change while the page is left.
 const PAUSE = 400;
 
-export class Kept {
-  /** @param {boolean} lasting whether beyond this page, which only a server's own page may */
-  constructor(lasting) {
-    this.lasting = lasting;
-    const state = lasting ? window.history.state : null;
+export class SavedInputs {
+  /** @param {boolean} persistent whether inputs are saved in the history; only for pages of a server */
+  constructor(persistent) {
+    this.persistent = persistent;
+    const state = persistent ? window.history.state : null;
     /** @type {Record<string, Fields>} */
     this.fields = state && typeof state.heedful === "object" ? { ...state.heedful } : {};
     /** @type {number | undefined} */
@@ -17,18 +17,18 @@ export class Kept {
   }
 
   /**
-   * The saved fields of a name.
+   * The fields that were saved under a name.
    * @param {string} name
    * @returns {Fields | null}
    */
-  of(name) {
+  get(name) {
     return this.fields[name] ?? null;
   }
 
   /** @param {string} name @param {Fields} fields */
-  put(name, fields) {
+  set(name, fields) {
     this.fields[name] = fields;
-    if (!this.lasting || this.timer !== undefined) return;
+    if (!this.persistent || this.timer !== undefined) return;
     this.write();
     this.timer = window.setTimeout(() => {
       this.timer = undefined;
@@ -40,7 +40,7 @@ export class Kept {
     try {
       window.history.replaceState({ ...window.history.state, heedful: this.fields }, "");
     } catch {
-      // If the browser refuses, less can be restored; the page itself is not affected.
+      // If the browser refuses the change, less is restored later; the page itself stays as it is.
     }
   }
 }

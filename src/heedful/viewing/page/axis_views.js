@@ -1,43 +1,43 @@
-// Shows one row of weights, drawn by the kind of its axis: a list of bars unless a module is listed here.
+// Views of one row of weights, chosen by the kind of the axis. The default view is a bar chart.
 
 import { element } from "./elements.js";
-import { largest, rowOf, written } from "./matrices.js";
-import { overPicture } from "./over_picture.js";
-import { overTime } from "./over_time.js";
-import { slotRows } from "./slot_rows.js";
+import { topIndices, rowOf, formatWeight } from "./matrices.js";
+import { imageView } from "./image_view.js";
+import { timeView } from "./time_view.js";
+import { slotsView } from "./slots_view.js";
 
 /** @typedef {import("./types.js").AxisFacts} AxisFacts */
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Picture} Picture */
-/** @typedef {import("./types.js").Places} Places */
-/** @typedef {import("./types.js").PlacesHow} PlacesHow */
-/** @typedef {(page: Page, axis: AxisFacts, labels: string[], how: PlacesHow) => Places} MakePlaces */
+/** @typedef {import("./types.js").AxisView} AxisView */
+/** @typedef {import("./types.js").AxisViewOptions} AxisViewOptions */
+/** @typedef {(page: Page, axis: AxisFacts, labels: string[], how: AxisViewOptions) => AxisView} AxisViewFactory */
 
-const MOST_BARS = 60;
+const MAX_BARS = 60;
 
-/** @type {Map<string, {title: string, make: MakePlaces}>} */
+/** @type {Map<string, {title: string, make: AxisViewFactory}>} */
 const DRAWN = new Map([
-  ["image", { title: "Over the picture", make: overPicture }],
-  ["time", { title: "Along time", make: overTime }],
-  ["slots", { title: "Slots", make: slotRows }],
+  ["image", { title: "Over the picture", make: imageView }],
+  ["time", { title: "Along time", make: timeView }],
+  ["slots", { title: "Slots", make: slotsView }],
 ]);
 
 /**
- * The name of the view for an axis; undefined for axes that are lists.
+ * The title of the view for this kind of axis; undefined for kinds without a view of their own.
  * @param {AxisFacts} axis
  */
-export function drawnTitle(axis) {
+export function viewTitle(axis) {
   return DRAWN.get(axis.kind)?.title;
 }
 
-/** @type {MakePlaces} */
-export function placesOf(page, axis, labels, how) {
+/** @type {AxisViewFactory} */
+export function makeAxisView(page, axis, labels, how) {
   return (DRAWN.get(axis.kind)?.make ?? bars)(page, axis, labels, how);
 }
 
-/** @type {MakePlaces} */
+/** @type {AxisViewFactory} */
 function bars(_page, _axis, labels) {
-  const list = element("ol", { class: "heed-bars", "aria-label": "Attention weights" });
+  const list = element("ol", { class: "heed-bars", "aria-label": "Weights of the keys" });
   const note = element("p", { class: "heed-hint" });
   return {
     body: element("div", {}, list, note),
@@ -46,10 +46,10 @@ function bars(_page, _axis, labels) {
       const weights = rowOf(matrix, row);
       const before = row ? rowOf(matrix, row - 1) : new Float32Array(weights.length);
       const strongest = Float32Array.from(weights, (weight, i) => Math.max(Math.abs(weight), Math.abs(before[i])));
-      const places = largest(strongest, MOST_BARS);
+      const places = topIndices(strongest, MAX_BARS);
       list.replaceChildren(...places.map((place) => bar(labels[place], weights[place], before[place])));
       const left = weights.length - places.length;
-      note.textContent = left > 0 ? `The ${places.length} largest of ${weights.length.toLocaleString("en")} weights.` : "";
+      note.textContent = left > 0 ? `Shows the ${places.length} largest of ${weights.length.toLocaleString("en")} weights.` : "";
     },
   };
 }
@@ -60,26 +60,26 @@ function bars(_page, _axis, labels) {
  * @param {number} before
  */
 function bar(label, weight, before) {
-  const now = element("i", { class: "heed-bar-now" });
+  const now = element("i", { class: "heed-bar-current" });
   now.style.inlineSize = `${Math.min(Math.abs(weight), 1) * 100}%`;
-  const then = element("i", { class: "heed-bar-before" });
+  const then = element("i", { class: "heed-bar-previous" });
   then.style.inlineSize = `${Math.min(Math.abs(before), 1) * 100}%`;
   return element(
     "li", {}, element("span", { class: "heed-bar-label", dir: "auto" }, label),
     element("span", { class: "heed-bar", "aria-hidden": "true" }, then, now),
-    element("span", { class: "heed-number" }, written(weight)),
+    element("span", { class: "heed-number" }, formatWeight(weight)),
   );
 }
 
-/** The chosen heads' weights at one row, each in a drawing of its own. */
-export class PlacesView {
+/** The weights of one query, with one view for each selected head. */
+export class QueryWeightsView {
   /** @param {Page} page */
   constructor(page) {
     this.page = page;
     this.row = 0;
     /** @type {Picture | null} */
     this.picture = null;
-    /** @type {Places[]} */
+    /** @type {AxisView[]} */
     this.views = [];
     /** @type {AxisFacts | null} */
     this.axis = null;
@@ -87,23 +87,23 @@ export class PlacesView {
     this.slider = element("input", {
       type: "range", min: 0, value: 0, step: 1, "aria-label": "Query", oninput: () => this.go(Number(this.slider.value)),
     });
-    this.label = element("bdi", { class: "heed-whose" });
+    this.label = element("bdi", { class: "heed-query-label" });
     this.chooser = element("div", { class: "heed-player" }, this.slider, this.label);
-    this.field = element("div", { class: "heed-places-field" });
+    this.field = element("div", { class: "heed-axis-views" });
     this.body = element("div", {}, this.chooser, this.field);
   }
 
   /**
    * @param {Picture} picture
-   * @param {AxisFacts} axis of the keys
-   * @param {boolean} own whether queries and keys have the same axis
+   * @param {AxisFacts} axis the axis of the keys
+   * @param {boolean} own whether the queries are on the same axis
    */
   show(picture, axis, own) {
     this.picture = picture;
     if (axis !== this.axis || picture.layers.length !== this.views.length) {
       this.axis = axis;
       const how = own ? { pick: (/** @type {number} */ place) => this.go(place) } : {};
-      this.views = picture.layers.map(() => placesOf(this.page, axis, picture.columns, how));
+      this.views = picture.layers.map(() => makeAxisView(this.page, axis, picture.columns, how));
       this.field.replaceChildren(...this.views.map((view) => view.body));
     }
     const last = picture.rows.length - 1;
@@ -123,7 +123,7 @@ export class PlacesView {
     this.views.forEach((view, i) => view.show(picture.layers[i].matrix, row, picture.rows));
   }
 
-  /** The first head's drawing as SVG, where there is one. */
+  /** The view of the first head as SVG; null if it has none. */
   drawing() {
     return this.views[0]?.drawing() ?? null;
   }

@@ -1,13 +1,13 @@
-// A text as interactive words, linked with words of the other side.
+// A source text and its translation as words; pointing at a word highlights the aligned words on the other side.
 
-import { element, roving } from "./elements.js";
+import { element, rovingTabindex } from "./elements.js";
 
 /**
- * Splits a text into words and white space.
+ * Split a text into words and the white space before them.
  * @param {string} text
  * @returns {{word: string, start: number, before: string}[]}
  */
-export function wordsIn(text) {
+export function splitWords(text) {
   const found = [];
   let last = 0;
   for (const match of text.matchAll(/\S+/gu)) {
@@ -20,27 +20,27 @@ export function wordsIn(text) {
 
 /**
  * @typedef {object} Links
- * @property {import("./types.js").SoftRow[] | null} soft one a target word
- * @property {[number, number][]} hard pairs of source word and target word
+ * @property {import("./types.js").SoftRow[] | null} soft one row per target word
+ * @property {[number, number][]} hard pairs of source and target word
  */
 
-/** Two texts whose linked words are highlighted together. */
+/** Two texts with highlighted alignment. */
 export class LinkedTexts {
   /** @param {{source: HTMLElement, target: HTMLElement, opened: (word: number, button: HTMLElement) => void}} places */
   constructor(places) {
     this.places = places;
     /** @type {Links} */
     this.links = { soft: null, hard: [] };
-    this.held = -1;
+    this.pinned = -1;
     /** @type {Record<"source" | "target", HTMLElement[]>} */
     this.buttons = { source: [], target: [] };
     for (const side of /** @type {const} */ (["source", "target"])) {
       const place = places[side];
-      roving(place, ".heed-word", () => 1);
-      place.addEventListener("pointerover", (event) => this.light(side, this.wordOf(side, event)));
-      place.addEventListener("pointerleave", () => this.light(side, -1));
-      place.addEventListener("focusin", (event) => this.light(side, this.wordOf(side, event)));
-      place.addEventListener("focusout", () => this.light(side, -1));
+      rovingTabindex(place, ".heed-word", () => 1);
+      place.addEventListener("pointerover", (event) => this.highlight(side, this.wordOf(side, event)));
+      place.addEventListener("pointerleave", () => this.highlight(side, -1));
+      place.addEventListener("focusin", (event) => this.highlight(side, this.wordOf(side, event)));
+      place.addEventListener("focusout", () => this.highlight(side, -1));
     }
   }
 
@@ -48,7 +48,7 @@ export class LinkedTexts {
    * @param {string} source
    * @param {string} target
    * @param {Links} links
-   * @param {number} forced number of forced characters of the target
+   * @param {number} forced number of characters of the forced target prefix
    */
   show(source, target, links, forced) {
     this.links = links;
@@ -58,11 +58,11 @@ export class LinkedTexts {
 
   /** @param {"source" | "target"} side @param {string} text @param {number} forced */
   fill(side, text, forced) {
-    const words = wordsIn(text);
+    const words = splitWords(text);
     const buttons = words.map(({ word, start }, i) => {
-      const given = side === "target" && start < forced;
+      const isForced = side === "target" && start < forced;
       return element("button", {
-        type: "button", class: given ? "heed-word heed-given" : "heed-word", tabindex: i ? -1 : 0,
+        type: "button", class: isForced ? "heed-word heed-forced" : "heed-word", tabindex: i ? -1 : 0,
         "aria-describedby": null, "aria-haspopup": side === "target" ? "menu" : null,
         onclick: (/** @type {MouseEvent} */ event) => {
           if (side === "target") this.places.opened(i, /** @type {HTMLElement} */ (event.currentTarget));
@@ -81,12 +81,12 @@ export class LinkedTexts {
   }
 
   /**
-   * The weights of links of a word, 0 to 1.
+   * The weight of each word of the other side for a word, 0 to 1.
    * @param {"source" | "target"} side
    * @param {number} word
    * @returns {number[]}
    */
-  partners(side, word) {
+  linkStrengths(side, word) {
     const { soft, hard } = this.links;
     const other = this.buttons[side === "source" ? "target" : "source"];
     return other.map((_, i) => {
@@ -100,19 +100,19 @@ export class LinkedTexts {
   }
 
   /** @param {"source" | "target"} side @param {number} word */
-  light(side, word) {
-    if (word < 0 && this.held >= 0) {
-      this.light("target", this.held);
+  highlight(side, word) {
+    if (word < 0 && this.pinned >= 0) {
+      this.highlight("target", this.pinned);
       return;
     }
     const other = side === "source" ? "target" : "source";
-    this.buttons[side].forEach((button, i) => button.classList.toggle("heed-pointed", i === word));
-    const strengths = word < 0 ? [] : this.partners(side, word);
+    this.buttons[side].forEach((button, i) => button.classList.toggle("heed-hovered", i === word));
+    const strengths = word < 0 ? [] : this.linkStrengths(side, word);
     this.buttons[other].forEach((button, i) => {
       const strength = strengths[i] ?? 0;
       const shown = strength >= 0.04;
-      button.classList.toggle("heed-partner", shown);
-      button.classList.toggle("heed-strong", shown && this.linked(side, word, i));
+      button.classList.toggle("heed-linked", shown);
+      button.classList.toggle("heed-aligned", shown && this.linked(side, word, i));
       button.style.setProperty("--strength", shown ? strength.toFixed(3) : "0");
       if (strength >= 0.1) button.dataset.strength = strength.toFixed(2);
       else delete button.dataset.strength;
@@ -122,12 +122,12 @@ export class LinkedTexts {
   }
 
   /**
-   * Keeps a target word highlighted while another element has the focus; -1 releases it.
+   * Keep a target word highlighted while something else has the focus; -1 ends this.
    * @param {number} word
    */
-  hold(word) {
-    this.held = word;
-    this.light("target", word);
+  pin(word) {
+    this.pinned = word;
+    this.highlight("target", word);
   }
 
   /** @param {"source" | "target"} side @param {number} word @param {number} other */
@@ -139,11 +139,11 @@ export class LinkedTexts {
   /** @param {"source" | "target"} side @param {number} word */
   described(side, word) {
     const other = this.buttons[side === "source" ? "target" : "source"];
-    const partners = other
+    const aligned = other
       .map((button, i) => ({ text: button.textContent ?? "", i }))
       .filter(({ i }) => this.linked(side, word, i))
       .map(({ text }) => text);
     const own = this.buttons[side][word].textContent ?? "";
-    return partners.length ? `${own}, linked with ${partners.join(", ")}` : own;
+    return aligned.length ? `${own}, aligned with ${aligned.join(", ")}` : own;
   }
 }

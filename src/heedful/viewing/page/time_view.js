@@ -1,15 +1,15 @@
-// Draws weights along time, over the sound or a picture of its features.
+// Weights over time, on the waveform or a picture of features.
 
 import { element, messageOf, svgElement } from "./elements.js";
-import { svgText } from "./exporting.js";
-import { largestColumn, matrixOf, rowOf, written } from "./matrices.js";
-import { pictureOf } from "./over_picture.js";
-import { PAPER, overlay, peakOf, themeOf } from "./painting.js";
+import { serializeSvg } from "./exporting.js";
+import { argmax, matrixOf, rowOf, formatWeight } from "./matrices.js";
+import { imageElements } from "./image_view.js";
+import { PRINT_THEME, overlayImage, maxAbsolute, themeOf } from "./painting.js";
 import { fromBase64 } from "./providers.js";
 
 /** @typedef {import("./types.js").AxisFacts} AxisFacts */
 /** @typedef {import("./types.js").Page} Page */
-/** @typedef {import("./types.js").Places} Places */
+/** @typedef {import("./types.js").AxisView} AxisView */
 /** @typedef {import("./painting.js").Theme} Theme */
 
 const LANE = 96;
@@ -18,8 +18,8 @@ const GAP = 8;
 const TICKS = 22;
 const STEPS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300];
 
-/** @implements {Places} */
-class OverTime {
+/** @implements {AxisView} */
+class TimeView {
   /** @param {Page} page @param {AxisFacts} axis */
   constructor(page, axis) {
     this.page = page;
@@ -36,14 +36,14 @@ class OverTime {
     /** @type {(() => void) | null} */
     this.stop = null;
     this.svg = svgElement("svg", {
-      class: "heed-over-time", tabindex: 0, role: "application", "aria-roledescription": "weights along time",
-      "aria-label": "Weights along time. Arrow keys move between frames.",
+      class: "heed-time-view", tabindex: 0, role: "application", "aria-roledescription": "weights along time",
+      "aria-label": "Weights over time. Use the arrow keys to move between frames.",
     });
     this.svg.style.height = `${this.height}px`;
-    this.said = element("p", { class: "heed-readout", "aria-live": "polite" });
-    this.play = element("button", { type: "button", class: "heed-quiet", onclick: () => this.toggle() }, "Play the sound");
+    this.readout = element("p", { class: "heed-readout", "aria-live": "polite" });
+    this.play = element("button", { type: "button", class: "heed-button", onclick: () => this.toggle() }, "Play the sound");
     this.play.hidden = true;
-    this.body = element("div", { class: "heed-places" }, this.svg, element("div", { class: "heed-player" }, this.play, this.said));
+    this.body = element("div", { class: "heed-axis-view" }, this.svg, element("div", { class: "heed-player" }, this.play, this.readout));
     this.listen();
     this.load();
   }
@@ -61,18 +61,18 @@ class OverTime {
     this.page.onTheme(() => this.draw());
   }
 
-  /** Reads the sound; a picture needs no reading. */
+  /** Decode the sound, if there is one. */
   async load() {
     const { media } = this.axis;
     if (media?.type !== "audio/wav") return;
     try {
       const bytes = fromBase64(media.url.slice(media.url.indexOf(",") + 1));
-      // Decoding needs no user gesture, because no sound is played yet.
+      // An offline context needs no permission to play audio.
       this.sound = await new OfflineAudioContext(1, 1, 44100).decodeAudioData(/** @type {ArrayBuffer} */ (bytes.buffer));
       this.play.hidden = false;
       this.draw();
     } catch (error) {
-      this.said.textContent = `cannot decode the sound: ${messageOf(error)}`;
+      this.readout.textContent = `the sound cannot be decoded: ${messageOf(error)}`;
     }
   }
 
@@ -103,7 +103,7 @@ class OverTime {
     this.mark();
   }
 
-  /** Plays from the cursor on, or stops. */
+  /** Play from the cursor, or stop. */
   toggle() {
     if (this.stop) return this.stop();
     if (!this.sound) return;
@@ -146,7 +146,7 @@ class OverTime {
     this.svg.replaceChildren(
       ...this.layers(width, themeOf(this.page.root)),
       svgElement("rect", { class: "heed-cursor", y: 0, height: this.lane + CURVE, visibility: "hidden" }),
-      svgElement("line", { class: "heed-head-line", y1: 0, y2: this.lane + CURVE, visibility: "hidden" }),
+      svgElement("line", { class: "heed-playhead", y1: 0, y2: this.lane + CURVE, visibility: "hidden" }),
     );
     this.mark();
   }
@@ -166,7 +166,7 @@ class OverTime {
   }
 
   /**
-   * Draws the sound or its features, with weights over them.
+   * The waveform or the features, with the weights over them.
    * @param {number} width
    * @param {Theme} theme
    */
@@ -174,9 +174,9 @@ class OverTime {
     const { media } = this.axis;
     if (!media) return [];
     const size = { x: 0, y: 0, width, height: LANE, preserveAspectRatio: "none" };
-    const weights = svgElement("image", { ...size, href: overlay(this.weights, this.frames), "image-rendering": "pixelated" });
+    const weights = svgElement("image", { ...size, href: overlayImage(this.weights, this.frames), "image-rendering": "pixelated" });
     if (media.type !== "audio/wav") {
-      return [...pictureOf(media.url, size, true), weights];
+      return [...imageElements(media.url, size, true), weights];
     }
     return [
       svgElement("rect", { width, height: LANE, fill: theme.muted, "fill-opacity": 0.1 }), weights,
@@ -186,7 +186,7 @@ class OverTime {
 
   /** @param {number} width */
   curve(width) {
-    const peak = peakOf(this.weights) || 1;
+    const peak = maxAbsolute(this.weights) || 1;
     const bottom = this.lane + CURVE;
     const steps = Array.from(this.weights, (weight, i) => {
       const y = (bottom - (Math.abs(weight) / peak) * CURVE).toFixed(1);
@@ -196,7 +196,7 @@ class OverTime {
   }
 
   /**
-   * The peak amplitude of the sound in each pixel.
+   * The waveform: the peak amplitude at each pixel.
    * @param {number} width
    */
   waveform(width) {
@@ -204,7 +204,7 @@ class OverTime {
     const samples = this.sound.getChannelData(0);
     const each = samples.length / width;
     const heights = Array.from({ length: Math.floor(width) }, (_, x) =>
-      peakOf(samples.subarray(Math.floor(x * each), Math.max(Math.floor((x + 1) * each), Math.floor(x * each) + 1))));
+      maxAbsolute(samples.subarray(Math.floor(x * each), Math.max(Math.floor((x + 1) * each), Math.floor(x * each) + 1))));
     const loud = Math.max(...heights, 1e-6);
     const side = (/** @type {number} */ sign) =>
       heights.map((height, x) => `${x} ${(LANE / 2 + (sign * Math.max(height / loud, 0.01) * LANE) / 2.2).toFixed(1)}`);
@@ -224,9 +224,9 @@ class OverTime {
     });
   }
 
-  /** @param {number} share of the sound that was played, -1 for none */
+  /** @param {number} share the position in the sound from 0 to 1; -1 hides it */
   head(share) {
-    const line = this.svg.querySelector(".heed-head-line");
+    const line = this.svg.querySelector(".heed-playhead");
     const x = share * this.svg.clientWidth;
     for (const [name, value] of Object.entries({ x1: x, x2: x, visibility: share < 0 ? "hidden" : "visible" })) {
       line?.setAttribute(name, String(value));
@@ -240,11 +240,11 @@ class OverTime {
     for (const [name, value] of Object.entries({ x, width: Math.max(width, 1.5), visibility: this.cursor < 0 ? "hidden" : "visible" })) {
       box?.setAttribute(name, String(value));
     }
-    const most = largestColumn(matrixOf(1, this.frames, this.weights), 0);
-    const frame = this.cursor >= 0 ? this.cursor : most;
-    this.said.classList.toggle("heed-idle", this.cursor < 0);
-    this.said.textContent = frame < 0 ? "No attention to this input."
-      : `${this.cursor < 0 ? "Most: " : ""}${this.time(frame)} to ${this.time(frame + 1)} s, ${written(this.weights[frame])}`;
+    const maximum = argmax(matrixOf(1, this.frames, this.weights), 0);
+    const frame = this.cursor >= 0 ? this.cursor : maximum;
+    this.readout.classList.toggle("heed-idle", this.cursor < 0);
+    this.readout.textContent = frame < 0 ? "All weights are 0."
+      : `${this.cursor < 0 ? "Largest: " : ""}${this.time(frame)} to ${this.time(frame + 1)} s, ${formatWeight(this.weights[frame])}`;
   }
 
   /** @param {number} frame */
@@ -255,15 +255,15 @@ class OverTime {
   drawing() {
     const width = 800;
     const size = { width, height: this.height, viewBox: `0 0 ${width} ${this.height}` };
-    return svgText(svgElement("svg", size, svgElement("rect", { ...size, fill: PAPER.surface }), ...this.layers(width, PAPER)));
+    return serializeSvg(svgElement("svg", size, svgElement("rect", { ...size, fill: PRINT_THEME.surface }), ...this.layers(width, PRINT_THEME)));
   }
 }
 
 /**
  * @param {Page} page
  * @param {AxisFacts} axis
- * @returns {Places}
+ * @returns {AxisView}
  */
-export function overTime(page, axis) {
-  return new OverTime(page, axis);
+export function timeView(page, axis) {
+  return new TimeView(page, axis);
 }

@@ -1,21 +1,21 @@
-// The importance of words for a decision: four measures, drawn over the text.
+// The importance of each word for a label, by four measures, drawn over the text.
 
-import { element, roving, segments } from "./elements.js";
+import { element, rovingTabindex, radioGroup } from "./elements.js";
 import { exportButtons } from "./exporting.js";
-import { matrixOf, meanMatrix, rowOf, signed } from "./matrices.js";
+import { matrixOf, meanMatrix, rowOf, formatSigned } from "./matrices.js";
 
 /** @typedef {import("./types.js").Page} Page */
 /** @typedef {import("./types.js").Explained} Explained */
 /** @typedef {import("./types.js").Matrix} Matrix */
 /** @typedef {import("./types.js").Picture} Picture */
 /** @typedef {import("./session.js").LoadedTrace} LoadedTrace */
-/** @typedef {{key: string, title: string, told: string, hint: string, values: number[]}} Measure */
+/** @typedef {{key: string, title: string, phrase: string, hint: string, values: number[]}} Measure */
 
 const TEXTS = ["text", "first", "second"];
-// Smaller maxima are not drawn in full colour, so that unimportant words do not look important.
-const LEAST = 0.05;
+// The smallest value that can have the full colour, so that unimportant words are not highlighted.
+const MIN_SCALE = 0.05;
 
-export class Reasons {
+export class WordImportance {
   /** @param {Page} page */
   constructor(page) {
     this.page = page;
@@ -25,19 +25,19 @@ export class Reasons {
     this.measures = [];
     this.chosen = "fall";
     this.choices = element("div");
-    this.first = element("p", { class: "heed-text heed-reasons", dir: "auto", role: "group" });
-    this.second = element("p", { class: "heed-text heed-reasons", dir: "auto", role: "group" });
+    this.first = element("p", { class: "heed-text heed-importance-text", dir: "auto", role: "group" });
+    this.second = element("p", { class: "heed-text heed-importance-text", dir: "auto", role: "group" });
     this.readout = element("p", { class: "heed-readout" });
     this.hint = element("p", { class: "heed-hint" });
     this.heading = element("h2", {});
     for (const place of [this.first, this.second]) {
-      roving(place, ".heed-word", () => 1);
-      place.addEventListener("pointerover", (event) => this.tell(event.target));
-      place.addEventListener("focusin", (event) => this.tell(event.target));
-      place.addEventListener("pointerleave", () => this.tell(null));
+      rovingTabindex(place, ".heed-word", () => 1);
+      place.addEventListener("pointerover", (event) => this.showReadout(event.target));
+      place.addEventListener("focusin", (event) => this.showReadout(event.target));
+      place.addEventListener("pointerleave", () => this.showReadout(null));
     }
     this.body = element(
-      "section", { class: "heed-why", "aria-label": "Importance of words" }, this.heading,
+      "section", { class: "heed-importance", "aria-label": "Word importance" }, this.heading,
       element(
         "div", { class: "heed-tools" }, this.choices,
         exportButtons(() => this.picture(), () => `words-${this.chosen}`, page.announce),
@@ -54,33 +54,33 @@ export class Reasons {
 
   /**
    * @param {Explained} found
-   * @param {string} label the explained label
+   * @param {string} label the label to explain
    */
   show(found, label) {
     this.found = found;
     this.body.hidden = !found.words.length;
-    this.heading.replaceChildren("Importance of words for ", element("strong", {}, element("bdi", {}, label)));
+    this.heading.replaceChildren("Importance of each word for ", element("strong", {}, element("bdi", {}, label)));
     this.measures = [{
-      key: "fall", title: "Left out", told: "the probability falls by", values: found.words.map(({ fall }) => fall),
-      hint: "How much the probability of the label falls without the word (orange: rises). This measure works for any "
-        + "model, but it ignores interactions between words.",
+      key: "fall", title: "Leave-one-out", phrase: "the probability falls by", values: found.words.map(({ fall }) => fall),
+      hint: "The decrease of the label’s probability when the word is left out (orange: increase). This works for any model, "
+        + "but does not measure the joint effect of several words.",
     }];
     if (found.words.every(({ share }) => share !== null)) {
       this.measures.push({
-        key: "gradient", title: "Attention × gradient", told: "attention × gradient", values: found.words.map(({ share }) => share ?? 0),
-        hint: "The word’s share of attention × gradient for the label, over all layers. An indication, not a proof.",
+        key: "gradient", title: "Attention × gradient", phrase: "attention × gradient", values: found.words.map(({ share }) => share ?? 0),
+        hint: "The word’s share of attention × gradient of the label, propagated through the layers. It is an indication, not a proof.",
       });
     }
     this.draw();
   }
 
   /**
-   * Adds the measures from the maps of the trace.
+   * Add the measures that are computed from the maps of a trace.
    * @param {LoadedTrace} trace
    */
   async addMaps(trace) {
     const { found } = this;
-    const made = [await rolledOut(trace), await attended(trace)];
+    const made = [await rolloutMeasure(trace), await attentionMeasure(trace)];
     if (!found || found !== this.found) return;
     const whole = made.filter((one) => one !== null && one.values.length === found.words.length);
     this.measures = [
@@ -100,7 +100,7 @@ export class Reasons {
     const same = this.choices.dataset.options === JSON.stringify(options);
     if (!same) {
       this.choices.dataset.options = JSON.stringify(options);
-      this.choices.replaceChildren(options.length < 2 ? "" : segments("Measure", options, measure.key, (key) => {
+      this.choices.replaceChildren(options.length < 2 ? "" : radioGroup("Measure", options, measure.key, (key) => {
         this.chosen = key;
         this.draw();
       }));
@@ -111,24 +111,24 @@ export class Reasons {
     this.fill(this.second, first, found.words.length, "Second text");
     this.second.hidden = !pair;
     this.hint.textContent = measure.hint;
-    this.tell(null);
+    this.showReadout(null);
   }
 
   /** @param {HTMLElement} place @param {number} from @param {number} to @param {string} label */
   fill(place, from, to, label) {
     const { values } = this.measure;
-    const most = Math.max(...values.map(Math.abs), LEAST);
+    const maximum = Math.max(...values.map(Math.abs), MIN_SCALE);
     const words = /** @type {Explained} */ (this.found).words.slice(from, to);
     const focused = [...place.querySelectorAll("button")].indexOf(/** @type {any} */ (document.activeElement));
     place.setAttribute("aria-label", `${label}: words with ${this.measure.title}`);
     place.replaceChildren(...words.flatMap(({ word }, i) => {
       const value = values[from + i];
-      const strength = Math.abs(value) / most;
+      const strength = Math.abs(value) / maximum;
       const button = element("button", {
-        type: "button", tabindex: i ? -1 : 0, "data-word": from + i, "aria-label": `${word}: ${this.told(from + i, this.measure)}`,
-        class: `heed-word heed-partner${value < 0 ? " heed-rises" : ""}`, "data-value": value,
-        // There is room for few numbers below words; the line below the text shows any of them.
-        "data-strength": strength >= 0.25 && Math.abs(value) >= 0.01 ? signed(value, 2) : null,
+        type: "button", tabindex: i ? -1 : 0, "data-word": from + i, "aria-label": `${word}: ${this.describe(from + i, this.measure)}`,
+        class: `heed-word heed-linked${value < 0 ? " heed-negative" : ""}`, "data-value": value,
+        // Show only large numbers below the words; the readout has all.
+        "data-strength": strength >= 0.25 && Math.abs(value) >= 0.01 ? formatSigned(value, 2) : null,
       }, word);
       button.style.setProperty("--strength", strength.toFixed(3));
       return i ? [" ", button] : [button];
@@ -137,24 +137,24 @@ export class Reasons {
   }
 
   /** @param {number} word @param {Measure} measure */
-  told(word, measure) {
+  describe(word, measure) {
     const value = measure.values[word];
-    if (measure.key !== "fall") return `${measure.told} ${value.toFixed(3)}`;
+    if (measure.key !== "fall") return `${measure.phrase} ${value.toFixed(3)}`;
     return `without it the probability ${value < 0 ? "rises" : "falls"} by ${Math.abs(value).toFixed(3)}`;
   }
 
   /** @param {EventTarget | null} target */
-  tell(target) {
+  showReadout(target) {
     const word = target instanceof HTMLElement ? target.dataset.word : undefined;
     this.readout.classList.toggle("heed-idle", word === undefined);
     if (word === undefined || !this.found) {
-      this.readout.textContent = "Point at a word, or use Tab and the arrow keys, to see its numbers.";
+      this.readout.textContent = "Point at a word, or move to it with Tab and the arrow keys, to see its numbers.";
       return;
     }
     const at = Number(word);
     this.readout.replaceChildren(
       element("bdi", {}, element("strong", {}, this.found.words[at].word)), ": ",
-      this.measures.map((measure) => this.told(at, measure)).join(" · "),
+      this.measures.map((measure) => this.describe(at, measure)).join(" · "),
     );
   }
 
@@ -171,11 +171,11 @@ export class Reasons {
 }
 
 /**
- * Converts a row over tokens to a row over the words of all texts.
+ * Sum the weights of tokens by word, over all texts.
  * @param {LoadedTrace} trace
  * @param {{axis: string, row: ArrayLike<number>}[]} rows
  */
-function overWords(trace, rows) {
+function sumByWord(trace, rows) {
   /** @type {number[]} */
   const values = [];
   let before = 0;
@@ -190,27 +190,27 @@ function overWords(trace, rows) {
 }
 
 /**
- * The last layer of the rollout at the position of the label.
+ * The rollout of the last layer at the position that predicts the label.
  * @param {LoadedTrace} trace
  * @returns {Promise<Measure | null>}
  */
-async function rolledOut(trace) {
+async function rolloutMeasure(trace) {
   const { maps } = trace.summary;
   const map = maps.findIndex((one) => one.kind === "rollout" && one.query_axis === "decision" && one.key_axis === "text");
   if (map < 0) return null;
   const matrix = await trace.head(map, maps[map].heads - 1);
   return {
-    key: "rollout", title: "Rollout", told: "rollout", values: overWords(trace, [{ axis: "text", row: rowOf(matrix, 0) }]),
-    hint: "The product of the layers’ mean weights with residual connections, at the position of the label. It does not depend on the label.",
+    key: "rollout", title: "Rollout", phrase: "rollout", values: sumByWord(trace, [{ axis: "text", row: rowOf(matrix, 0) }]),
+    hint: "The product of the layers’ mean weights, with residual connections, at the position that predicts the label. It is the same for every label.",
   };
 }
 
 /**
- * The last attention over each text: from the position of the label, or from all positions.
+ * The last attention over each text: that of the position that predicts the label, or the mean of all queries.
  * @param {LoadedTrace} trace
  * @returns {Promise<Measure | null>}
  */
-async function attended(trace) {
+async function attentionMeasure(trace) {
   const { maps } = trace.summary;
   /** @param {(facts: import("./types.js").MapFacts) => boolean} fits */
   const last = (fits) => maps.map((facts, map) => (facts.kind === "weights" && fits(facts) ? map : -1)).reduce((a, b) => Math.max(a, b), -1);
@@ -220,29 +220,29 @@ async function attended(trace) {
     const map = last((facts) => facts.key_axis === axis);
     if (map < 0) continue;
     const facts = maps[map];
-    const matrix = await meanOf(trace, map);
+    const matrix = await meanOverHeads(trace, map);
     const above = TEXTS.includes(facts.query_axis) ? -1 : last((one) => one.key_axis === facts.query_axis && one.query_axis !== one.key_axis);
-    const parts = above < 0 ? new Float32Array(matrix.rows).fill(1 / matrix.rows) : meanRow(await meanOf(trace, above));
+    const parts = above < 0 ? new Float32Array(matrix.rows).fill(1 / matrix.rows) : meanRow(await meanOverHeads(trace, above));
     const own = facts.query_axis === "text" && axis === "text";
-    rows.push({ axis, row: own ? rowOf(matrix, 0) : weighted(matrix, parts) });
-    names.push(`${facts.name}${own ? ", what the first place reads" : ""}`);
+    rows.push({ axis, row: own ? rowOf(matrix, 0) : weightedSum(matrix, parts) });
+    names.push(`${facts.name}${own ? ", first position" : ""}`);
   }
   if (!rows.length) return null;
   return {
-    key: "attention", title: "Attention", told: "attention", values: overWords(trace, rows),
-    hint: `The weights of ${names.join(" and ")}, mean of the heads. Attended words are not always used; the panel Heads shows all heads.`,
+    key: "attention", title: "Attention", phrase: "attention", values: sumByWord(trace, rows),
+    hint: `The weights of ${names.join(" and ")}, averaged over heads. Attended tokens are not necessarily used; see Heads for each head.`,
   };
 }
 
 /** @param {LoadedTrace} trace @param {number} map */
-async function meanOf(trace, map) {
+async function meanOverHeads(trace, map) {
   const heads = Array.from({ length: trace.summary.maps[map].heads }, (_, head) => trace.head(map, head));
   return meanMatrix(await Promise.all(heads));
 }
 
 /** @param {Matrix} matrix */
 function meanRow(matrix) {
-  return weighted(matrix, new Float32Array(matrix.rows).fill(1 / matrix.rows));
+  return weightedSum(matrix, new Float32Array(matrix.rows).fill(1 / matrix.rows));
 }
 
 /**
@@ -250,7 +250,7 @@ function meanRow(matrix) {
  * @param {Matrix} matrix
  * @param {ArrayLike<number>} weights
  */
-function weighted(matrix, weights) {
+function weightedSum(matrix, weights) {
   const sum = new Float32Array(matrix.columns);
   for (let row = 0; row < matrix.rows; row++) rowOf(matrix, row).forEach((weight, i) => (sum[i] += weight * weights[row]));
   return sum;

@@ -1,20 +1,20 @@
-// Draws weights over the cells of a picture.
+// Weights over the cells of an image.
 
-import { element, svgElement, toggle } from "./elements.js";
-import { largestColumn, matrixOf, rowOf, written } from "./matrices.js";
-import { overlay } from "./painting.js";
-import { svgText } from "./exporting.js";
+import { element, svgElement, checkbox } from "./elements.js";
+import { argmax, matrixOf, rowOf, formatWeight } from "./matrices.js";
+import { overlayImage } from "./painting.js";
+import { serializeSvg } from "./exporting.js";
 
 /** @typedef {import("./types.js").AxisFacts} AxisFacts */
 /** @typedef {import("./types.js").Matrix} Matrix */
-/** @typedef {import("./types.js").Places} Places */
+/** @typedef {import("./types.js").AxisView} AxisView */
 
 const SIDE = 480;
 let made = 0;
 
-/** @implements {Places} */
-class OverPicture {
-  /** @param {AxisFacts} axis @param {string[]} labels @param {import("./types.js").PlacesHow} how */
+/** @implements {AxisView} */
+class ImageView {
+  /** @param {AxisFacts} axis @param {string[]} labels @param {import("./types.js").AxisViewOptions} how */
   constructor(axis, labels, how) {
     this.axis = axis;
     this.labels = labels;
@@ -31,18 +31,18 @@ class OverPicture {
     this.cursor = -1;
     this.over = true;
     this.svg = svgElement("svg", {
-      class: "heed-over-picture", viewBox: `0 0 ${this.width} ${this.height}`, tabindex: 0, role: "application",
+      class: "heed-image-view", viewBox: `0 0 ${this.width} ${this.height}`, tabindex: 0, role: "application",
       "aria-roledescription": "picture with weights",
-      "aria-label": `Weights over the picture. Arrow keys move between cells${how.pick ? "; Enter shows what the cell attends to" : ""}.`,
+      "aria-label": `Weights over the picture. Use the arrow keys to move between cells${how.pick ? "; Enter shows the attention of that cell" : ""}.`,
     });
     this.svg.style.aspectRatio = `${this.width} / ${this.height}`;
-    this.said = element("p", { class: "heed-readout", "aria-live": "polite" });
-    const shown = toggle("Weights over the picture", true, (on) => {
+    this.readout = element("p", { class: "heed-readout", "aria-live": "polite" });
+    const shown = checkbox("Weights over the picture", true, (on) => {
       this.over = on;
       this.draw();
     });
     shown.field.hidden = !axis.media;
-    this.body = element("div", { class: "heed-places" }, this.svg, this.said, shown.field);
+    this.body = element("div", { class: "heed-axis-view" }, this.svg, this.readout, shown.field);
     this.listen();
   }
 
@@ -101,17 +101,17 @@ class OverPicture {
     this.mark();
   }
 
-  /** The picture in grey, and the weights over it. */
+  /** The picture in grey with the weights over it; without weights, in colour. */
   layers() {
     const size = { x: 0, y: 0, width: this.width, height: this.height, preserveAspectRatio: "none" };
     const { media } = this.axis;
     const small = Math.max(...(media?.size ?? [SIDE])) < SIDE / 4;
     const how = { ...size, "image-rendering": small ? "pixelated" : null };
     return [
-      ...(media ? pictureOf(media.url, how, this.over)
+      ...(media ? imageElements(media.url, how, this.over)
         : [svgElement("rect", { width: this.width, height: this.height, fill: "#808080", "fill-opacity": 0.16 })]),
       this.over
-        ? svgElement("image", { ...size, href: overlay(this.weights, this.across), "image-rendering": "pixelated" }) : "",
+        ? svgElement("image", { ...size, href: overlayImage(this.weights, this.across), "image-rendering": "pixelated" }) : "",
     ];
   }
 
@@ -127,26 +127,26 @@ class OverPicture {
   mark() {
     this.svg.querySelector(".heed-cursor")?.replaceWith(this.box(this.cursor, "heed-cursor"));
     this.svg.querySelector(".heed-query")?.replaceWith(this.box(this.how.pick ? this.row : -1, "heed-query"));
-    const most = largestColumn(matrixOf(1, this.weights.length, this.weights), 0);
-    const place = this.cursor >= 0 ? this.cursor : most;
-    this.said.classList.toggle("heed-idle", this.cursor < 0);
-    this.said.textContent = place < 0 ? "No attention to this input."
-      : `${this.cursor < 0 ? "Most: " : ""}${this.labels[place]}, ${written(this.weights[place])}`;
+    const maximum = argmax(matrixOf(1, this.weights.length, this.weights), 0);
+    const place = this.cursor >= 0 ? this.cursor : maximum;
+    this.readout.classList.toggle("heed-idle", this.cursor < 0);
+    this.readout.textContent = place < 0 ? "All weights are 0."
+      : `${this.cursor < 0 ? "Largest: " : ""}${this.labels[place]}, ${formatWeight(this.weights[place])}`;
   }
 
   drawing() {
     const { width, height } = this;
-    return svgText(svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, ...this.layers()));
+    return serializeSvg(svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}` }, ...this.layers()));
   }
 }
 
 /**
- * A picture in grey, so that weights over it are visible.
+ * The SVG elements of a picture; in grey if something is drawn over it.
  * @param {string} url
  * @param {Record<string, import("./elements.js").Attribute>} how
  * @param {boolean} grey
  */
-export function pictureOf(url, how, grey) {
+export function imageElements(url, how, grey) {
   const id = `heed-grey-${++made}`;
   const filter = svgElement("filter", { id }, svgElement("feColorMatrix", { type: "saturate", values: 0 }));
   return [filter, svgElement("image", { ...how, href: url, filter: grey ? `url(#${id})` : null })];
@@ -161,9 +161,9 @@ function within(place, count) {
  * @param {import("./types.js").Page} _page
  * @param {AxisFacts} axis
  * @param {string[]} labels
- * @param {import("./types.js").PlacesHow} how
- * @returns {Places}
+ * @param {import("./types.js").AxisViewOptions} how
+ * @returns {AxisView}
  */
-export function overPicture(_page, axis, labels, how) {
-  return new OverPicture(axis, labels, how);
+export function imageView(_page, axis, labels, how) {
+  return new ImageView(axis, labels, how);
 }

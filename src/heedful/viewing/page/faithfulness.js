@@ -1,0 +1,81 @@
+// A note on what attention weights show, with the faithfulness of the current sentence.
+
+import { element, messageOf } from "./elements.js";
+
+/** @typedef {import("./types.js").Page} Page */
+/** @typedef {import("./types.js").Models} Models */
+
+/**
+ * @param {Page} page
+ * @param {Models} models
+ * @returns {{body: HTMLElement, refresh: () => Promise<void>}}
+ */
+export function faithfulnessNote(page, models) {
+  const figure = element("span", { class: "heed-figure", role: "status" });
+  const check = element("button", { type: "button", class: "heed-button", onclick: () => run() }, "Test it on this sentence");
+  let requests = 0;
+
+  async function run() {
+    const { subject } = page.session;
+    if (!subject || !("source" in subject)) return;
+    const request = ++requests;
+    check.disabled = true;
+    figure.textContent = "Computing faithfulness…";
+    try {
+      const { model, source, target } = subject;
+      const found = await page.provider.faithfulness({ model, source, ...(target === undefined ? {} : { target }) });
+      if (request === requests) figure.textContent = describeFaithfulness(found);
+    } catch (error) {
+      if (request === requests) figure.textContent = messageOf(error);
+    } finally {
+      check.disabled = false;
+    }
+  }
+
+  const body = element(
+    "aside", { class: "heed-faithfulness", "aria-label": "What attention shows" },
+    element(
+      "p", {},
+      element("strong", {}, "Attention is not an explanation. "),
+      "Attention weights show where one module read information from, not why the model decided: other layers, the "
+        + "residual connections and the values also count, and very different weights can give the same output. ",
+      check,
+      " ", figure,
+    ),
+  );
+  /** Show the figure of a saved trace, if it has one; for a sentence, it is computed on request. */
+  async function refresh() {
+    const request = ++requests;
+    figure.textContent = "";
+    const { subject } = page.session;
+    const input = subject && "model" in subject ? subject : null;
+    check.hidden = !models.models.some(({ name, aligns }) => name === input?.model && aligns !== false);
+    if (!subject || input) return;
+    try {
+      const { faithfulness } = (await page.session.current()).summary;
+      if (faithfulness && request === requests) figure.textContent = describeFaithfulness(faithfulness);
+    } catch {
+      // The panel shows the error.
+    }
+  }
+
+  refresh();
+  return { body, refresh };
+}
+
+/** @param {import("./types.js").Faithfulness} found */
+function describeFaithfulness(found) {
+  const one = found.words === 1;
+  const names = found.dropped?.length ? ` (${found.dropped.join(", ")})` : "";
+  const attended = `Without ${one ? "the most attended source word" : `the ${found.words} most attended source words`}${names}`;
+  const spread = found.draws > 1 ? ` ± ${found.random_spread.toFixed(1)}` : "";
+  const higher = found.higher === undefined ? ""
+    : ` ${found.higher} of these ${found.draws} random draws had at least the same effect.`;
+  return `${attended}, the translation’s log-probability ${formatChange(found.attended)}; without ${one ? "a random one" : `${found.words} random ones`} `
+    + `it ${formatChange(found.random)}${spread} (${found.draws} draws).${higher}`;
+}
+
+/** @param {number} fall */
+function formatChange(fall) {
+  return fall >= 0 ? `falls by ${fall.toFixed(1)}` : `rises by ${(-fall).toFixed(1)}`;
+}
