@@ -6,24 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import StrictStr
 
-from heedful.tasks.spec import Command, Opening, Pair, Panel, register
-from heedful.tasks.texts.spec import EncoderSpec
+from heedful.tasks.spec import Command, Pair, Panel, register
+from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from heedful.data.examples import Labelled
     from heedful.tasks.endpoints import Endpoint
-    from heedful.tasks.texts.evaluation_options import TextEvaluation
-    from heedful.tasks.texts.examples import Examples
-    from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import ClassificationRecipe
     from heedful.tasks.texts.run import TextRun
-    from heedful.tasks.texts.score import TextScore
-    from heedful.training.protocol import Task
+    from heedful.tasks.texts.score import ScoredHead, TextScore
 
 
-class Classification(EncoderSpec):
+class Classification(HeadSpec):
     """A label for each text."""
 
     name = "classification"
@@ -50,27 +44,10 @@ class Classification(EncoderSpec):
 
         return choose_classification(files, **settings)
 
-    def encode(
-        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
-    ) -> dict[str, Any]:
-        """Write the encoded training examples; returns facts about them."""
-        from heedful.tasks.classification.head import encode
+    def head_module(self) -> Any:
+        from heedful.tasks.classification import head
 
-        return encode(folder, examples, vocabulary, recipe.max_tokens)
-
-    def layers(
-        self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
-    ) -> "dict[str, nn.Module]":
-        """The modules of the head."""
-        from heedful.tasks.classification.head import layers
-
-        return layers(name, encoder, labels, recipe)
-
-    def build_part(self, name: str, settings: Any, training: "Training") -> "Task":
-        """The task for the training loop."""
-        from heedful.tasks.classification.head import build_part
-
-        return build_part(name, training)
+        return head
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_classifier
@@ -103,18 +80,10 @@ class Classification(EncoderSpec):
     def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Labelled"]:
         return run.labelled(name, part)
 
-    def score(
-        self,
-        run: "TextRun",
-        name: str,
-        examples: Sequence[Any],
-        options: "TextEvaluation",
-        opening: Opening,
-    ) -> "TextScore":
+    def score(self, head: "ScoredHead") -> "TextScore":
         from heedful.tasks.classification.evaluation import score_labels
 
-        predictor = opening.load(run.path, head=name)
-        return score_labels(name, predictor, examples, max(options.sentences, 0))
+        return score_labels(head.name, head.predictor(), head.examples, head.worst)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.classification.command import Classify, run

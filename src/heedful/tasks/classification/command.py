@@ -20,14 +20,7 @@ from heedful.tasks.line_commands import (
     numbered,
     save_trace,
 )
-from heedful.tasks.options import (
-    Checkpoint,
-    Device,
-    Precision,
-    Threads,
-    opening_of,
-    use_threads,
-)
+from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
 
 if TYPE_CHECKING:
     from heedful.inference.classifier import Advance, Classification, Classifier, Text

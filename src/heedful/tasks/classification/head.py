@@ -22,7 +22,7 @@ from heedful.tasks.texts.training import ClassificationTask
 
 
 def encode(
-    folder: Path, examples: Examples, vocabulary: SavedVocabulary, max_tokens: int
+    folder: Path, settings: Any, examples: Examples, vocabulary: SavedVocabulary, max_tokens: int
 ) -> dict[str, Any]:
     """Write the encoded rows of labelled texts; returns facts about them."""
     numbers = {label: number for number, label in enumerate(examples.labels)}
@@ -47,13 +47,15 @@ def _rows(
         yield joined, numbers[example.label]
 
 
-def layers(name: str, encoder: Any, labels: int, recipe: Any) -> dict[str, nn.Module]:
+def layers(
+    name: str, settings: Any, encoder: Any, labels: int, recipe: Any
+) -> dict[str, nn.Module]:
     """The classification layer."""
     width = encoder.pooled_dim
     return {name: deciding_layer(ClassificationLayer, width, labels, recipe, "texts")}
 
 
-def build_part(name: str, training: Training) -> ClassificationTask:
+def build_part(name: str, head: Any, training: Training) -> ClassificationTask:
     """The task for the training loop."""
     run, settings, model = training.run, training.settings, cast(HeadedEncoder, training.model)
     classifier = Classifier(

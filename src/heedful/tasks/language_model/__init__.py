@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, Opening, Panel, register
+from heedful.tasks.spec import Command, Panel, register
 from heedful.tasks.texts.spec import TextSpec
 
 if TYPE_CHECKING:
@@ -12,12 +12,11 @@ if TYPE_CHECKING:
 
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
-    from heedful.tasks.texts.evaluation_options import TextEvaluation
     from heedful.tasks.texts.examples import Examples
     from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import LanguageRecipe
     from heedful.tasks.texts.run import TextRun
-    from heedful.tasks.texts.score import TextScore
+    from heedful.tasks.texts.score import ScoredHead, TextScore
     from heedful.training.protocol import Task
 
 _LEAST_SYMBOLS = 5
@@ -104,17 +103,10 @@ class LanguageModel(TextSpec):
     def traced(self, source: str, target: str | None) -> tuple[Any, ...]:
         return source, target
 
-    def score(
-        self,
-        run: "TextRun",
-        name: str,
-        examples: Sequence[Any],
-        options: "TextEvaluation",
-        opening: Opening,
-    ) -> "TextScore":
+    def score(self, head: "ScoredHead") -> "TextScore":
         from heedful.tasks.language_model.evaluation import score_text
 
-        return score_text(name, opening.load(run.path), examples)
+        return score_text(head.name, head.opening.load(head.run.path), head.examples)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.language_model.command import Generate, run

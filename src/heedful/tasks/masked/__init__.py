@@ -4,23 +4,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, Opening, Panel, register
-from heedful.tasks.texts.spec import EncoderSpec
+from heedful.tasks.spec import Command, Panel, register
+from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from heedful.tasks.endpoints import Endpoint
-    from heedful.tasks.texts.evaluation_options import TextEvaluation
-    from heedful.tasks.texts.examples import Examples
-    from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import MaskedRecipe
-    from heedful.tasks.texts.run import TextRun
-    from heedful.tasks.texts.score import TextScore
-    from heedful.training.protocol import Task
+    from heedful.tasks.texts.score import ScoredHead, TextScore
 
 
-class Masked(EncoderSpec):
+class Masked(HeadSpec):
     """Predicts the masked tokens of a text."""
 
     name = "masked"
@@ -36,27 +29,10 @@ class Masked(EncoderSpec):
 
         return MaskedRecipe
 
-    def encode(
-        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
-    ) -> dict[str, Any]:
-        """Write the encoded training examples; returns facts about them."""
-        from heedful.tasks.masked.head import encode
+    def head_module(self) -> Any:
+        from heedful.tasks.masked import head
 
-        return encode(folder, settings, examples, vocabulary, recipe.max_tokens)
-
-    def layers(
-        self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
-    ) -> "dict[str, nn.Module]":
-        """The modules of the head."""
-        from heedful.tasks.masked.head import layers
-
-        return layers(name, settings, encoder)
-
-    def build_part(self, name: str, settings: Any, training: "Training") -> "Task":
-        """The task for the training loop."""
-        from heedful.tasks.masked.head import build_part
-
-        return build_part(name, settings, training)
+        return head
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_filler
@@ -74,19 +50,11 @@ class Masked(EncoderSpec):
         masks = [MASK, *predictor.vocabulary.pieces([predictor.mask])]
         return {**super().facts(predictor), "masks": list(dict.fromkeys(masks))}
 
-    def score(
-        self,
-        run: "TextRun",
-        name: str,
-        examples: Sequence[Any],
-        options: "TextEvaluation",
-        opening: Opening,
-    ) -> "TextScore":
+    def score(self, head: "ScoredHead") -> "TextScore":
         from heedful.tasks.masked.evaluation import score_hidden
 
-        predictor = opening.load(run.path, head=name)
-        recipe: Any = run.recipe
-        return score_hidden(name, predictor, examples, recipe, self.falling)
+        recipe: Any = head.run.recipe
+        return score_hidden(head.name, head.predictor(), head.examples, recipe, self.falling)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.masked.command import Fill, run

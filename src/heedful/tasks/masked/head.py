@@ -91,7 +91,9 @@ def sentence_pairs(
     )
 
 
-def layers(name: str, head: text_recipe.MaskedHead, encoder: Any) -> dict[str, nn.Module]:
+def layers(
+    name: str, head: text_recipe.MaskedHead, encoder: Any, labels: int, recipe: Any
+) -> dict[str, nn.Module]:
     """The layers that predict masked tokens, and whether segments follow each other."""
     bert = cast(Bert, encoder)  # the recipe allows no other encoder
     found: dict[str, nn.Module] = {name: MaskedHead(bert)}

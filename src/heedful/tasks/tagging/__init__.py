@@ -4,25 +4,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heedful.tasks.spec import Command, Opening, Panel, register
-from heedful.tasks.texts.spec import EncoderSpec
+from heedful.tasks.spec import Command, Panel, register
+from heedful.tasks.texts.spec import HeadSpec
 
 if TYPE_CHECKING:
-    from torch import nn
-
     from heedful.data.examples import Tagged
     from heedful.runs.run import Run
     from heedful.tasks.endpoints import Endpoint
-    from heedful.tasks.texts.evaluation_options import TextEvaluation
-    from heedful.tasks.texts.examples import Examples
-    from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import TaggingRecipe
     from heedful.tasks.texts.run import TextRun
-    from heedful.tasks.texts.score import TextScore
-    from heedful.training.protocol import Task
+    from heedful.tasks.texts.score import ScoredHead, TextScore
 
 
-class Tagging(EncoderSpec):
+class Tagging(HeadSpec):
     """A tag for each word."""
 
     name = "tagging"
@@ -52,27 +46,10 @@ class Tagging(EncoderSpec):
     def weight_name(self, run: "Run") -> str:
         return "words"
 
-    def encode(
-        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
-    ) -> dict[str, Any]:
-        """Write the encoded training examples; returns facts about them."""
-        from heedful.tasks.tagging.head import encode
+    def head_module(self) -> Any:
+        from heedful.tasks.tagging import head
 
-        return encode(folder, examples, vocabulary, recipe.max_tokens)
-
-    def layers(
-        self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
-    ) -> "dict[str, nn.Module]":
-        """The modules of the head."""
-        from heedful.tasks.tagging.head import layers
-
-        return layers(name, encoder, labels, recipe)
-
-    def build_part(self, name: str, settings: Any, training: "Training") -> "Task":
-        """The task for the training loop."""
-        from heedful.tasks.tagging.head import build_part
-
-        return build_part(name, training)
+        return head
 
     def load(self, run: str | Path, **how: Any) -> Any:
         from heedful.tasks.texts.loading import load_tagger
@@ -96,18 +73,10 @@ class Tagging(EncoderSpec):
     def kept(self, run: "TextRun", name: str, part: str) -> Sequence["Tagged"]:
         return run.tagged(name, part)
 
-    def score(
-        self,
-        run: "TextRun",
-        name: str,
-        examples: Sequence[Any],
-        options: "TextEvaluation",
-        opening: Opening,
-    ) -> "TextScore":
+    def score(self, head: "ScoredHead") -> "TextScore":
         from heedful.tasks.tagging.evaluation import score_tags
 
-        predictor = opening.load(run.path, head=name)
-        return score_tags(name, predictor, examples, max(options.sentences, 0))
+        return score_tags(head.name, head.predictor(), head.examples, head.worst)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.tagging.command import Tag, run

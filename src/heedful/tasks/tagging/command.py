@@ -19,14 +19,7 @@ from heedful.tasks.line_commands import (
     only_output,
     save_trace,
 )
-from heedful.tasks.options import (
-    Checkpoint,
-    Device,
-    Precision,
-    Threads,
-    opening_of,
-    use_threads,
-)
+from heedful.tasks.options import Checkpoint, Device, Precision, Threads, opening_of, use_threads
 
 if TYPE_CHECKING:
     from heedful.basics.progress import Advance

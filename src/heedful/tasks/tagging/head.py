@@ -21,7 +21,7 @@ from heedful.tasks.texts.training import TaggingTask
 
 
 def encode(
-    folder: Path, examples: Examples, vocabulary: SavedVocabulary, max_tokens: int
+    folder: Path, settings: Any, examples: Examples, vocabulary: SavedVocabulary, max_tokens: int
 ) -> dict[str, Any]:
     """Write the encoded rows of tagged sentences; returns facts about them."""
     numbers = {tag: number for number, tag in enumerate(examples.labels)}
@@ -36,12 +36,14 @@ def encode(
     return {**encode_rows(folder, examples, rows, codecs, max_tokens), "unit": "sentences"}
 
 
-def layers(name: str, encoder: Any, labels: int, recipe: Any) -> dict[str, nn.Module]:
+def layers(
+    name: str, settings: Any, encoder: Any, labels: int, recipe: Any
+) -> dict[str, nn.Module]:
     """The tagging layer."""
     return {name: deciding_layer(TaggingLayer, encoder.dim, labels, recipe, "tokens")}
 
 
-def build_part(name: str, training: Training) -> TaggingTask:
+def build_part(name: str, head: Any, training: Training) -> TaggingTask:
     """The task for the training loop."""
     run, settings, model = training.run, training.settings, cast(HeadedEncoder, training.model)
     tagger = Tagger(

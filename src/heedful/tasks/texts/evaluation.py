@@ -13,7 +13,7 @@ from heedful.tasks.spec import Opening, spec_named, spec_of_run
 from heedful.tasks.texts.evaluation_options import TextEvaluation
 from heedful.tasks.texts.examples import Examples
 from heedful.tasks.texts.run import TextRun
-from heedful.tasks.texts.score import Scorer, TextScore
+from heedful.tasks.texts.score import ScoredHead, Scorer, TextScore
 
 
 def evaluate_texts(
@@ -82,7 +82,8 @@ def score_text_run(
         else:
             examples = _read(run, name, data, options.encoding)
         if examples:
-            scores.append(spec.score(run, name, examples, options, opening))
+            worst = max(options.sentences, 0)
+            scores.append(spec.score(ScoredHead(run, name, examples, worst, opening)))
     if not scores:
         raise UserError(
             f"{run.path} has no test examples (its recipe has no data.test); give files with --data"

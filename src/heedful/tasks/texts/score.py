@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from heedful.data.examples import Example
 from heedful.evaluation.outcome import Figure, ReportTable
 from heedful.tasks.spec import Opening
-from heedful.tasks.texts.evaluation_options import TextEvaluation
 from heedful.tasks.texts.run import TextRun
 
 
@@ -27,6 +26,21 @@ class TextScore:
     """One output for each example, if any."""
 
 
+class ScoredHead(NamedTuple):
+    """A head of a run, and the examples to score it on."""
+
+    run: TextRun
+    name: str
+    examples: Sequence[Any]
+    worst: int
+    """Number of worst mistakes to keep."""
+    opening: Opening
+
+    def predictor(self) -> Any:
+        """The predictor of the head."""
+        return self.opening.load(self.run.path, head=self.name)
+
+
 class Scorer(Protocol):
     """A task that scores a head of a run."""
 
@@ -34,13 +48,6 @@ class Scorer(Protocol):
         """The examples of ``validation`` or ``test`` stored in a run for a head."""
         ...
 
-    def score(
-        self,
-        run: TextRun,
-        name: str,
-        examples: Sequence[Any],
-        options: TextEvaluation,
-        opening: Opening,
-    ) -> TextScore:
+    def score(self, head: ScoredHead) -> TextScore:
         """Score a head on examples of the type that :meth:`kept` returns."""
         ...

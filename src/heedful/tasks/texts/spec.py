@@ -1,5 +1,6 @@
 """The base classes of the specs of tasks for single texts."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from heedful.runs.facts import Facts
     from heedful.runs.run import Run
     from heedful.runs.start import Start
-    from heedful.tasks.texts.evaluation_options import TextEvaluation
+    from heedful.tasks.texts.examples import Examples
+    from heedful.tasks.texts.part import Training
     from heedful.tasks.texts.recipe import TextRecipe
     from heedful.tasks.texts.run import TextRun
-    from heedful.tasks.texts.score import TextScore
+    from heedful.tasks.texts.score import ScoredHead, TextScore
     from heedful.training.protocol import Task
 
 _MOST_LABELS = 12
@@ -173,24 +175,9 @@ class TextSpec(TaskSpec):
         """The examples of ``validation`` or ``test`` stored in a run for a head."""
         return run.documents(name, part)
 
-    def score(
-        self,
-        run: "TextRun",
-        name: str,
-        examples: Sequence[Any],
-        options: "TextEvaluation",
-        opening: Opening,
-    ) -> "TextScore":
-        """Score a head of a run.
-
-        Args:
-            run: the run.
-            name: the head.
-            examples: examples of the type that :meth:`kept` returns.
-            options: the options of the evaluation.
-            opening: loads the run.
-        """
-        raise UserError(f"{run.path}: {self.name} is scored head by head")
+    def score(self, head: "ScoredHead") -> "TextScore":
+        """Score a head of a run on examples of the type that :meth:`kept` returns."""
+        raise UserError(f"{head.run.path}: {self.name} is scored head by head")
 
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:
         """Arguments of the predictor in addition to the model and the vocabulary."""
@@ -246,3 +233,29 @@ class EncoderSpec(TextSpec):
 
     def heads(self, recipe: Any) -> dict[str, str]:
         return {name: str(head.task) for name, head in recipe.heads().items()}
+
+
+class HeadSpec(EncoderSpec):
+    """A task of a head, which a module implements with three functions of these names."""
+
+    @abstractmethod
+    def head_module(self) -> Any:
+        """The module with ``encode``, ``layers`` and ``build_part``."""
+
+    def encode(
+        self, folder: Path, settings: Any, examples: "Examples", vocabulary: Any, recipe: Any
+    ) -> dict[str, Any]:
+        """Write the encoded training examples; returns facts about them."""
+        module = self.head_module()
+        return dict(module.encode(folder, settings, examples, vocabulary, recipe.max_tokens))
+
+    def layers(
+        self, name: str, settings: Any, encoder: Any, labels: int, recipe: Any
+    ) -> "dict[str, nn.Module]":
+        """The modules of the head."""
+        return dict(self.head_module().layers(name, settings, encoder, labels, recipe))
+
+    def build_part(self, name: str, settings: Any, training: "Training") -> "Task":
+        """The task for the training loop."""
+        task: Task = self.head_module().build_part(name, settings, training)
+        return task

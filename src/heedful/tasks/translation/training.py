@@ -3,7 +3,7 @@
 Shapes: B batch, T target tokens, D width.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -12,9 +12,8 @@ from torch import Tensor
 from heedful.attention import watch
 from heedful.basics.device import autocast
 from heedful.basics.symbols import PAD
-from heedful.data.batching import FEWEST, Batch, TokenBatches
+from heedful.data.batching import Batch, TokenBatches
 from heedful.data.examples import Pair
-from heedful.data.positions import SINGLE, Position, Rank
 from heedful.decoding import SearchOptions
 from heedful.evaluation.metrics import perplexity, score_corpus
 from heedful.inference.batches import source_of, target_in_of, target_out_of
@@ -24,15 +23,14 @@ from heedful.models import PairModel, Source
 from heedful.tasks.pairs.terms import (
     TeacherForced,
     Term,
-    load_terms,
     modules_of,
-    tensors_of,
     with_terms,
 )
+from heedful.tasks.pairs.training import PairTask
 from heedful.training.protocol import Loss, Sample, Validation
 
 
-class TranslationTask:
+class TranslationTask(PairTask[PairModel]):
     """The training task of translation.
 
     Args:
@@ -66,22 +64,14 @@ class TranslationTask:
         validation_pairs: int,
         samples: int,
     ) -> None:
-        self.model: PairModel = model
-        self.train = train
-        self.validation = validation
-        self.translator = translator
+        super().__init__(
+            model, train, validation, translator, device=device, terms=terms, precision=precision
+        )
         self.options = options
-        self.device = device
         self.label_smoothing = label_smoothing
-        self.terms = tuple(terms)
-        self.precision = precision
         self.tokenise = tokenise
         self.validation_pairs = validation_pairs
         self.samples = samples
-
-    def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Batch]]:
-        """Endless batches from ``position``, each with the position after it."""
-        return self.train.batches(position, rank)
 
     def loss(self, batch: Batch) -> Loss:
         """Summed cross-entropy of the batch's target tokens plus the terms.
@@ -102,10 +92,6 @@ class TranslationTask:
             surprise[batch.target_out != PAD] = exact
             return with_terms(loss, self.terms, TeacherForced(batch, seen, surprise))
 
-    def split(self, batch: Batch, count: int, fewest: int = FEWEST) -> list[Batch]:
-        """Split the rows; with terms, return the whole batch, because terms watch the model."""
-        return [batch] if self.terms else batch.split(count, fewest)
-
     def _cross_entropy(
         self, source: Source, target_in: Tensor, target_out: Tensor, smoothing: float
     ) -> tuple[Tensor, Tensor]:
@@ -114,14 +100,6 @@ class TranslationTask:
         real = target_out != PAD
         table, bias = self.model.output_table, self.model.output_bias
         return cross_entropy(states[real], table, target_out[real], smoothing, bias)
-
-    def tensors(self) -> dict[str, Tensor]:
-        """The state of the terms."""
-        return tensors_of(self.terms)
-
-    def load(self, tensors: dict[str, Tensor]) -> None:
-        """Restore the state from :meth:`tensors`."""
-        load_terms(self.terms, tensors)
 
     def validate(self) -> Validation:
         """``loss`` per token (nats) and ``perplexity`` of all pairs; BLEU and chrF of some."""
