@@ -111,7 +111,7 @@ WRONG: list[tuple[str, str | bytes, dict[str, Any], str]] = [
         {"text": ["bdy"]},
         r"a.csv:1: there is no column 'bdy'; did you mean 'Body'",
     ),
-    ("a.csv", "x1,x2\nx,y\n", {"text": ["qqq"]}, r"a.csv:1: .*'qqq'; there are 'x1', 'x2' \("),
+    ("a.csv", "x1,x2\nx,y\n", {"text": ["qqq"]}, r"a.csv:1: .*'qqq'; known names: 'x1', 'x2' \("),
     ("a.csv", "text,text,label\nx,y,z\n", {}, r"a.csv:1: two columns have the name 'text'"),
     ("a.csv", "text,label\nx,y\na, b,z\n", {}, r"a.csv:3: 3 columns, but the first line has 2"),
     ("a.csv", 'text,label\nx,y\n"a,z\nb,c\n', {}, r"a.csv:3: not valid CSV"),

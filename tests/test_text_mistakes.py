@@ -232,7 +232,7 @@ OPTION_MISTAKES: list[tuple[Command, str]] = [
         "--label is for --task classify, not for tag",
     ),
     ([*CLASSIFY, "labelled.tsv", "--from", "en"], "--from is for --task translate or align"),
-    ([*CLASSIFY, "labelled.tsv", "--label", "colour"], "there is no column 'colour'; there are"),
+    ([*CLASSIFY, "labelled.tsv", "--label", "colour"], "there is no column 'colour'; known names"),
     ([*CLASSIFY, "labelled.tsv", "--text", "txt"], "did you mean 'text'?"),
     ([*CLASSIFY, "."], "--data . is a folder; without a recipe, give the files"),
     ([*CLASSIFY, "absent.csv"], "absent.csv does not exist"),

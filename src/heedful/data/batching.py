@@ -191,7 +191,7 @@ class StoreBatches(Generic[B]):
         """A pool with its batches in training order."""
         ranks = np.arange(number * self.pool, min((number + 1) * self.pool, len(self.store)))
         indices = permute(ranks, len(self.store), f"{seed} {epoch}")
-        # Pairs of equal lengths meet in another order at every epoch.
+        # Pairs of equal lengths are combined differently in every epoch.
         tie = mix(indices.astype(np.uint64), f"tie {seed} {epoch}")
         found = self._pool(indices, tie)
         turns = mix(np.arange(len(found.batches), dtype=np.uint64), f"turn {seed} {epoch} {number}")

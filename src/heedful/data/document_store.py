@@ -127,7 +127,7 @@ def write_documents(
         }
         writer.finish(facts)
     if cutter.count:
-        notice(f"{cutter.count:,} lines of more than {longest} tokens were cut into pieces")
+        notice(f"{cutter.count:,} lines of more than {longest} tokens were split")
 
 
 class _Cutter:

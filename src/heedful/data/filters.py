@@ -24,7 +24,7 @@ TWO_A_WORD = re.compile(
     r"[\u2e80-\u2fdf\u3005-\u30ff\u3100-\u312f\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
 FOUR_A_WORD = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u1950-\u19df\u1a20-\u1aaf]")
-# A ratio says little of very short texts ("Ja." for "Yes, it is."): they count as this many words.
+# A ratio means little for very short texts ("Ja." for "Yes, it is."): they count as so many words.
 FEWEST_WORDS = 3
 FULL = 0.6
 

@@ -70,7 +70,7 @@ class MarianSide(Tokeniser):
         self.model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except Exception as error:  # of several kinds, by what is damaged
+        except Exception as error:  # the type depends on the damage
             raise UserError(f"{where}: not a sentencepiece model; the file is damaged") from error
         if not self._processor.get_piece_size():
             raise UserError(f"{where}: a sentencepiece model without pieces; the file is damaged")
@@ -108,7 +108,7 @@ class MarianSide(Tokeniser):
         """
         refuse_surrogates(text, "the text")
         code, rest = _language_code(text)
-        # By itself: sentencepiece starts threads for a batch, of however few.
+        # One text at a time: sentencepiece starts threads for any batch.
         return self._numbers([*code, *encode_one(self._pieces_of, rest)])
 
     def _numbers(self, pieces: Sequence[str]) -> list[int]:

@@ -15,7 +15,7 @@ from heedful.basics.files import atomic_file
 from heedful.data.examples import Pair
 
 Breaks = Literal["space", "leave-out"]
-# What would end a line or a column early, or be taken for a part of the line's end.
+# Characters that would end a line or a column, or that would be read as part of a line end.
 NOT_IN_LINES = re.compile(r"[\n\r]+")
 NOT_IN_COLUMNS = re.compile(r"[\t\n\r]+")
 

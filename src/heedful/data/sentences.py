@@ -58,7 +58,7 @@ def cut_into_sentences(
     while len(line) - start > _WINDOW:
         end = _window_end(line, start)
         pieces = _segment(line[start:end], language, failures)
-        if len(pieces) == 1:  # the sentence goes on beyond the window
+        if len(pieces) == 1:  # the sentence continues beyond the window
             start = end
             continue
         first, *others, last = pieces

@@ -28,7 +28,7 @@ class Unit:
     """A source and its translation.
 
     Attributes:
-        name: identifies the unit for people: a line of the file, an id, a number.
+        name: identifies the unit for readers: a line of the file, an id, a number.
         source: the text to translate.
         target: its translation; empty if there is none.
         formats: formats of the text in the file, such as ``python-format``.

@@ -23,7 +23,7 @@ class Placeholders:
     Attributes:
         first: the first id.
         singles: number of single placeholders.
-        ordered: number of placeholders that stand in the order of their ids.
+        ordered: number of placeholders that must be in the order of their ids.
         pairs: number of pairs; the closing token of each follows its opening token.
     """
 
@@ -120,7 +120,7 @@ class KeptPlaceholders(Generic[SourceT]):
     """A decodable whose outputs have each placeholder of their source exactly once, and no other.
 
     A pair is closed after it was opened, and the pair opened last is closed first. Ordered
-    placeholders stand in the order of their ids. An output can end only when it has all
+    placeholders are in the order of their ids. An output can end only when it has all
     placeholders. They are forced when the maximum length leaves room for nothing else.
 
     Args:

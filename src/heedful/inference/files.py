@@ -159,7 +159,7 @@ def translate_document(
     memory: Memory | None = None,
     advance: Advance | None = None,
 ) -> list[Translation]:
-    """Translate a document; everything but its targets stays as it is.
+    """Translate a document; everything except its targets is unchanged.
 
     Args:
         translator: the predictor.

@@ -276,6 +276,6 @@ class FillMask:
             states = self.model.encoder(batch).states
             if states is None:
                 raise ValueError("this encoder gives tokens no vectors of their own")
-            own = [place + 1 for of_row, place in at if of_row == number]  # BEGIN stands before
+            own = [place + 1 for of_row, place in at if of_row == number]  # BEGIN is at 0
             found.append(self.model.heads[self.head](states[0, own]).float().softmax(1).cpu())
         return torch.cat(found)

@@ -16,7 +16,7 @@ def windows(
     Args:
         blocks: lines, in blocks of any size.
         size: lines of a full window.
-        more_waits: returns whether more input is waiting; if not, the window is yielded as it is,
+        more_waits: returns whether more input is waiting; if not, the window is yielded,
             so that the writer of a pipe gets an answer. If None, windows are always full.
 
     Example:

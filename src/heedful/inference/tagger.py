@@ -112,7 +112,7 @@ class Tagger:
         """
         tokens, firsts = self.encode(words)
         row = only_row([Row(tokens, None)] if tokens else [], self.max_length)
-        places = [place + 1 for place in firsts]  # BEGIN stands before
+        places = [place + 1 for place in firsts]  # BEGIN is at 0
         batch = Sequences(*(part.to(self.device) for part in sequences_of([row.first])))
 
         def decide() -> Decision:
@@ -177,7 +177,7 @@ class Tagger:
                 values, best = logits.softmax(2).max(2)  # [B, L]
                 for row, item in enumerate(batch):
                     for word, place in wanted.get((item.line, item.part), []):
-                        at = row, place + 1  # BEGIN stands before
+                        at = row, place + 1  # BEGIN is at 0
                         tags[item.line][word] = self.tags[int(best[at])], float(values[at])
         found = []
         for words, own, parts_of in zip(sentences, tags, windows, strict=True):

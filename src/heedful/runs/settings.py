@@ -130,8 +130,8 @@ class LoopSettings(Settings):
     def _average_is_kept(self) -> "LoopSettings":
         if self.average_checkpoints > self.keep_last:
             raise ValueError(
-                f"average {self.average_checkpoints} needs as many checkpoints; raise keep_last "
-                f"({self.keep_last})"
+                f"average_checkpoints {self.average_checkpoints} is more than keep_last "
+                f"{self.keep_last}; raise keep_last"
             )
         return self
 

@@ -50,7 +50,7 @@ def _measured(task: Task, position: Position, device: torch.device) -> Measured:
     """Time the gradients of some rows of the first batch in both precisions, on one thread."""
     _, whole = next(iter(task.batches(position)))
     batch = task.split(whole, int(whole.weight), _TOKENS)[0]
-    learnt = [one for one in task.model.parameters() if one.requires_grad]
+    trained = [one for one in task.model.parameters() if one.requires_grad]
     kept = {name: tensor.clone() for name, tensor in task.tensors().items()}
     training = task.model.training
 
@@ -58,7 +58,7 @@ def _measured(task: Task, position: Position, device: torch.device) -> Measured:
         def work() -> None:
             with autocast(device, precision):
                 total = task.loss(batch).total
-            torch.autograd.grad(total, learnt, allow_unused=True)
+            torch.autograd.grad(total, trained, allow_unused=True)
 
         return work
 

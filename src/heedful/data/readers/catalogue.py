@@ -199,7 +199,7 @@ class _Parser:
 
     def _unquote(self, number: int, text: str) -> str:
         if not LITERALS.fullmatch(text):
-            raise self._broken(number, 'a text must stand between " and ", with \\" inside')
+            raise self._broken(number, 'a text must be enclosed in ", with \\" inside')
 
         def plain(escape: re.Match[str]) -> str:
             if escape[2] is None:

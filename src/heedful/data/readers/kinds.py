@@ -87,7 +87,7 @@ def _readable(head: bytes, encoding: str | None) -> str:
     if encoding is None:
         encoding = xml_encoding(head)
         if not encoding.startswith(("utf-16", "utf-32", "utf-8-sig")):
-            # Only ASCII is looked at here; Latin-1 reads it in any of the remaining encodings.
+            # Only ASCII matters here, and Latin-1 decodes it in any of the remaining encodings.
             encoding = "latin-1"
     return head.decode(encoding, errors="replace").removeprefix("\ufeff")
 

@@ -147,7 +147,7 @@ def nearest(name: str, known: Sequence[str]) -> str:
     if near:
         return f"did you mean '{lower[near[0]]}'?"
     shown = ", ".join(f"'{other}'" for other in known[:12])
-    return f"there are {shown}" + (" and more" if len(known) > 12 else "")
+    return f"known names: {shown}" + (" and more" if len(known) > 12 else "")
 
 
 def _format(file: Input) -> LabelledFormat:

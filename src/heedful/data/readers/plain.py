@@ -16,7 +16,7 @@ DocumentRule = Literal["blank-lines", "wikitext", "lines", "whole"]
 
 _TITLE = re.compile(r"= [^=].* =|= [^=] =")
 """`` = Title = ``, but not the heading of a section, `` = = Section = = ``. Keys of tables look so
-too (``W = Won , D = ``): a title stands between two blank lines."""
+too (``W = Won , D = ``): a title is between two blank lines."""
 
 
 def read_documents(

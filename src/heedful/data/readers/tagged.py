@@ -91,7 +91,7 @@ def _columns(file: Input, column: str, encoding: str | None) -> Iterator[Tagged]
             words.append(found[0])
             tags.append(found[1])
     if not sentences:
-        raise UserError(f"{file.name}: no sentence in the file; there is nothing to learn from")
+        raise UserError(f"{file.name}: no sentence in the file; there is nothing to train on")
 
 
 def _parts(line: str, width: int) -> list[str]:
@@ -181,7 +181,7 @@ def _json_lines(file: Input, column: str, encoding: str | None) -> Iterator[Tagg
         number += 1
         yield Tagged(tuple(words), tuple(tags))
     if not number:
-        raise UserError(f"{file.name}: no sentence in the file; there is nothing to learn from")
+        raise UserError(f"{file.name}: no sentence in the file; there is nothing to train on")
 
 
 def _strings(found: dict[str, object], name: str, where: str) -> list[str]:

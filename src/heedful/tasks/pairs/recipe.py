@@ -37,8 +37,8 @@ class DataSettings(FileSettings):
     max_tokens: int = Field(256, ge=2, le=MOST_POSITIONS)
     """Longer training pairs are left out (and counted)."""
     protect: list[str] = Field([])
-    """Rules for what a translation keeps as it is: placeholders, markup, addresses, numbers.
-    docs/translating.md lists them; a regular expression stands between slashes."""
+    """Rules for spans that translations keep unchanged: placeholders, markup, addresses, numbers.
+    docs/translating.md lists them; a regular expression is enclosed in slashes."""
     filters: FilterSettings = FilterSettings()
 
     keep_memory: bool = True
