@@ -18,7 +18,7 @@ from heedful.basics.native import NativeError, call_native
 from heedful.data.byte_vocabulary import ByteSettings, ByteVocabulary
 from heedful.data.encoding import encode_all, encode_one
 from heedful.data.readers.plain import read_documents
-from heedful.data.sentences import SentenceFailures, cut_into_sentences
+from heedful.data.sentences import SentenceFailures, split_into_sentences
 from heedful.data.subwords import prepare, restore
 from heedful.inference.texts import split_into_parts
 from serving_help import COUNTER, TOKENISERS, sentences
@@ -89,7 +89,7 @@ def test_a_text_that_cannot_be_encoded_is_named_by_its_place() -> None:
 @settings(max_examples=300, deadline=None)
 @given(NASTY | SURROGATES, LANGUAGES)
 def test_any_text_is_cut_into_sentences(text: str, language: str) -> None:
-    assert "".join(cut_into_sentences(text, language)) == text
+    assert "".join(split_into_sentences(text, language)) == text
 
 
 @settings(max_examples=150, deadline=None)
@@ -124,8 +124,8 @@ def test_half_of_a_pair_is_the_users_error(text: str) -> None:
 @pytest.mark.parametrize("space", ["\u00a0", "\u3000", "\u2028", "\u1680", " \u00a0 "])
 def test_a_lone_capital_before_a_wide_space_and_a_full_stop(space: str, tmp_path: Path) -> None:
     text = f"We have Plan B{space}. It is better."
-    spaced = cut_into_sentences(text.replace(space, " " * len(space)), "en")
-    assert [len(one) for one in cut_into_sentences(text, "en")] == [len(one) for one in spaced]
+    spaced = split_into_sentences(text.replace(space, " " * len(space)), "en")
+    assert [len(one) for one in split_into_sentences(text, "en")] == [len(one) for one in spaced]
     (tmp_path / "text").write_text(f"{text}\n{PANIC}\n\nAnother.\n", encoding="utf-8")
     documents = list(read_documents(tmp_path / "text", sentences="en"))
     assert " ".join(documents[0]) == f"{text} {PANIC}"
@@ -143,8 +143,8 @@ def test_what_the_library_fails_at_stays_whole_and_is_told_once(
 
     monkeypatch.setattr(module, "_BEFORE_FULL_STOP", AsItIs())
     failures = SentenceFailures()
-    assert cut_into_sentences(PANIC, "en", failures) == [PANIC]
-    assert cut_into_sentences("It is. So.", "en", failures) == ["It is. ", "So."]
+    assert split_into_sentences(PANIC, "en", failures) == [PANIC]
+    assert split_into_sentences("It is. So.", "en", failures) == ["It is. ", "So."]
     assert failures.count == 1
     (tmp_path / "text").write_text(f"{PANIC}\n\n{PANIC} No.\n\nYes. No.\n", encoding="utf-8")
     capfd.readouterr()
@@ -159,7 +159,7 @@ def test_long_lines_are_cut_as_short_ones() -> None:
     ends = zip(sentences(900), "..!?." * 180, strict=True)
     line = "".join(f"{text[:-1].capitalize()}{end} " for text, end in ends)
     assert len(line) > 5 * 4_000
-    assert cut_into_sentences(line, "en") == sentencex.segment("en", line)
+    assert split_into_sentences(line, "en") == sentencex.segment("en", line)
 
 
 @pytest.mark.parametrize("unit", ["“", "`", "„", "「", '"', "。「", "a", " ", "A. “", "A. b"])
@@ -176,13 +176,13 @@ def test_the_library_is_shown_short_pieces(unit: str, monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(module, "segment", noted)
     line = (unit * 100_000)[:100_000]
-    assert "".join(cut_into_sentences(line, "en")) == line
+    assert "".join(split_into_sentences(line, "en")) == line
     assert max(shown) <= 4_000
     assert sum(shown) <= 2.1 * len(line)
 
 
 def test_a_panic_that_is_worked_around_prints_nothing() -> None:
-    script = f"from heedful.data.sentences import *; cut_into_sentences({PANIC!r}, 'en')"
+    script = f"from heedful.data.sentences import *; split_into_sentences({PANIC!r}, 'en')"
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
     )
@@ -193,4 +193,4 @@ def test_every_ascii_letter_is_safe() -> None:
     for letter in string.ascii_letters:
         for space in "\u00a0\u3000\u2028":
             text = f"{letter}{space}."
-            assert cut_into_sentences(text, "en") == [text]
+            assert split_into_sentences(text, "en") == [text]

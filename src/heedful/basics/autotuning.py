@@ -44,29 +44,29 @@ class Measured(NamedTuple):
     seconds: dict[str, float]
     """Implementation → seconds for one call."""
 
-    def ratio(self, way: str, other: str) -> float:
+    def ratio(self, candidate: str, other: str) -> float:
         """The speed of an implementation relative to ``other``; above 1 is faster."""
-        return self.seconds[other] / self.seconds[way]
+        return self.seconds[other] / self.seconds[candidate]
 
 
 def fastest(
-    ways: Mapping[str, Callable[[], object]], question: str, *, margin: float = 1.1
+    candidates: Mapping[str, Callable[[], object]], question: str, *, margin: float = 1.1
 ) -> Measured:
     """The fastest of several implementations, with the time of each.
 
     Each is called once to warm up, then all are called in turns; the shortest call of each counts.
 
     Args:
-        ways: name → function that does the work once. The first is the default.
+        candidates: name → function that does the work once. The first is the default.
         question: what is measured and with which sizes; the key of the stored result.
         margin: how many times as fast as the default another one must be to be chosen.
     """
-    key = hashlib.sha256("\n".join([question, *ways, *_machine()]).encode()).hexdigest()[:24]
+    key = hashlib.sha256("\n".join([question, *candidates, *_machine()]).encode()).hexdigest()[:24]
     with _answers(key) as known:
-        if known and set(known.seconds) == set(ways) and known.chosen in ways:
+        if known and set(known.seconds) == set(candidates) and known.chosen in candidates:
             return known
-        seconds = _seconds(ways)
-        usual = next(iter(ways))
+        seconds = _seconds(candidates)
+        usual = next(iter(candidates))
         best = min(seconds, key=seconds.__getitem__)
         found = Measured(best if seconds[usual] >= margin * seconds[best] else usual, seconds)
         _keep(key, found)
@@ -80,18 +80,18 @@ def _machine() -> tuple[str, ...]:
     return (*settings, importlib.metadata.version("heedful"), torch.__version__, processor())
 
 
-def _seconds(ways: Mapping[str, Callable[[], object]]) -> dict[str, float]:
-    def timed(way: Callable[[], object]) -> float:
+def _seconds(candidates: Mapping[str, Callable[[], object]]) -> dict[str, float]:
+    def timed(candidate: Callable[[], object]) -> float:
         began = time.perf_counter()
-        way()
+        candidate()
         return time.perf_counter() - began
 
-    for way in ways.values():
-        way()
-    rounds = [{name: timed(way) for name, way in ways.items()}]
+    for candidate in candidates.values():
+        candidate()
+    rounds = [{name: timed(candidate) for name, candidate in candidates.items()}]
     while len(rounds) < _ROUNDS and sum(map(sum, (one.values() for one in rounds))) < _ENOUGH:
-        rounds.append({name: timed(way) for name, way in ways.items()})
-    return {name: min(found[name] for found in rounds) for name in ways}
+        rounds.append({name: timed(candidate) for name, candidate in candidates.items()})
+    return {name: min(found[name] for found in rounds) for name in candidates}
 
 
 _kept: dict[str, Measured] = {}

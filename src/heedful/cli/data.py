@@ -253,9 +253,9 @@ def _with_progress(pairs: "Iterable[Pair]", text: str) -> "Iterator[Pair]":
 
 
 def _report_left_out(left_out: Counter[str], paths: list[str]) -> None:
-    from heedful.data.readers import say_left_out
+    from heedful.data.readers import report_left_out
 
-    say_left_out(left_out, " and ".join(paths))
+    report_left_out(left_out, " and ".join(paths))
 
 
 def _report_changed(changed: Counter[str]) -> None:

@@ -130,7 +130,7 @@ class ByteVocabulary:
         )
         learner = Tokenizer(BPE())
         learner.pre_tokenizer = _cutter()
-        prepared = (_ready(text, settings) for text in chosen)
+        prepared = (_preprocess(text, settings) for text in chosen)
         call_native(learner.train_from_iterator, prepared, trainer)
         model = json.loads(learner.to_str())["model"]
         if len(model["vocab"]) < vocabulary:
@@ -147,7 +147,7 @@ class ByteVocabulary:
             UserError: the text contains a lone surrogate, which is not valid Unicode.
         """
         refuse_surrogates(text, "the text")
-        tokens: list[int] = encode_one(self._tokenizer.encode, _ready(text, self.settings)).ids
+        tokens: list[int] = encode_one(self._tokenizer.encode, _preprocess(text, self.settings)).ids
         return tokens
 
     def encode_batch(self, texts: Sequence[str], threads: int | None = None) -> list[list[int]]:
@@ -161,8 +161,8 @@ class ByteVocabulary:
             return [self.encode(text) for text in texts]
         for number, text in enumerate(texts, start=1):
             refuse_surrogates(text, f"text {number}" if len(texts) > 1 else "the text")
-        ready = [_ready(text, self.settings) for text in texts]
-        encoded = encode_all(self._tokenizer.encode_batch_fast, self._tokenizer.encode, ready)
+        prepared = [_preprocess(text, self.settings) for text in texts]
+        encoded = encode_all(self._tokenizer.encode_batch_fast, self._tokenizer.encode, prepared)
         return [found.ids for found in encoded]
 
     def decode(self, tokens: Sequence[int]) -> str:
@@ -248,7 +248,7 @@ def _valid(texts: Iterable[str], where: str) -> Iterable[str]:
             yield text
 
 
-def _ready(text: str, settings: ByteSettings) -> str:
+def _preprocess(text: str, settings: ByteSettings) -> str:
     if settings.normalise == "nfc":
         text = unicodedata.normalize("NFC", text)
     return text.lower() if settings.lower_case else text

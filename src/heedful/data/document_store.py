@@ -97,7 +97,7 @@ def write_documents(
     """
     if longest < 2:
         raise ValueError(f"longest={longest} must be at least 2")
-    cutter = _Cutter(vocabulary, longest)
+    splitter = _Splitter(vocabulary, longest)
     codecs = {"tokens": columns.tokens(vocabulary.size), "begins": columns.label(2)}
     written = documents_written = 0
     with (
@@ -110,7 +110,7 @@ def write_documents(
             pieces: list[list[int]] = []
             begins: list[int] = []
             for lines in group:
-                own = [piece for _ in lines for piece in cutter.cut(next(encoded))]
+                own = [piece for _ in lines for piece in splitter.cut(next(encoded))]
                 pieces += own
                 begins += [int(not place) for place in range(len(own))]
                 documents_written += bool(own)
@@ -126,11 +126,11 @@ def write_documents(
             "vocabulary": vocabulary.fingerprint(),
         }
         writer.finish(facts)
-    if cutter.count:
-        notice(f"{cutter.count:,} lines of more than {longest} tokens were split")
+    if splitter.count:
+        notice(f"{splitter.count:,} lines of more than {longest} tokens were split")
 
 
-class _Cutter:
+class _Splitter:
     """Splits sentences that are too long, and counts them."""
 
     def __init__(self, vocabulary: Vocabulary, longest: int) -> None:

@@ -59,7 +59,7 @@ def filter_pairs(
     """
     seen = HashSet()
     for pair in pairs:
-        reason = why_left_out(pair, settings)
+        reason = failed_filter(pair, settings)
         if reason is None and settings.duplicates and not seen.add(hash_pair(pair)):
             reason = "duplicate"
         if reason is None:
@@ -68,7 +68,7 @@ def filter_pairs(
             left_out[reason] += 1
 
 
-def why_left_out(pair: Pair | LinkedPair, settings: FilterSettings) -> str | None:
+def failed_filter(pair: Pair | LinkedPair, settings: FilterSettings) -> str | None:
     """A description of the first filter that a pair fails, or None; duplicates are not checked."""
     if settings.empty and not (pair.source.strip() and pair.target.strip()):
         return "empty"

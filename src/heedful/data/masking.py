@@ -257,7 +257,7 @@ class _Hiding:
         usual = np.flatnonzero((tokens > END) & (tokens != self.mask))
         group = np.arange(len(usual))
         if self._begins is not None:
-            # A word ends where the next one begins; tokens that are never chosen separate words, too.
+            # A word ends where the next one begins; tokens that are never chosen also end words.
             apart = np.cumsum((tokens <= END) | (tokens == self.mask))
             begins = (self._begins[tokens] | starts)[usual]
             begins[1:] |= np.diff(apart[usual]) > 0

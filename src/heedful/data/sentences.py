@@ -39,7 +39,7 @@ class SentenceFailures:
             )
 
 
-def cut_into_sentences(
+def split_into_sentences(
     line: str, language: str, failures: SentenceFailures | None = None
 ) -> list[str]:
     """Split a line into sentences; joined, they are the line, including white space.
@@ -50,7 +50,7 @@ def cut_into_sentences(
         failures: counts failures of the library; such text is not split.
 
     Example:
-        >>> cut_into_sentences("Mr. Smith sat.  He slept.", "en")
+        >>> split_into_sentences("Mr. Smith sat.  He slept.", "en")
         ['Mr. Smith sat.  ', 'He slept.']
     """
     sentences: list[str] = []

@@ -66,12 +66,12 @@ def _measured(model: nn.Module, device: torch.device) -> Measured | None:
     if not model.generates and not has_fast_bfloat16(device):
         return None
     work: Callable[[Any], None] = _search if model.generates else _read
-    ways = {name: _way(model, name, device, work) for name in ("float32", "bfloat16")}
+    candidates = {name: _candidate(model, name, device, work) for name in ("float32", "bfloat16")}
     with one_thread():
-        return fastest(ways, f"{work.__name__} {sizes_of(model)}")
+        return fastest(candidates, f"{work.__name__} {sizes_of(model)}")
 
 
-def _way(
+def _candidate(
     model: nn.Module, precision: str, device: torch.device, work: Callable[[Any], None]
 ) -> Callable[[], None]:
     """A function that does ``work`` in a precision; its first call converts the model."""
@@ -81,12 +81,12 @@ def _way(
         (own,), products = in_precision([model], precision, device)
         return own, products
 
-    def way() -> None:
+    def candidate() -> None:
         own, products = prepared()
         with torch.inference_mode(), autocast(device, products):
             work(own)
 
-    return way
+    return candidate
 
 
 def _search(model: Any) -> None:

@@ -24,7 +24,7 @@ from heedful.inference.tracing import Decision, describe_texts, trace_model
 from heedful.models.encoders import HeadedEncoder, Sequences, sequences_of
 
 MASK = "[MASK]"
-"""How a hidden token is written, beside the vocabulary's own way."""
+"""The notation of a masked token, in addition to that of the vocabulary."""
 
 # No tokeniser merges it with the text after it, and most have no token for it.
 _STRANGER = "☃"

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from heedful.data.sentences import SentenceFailures, cut_into_sentences
+from heedful.data.sentences import SentenceFailures, split_into_sentences
 from heedful.decoding import length_penalty
 from heedful.inference.assembly import word_starts
 from heedful.inference.splitting import Part, split_text
@@ -130,7 +130,7 @@ def _sentences(line: Part, language: str, failures: SentenceFailures | None) -> 
     """A line's sentences; the white space around the whole line stays with its first and last."""
     found: list[Part] = []
     before, text = line.before, ""
-    for piece in cut_into_sentences(line.text, language, failures):
+    for piece in split_into_sentences(line.text, language, failures):
         if text.strip() and piece.strip():
             found.append(Part(before, text.rstrip()))
             own = piece.lstrip()

@@ -54,7 +54,7 @@ def _measured(task: Task, position: Position, device: torch.device) -> Measured:
     kept = {name: tensor.clone() for name, tensor in task.tensors().items()}
     training = task.model.training
 
-    def way(precision: str) -> Callable[[], None]:
+    def candidate(precision: str) -> Callable[[], None]:
         def work() -> None:
             with autocast(device, precision):
                 total = task.loss(batch).total
@@ -62,13 +62,15 @@ def _measured(task: Task, position: Position, device: torch.device) -> Measured:
 
         return work
 
-    ways = {name: way(name) for name in ("float32", "bfloat16")}
+    candidates = {name: candidate(name) for name in ("float32", "bfloat16")}
     task.model.train()
     try:
         eager = torch.compiler.set_stance("force_eager")
         with eager, torch.random.fork_rng([]), one_thread():
             size = int(batch.weight).bit_length()
-            return fastest(ways, f"train {type(task).__name__} {sizes_of(task.model)} 2^{size}")
+            return fastest(
+                candidates, f"train {type(task).__name__} {sizes_of(task.model)} 2^{size}"
+            )
     finally:
         task.model.train(training)
         task.load(kept)

@@ -26,7 +26,7 @@ __all__ = [
     "read_pairs",
     "read_tagged",
     "read_texts",
-    "say_left_out",
+    "report_left_out",
 ]
 
 READERS = {Kind.TMX: read_tmx, Kind.XLIFF: read_xliff, Kind.PO: read_po}
@@ -69,7 +69,7 @@ def read_pairs(
             else:
                 yield from READERS[kind](file, source, target, encoding, counts)
         if left_out is None:
-            say_left_out(counts, " and ".join(file.name for file in files))
+            report_left_out(counts, " and ".join(file.name for file in files))
 
 
 def read_lines(path: str | Path, encoding: str | None = None) -> Iterator[str]:
@@ -90,7 +90,7 @@ def read_line_blocks(path: str | Path, encoding: str | None = None) -> Iterator[
         yield from line_blocks(file, encoding)
 
 
-def say_left_out(left_out: Counter[str], where: str) -> None:
+def report_left_out(left_out: Counter[str], where: str) -> None:
     """Give a notice with the counts of skipped items by reason, if there are any."""
     if left_out.total():
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in left_out.most_common())

@@ -8,7 +8,7 @@ from typing import Literal, get_args
 from heedful.basics.errors import UserError
 from heedful.data.readers.opening import Input, open_input
 from heedful.data.readers.text import codec_name, lines_of
-from heedful.data.sentences import SentenceFailures, cut_into_sentences
+from heedful.data.sentences import SentenceFailures, split_into_sentences
 
 _POINT, _HELD = "@.@", "@\ufdd1@"
 
@@ -54,31 +54,31 @@ def read_documents(
                 if any(map(str.strip, lines)):
                     found = True
                     if sentences is not None:
-                        lines = cut_sentences(lines, sentences, failures)
+                        lines = split_sentences(lines, sentences, failures)
                     yield lines
             if not found:
                 raise UserError(f"{file.name}: the file has no text to train on")
     failures.report()
 
 
-def cut_sentences(
+def split_sentences(
     lines: Sequence[str], language: str, failures: SentenceFailures | None = None
 ) -> list[str]:
     """Split lines into sentences by the rules of a language; blank lines are kept.
 
     Args:
         lines: of any text.
-        language: see `heedful.data.sentences.cut_into_sentences`.
+        language: see `heedful.data.sentences.split_into_sentences`.
         failures: likewise.
 
     Example:
-        >>> cut_sentences(["It is 0 @.@ 7 cm . Mr. Smith sat ."], "en")
+        >>> split_sentences(["It is 0 @.@ 7 cm . Mr. Smith sat ."], "en")
         ['It is 0 @.@ 7 cm .', 'Mr. Smith sat .']
     """
     cut: list[str] = []
     for line in lines:
         # WikiText writes 1.5 as "1 @.@ 5": no sentence ends there.
-        parts = cut_into_sentences(line.replace(_POINT, _HELD), language, failures)
+        parts = split_into_sentences(line.replace(_POINT, _HELD), language, failures)
         found = [part.strip().replace(_HELD, _POINT) for part in parts if part.strip()]
         cut.extend(found or [line])
     return cut

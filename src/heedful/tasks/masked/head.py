@@ -9,7 +9,7 @@ from torch import nn
 from heedful.basics.errors import UserError
 from heedful.data.document_store import EncodedDocuments, write_documents
 from heedful.data.masking import SentencePairs
-from heedful.data.readers.plain import cut_sentences
+from heedful.data.readers.plain import split_sentences
 from heedful.data.sentences import SentenceFailures
 from heedful.data.vocabularies import SavedVocabulary
 from heedful.data.vocabulary import Vocabulary
@@ -56,7 +56,7 @@ def write_sentences(
     lines = (
         document.split("\n")
         if language is None
-        else cut_sentences(document.split("\n"), language, failures)
+        else split_sentences(document.split("\n"), language, failures)
         for document in seen(documents, "documents")
     )
     write_documents(lines, vocabulary, folder, longest=longest)
