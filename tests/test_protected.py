@@ -3,13 +3,15 @@
 from collections import Counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from heedful.basics.errors import UserError
 from heedful.data.examples import Pair
 from heedful.data.protected.choosing import ALWAYS, usual_rules
 from heedful.data.protected.numbers import localise
 from heedful.data.protected.pairs import Rules, protect_both, protect_pair, protect_training_pair
-from heedful.data.protected.rules import NAMES, check_rules
+from heedful.data.protected.rules import NAMES, check_rules, matches, may_match
 from heedful.data.protected.spans import find_spans, protect
 
 TEXTS = [
@@ -183,3 +185,13 @@ def test_spans_without_a_name_have_increasing_numbers(first: int) -> None:
     swapped = f"⟦{numbers['%d']}⟧ ⟦{numbers['%s']}⟧ ⟦{numbers['{}']}⟧ ⟦{numbers['%(name)s']}⟧"
     assert found.is_kept(found.text)
     assert not found.is_kept(swapped)
+
+
+@given(
+    st.lists(
+        st.sampled_from([*"a1B_%{}<>/\\@&;:`*|[]()$~.-,#⟦⟧n s!٥", "http://", "{n, plural, one {"])
+    ).map("".join)
+)
+def test_what_cannot_match_does_not(text: str) -> None:
+    for rule in NAMES:
+        assert may_match(set(text), rule) or not list(matches(text, rule)), rule

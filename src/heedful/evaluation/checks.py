@@ -105,7 +105,7 @@ def _spans(source: str, target: str, rules: Rules) -> Iterator[tuple[str, str]]:
             parts = [f"missing {' '.join(missing.elements())}"] if missing else []
             parts += [f"added {' '.join(added.elements())}"] if added else []
             yield check, "; ".join(parts)
-    if same and not _tags_nest(source, target, rules):
+    if same and _chains(other) < _chains(own):
         yield "tags", CHECKS["tags"]
 
 
@@ -141,14 +141,10 @@ def _without(text: str, names: Sequence[str]) -> str:
     return " ".join([*parts, text[place:]])
 
 
-def _tags_nest(source: str, target: str, rules: Rules) -> bool:
-    """Whether chains of spans nest in the target as well as in the source."""
-
-    def chained(text: str) -> int:
-        spans = Counter(span.chain for span in find_spans(text, rules.names))
-        return sum(count > 1 for count in spans.values())
-
-    return chained(target) >= chained(source)
+def _chains(spans: Iterable[Span]) -> int:
+    """The number of chains that nest, such as pairs of tags."""
+    counts = Counter(span.chain for span in spans)
+    return sum(count > 1 for count in counts.values())
 
 
 def _layout(source: str, target: str) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,6 @@
 """PO documents: empty ``msgstr`` are filled and their entries flagged ``fuzzy``."""
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -85,6 +86,9 @@ class PoDocument(Document):
     def _with(self, translations: Sequence[str]) -> bytes:
         lines: list[str | None] = list(self._lines)
         flagged: set[int] = set()
+        kinds_of: defaultdict[int, set[str | None]] = defaultdict(set)
+        for slot in self._slots:
+            kinds_of[slot.entry.line].add(self.matches[slot.segment])
         for entry, form, segment in self._slots:
             if not translations[segment].strip():
                 continue
@@ -96,7 +100,7 @@ class PoDocument(Document):
             lines[first:last] = [None] * (last - first)
             if entry.line not in flagged:
                 flagged.add(entry.line)
-                kinds = {self.matches[one.segment] for one in self._slots if one.entry is entry}
+                kinds = kinds_of[entry.line]
                 if None in kinds:
                     self._flag(entry, lines, ending)
                 else:

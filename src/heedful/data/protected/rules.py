@@ -150,6 +150,21 @@ def check_rules(rules: Iterable[str]) -> None:
             )
 
 
+_NEEDED = {
+    "literal": "⟦", "icu": "{", "rest": "`|:[*", "markdown": "`[*_", "tags": "<", "url": ":w",
+    "email": "@", "entity": "&", "printf": "%", "brace": "{$", "qt": "%", "escape": "\\",
+    "path": "/\\-",
+}  # fmt: skip
+"""Rule → characters of which every match has at least one."""
+
+
+def may_match(characters: set[str], rule: str) -> bool:
+    """Whether a rule can match a text with these characters; much faster than trying."""
+    if rule == "number":
+        return any(map(str.isdecimal, characters))
+    return rule not in _NEEDED or not characters.isdisjoint(_NEEDED[rule])
+
+
 def matches(text: str, rule: str) -> Iterator[Sequence[Piece]]:
     """The chains of spans that a rule finds in a text, from left to right; most have one span."""
     if rule == "tags":

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from heedful.data.protected.known import Chains
-from heedful.data.protected.rules import LITERAL, NAMES, matches
+from heedful.data.protected.rules import LITERAL, NAMES, matches, may_match
 from heedful.data.subwords import PLACEHOLDERS
 
 SINGLES, ORDERED, PAIRS = 24, 8, 16
@@ -121,7 +121,9 @@ def find_spans(text: str, rules: Sequence[str], known: Chains = ()) -> list[Span
     spans: list[Span] = []
     chains = 0
     ordered = sorted({LITERAL, *rules}, key=_precedence)
-    for rule, found in [(KNOWN, known), *((rule, matches(text, rule)) for rule in ordered)]:
+    characters = set(text)
+    possible = [rule for rule in ordered if may_match(characters, rule)]
+    for rule, found in [(KNOWN, known), *((rule, matches(text, rule)) for rule in possible)]:
         for chain in found:
             if any(start == end or any(taken[start:end]) for start, end in chain):
                 continue
