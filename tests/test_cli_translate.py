@@ -219,6 +219,21 @@ def test_documents_come_back_filled(run: Path, tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["filled.po", "m.po", "m.tmx"]
 
 
+def test_documents_with_markup_come_back_translated(run: Path, tmp_path: Path) -> None:
+    translated = call(run, given=b"one red dog\none cat\n")[0].decode().splitlines()
+    path = tmp_path / "a.md"
+    path.write_bytes("# one red dog\n\n- one cat\n\n``` \nM\xfcll\n```\n".encode("latin-1"))
+    with pytest.raises(UserError, match=r"a\.md:6: byte 0xFC is not utf-8; .*--encoding"):
+        call(run, path)
+    with pytest.raises(UserError, match="unknown encoding 'nonsense'"):
+        call(run, path, "--encoding", "nonsense")
+    out = call(run, path, "--encoding", "latin-1", "--no-memory")[0].decode("latin-1")
+    assert out == f"# {translated[0]}\n\n- {translated[1]}\n\n``` \nM\xfcll\n```\n"
+    (tmp_path / "m.po").write_text(CATALOGUE)
+    with pytest.raises(UserError, match="declares its encoding"):
+        call(run, tmp_path / "m.po", "--encoding", "latin-1")
+
+
 def test_the_first_column_of_tsv_is_translated(run: Path, text: Path, tmp_path: Path) -> None:
     expected, _ = call(run, text)
     rows = "".join(f"{line}\tx\ty\n" if line else "\n" for line in LINES)

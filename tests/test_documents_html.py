@@ -141,7 +141,7 @@ def test_utf_16_with_a_mark() -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b'<meta charset="nonsense"><p>x</p>', "unknown encoding"),
+        (b'<meta charset="nonsense"><p>x</p>', "a.html: unknown encoding"),
         (b'<meta charset="utf-8"><p>\x81</p>', "a.html:1: byte 0x81"),
         (b"\xff\xfe<\xd8", "a.html:1: "),
     ],

@@ -17,6 +17,7 @@ from heedful.data.documents.xliff import XliffDocument
 from heedful.data.documents.xliff2 import Xliff2Document
 from heedful.data.readers.kinds import Kind, find_kind
 from heedful.data.readers.opening import STANDARD_INPUT, open_input
+from heedful.data.readers.text import codec_name
 
 __all__ = ["Document", "open_document"]
 
@@ -47,6 +48,8 @@ def open_document(
     """
     if kind is None and str(path) == STANDARD_INPUT:
         return None
+    if encoding is not None:
+        codec_name(encoding)
     with open_input(path) as file:
         name = file.name
         own = find_format(name, file.head()) if kind is None else None

@@ -4,7 +4,7 @@ import gzip
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from heedful.basics.files import atomic_file
 from heedful.basics.notices import notice
@@ -27,6 +27,9 @@ class Document(ABC):
         name: what errors and notices call it.
         segments: the sources whose target is empty, in order.
     """
+
+    declares_encoding: ClassVar[bool] = True
+    """Whether files of the format declare their encoding."""
 
     def __init__(self, name: str) -> None:
         self.name = name

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar, NamedTuple
 
+from heedful.basics.errors import UserError
 from heedful.data.documents.base import without_forbidden
 from heedful.data.documents.html_tokens import Attribute, Token, tokens
 from heedful.data.documents.marked import WHITE_SPACE, Code, Marked, MarkedDocument
@@ -81,7 +82,10 @@ class HtmlDocument(MarkedDocument):
         declared = xml_encoding(data[:1024])
         if declared == "utf-8" and (found := _CHARSET.search(data[:4096])):
             declared = found[1].decode("ascii")
-        codec = codec_name(declared).removesuffix("-sig")
+        try:
+            codec = codec_name(declared).removesuffix("-sig")
+        except UserError as error:
+            raise UserError(f"{self.name}: {error}") from error
         if codec in ("iso8859-1", "ascii"):  # which browsers read as windows-1252
             return ("cp1252", "iso8859-1")
         if codec.startswith("utf-16") and b"\0" not in data[:2]:

@@ -27,6 +27,7 @@ class TextSpanDocument(Document):
         encoding: the text's encoding; by its mark, else the format's, unless given.
     """
 
+    declares_encoding: ClassVar[bool] = False
     encodings: ClassVar[tuple[str, ...]] = ("utf-8",)
     """The encodings of the format, tried in this order where the file has no mark."""
     references: ClassVar[bool] = False

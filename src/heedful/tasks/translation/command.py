@@ -77,7 +77,9 @@ class Translate:
     ] = Format.AUTO
     encoding: Annotated[
         str | None,
-        typer.Option(help="Encoding of lines and TSV, if not UTF-8: latin-1, cp1252, …"),
+        typer.Option(
+            help="Encoding of lines, TSV and documents that do not declare one: latin-1, cp1252, …"
+        ),
     ] = None
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Output file; default: standard output.")
@@ -307,7 +309,7 @@ def _translate_document(
             f"{file} is translated to a file of the same format; --json, --nbest, --scores and "
             "--alignments are for text only"
         )
-    if options.encoding is not None:
+    if options.encoding is not None and document.declares_encoding:
         raise UserError(f"{file} declares its encoding; leave out --encoding")
     total = len(document.segments)
     with bar("translating", file, output, "segments", total) as advance:
@@ -351,5 +353,6 @@ def _document(options: Translate, translator: "Translator") -> "Document | None"
         options.file,
         source=options.source or translator.source_language,
         target=options.target or translator.target_language,
+        encoding=options.encoding,
         kind=kind,
     )
