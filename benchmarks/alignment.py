@@ -1,13 +1,14 @@
-"""Word aligners on 200 pairs of Europarl, English–Spanish, with links that people drew.
+"""Compares word aligners on 200 manually aligned English–Spanish pairs of Europarl.
 
     python benchmarks/alignment.py
     python benchmarks/alignment.py --links heedful=links.txt --eflomal eflomal/bin/eflomal-align
 
-IBM Model 1 is written plainly below (Brown et al. 1993, "The mathematics of statistical machine
-translation", section 4.1), with a NULL word, five iterations of EM from uniform probabilities. The
-first 50 gold pairs are for choosing (rules, settings); the other 150 score, with the middle 95 % of
-bootstrapped sentences. Every aligner learns from the same 5,262 pairs. Files of links have a line
-for each of the 200 gold pairs, English before Spanish, counted from 0.
+IBM Model 1 is implemented below (Brown et al. 1993, "The mathematics of statistical machine
+translation", section 4.1), with a NULL word and five iterations of EM from uniform probabilities.
+The first 50 gold pairs are the validation set, for selecting rules and settings; the other 150 are
+the test set, with 95 % bootstrap intervals over sentences. All aligners are trained on the same
+5,262 pairs. Files of links have one line for each of the 200 gold pairs, with English positions
+before Spanish ones, counted from 0.
 """
 
 import argparse
@@ -41,12 +42,12 @@ Links = list[set[Link]]
 
 
 class IbmModel1:
-    """``t(target word | source word)``, learnt by expectation maximisation.
+    """``t(target word | source word)``, estimated by expectation maximisation.
 
     Args:
         sources: words of each text; NULL is added to each.
         targets: words of each translation.
-        iterations: of EM.
+        iterations: number of EM iterations.
     """
 
     def __init__(self, sources: Sentences, targets: Sentences, iterations: int = 5) -> None:
@@ -73,7 +74,7 @@ class IbmModel1:
         self._chance = dict(zip(pairs.tolist(), chance.tolist(), strict=True))
 
     def align(self, sources: Sentences, targets: Sentences) -> Links:
-        """Each target word's most probable source word; none where that is NULL."""
+        """The most probable source word of each target word; no link if it is NULL."""
         return [
             {
                 (place - 1, position)
@@ -101,12 +102,12 @@ def read(name: str, data: Path) -> Sentences:
 
 
 def swapped(links: Links) -> Links:
-    """Source and target exchanged."""
+    """Links with source and target exchanged."""
     return [{(j, i) for i, j in each} for each in links]
 
 
 def joined(forward: Links, reverse: Links) -> dict[str, Links]:
-    """Both directions, and three ways to join them."""
+    """Links of both directions, and of three ways to combine them."""
     both = list(zip(forward, reverse, strict=True))
     return {
         "en→es": forward,
@@ -119,7 +120,7 @@ def joined(forward: Links, reverse: Links) -> dict[str, Links]:
 
 
 def ibm_model_1(data: Path) -> dict[str, Links]:
-    """IBM Model 1 of both directions, and joined."""
+    """Links of IBM Model 1 in both directions, and combined."""
     english, spanish = read("train.en", data), read("train.es", data)
     gold = read("dev.en", data), read("dev.es", data)
     forward = IbmModel1(english, spanish).align(*gold)
@@ -128,7 +129,7 @@ def ibm_model_1(data: Path) -> dict[str, Links]:
 
 
 def eflomal(program: Path, data: Path) -> dict[str, Links]:
-    """The program eflomal (Östling and Tiedemann 2016), run as it stands, on the same pairs."""
+    """Links of the program eflomal (Östling and Tiedemann 2016), unmodified, on the same pairs."""
     with tempfile.TemporaryDirectory() as folder:
         texts = [Path(folder) / side for side in ("en", "es")]
         for path in texts:
@@ -139,14 +140,14 @@ def eflomal(program: Path, data: Path) -> dict[str, Links]:
         subprocess.run([program, *arguments], check=True, stdout=sys.stderr)
         found = [read_links(path.read_text().split("\n")[:-1]) for path in out]
     sentences = len(read("dev.en", data))
-    # Its "reverse" links have the order source-target too.
+    # Its "reverse" links also have the order source-target.
     return joined(found[0][-sentences:], found[1][-sentences:])
 
 
 def interval(
     gold: Sequence[GoldLinks], links: Links, resamples: int, seed: int
 ) -> tuple[float, float]:
-    """The middle 95 % of F1 over sentences drawn with replacement."""
+    """The 95 % bootstrap interval of F1 over sentences."""
     counts = np.array(
         [
             (len(each & right.sure), len(each & right.possible), len(each), len(right.sure))
@@ -162,7 +163,7 @@ def interval(
 
 
 def scored(name: str, links: Links, gold: Sequence[GoldLinks], options: Any) -> dict[str, Any]:
-    """The figures of one aligner on the part of the gold that is asked for."""
+    """The figures of an aligner on the selected part of the gold pairs."""
     parts = {"all": slice(None), "first": slice(DEVELOPMENT), "rest": slice(DEVELOPMENT, None)}
     part = parts[options.part]
     right, own = list(gold[part]), links[part]
@@ -173,7 +174,7 @@ def scored(name: str, links: Links, gold: Sequence[GoldLinks], options: Any) -> 
 
 
 def main() -> None:
-    """Score, print a table, and write the figures as JSON where asked to."""
+    """Score, print a table and optionally write the figures as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=Path, default=DATA)
     parser.add_argument("--part", choices=["rest", "first", "all"], default="rest")
@@ -184,7 +185,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
     if not options.data.exists():
-        sys.exit(f"alignment: the corpus is not at {options.data}; say where: --data")
+        sys.exit(f"alignment: no corpus at {options.data}; pass its folder with --data")
     words = read("dev.en", options.data), read("dev.es", options.data)
     lengths = [(len(one), len(two)) for one, two in zip(*words, strict=True)]
     lines = (options.data / "dev.key").read_text().split("\n")[:-1]

@@ -1,23 +1,23 @@
-"""Attention: additive against its peers, the dot family against the bare kernel, and more.
+"""Compares the speed and memory of attention modules with their alternatives.
 
     python benchmarks/attention.py [--parts A,B,C,D] [--sizes 256,1024] [--rounds 5] [--threads 2]
 
-A. Additive attention, B = 1, softmax; queries and keys are projected already, so that all
-   contenders are given the same: heedful's fast path, its PyTorch form, ``torch.compile`` of the
-   plain formula, the plain formula, and scaled dot-product attention (SDPA) of the same width.
-B. The dot family: ``attend``, ``Attention`` and ``MultiHeadAttention`` against
-   ``F.scaled_dot_product_attention`` called directly, without a mask, causal, and with padding.
-   T = 16 is a single sequence: what a call costs beside the kernel.
+A. Additive attention, B = 1, softmax, with projected queries and keys as inputs: heedful's fast
+   path, its PyTorch implementation, ``torch.compile`` of the plain formula, the plain formula, and
+   scaled dot-product attention (SDPA) of the same width.
+B. Dot-product attention: ``attend``, ``Attention`` and ``MultiHeadAttention`` compared with a
+direct
+   call of ``F.scaled_dot_product_attention``, without a mask, causal, and with padding. T = 16 is a
+   single sequence, which shows the overhead of a call.
 C. Linearized attention in its three forms, and SDPA.
-D. What watching costs: nothing watched, all weights, 8 rows, the 8 largest of each row.
+D. The cost of watching: nothing, all weights, 8 rows, or the 8 largest weights of each row.
 
-Contenders take turns, a few calls each; the table shows the median of the rounds, and the median
-of the rounds' ratios to the contender that is 1×. Memory is the highest resident memory during the
-first call, beyond what the process held before (results and gradients count, inputs do not); each
-contender has a fresh process for each T, but for B, where a few microseconds count and all take
-turns in one. Outputs and gradients of those that compute the same are compared first. What would
-need too much time or memory, judged by the square of T from the size before, is left out, and the
-table says so.
+Contenders are measured in turns of a few calls each. The table shows the median of the rounds, and
+the median of the rounds' ratios to the baseline (1×). Memory is the peak resident memory during the
+first call minus the memory before it (results and gradients count, inputs do not). Each contender
+runs in a new process for each T; only part B runs in one process, because a few microseconds matter
+there. Outputs and gradients of equivalent contenders are compared first. Cases that would need too
+much time or memory, extrapolated with the square of T, are skipped and marked in the table.
 """
 
 import argparse
@@ -35,24 +35,24 @@ from attention_worker import additive_kernel
 from reporting import available_cores, machine, summarised
 from workers import Worker, WorkerError
 
-SLOW = 5.0  # seconds of a call from which on the first one is also the only one
-SLICE = 0.1  # seconds of calls in a round
+SLOW = 5.0  # with longer calls (in seconds), only one call is measured
+SLICE = 0.1  # duration of a round in seconds
 
 
 class Asker(Protocol):
-    """What answers as :class:`attention_worker.Bench` does."""
+    """The protocol of :class:`attention_worker.Bench`."""
 
     def ask(self, **request: Any) -> dict[str, Any]:
-        """The answer."""
+        """Answer a request."""
         ...
 
 
 Start = Callable[[str], Asker]
-"""A part's letter → a fresh worker."""
+"""Starts a new worker for the letter of a part."""
 
 
 def measure_part(part: Part, letter: str, options: argparse.Namespace, start: Start) -> list[Cell]:
-    """All cells of a part: a contender, a case, and what was found or why it was left out."""
+    """All cells of a part: contender, case, and the result or the reason why it was skipped."""
     cells: list[Cell] = []
     for size in options.sizes or part.sizes:
         width = options.width or part.width
@@ -68,7 +68,7 @@ def measure_part(part: Part, letter: str, options: argparse.Namespace, start: St
                     askers[key] = stack.enter_context(started(start, letter))
                 return askers[key]
 
-            for name in part.contenders:  # All at once: what they import takes long.
+            for name in part.contenders:  # Start all at once, because imports take long.
                 if any(wanted(part, name, case, cells, options) for case in cases):
                     asker(name)
             for case in cases:
@@ -80,14 +80,14 @@ def measure_part(part: Part, letter: str, options: argparse.Namespace, start: St
 def wanted(
     part: Part, name: str, case: Case, before: list[Cell], options: argparse.Namespace
 ) -> bool:
-    """Whether a contender computes a case, and in time."""
+    """Whether a contender supports a case within the limits."""
     able = part.contenders[name].takes_part(case)
     return able and not projected(name, case, before, options)
 
 
 @contextmanager
 def started(start: Start, letter: str) -> Iterator[Asker]:
-    """A worker, ended at last where it is a process."""
+    """A worker that is closed at the end if it is a process."""
     with ExitStack() as stack:
         worker = start(letter)
         if isinstance(worker, Worker):
@@ -102,7 +102,7 @@ def measure_case(
     options: argparse.Namespace,
     asker: Callable[[str], Asker],
 ) -> list[Cell]:
-    """The cells of one case: everybody's first call, then rounds."""
+    """The cells of one case: the first call of each contender, then rounds."""
     cells = {
         name: {"contender": name, **asdict(case), **projected(name, case, before, options)}
         for name, contender in part.contenders.items()
@@ -126,7 +126,7 @@ def measure_case(
 
 
 def asked(worker: Asker, **request: Any) -> dict[str, Any]:
-    """The answer; a worker that has ended, as one without memory does, has failed."""
+    """The answer; a failure if the worker has ended, for example out of memory."""
     try:
         found = worker.ask(**request)
     except WorkerError as error:
@@ -141,7 +141,7 @@ def rounds_of(
     options: argparse.Namespace,
     asker: Callable[[str], Asker],
 ) -> dict[str, list[float]]:
-    """Let the contenders take turns; seconds a call of each round."""
+    """Measure the contenders in turns; returns the seconds per call of each round."""
     firsts = {name: cell["seconds"] for name, cell in able.items()}
     times: dict[str, list[float]] = {name: [] for name in able}
     for done in range(options.rounds):
@@ -158,7 +158,7 @@ def rounds_of(
 def projected(
     name: str, case: Case, before: list[Cell], options: argparse.Namespace
 ) -> dict[str, str]:
-    """Why a contender is left out, judged by the largest size at which it was measured."""
+    """The reason to skip a contender, extrapolated from its largest measured size; else None."""
     same = [
         cell
         for cell in before
@@ -180,14 +180,14 @@ def projected(
 
 
 def check_agreement(part: Part, able: dict[str, Cell]) -> None:
-    """Raise RuntimeError unless those that compute the same gave the same numbers."""
+    """Raise RuntimeError if equivalent contenders gave different results."""
     samples = {name: cell.pop("sample") for name, cell in able.items()}
     for name, ours in samples.items():
         theirs = samples.get(part.contenders[name].like or "")
         if theirs is None:
             continue
-        # The last number of each tensor is its root mean square. A gradient that is zero but for
-        # rounding (a softmax takes no notice of what all keys share) is as exact as its terms.
+        # The last number of each tensor is its root mean square. A gradient that is zero up to
+        # rounding (softmax ignores a constant) is only as exact as its terms.
         largest = max(abs(other[-1]) for other in theirs)
         for one, other in zip(ours, theirs, strict=True):
             close = 1e-3 * abs(other[-1]) + 1e-4 * largest + 1e-6
@@ -197,7 +197,7 @@ def check_agreement(part: Part, able: dict[str, Cell]) -> None:
 
 
 def measure(options: argparse.Namespace, start: Start) -> dict[str, Any]:
-    """All parts that are asked for."""
+    """Measure all selected parts."""
     return {
         "machine": machine(options.threads),
         "kernel": additive_kernel(),
@@ -209,7 +209,7 @@ def measure(options: argparse.Namespace, start: Start) -> dict[str, Any]:
 
 
 def numbers(text: str) -> list[int]:
-    """``256,1024`` as numbers above 0."""
+    """Parse ``256,1024`` as positive integers."""
     found = [int(part) for part in text.split(",")]
     if min(found) < 1:
         raise ValueError(text)
@@ -217,7 +217,7 @@ def numbers(text: str) -> list[int]:
 
 
 def letters(text: str) -> list[str]:
-    """``A,B`` as parts."""
+    """Parse ``A,B`` as parts."""
     found = text.upper().split(",")
     if not set(found) <= set(PARTS):
         raise ValueError(text)
@@ -231,14 +231,21 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     cores = available_cores()
     parser.add_argument("--parts", type=letters, default=list(PARTS), help="default A,B,C,D")
-    parser.add_argument("--sizes", type=numbers, help="T; default: each part's own")
-    parser.add_argument("--width", type=int, help="d; default: each part's own")
+    parser.add_argument("--sizes", type=numbers, help="values of T; default: those of each part")
+    parser.add_argument("--width", type=int, help="width d; default: that of each part")
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
-    parser.add_argument("--threads", type=int, default=cores, help=f"default {cores}, the cores")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=cores,
+        help=f"number of threads; default: {cores}, the number of cores",
+    )
     for name, value, unit in (("most-memory", 8.0, "GiB"), ("most-seconds", 30.0, "seconds")):
-        words = f"{unit} a call may need, judged by smaller sizes; default {value:g}"
+        words = f"maximum {unit} of a call, extrapolated from smaller sizes; default {value:g}"
         parser.add_argument(f"--{name}", type=float, default=value, help=words)
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    parser.add_argument(
+        "--json", action="store_true", help="print all figures as JSON instead of a report"
+    )
     return parser.parse_args(arguments)
 
 

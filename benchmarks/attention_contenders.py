@@ -1,7 +1,7 @@
-"""What ``benchmarks/attention.py`` compares.
+"""The contenders that ``benchmarks/attention.py`` compares.
 
-A contender builds its tensors for a case and gives a function that computes the context, and the
-tensors whose gradients the backward pass makes. Contenders that must agree say so (``like``).
+A contender builds the tensors of a case. It returns a function that computes the context, and the
+tensors whose gradients are computed. ``like`` names an equivalent contender.
 
 Shapes: B batch, H heads, T queries and as many keys, d width of queries, keys and values.
 """
@@ -32,45 +32,45 @@ from heedful.attention.scores import Additive, Score
 from heedful.kernels.additive import additive_scores
 
 HEADS = 8
-TOKENS = 2048  # of a batch of the dot family, where its sequences are short
-STEPS = 1024  # of the recurrent form at most: it is Python, step by step
+TOKENS = 2048  # tokens of a batch of short sequences in part B
+STEPS = 1024  # maximum length for the recurrent form, which is a Python loop
 WATCHED_ROWS = TOP = 8
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to compute."""
+    """A case to compute."""
 
     size: int
     """T"""
     width: int
-    """d; of all heads together where there are several."""
+    """Width d, summed over all heads."""
     mask: Literal["none", "causal", "padding"] = "none"
     backward: bool = False
 
 
 @dataclass(frozen=True)
 class Ready:
-    """A case with its tensors made."""
+    """A case with its tensors."""
 
     compute: Callable[[], Tensor]
     leaves: list[Tensor]
     around: Callable[[], contextlib.AbstractContextManager[None]] = contextlib.nullcontext
-    """What is in force meanwhile, backward too."""
+    """A context manager for the forward and the backward pass."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """One way of computing.
+    """An implementation to measure.
 
     Args:
-        build: makes the tensors.
-        base: whom its time is compared with.
-        like: whose outputs and gradients it must have.
-        compiles: whether the first call at a size compiles for that size.
-        masks: with which masks it can be asked.
-        most: the longest T.
-        backward: whether it is asked for gradients.
+        build: builds the tensors.
+        base: the contender that its time is compared with.
+        like: a contender with the same outputs and gradients.
+        compiles: whether the first call at a size compiles code for that size.
+        masks: the masks that it supports.
+        most: the maximum T.
+        backward: whether gradients are measured.
     """
 
     build: Callable[[Case], Ready]
@@ -82,7 +82,7 @@ class Contender:
     backward: bool = True
 
     def takes_part(self, case: Case) -> bool:
-        """Whether it computes such a case at all."""
+        """Whether it supports the case."""
         able = self.backward or not case.backward
         return able and case.mask in self.masks and case.size <= self.most
 
@@ -92,11 +92,11 @@ def _made(*shapes: tuple[int, ...]) -> list[Tensor]:
     return [torch.randn(shape, generator=generator).requires_grad_() for shape in shapes]
 
 
-# Additive: B = 1, queries and keys projected already, so that all are given the same.
+# Additive: B = 1; the inputs are projected queries and keys.
 
 
 class Projected(Score):
-    """The additive score of queries and keys that are projected: ``vᵀ tanh(query + key)``."""
+    """The additive score of projected queries and keys: ``vᵀ tanh(query + key)``."""
 
     def __init__(self, v: Tensor) -> None:
         super().__init__()
@@ -138,7 +138,7 @@ def _eager(query: Tensor, key: Tensor, value: Tensor, v: Tensor) -> Tensor:
 
 
 def _for_compiling(query: Tensor, key: Tensor, value: Tensor, v: Tensor) -> Tensor:
-    """The same as a sum, which inductor fuses with the tangent; a product with v it does not."""
+    """The same as a sum: inductor fuses a sum with tanh, but not a product with v."""
     scores = (torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3)) * v).sum(-1)
     return torch.softmax(scores, -1) @ value
 
@@ -154,21 +154,22 @@ def _plain(formula: Callable[..., Tensor], *, compiling: bool) -> Callable[[Case
 
 def _same_width(case: Case) -> Ready:
     query, key, value, _ = _additive(case)
-    # The fused kernel is for four dimensions; with three, PyTorch takes its plain formula.
+    # The fused kernel needs four dimensions; with three, PyTorch uses its plain formula.
     four = [part.unsqueeze(1) for part in (query, key, value)]
     return Ready(lambda: F.scaled_dot_product_attention(*four).squeeze(1), [query, key, value])
 
 
-# The dot family.
+# Dot-product attention.
 
 
 def _batch(case: Case) -> int:
-    """As many sequences as fill a batch; one alone where they are so short that a call is timed."""
+    """The number of sequences in a batch; 1 for T = 16, which measures the overhead of a call."""
     return 1 if case.size < 64 else max(1, TOKENS // case.size)
 
 
 def _mask(case: Case, batch: int) -> tuple[masks.Mask | None, dict[str, Any]]:
-    """Our mask, and what F.scaled_dot_product_attention is given for it: made before, once."""
+    """heedful's mask, and the arguments of F.scaled_dot_product_attention; both built in
+    advance."""
     if case.mask == "causal":
         return masks.causal(), {"is_causal": True}
     if case.mask == "padding":
@@ -203,7 +204,7 @@ def _module(case: Case) -> Ready:
 
 
 class ByHand(nn.Module):
-    """Multi-head self-attention as one writes it: four linear layers around the kernel."""
+    """Multi-head self-attention without a library: four linear layers around the kernel."""
 
     def __init__(self, like: MultiHeadAttention) -> None:
         super().__init__()
@@ -310,7 +311,7 @@ def _watched(**options: Any) -> Callable[[Case], Ready]:
 
 @dataclass(frozen=True)
 class Part:
-    """Contenders that are compared with one another."""
+    """A group of contenders to compare."""
 
     title: str
     contenders: dict[str, Contender]
@@ -318,11 +319,11 @@ class Part:
     width: int
     masks: tuple[Literal["none", "causal", "padding"], ...] = ("none",)
     passes: tuple[bool, ...] = (False, True)
-    """Whether backward: forward alone, and both together."""
+    """The passes to measure: false is forward, true is forward and backward."""
     seconds: float = 3.0
-    """Spent on a contender and a case, about, beyond the first call."""
+    """Approximate seconds for a contender and a case after the first call."""
     together: bool = False
-    """All in one process, where a few microseconds count; otherwise each has its own."""
+    """Whether all run in one process, because a few microseconds matter; otherwise one each."""
 
 
 OURS, COMPILED, EAGER, SDPA = "ours", "torch.compile, plain", "eager, plain", "SDPA, same width"
@@ -343,7 +344,7 @@ PARTS = {
         width=256,
     ),
     "B": Part(
-        "The dot family",
+        "Dot-product attention",
         {
             DIRECT: Contender(_direct, DIRECT),
             "attend": Contender(_function, DIRECT, DIRECT),
@@ -378,7 +379,7 @@ PARTS = {
         seconds=1.0,
     ),
     "D": Part(
-        "What watching costs",
+        "The cost of watching",
         {
             UNWATCHED: Contender(_watched(), UNWATCHED),
             "watched whole": Contender(_watched(keep_gradients=False), UNWATCHED, UNWATCHED),

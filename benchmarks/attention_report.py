@@ -1,4 +1,4 @@
-"""The report of ``benchmarks/attention.py``: tables, and targets beside what was measured."""
+"""The report of ``benchmarks/attention.py``: tables, and measured values compared with targets."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def said_of(case: Case) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Three digits and a unit."""
+    """Format a time with three digits and a unit."""
     unit, factor = next(
         pair
         for pair in (("µs", 1e6), ("ms", 1e3), ("s", 1.0))
@@ -29,7 +29,7 @@ def duration(seconds: float) -> str:
 
 
 def time_of(cell: Cell) -> str:
-    """A table's cell for speed."""
+    """A cell of a table of times."""
     if "median" not in cell:
         return str(cell["skipped"])
     ratio = f" · {cell['ratio']:.2f}×" if "ratio" in cell else ""
@@ -37,14 +37,14 @@ def time_of(cell: Cell) -> str:
 
 
 def memory_of(cell: Cell) -> str:
-    """A table's cell for memory."""
+    """A cell of a table of memory."""
     if "median" not in cell:
         return str(cell["skipped"])
     return "–" if cell["peak"] is None else f"{cell['peak'] / MIB:,.0f} MiB"
 
 
 def tables(letter: str, cells: list[Cell]) -> list[str]:
-    """A table of times, and one of memory, for each mask and each pass."""
+    """A table of times and a table of memory for each mask and each pass."""
     lines = []
     for mask, backward in dict.fromkeys((cell["mask"], cell["backward"]) for cell in cells):
         some = [cell for cell in cells if (cell["mask"], cell["backward"]) == (mask, backward)]
@@ -82,12 +82,12 @@ class Figures:
 
 
 def verdict(what: str, figure: str, target: str, met: bool) -> str:
-    """One target, what was measured, and whether that meets it."""
+    """A target, the measured value, and whether it is met."""
     return f"- {what}: {figure}; target {target}: {'met' if met else '**missed**'}"
 
 
 def additive_targets(cells: list[Cell]) -> list[str]:
-    """How much faster than the compiled formula, how far from SDPA, how memory grows."""
+    """The speed compared with the compiled formula and SDPA, and the growth of memory."""
     figures, lines = Figures(cells), []
     for backward, least in ((False, 10.0), (True, 8.0)):
         what = "forward and backward" if backward else "forward"
@@ -113,7 +113,7 @@ def additive_targets(cells: list[Cell]) -> list[str]:
 
 
 def dot_targets(cells: list[Cell]) -> list[str]:
-    """The worst ratio of each contender, and what a call costs at T = 16."""
+    """The worst ratio of each contender, and the overhead of a call at T = 16."""
     figures, lines = Figures(cells), []
     for name, contender in PARTS["B"].contenders.items():
         if name in (DIRECT, BY_HAND):
@@ -135,17 +135,17 @@ def dot_targets(cells: list[Cell]) -> list[str]:
 
 ABOUT = {
     "A": "B = 1, softmax, float32; 1× is ours (computed in {kernel}).",
-    "B": "8 heads, float32, {tokens}; 1× is the kernel called directly, and for "
+    "B": "8 heads, float32, {tokens}; 1× is a direct call of the kernel, and for "
     f"MultiHeadAttention, {BY_HAND}.",
     "C": "B = 1, 4 heads, float32; 1× is SDPA.",
     "D": "One layer of self-attention, 8 heads, B = 1, float32; 1× is unwatched.",
 }
-TOKENS = "sequences that make 2,048 tokens together (one at T = 16)"
+TOKENS = "2,048 tokens per batch (one sequence at T = 16)"
 TARGETS: dict[str, Callable[[list[Cell]], list[str]]] = {"A": additive_targets, "B": dot_targets}
 
 
 def report(found: dict[str, Any]) -> str:
-    """Tables of all parts, targets under them."""
+    """The tables of all parts, each followed by its targets."""
     lines = ["## Attention", "", said(found["machine"]), ""]
     for letter, cells in found["parts"].items():
         width = cells[0]["width"] if cells else 0

@@ -1,4 +1,4 @@
-"""The worker of ``benchmarks/attention.py``: computes contenders of one part as often as asked."""
+"""The worker of ``benchmarks/attention.py``, which runs the contenders of one part on request."""
 
 import argparse
 import contextlib
@@ -18,18 +18,18 @@ from attention_contenders import PARTS, Case, Part, Ready
 from heedful.kernels import additive_compiled as compiled
 from workers import serve
 
-WARM_UP = 64  # T of a contender's first call; enough for what is loaded then to be loaded
+WARM_UP = 64  # T of the warm-up call, which loads libraries
 
 
 class Bench:
-    """Answers the parent: builds a case, computes it, says how long it took and what it held."""
+    """Handles requests: builds a case, computes it, and returns its time and memory."""
 
     def __init__(self, part: Part) -> None:
         self.part = part
         self.ready: dict[tuple[str, Case], Ready] = {}
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """``contender`` and ``case``; the first time nothing else, then ``calls``."""
+        """Handle a request: ``contender``, ``case`` and, except for the first one, ``calls``."""
         name, case = request["contender"], Case(**request["case"])
         try:
             if "calls" not in request:
@@ -39,11 +39,11 @@ class Bench:
             seconds = [timed(ready, case.backward)[0] for _ in range(request["calls"])]
             gc.enable()
             return {"seconds": median(seconds)}
-        except (RuntimeError, MemoryError) as error:  # what torch raises without memory or compiler
+        except (RuntimeError, MemoryError) as error:  # raised by torch without memory or a compiler
             return {"failed": (str(error).strip().splitlines() or [type(error).__name__])[0]}
 
     def _first(self, name: str, case: Case) -> dict[str, Any]:
-        """Build and compute once, after a warm-up that is small where nothing is compiled."""
+        """Build and compute once, after a warm-up, which is small if nothing is compiled."""
         contender = self.part.contenders[name]
         ready = self.ready[name, case] = contender.build(case)
         small = replace(case, size=min(case.size, WARM_UP))
@@ -61,7 +61,7 @@ class Bench:
 
 
 def timed(ready: Ready, backward: bool) -> tuple[float, list[Tensor]]:
-    """Seconds, and the context with the gradients, if any."""
+    """The seconds, the context and the gradients."""
     began = time.perf_counter()
     with ready.around(), torch.set_grad_enabled(backward):
         found = [ready.compute()]
@@ -71,7 +71,7 @@ def timed(ready: Ready, backward: bool) -> tuple[float, list[Tensor]]:
 
 
 def sampled(numbers: Tensor) -> list[float]:
-    """Eight of the numbers, and their root mean square."""
+    """Eight elements and the root mean square of a tensor."""
     flat = numbers.flatten()
     few = flat[:: max(1, len(flat) // 8)][:8].tolist()
     return [*few, float(flat.square().mean().sqrt())]
@@ -81,7 +81,7 @@ _STATUS, _REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def reset_peak() -> int | None:
-    """Give freed memory back to the system, and count the highest resident memory from here."""
+    """Return freed memory to the system and reset the peak of the resident memory."""
     if not _REFERENCES.exists():
         return None
     with contextlib.suppress(AttributeError):  # not glibc
@@ -94,7 +94,7 @@ def reset_peak() -> int | None:
 
 
 def peak_resident() -> int | None:
-    """Highest resident memory of this process since it was last reset, in bytes."""
+    """Peak resident memory of this process since the last reset, in bytes."""
     if not _STATUS.exists():
         return None
     status = _STATUS.read_text(encoding="utf-8")
@@ -102,12 +102,12 @@ def peak_resident() -> int | None:
 
 
 def additive_kernel() -> str:
-    """What computes additive scores here."""
+    """The kernel that computes additive scores on this machine."""
     return "PyTorch tiles" if compiled.library() is None else "C"
 
 
 def main() -> None:
-    """Serve one part."""
+    """Handle the requests for one part."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("part", choices=list(PARTS))
     parser.add_argument("--threads", type=int, required=True)

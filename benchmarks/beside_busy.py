@@ -1,10 +1,11 @@
-"""How heedful's speed holds beside another program that keeps a core busy.
+"""Measures heedful's speed while another program keeps a core busy.
 
     python benchmarks/beside_busy.py [--rounds 5] [--threads 2] [--rows ROW ...] [--quiet]
 
-Each row does one kind of work with one thread and with all (``--threads``), each in a process of
-its own, in turns, while a busy process runs. The ratio is the time with all threads over that of
-the faster number of threads: at most 1.3 is wanted. ``--quiet`` runs no busy process.
+Each row measures one workload with one thread and with all threads (``--threads``), in separate
+processes and in turns, while a busy process runs. The ratio is the time with all threads divided by
+the time of the faster number of threads; the target is at most 1.3. ``--quiet`` runs no busy
+process.
 """
 
 import argparse
@@ -57,7 +58,8 @@ def additive(length: int, *, backward: bool) -> Work:
 
 
 def training(corpus: Path, size: str, attention_dropout: float, steps: int) -> Work:
-    """Training a Transformer; dropout on attention weights makes it learn whole batches."""
+    """Training a Transformer; with dropout on attention weights, batches are not divided among
+    threads."""
     chosen = SIZES[size]._asdict() | {"dropout": DROPOUT, "attention_dropout": attention_dropout}
     ours = Ours(corpus, TransformerSettings.model_validate(chosen), 2048, "float32")
     return lambda: ours.go_on(steps)
@@ -75,7 +77,7 @@ def translator_of(corpus: Path, model: Mapping[str, Any]) -> Translator:
 def translating(
     corpus: Path, model: Mapping[str, Any], beam: int, texts: int, *, each: bool = False
 ) -> Work:
-    """Translating texts, together or one after the other."""
+    """Translating texts in batches or one at a time."""
     translator = translator_of(corpus, model)
     options = SearchOptions(beam=beam, forced_length=16)
     given = texts_of(translator, corpus, texts)
@@ -85,7 +87,7 @@ def translating(
 
 
 def serving(corpus: Path, model: Mapping[str, Any], beam: int, texts: int) -> Work:
-    """The server's engine, with as many requests at once as there are texts."""
+    """The server's engine with one concurrent request for each text."""
     translator = translator_of(corpus, model)
     options, engine = SearchOptions(beam=beam, forced_length=16), Engine()
     given = texts_of(translator, corpus, texts)
@@ -125,7 +127,7 @@ ROWS: dict[str, Callable[[Path], Work]] = {
 
 
 def work(options: argparse.Namespace) -> None:
-    """Be a worker: one row with a number of threads."""
+    """Run as a worker: one row with a number of threads."""
     torch.set_num_threads(options.threads)
     own = ROWS[options.worker](options.corpus)
     for _ in range(2):
@@ -140,7 +142,7 @@ def work(options: argparse.Namespace) -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """The seconds of each row with one thread and with all."""
+    """Measure the seconds of each row with one thread and with all threads."""
     found: dict[str, dict[str, list[float]]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         data = MULTI30K if MULTI30K.is_dir() else None
@@ -171,7 +173,7 @@ def _measured(row: str, folder: Path, options: argparse.Namespace) -> dict[str, 
 
 
 def report(found: Mapping[str, Any]) -> str:
-    """A row for each kind of work."""
+    """A table with a row for each workload."""
     lines = []
     for row, times in found["rows"].items():
         medians = [1000 * median(own) for own in times.values()]
@@ -179,7 +181,7 @@ def report(found: Mapping[str, Any]) -> str:
         cells = [f"{value:,.0f}" for value in medians]
         lines.append([row, *cells, f"{ratio:.2f}×", "yes" if ratio <= WANTED else "**no**"])
     names = [f"ms, {count} thr." for count in (1, found["machine"]["threads"])]
-    title = "## Beside a busy process" if found["busy"] else "## Alone"
+    title = "## With a busy process" if found["busy"] else "## Alone"
     titles = ["", *names, "all ÷ best", f"at most {WANTED}×"]
     return "\n".join([title, "", table(titles, lines), "", said(found["machine"])])
 
@@ -192,16 +194,18 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     known = ", ".join(ROWS)
     parser.add_argument("--rows", nargs="+", choices=list(ROWS), metavar="ROW", help=known)
     parser.add_argument("--rounds", type=int, default=5, help="default 5")
-    parser.add_argument("--threads", type=int, default=2, help="all threads; default 2")
+    parser.add_argument("--threads", type=int, default=2, help="number of threads; default 2")
     parser.add_argument("--quiet", action="store_true", help="without the busy process")
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    parser.add_argument(
+        "--json", action="store_true", help="print all figures as JSON instead of a report"
+    )
     parser.add_argument("--worker", choices=list(ROWS), help=argparse.SUPPRESS)
     parser.add_argument("--corpus", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def main() -> None:
-    """Measure and print, or be a worker."""
+    """Measure and print, or run as a worker."""
     options = parse()
     if options.worker:
         work(options)

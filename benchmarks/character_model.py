@@ -1,11 +1,12 @@
-"""Characters of tinyshakespeare: loss of our GPT, and its time beside transformers' GPT-2.
+"""Character model on tinyshakespeare: validation loss, and training time compared with
+transformers.
 
     python benchmarks/character_model.py INPUT.txt --out FOLDER [--threads 1] [--rounds 5]
 
-Trains the recipe ``tinyshakespeare-characters`` and scores the whole validation text. For the time,
-runs of ``--steps`` steps of ours and of ``GPT2LMHeadModel`` (same sizes, batches and optimiser, a
-plain loop) take turns; the figure is the median of the ratios of seconds a step. The same command
-goes on where it stopped.
+Trains the recipe ``tinyshakespeare-characters`` and scores the whole validation text. Training time
+is measured in alternating runs of ``--steps`` steps of heedful and of ``GPT2LMHeadModel`` (same
+sizes, batches and optimiser, plain loop); the figure is the median ratio of seconds per step. Rerun
+the command to resume.
 """
 
 import argparse
@@ -29,7 +30,7 @@ LAYERS, DIM, HEADS, CONTEXT, ROWS = 4, 128, 4, 64, 12
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the benchmark; what it found is printed as JSON and kept in ``--out``."""
+    """Run the benchmark, print the results as JSON and write them to ``--out``."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("text", type=Path)
     parser.add_argument("--out", type=Path, required=True)
@@ -65,13 +66,13 @@ def settings(options: argparse.Namespace, more: list[str]) -> dict[str, object]:
 
 
 def validation(run: Path) -> dict[str, float]:
-    """The figures of the checkpoint that is used, over all of the validation text."""
+    """The figures of the selected checkpoint on the whole validation text."""
     figures: dict[str, float] = open_run(run).chosen().state["validation"]
     return figures
 
 
 def times(out: Path, text: str, options: argparse.Namespace) -> dict[str, object]:
-    """Seconds a step of both, in turns, and what ours is of theirs."""
+    """Seconds per step of both, measured in turns, and their ratio."""
     ours, theirs = [], []
     for turn in range(options.rounds):
         theirs.append(peer_seconds(text, options.steps))
@@ -81,7 +82,7 @@ def times(out: Path, text: str, options: argparse.Namespace) -> dict[str, object
 
 
 def our_seconds(out: Path, options: argparse.Namespace) -> float:
-    """Seconds a step of the recipe, without preparing and validating."""
+    """Seconds per step of the recipe, without preparation and validation."""
     folder = out / "timed"
     shutil.rmtree(folder, ignore_errors=True)
     more = [f"training.max_steps={options.steps}", "data.validation=[]", "training.log_every=10"]
@@ -91,7 +92,7 @@ def our_seconds(out: Path, options: argparse.Namespace) -> float:
 
 
 def peer_seconds(text: str, steps: int) -> float:
-    """Seconds a step of transformers' model in a plain loop."""
+    """Seconds per step of transformers' model in a plain loop."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
     symbols = sorted(set(text))

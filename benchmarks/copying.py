@@ -1,21 +1,20 @@
-"""Copying and reversing strings: what a fixed vector holds, and what attention adds to it.
+"""Copying and reversing strings: models with a fixed-size vector compared with attention.
 
     python benchmarks/copying.py --out FOLDER [--tasks copy reverse] [--systems none-gru bahdanau]
         [--updates 3000] [--trial-updates 500] [--seed 1] [--strings 200] [--json FILE]
         [--picture FILE.svg]
 
-Each system learns strings of 1 to 50 of 26 symbols, drawn anew for every batch of 32, by heedful's
-training loop. Its learning rate is one of three: each is tried for ``--trial-updates``, and the one
-with the lowest loss on validation strings is trained from the start for ``--updates``. All systems
-have the same trials and the same number of updates; with --longer N, those without attention are
-trained once more, for N times the updates. Then greedy search writes out test strings of lengths
-seen and not seen in training, and they are scored once: the share that is right as a whole (the
-end included; it is forced 20 symbols after the right place), and the share of symbols that stand
-where they should, with 95 % intervals by bootstrap over the strings.
+heedful's training loop trains each system on random strings of 1 to 50 symbols out of 26, in
+batches of 32. Each of three learning rates is tried for ``--trial-updates``; the one with the
+lowest validation loss is trained from scratch for ``--updates``. All systems have the same trials
+and the same number of updates; with --longer N, those without attention are trained again for N
+times the updates. Greedy search then generates outputs for test strings of lengths seen and not
+seen in training, which are scored once: the fraction of strings that are entirely correct
+(including the end, which is forced 20 symbols after the correct place), and the fraction of symbols
+at the correct position, with 95 % bootstrap intervals over the strings.
 
-One thread. The same command goes on where it was stopped, and does not do again what is in the
-folder, unless it is asked for other updates, seeds or lengths; after a change of the code, name a
-new folder.
+The benchmark uses one thread. Rerun the command to resume. Finished results in the folder are
+reused unless updates, seeds or lengths change; after a change of the code, use a new folder.
 """
 
 import argparse
@@ -95,7 +94,7 @@ SYSTEMS: dict[str, tuple[str, PairSettings]] = {
 
 
 class StoppedError(Exception):
-    """The loop was asked to stop; it has saved."""
+    """The training loop was asked to stop and has saved."""
 
 
 def settings_of(updates: int, rate: float) -> TrainingSettings:
@@ -118,10 +117,10 @@ def settings_of(updates: int, rate: float) -> TrainingSettings:
 def train(
     folder: Path, kind: Kind, settings: PairSettings, updates: int, rate: float, seed: int
 ) -> dict[str, Any]:
-    """Train, or go on, or find that all is done; the validation loss, None where it diverged.
+    """Train or resume; returns the validation loss, or None if training diverged.
 
     Raises:
-        StoppedError: it was stopped; the same call goes on.
+        StoppedError: training was stopped; the same call resumes it.
     """
     done = folder / "result.json"
     if done.exists():
@@ -145,7 +144,7 @@ def train(
         try:
             if not loop.run():
                 raise StoppedError
-            # Of the last weights: no string is seen twice, so there is nothing to stop early for.
+            # Uses the last weights: no string is seen twice, so there is no overfitting.
             result |= whole_checkpoints(loop.checkpoints)[-1].state["validation"]
         except DivergedError as error:
             report.message(str(error))
@@ -156,7 +155,7 @@ def train(
 
 
 def interval(values: torch.Tensor) -> tuple[float, float]:
-    """95 % of the mean, by bootstrap over the strings."""
+    """The 95 % bootstrap interval of the mean over the strings."""
     numbers = values.double().numpy()
     draws = draw_with_replacement(len(numbers), _RESAMPLES, seed=1)
     return percentile_interval(np.array([counts @ numbers for counts in draws]) / len(numbers))
@@ -168,7 +167,7 @@ def measure(
     settings: PairSettings,
     options: argparse.Namespace,
 ) -> dict[str, Any]:
-    """Accuracy at every length."""
+    """The accuracy for each length."""
     done = folder / "scores.json"
     found: dict[str, Any] = read_json(done) if done.exists() else {}
     torch.manual_seed(0)
@@ -194,7 +193,7 @@ def measure(
 
 
 def run_system(options: argparse.Namespace, kind: Kind, name: str, longer: int) -> dict[str, Any]:
-    """Trials, training, scores of one system on one task."""
+    """The trials, training and scores of one system on one task."""
     said_name, settings = SYSTEMS[name]
     base = options.out / f"{kind}-{name}-seed{options.seed}"
     trials = []
@@ -224,10 +223,10 @@ def run_system(options: argparse.Namespace, kind: Kind, name: str, longer: int) 
 
 
 def tables(results: Sequence[dict[str, Any]]) -> str:
-    """For each task: exact strings, then symbols in their places, in per cent by length."""
+    """For each task: percentages of correct strings and of correct symbols, by length."""
     parts = []
     for kind in dict.fromkeys(result["task"] for result in results):
-        for figure, title in (("exact", "strings right as a whole"), ("symbols", "symbols right")):
+        for figure, title in (("exact", "correct strings"), ("symbols", "symbols right")):
             rows = []
             for result in results:
                 if result["task"] != kind:
@@ -259,7 +258,8 @@ def _cell(figure: dict[str, Any]) -> str:
 
 
 def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
-    """Symbols in their places by length, a panel a task; the bars are the intervals."""
+    """Draw the percentage of correct symbols by length: one panel per task, bars for the
+    intervals."""
     from heedful.viewing.figures import new_figure, save_figure
 
     colours = ("#d55e00", "#e69f00", "#0072b2", "#56b4e9", "#009e73", "#cc79a7")
@@ -293,11 +293,11 @@ def draw(results: Sequence[dict[str, Any]], path: Path) -> None:
         ax.axvspan(0, LONGEST, color="#000000", alpha=0.05, linewidth=0)
         ax.axhline(100 / (VOCABULARY - 4), color="#999999", linewidth=0.8, linestyle="--")
         ax.set_xlim(left=0)
-        ax.set_title(f"{kind} (grey: lengths of the training; dashes: chance)", fontsize=9)
+        ax.set_title(f"{kind} (grey: training lengths; dashed: chance)", fontsize=9)
         ax.set_xlabel("symbols in the string")
         ax.grid(alpha=0.25)
-    axes[0].set_ylabel("% of the symbols right")
-    # Beside the lines it would hide one.
+    axes[0].set_ylabel("% correct symbols")
+    # Inside the axes, it would hide a line.
     entries = axes[0].get_legend_handles_labels()
     figure.legend(*entries, loc="lower center", ncols=4, fontsize=7, frameon=False)
     figure.tight_layout(rect=(0, 0.1, 1, 1))
@@ -315,9 +315,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--systems", nargs="+", choices=list(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--updates", type=int, default=3000)
     parser.add_argument("--trial-updates", type=int, default=500)
-    parser.add_argument("--longer", type=int, default=1, help="see above; 1: not")
+    parser.add_argument(
+        "--longer",
+        type=int,
+        default=1,
+        help="factor of updates for systems without attention; 1: no longer training",
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--strings", type=int, default=200, help="test strings of each length")
+    parser.add_argument(
+        "--strings", type=int, default=200, help="number of test strings of each length"
+    )
     parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path)

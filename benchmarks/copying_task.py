@@ -1,6 +1,6 @@
-"""Strings of symbols to copy or to turn round: batches, loss, greedy search, scores.
+"""The task of copying or reversing strings: batches, loss, greedy search, scores.
 
-Shapes: B strings, n symbols a string.
+Shapes: B strings, n symbols per string.
 """
 
 from collections.abc import Iterator
@@ -21,16 +21,16 @@ Kind = Literal["copy", "reverse"]
 FIRST, SYMBOLS = END + 1, 26
 VOCABULARY = FIRST + SYMBOLS
 LONGEST = 50
-"""Symbols of the longest string in training."""
+"""Length of the longest string in training."""
 ROWS = 32
 _VALIDATION, _TEST = 1_000, 2_000
-"""Seeds, apart from those of training, which are above 10⁹."""
+"""Seeds of the test strings; those of training are above 10⁹."""
 _TO_SPARE = 20
-"""So many symbols more than there should be may be written, before the end is forced."""
+"""The end is forced this number of symbols after the correct place."""
 
 
 def make_batch(kind: Kind, rows: int, length: int, seed: int) -> Batch:
-    """Strings of one length, drawn uniformly, so that there is nothing to know beforehand."""
+    """Strings of one length, drawn uniformly, so that symbols cannot be predicted."""
     random = torch.Generator().manual_seed(seed)
     symbols = torch.randint(FIRST, VOCABULARY, (rows, length), generator=random)
     goal = symbols if kind == "copy" else symbols.flip(1)
@@ -47,7 +47,7 @@ def make_batch(kind: Kind, rows: int, length: int, seed: int) -> Batch:
 
 
 class CopyTask:
-    """Learning to copy, or to reverse, strings of 1 to ``LONGEST`` symbols: a task for the loop.
+    """Copying or reversing strings of 1 to ``LONGEST`` symbols, as a task for the training loop.
 
     No string is seen twice. A batch has one length, drawn uniformly.
     """
@@ -56,7 +56,7 @@ class CopyTask:
         self.model, self.kind = model, kind
 
     def batches(self, position: Position, rank: Rank = SINGLE) -> Iterator[tuple[Position, Batch]]:
-        """The batch at an index is a function of it and of the seed."""
+        """The batch at an index, which only depends on index and seed."""
         return of_rank(self._order(position), rank)
 
     def _order(self, position: Position) -> Iterator[tuple[Position, Batch]]:
@@ -69,7 +69,7 @@ class CopyTask:
             yield Position(seed, epoch, index), make_batch(self.kind, ROWS, length, own + 1)
 
     def loss(self, batch: Batch) -> Loss:
-        """Summed cross-entropy of each next symbol."""
+        """The summed cross-entropy of each next symbol."""
         source = Source(batch.source, batch.source_lengths)
         states = self.model.states(source, batch.target_in).flatten(0, 1)
         total, exact = cross_entropy(
@@ -78,11 +78,11 @@ class CopyTask:
         return Loss(total, {"loss": exact.sum()})
 
     def split(self, batch: Batch, count: int, fewest: int = 1024) -> list[Batch]:
-        """The batch itself: its target is not padded as a corpus's is."""
+        """Returns the batch unchanged: its target has no padding."""
         return [batch]
 
     def validate(self) -> Validation:
-        """``loss`` a symbol over strings of ten lengths, as frequent as each other."""
+        """The ``loss`` per symbol over strings of ten equally frequent lengths."""
         self.model.eval()
         total, weight = 0.0, 0
         with torch.no_grad():
@@ -93,24 +93,24 @@ class CopyTask:
         return Validation({"loss": total / weight}, [])
 
     def tensors(self) -> dict[str, Tensor]:
-        """Nothing is remembered from batch to batch."""
+        """There is no state between batches."""
         return {}
 
     def load(self, tensors: dict[str, Tensor]) -> None:
-        """There is nothing to load."""
+        """There is no state to load."""
 
 
 class Scored(NamedTuple):
-    """What became of each test string of one length ``[B]``."""
+    """The scores of the test strings of one length ``[B]``."""
 
     exact: Tensor
-    """1 where the output is right as a whole, its end included."""
+    """1 if the whole output is correct, including its end."""
     symbols: Tensor
-    """Share of the symbols that stand where they should."""
+    """The fraction of symbols at the correct position."""
 
 
 def score(model: PairModel, kind: Kind, length: int, count: int, rows: int = 50) -> Scored:
-    """Greedy search over ``count`` strings of ``length`` symbols, the same for every model."""
+    """Score greedy search on ``count`` strings of ``length`` symbols, the same for every model."""
     batch = make_batch(kind, count, length, _TEST + length)
     exact, symbols = [], []
     model.eval()

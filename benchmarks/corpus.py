@@ -1,6 +1,7 @@
-"""The corpus that speed is measured on: Multi30k where it lies, else texts with lengths like its.
+"""The corpus for speed benchmarks: Multi30k if available, otherwise random texts of similar
+lengths.
 
-Both go the way of every corpus: tokeniser, encoded shards, batches.
+Both are prepared like any corpus: tokeniser, encoded shards, batches.
 """
 
 import random
@@ -24,12 +25,12 @@ class Corpus(NamedTuple):
     """Encoded training pairs in a folder, and test sources as tokens."""
 
     folder: Path
-    """``train`` holds the shards, ``tokenisers`` the tokenisers."""
+    """Contains the shards in ``train`` and the tokenisers in ``tokenisers``."""
     test: list[list[int]]
-    """Tokens of each test source, END not among them."""
+    """Tokens of each test source, without END."""
     vocabulary: int
     what: str
-    """In words, for the report."""
+    """A description for the report."""
 
 
 def prepare_corpus(
@@ -42,16 +43,17 @@ def prepare_corpus(
     """Train a tokeniser and encode.
 
     Args:
-        folder: an empty one, for shards and tokenisers.
-        data: holds ``train.en``, ``train.de`` and ``test_2016_flickr.en``; None for made texts.
-        vocabulary: joint symbols.
-        pairs: training pairs, and at most as many test sources; all unless given.
-        sentences: test sources at most, from all over the file; all unless given.
+        folder: an empty folder for shards and tokenisers.
+        data: contains ``train.en``, ``train.de`` and ``test_2016_flickr.en``; None for random
+            texts.
+        vocabulary: size of the joint vocabulary.
+        pairs: number of training pairs, and maximum number of test sources; default: all.
+        sentences: maximum number of test sources, taken evenly from the file; default: all.
     """
     if data is None:
         made = list(made_pairs(pairs or MADE_PAIRS, seed=1))
         test = [pair.source for pair in made_pairs(min(pairs or MADE_TEST, MADE_TEST), seed=2)]
-        what = f"made texts, {len(made):,} pairs"
+        what = f"random texts, {len(made):,} pairs"
     else:
         read = read_pairs([str(data / "train.en"), str(data / "train.de")])
         made = list(islice(read, pairs))
@@ -72,9 +74,9 @@ def prepare_corpus(
 
 
 def made_pairs(count: int, seed: int) -> Iterator[Pair]:
-    """Pairs of made words, used as often as words are (Zipf's law); lengths like Multi30k's.
+    """Pairs of random words with Zipf's frequencies and lengths similar to Multi30k.
 
-    Its sentences have 11.9 words on the English side (deviation 3.8) and 11.1 on the German one.
+    Multi30k has 11.9 words per English sentence (standard deviation 3.8) and 11.1 per German one.
     """
     words = ["".join(random.Random(n).choices(_SYLLABLES, k=2 + n % 3)) for n in range(20_000)]
     weights = list(accumulate(1 / (rank + 3) for rank in range(len(words))))

@@ -1,15 +1,14 @@
-"""Private memory while training reads an encoded corpus: it must not grow with the corpus.
+"""Measures private memory while an encoded corpus is read: it must not grow with the corpus.
 
-Run it with ``python benchmarks/corpus_memory.py``. It writes corpora of 50,000, 500,000 and
-5,000,000 pairs of random tokens through the shard writer (about 0.5 GB at a time, in the system's
-folder for temporary files), reads batches of each from several places of an epoch in a process of
-its own, and prints a table. All memory is counted beyond what the process held before it opened the
-corpus:
+Run ``python benchmarks/corpus_memory.py``. It writes corpora of 50,000, 500,000 and 5,000,000 pairs
+of random tokens with the shard writer (about 0.5 GB each, in the system's temporary folder), reads
+batches from several places of an epoch in a separate process, and prints a table. Memory is
+measured relative to the memory of the process before it opens the corpus:
 
-- private: what no other process shares (`smaps_rollup` of Linux, clean and dirty, so that mapped
-  pages which were read and not given back count); the largest value seen after a batch.
-- peak resident: the highest resident memory at any moment (`VmHWM`), pages of the mapped files
-  included, which belong to the system's cache and are given back after each shard.
+- private: memory not shared with other processes (`smaps_rollup` of Linux, clean and dirty, which
+  includes mapped pages that were read and not released); the maximum after a batch.
+- peak resident: the maximum resident memory (`VmHWM`), including the pages of mapped files, which
+  belong to the system's cache and are released after each shard.
 """
 
 import argparse
@@ -34,7 +33,7 @@ CHUNK = 100_000
 
 
 def write_corpus(folder: Path, pairs: int, vocabulary: int = 8000) -> None:
-    """Pairs of random tokens whose lengths are spread like those of sentences (mean about 25)."""
+    """Pairs of random tokens with the length distribution of sentences (mean about 25)."""
     generator = np.random.default_rng(pairs)
     codecs = {"source": tokens(vocabulary), "target": tokens(vocabulary)}
     with atomic_folder(folder) as beside, StoreWriter(beside, codecs) as writer:
@@ -60,13 +59,13 @@ def private_memory() -> tuple[int, int]:
 
 
 def peak_resident() -> int:
-    """Highest resident memory of this process since it was last reset, in bytes."""
+    """Peak resident memory of this process since the last reset, in bytes."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.split("VmHWM:")[1].split()[0]) * 1024
 
 
 def read_corpus(folder: Path, batches: int, batch_tokens: int) -> dict[str, float]:
-    """Read ``batches`` batches from each of several places of an epoch; peaks and speed."""
+    """Read ``batches`` batches from each of several places of an epoch; returns peaks and speed."""
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets VmHWM
     before, resident = sum(private_memory()), peak_resident()
     corpus = Store.open(folder)
@@ -96,9 +95,11 @@ def read_corpus(folder: Path, batches: int, batch_tokens: int) -> dict[str, floa
 
 
 def main() -> None:
-    """Write, read and print; with ``--read FOLDER`` only read one corpus and print JSON."""
+    """Write, read and print. With ``--read FOLDER``, only read one corpus and print JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--batches", type=int, default=400, help="batches from each place")
+    parser.add_argument(
+        "--batches", type=int, default=400, help="number of batches from each place"
+    )
     parser.add_argument("--batch-tokens", type=int, default=4096)
     parser.add_argument("--pairs", type=int, nargs="+", default=PAIRS)
     parser.add_argument("--read", type=Path, help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
-"""How the cost of translating grows: with the batch, the beam, the source's length, the vocabulary.
+"""Measures how the cost of translation grows with batch, beam, source length and vocabulary.
 
     python benchmarks/cost_growth.py [--sizes tiny base] [--figure docs/images/cost-growth.svg]
 
-Sentences a second of heedful's search, float32, random weights, 16 forced target tokens, random
-sources; one of the four is changed at a time, the others stay as the first line of the report says.
-Medians of three rounds over all points. A point where a sentence costs half as much again for each
-operation as at the point before is called a cliff.
+Sentences per second of heedful's search in float32, with random weights, 16 forced target tokens
+and random sources. One of the four parameters varies at a time; the first line of the report lists
+the others. Values are medians of three rounds over all points. A point is a cliff if an operation
+costs 1.5 times as much as at the previous point.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CLIFF = 1.5
 
 
 class Case(NamedTuple):
-    """What is translated at a point."""
+    """The parameters of a point."""
 
     batch: int = 64
     beam: int = 1
@@ -51,24 +51,24 @@ TITLES = {
     "vocabulary": "vocabulary",
 }
 LONG_BATCH = 8
-"""Sentences in the batch in which the source's length grows."""
+"""Batch size for the axis of source lengths."""
 
 
 def cases(axis: str, values: list[int]) -> list[Case]:
-    """A point for each value."""
+    """The points of an axis."""
     usual = Case(batch=LONG_BATCH) if axis == "source" else Case()
     return [usual._replace(**{axis: value}) for value in values]
 
 
 def searcher(size: str, vocabulary: int, length: int, longest: int, threads: int) -> Searcher:
-    """A model of a size."""
+    """Build a model of a size."""
     model = transformer(size) | {"max_length": max(longest, length) + 2}
     work = {"model": model, "vocabulary": vocabulary, "length": length}
     return Searcher(work, "float32", threads)
 
 
 def rate(search: Searcher, case: Case) -> float:
-    """Sentences a second, of one batch."""
+    """Sentences per second for one batch."""
     draw = random.Random(1)
     symbols = range(4, case.vocabulary)
     batch = [draw.choices(symbols, k=case.source) for _ in range(case.batch)]
@@ -76,12 +76,12 @@ def rate(search: Searcher, case: Case) -> float:
     outputs = search(batch, case.beam)
     seconds = time.perf_counter() - began
     if {len(output) for output in outputs} != {search.length} or len(outputs) != case.batch:
-        raise RuntimeError(f"{case}: an output is missing or of another length")
+        raise RuntimeError(f"{case}: an output is missing or has the wrong length")
     return case.batch / seconds
 
 
 def measure(options: argparse.Namespace, axes: dict[str, list[int]]) -> dict[str, Any]:
-    """All points of all axes, round by round."""
+    """Measure all points of all axes, round by round."""
     known, sizes = limits.limits(options.threads), {}
     points = [(axis, case) for axis, values in axes.items() for case in cases(axis, values)]
     longest = max(case.source for _, case in points)
@@ -110,7 +110,7 @@ def measure(options: argparse.Namespace, axes: dict[str, list[int]]) -> dict[str
 def _axis(
     size: str, axis: str, rates: dict[tuple[str, Case], list[float]], length: int
 ) -> list[dict[str, Any]]:
-    """The points of an axis, with how much more an operation costs than at the point before."""
+    """The points of an axis, with the cost of an operation relative to the previous point."""
     found: list[dict[str, Any]] = []
     for (name, case), own in rates.items():
         if name != axis:
@@ -125,7 +125,7 @@ def _axis(
 
 
 def draw(found: dict[str, Any], path: Path) -> None:
-    """The four axes as a figure."""
+    """Draw the four axes."""
     figure = new_figure(7.5, 5.5)
     figure.set_layout_engine("constrained")
     axes = list(next(iter(found["sizes"].values())))
@@ -147,10 +147,10 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
 
 def report(found: dict[str, Any]) -> str:
-    """A table an axis, and the cliffs."""
+    """A table for each axis, and the cliffs."""
     usual = ", ".join(f"{TITLES[axis]} {value:,}" for axis, value in found["usual"].items())
-    parts = ["## How cost grows", "", f"Unless changed: {usual}; {LONG_BATCH} sentences in a batch"]
-    parts[-1] += f" where the source grows. {found['length']} target tokens, float32."
+    parts = ["## How cost grows", "", f"Defaults: {usual}; {LONG_BATCH} sentences in a batch"]
+    parts[-1] += f" for the axis of source lengths. {found['length']} target tokens, float32."
     cliffs = []
     for axis in next(iter(found["sizes"].values())):
         rows, titles = [], [TITLES[axis]]
@@ -165,7 +165,10 @@ def report(found: dict[str, Any]) -> str:
             rows.append([f"{points[0]['value']:,}", *(f"{one['speed']:,.1f}" for one in points)])
         parts += ["", table(titles, rows)]
     said_of_cliffs = "; ".join(cliffs) or "none"
-    parts += ["", f"Cliffs (an operation costs more than {CLIFF}× as much as at the point before):"]
+    parts += [
+        "",
+        f"Cliffs (an operation costs more than {CLIFF}× as much as at the previous point):",
+    ]
     return "\n".join(
         [*parts, f"{said_of_cliffs}.", "", limits.said(found["limits"]), said(found["machine"])]
     )
@@ -181,8 +184,10 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         parser.add_argument(f"--{axis}", nargs="+", type=int, default=values, metavar="N")
     for name, value in {"repetitions": 3, "threads": 2, "length": 16}.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
-    parser.add_argument("--figure", type=Path, help="where to draw it (.svg, .png, .pdf)")
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    parser.add_argument("--figure", type=Path, help="file for the figure (.svg, .png, .pdf)")
+    parser.add_argument(
+        "--json", action="store_true", help="print all figures as JSON instead of a report"
+    )
     return parser.parse_args(arguments)
 
 
@@ -190,7 +195,7 @@ def main() -> None:
     """Measure, draw, print."""
     options = parse()
     axes = {axis: getattr(options, axis) for axis in AXES}
-    found = measure(options, axes)  # models made in inference mode would not be fused
+    found = measure(options, axes)  # models created in inference mode would not be fused
     if options.figure:
         draw(found, options.figure)
     print(json.dumps(found) if options.json else report(found))

@@ -1,6 +1,7 @@
-"""The worker of CTranslate2; standard library and ctranslate2 only, so that its threads are alone.
+"""The worker of CTranslate2. It imports only the standard library and ctranslate2, so that no other
+library starts threads.
 
-It is given the weights of our own model, written by our own exporter.
+The weights are those of heedful's model, written by heedful's exporter.
 """
 
 import argparse
@@ -20,11 +21,11 @@ class Engine:
     """The exported folder, loaded.
 
     Args:
-        folder: what the exporter wrote; names of symbols are read there.
+        folder: the exported folder, which also contains the names of symbols.
         compute_type: ``float32`` or ``int8``.
-        inter: workers, each with a batch of its own.
-        intra: threads of each.
-        length: of every output.
+        inter: number of workers, each with its own batch.
+        intra: threads per worker.
+        length: length of every output.
     """
 
     def __init__(self, folder: Path, compute_type: str, inter: int, intra: int, length: int):
@@ -43,10 +44,10 @@ class Engine:
     def translate(
         self, sentences: list[list[int]], beam: int, tokens: int
     ) -> tuple[list[list[int]], float]:
-        """Outputs and seconds; numbers become names, and names numbers, outside of the time.
+        """Outputs and seconds. Converting ids to names and back is not timed.
 
-        The sentences are given all at once: CTranslate2 sorts them, makes batches of ``tokens``
-        source tokens (times beam) and shares them out over its workers.
+        All sentences are passed at once: CTranslate2 sorts them, builds batches of ``tokens``
+        source tokens (times beam) and distributes them over its workers.
         """
         sources = [[self.names[token] for token in sentence] for sentence in sentences]
         began = time.perf_counter()
@@ -65,12 +66,12 @@ class Engine:
 
 
 def main() -> None:
-    """Load the model, then translate as often as asked."""
+    """Load the model, then handle requests for translations."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True, help="JSON: sentences, length, folder")
     parser.add_argument("--compute-type", default="float32")
     parser.add_argument("--inter", type=int, required=True, help="workers")
-    parser.add_argument("--intra", type=int, required=True, help="threads of each")
+    parser.add_argument("--intra", type=int, required=True, help="threads per worker")
     options = parser.parse_args()
     work = json.loads(options.work.read_text(encoding="utf-8"))
     engine = Engine(
@@ -79,7 +80,7 @@ def main() -> None:
     facts = {
         "versions": f"CTranslate2 {ctranslate2.__version__}",
         "precision": engine.translator.compute_type,
-        "workers": f"workers: {options.inter}, threads of each: {options.intra}",
+        "workers": f"workers: {options.inter}, threads per worker: {options.intra}",
         "our_weights": True,
     }
     serve(Translating(work, facts, engine.translate, END))

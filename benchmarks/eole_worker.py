@@ -1,6 +1,7 @@
-"""The worker of Eole's recurrent model; it runs in the Python of its own environment.
+"""The worker of Eole's recurrent model, which runs in the Python of its own environment.
 
-Standard library, torch and eole only. The model is what a few updates of Eole's own training wrote.
+It imports only the standard library, torch and eole. The model is trained by Eole for a few
+updates.
 """
 
 import argparse
@@ -20,11 +21,11 @@ END = 3
 
 
 class Engine:
-    """A trained model, loaded; sentences are given as Eole takes them, as words.
+    """A trained model. Sentences are passed as words, as Eole requires.
 
     Args:
         model: the folder that Eole wrote.
-        length: of every output.
+        length: length of every output.
     """
 
     def __init__(self, model: Path, length: int) -> None:
@@ -45,7 +46,7 @@ class Engine:
     def translate(
         self, sentences: list[list[int]], beam: int, tokens: int
     ) -> tuple[list[list[int]], float]:
-        """Outputs and seconds; numbers become words, and words numbers, outside of the time."""
+        """Outputs and seconds. Converting ids to words and back is not timed."""
         lines = [" ".join(map(str, sentence)) for sentence in sentences]
         self.engine.config.batch_size = max(1, tokens // beam)
         began = time.perf_counter()
@@ -55,12 +56,12 @@ class Engine:
 
 
 def _number(word: str) -> int:
-    """The token of a word; Eole may also write what stands for an unknown one: 1."""
+    """The id of a word; 1 for Eole's symbol for unknown words."""
     return int(word) if word.isdigit() else 1
 
 
 def main() -> None:
-    """Load the model, then translate as often as asked."""
+    """Load the model, then handle requests for translations."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True, help="JSON: sentences, length, eole")
     parser.add_argument("--threads", type=int, required=True)

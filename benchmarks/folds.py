@@ -1,4 +1,4 @@
-"""Ten folds of a file of labelled texts, for cross-validation as it was published (Kim 2014)."""
+"""Ten folds of a file of labelled texts, for the cross-validation of Kim 2014."""
 
 import random
 from pathlib import Path
@@ -17,22 +17,22 @@ def make(data: Path, recipe: str, out: Path) -> None:
 
     Args:
         data: the folder of the file that the recipe names as ``data.train``.
-        recipe: of a classifier whose examples stand one a line.
-        out: where the folds go.
+        recipe: the recipe of a classifier with one example per line.
+        out: the folder for the folds.
 
     Raises:
-        UserError: the recipe is of another task, or the file is missing.
+        UserError: the recipe has another task, or the file is missing.
     """
     settings = check_recipe(read_recipe(find_recipe(recipe)), recipe)
     if not isinstance(settings, ClassificationRecipe):
-        raise UserError(f"{recipe} is no recipe of a classifier; folds are made of labelled texts")
+        raise UserError(f"{recipe} is not a classifier's recipe; folds need labelled texts")
     if (out / f"fold-{FOLDS - 1}.test").exists():
         return
     (name,) = settings.data.train
     path = data / name
     if not path.is_file():
         raise UserError(f"{path} does not exist")
-    # As bytes: the folds are in the file's own encoding, which the recipe names.
+    # As bytes: the folds keep the file's encoding, which the recipe names.
     lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
     order = random.Random(SEED).sample(range(len(lines)), len(lines))
     for fold in range(FOLDS):

@@ -1,11 +1,11 @@
-"""The model against the best fuzzy match of its memory, on held-out pairs, by class of match.
+"""Compares the model with the best fuzzy match of the memory on held-out pairs, by match class.
 
     pip install --target benchmarks/.peers/rapidfuzz rapidfuzz
     python benchmarks/fuzzy_matches.py RUN FILE.tsv
 
 The memory's best match is the entry whose source is most similar to the segment: the normalised
-insertion and deletion similarity of RapidFuzz (``fuzz.ratio``), on characters. Its target,
-unchanged, is what a translation memory without a model offers.
+insertion and deletion similarity of RapidFuzz (``fuzz.ratio``), on characters. Its
+unchanged target is what a translation memory offers without a model.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from heedful.evaluation.metrics import score_corpus
 from heedful.tasks.pairs.run import MEMORY
 
 CLASSES = (100, 95, 85, 75, 50, 0)
-"""The smallest similarity of each class, in percent."""
+"""The minimum similarity of each class, in percent."""
 
 
 def best_matches(sources: Sequence[str], memory: Memory) -> list[tuple[float, str]]:

@@ -1,6 +1,6 @@
-"""What the speeds are meant to be: must and goal of each comparison, and what was measured.
+"""Required and desired speeds ("must" and "goal") of each comparison, and the measured ones.
 
-A row takes the rounds of ours and of the peer, divides them round by round, and gives the median.
+A row divides heedful's and the peer's speeds round by round and reports the median ratio.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,14 +10,14 @@ from typing import Any, NamedTuple
 from reporting import table
 
 FLOAT = ("float32", "bfloat16")
-"""Precisions of our best float row."""
+"""Floating-point precisions, of which heedful's fastest row counts."""
 FASTER, QUICKER = "faster", "quicker"
-"""Whether a ratio is one of speeds, at least so high, or of times, at most so long."""
+"""Whether a ratio compares speeds (with a minimum) or times (with a maximum)."""
 Results = Mapping[str, Any]
 
 
 class Compared(NamedTuple):
-    """One of ours against one peer, round by round."""
+    """A comparison of heedful with a peer, round by round."""
 
     ours: str
     peer: str
@@ -25,22 +25,22 @@ class Compared(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """A line of the table."""
+    """A row of the table."""
 
     what: str
     against: str
     must: float
     goal: float
     find: Callable[[Results], Compared | str]
-    """From all results: what was measured, or why it was not."""
+    """Returns the measurement from all results, or the reason why it is missing."""
     kind: str = FASTER
 
     def reaches(self, ratio: float, wanted: float) -> bool:
-        """Whether a ratio is as good as is wanted."""
+        """Whether a ratio meets a target."""
         return ratio >= wanted if self.kind == FASTER else ratio <= wanted
 
     def said(self, wanted: float) -> str:
-        """What is wanted, in words."""
+        """Format a target."""
         return f"≥ {wanted:g}×" if self.kind == FASTER else f"≤ {wanted:g}× its time"
 
 
@@ -63,9 +63,9 @@ def _translating(
         rows, sides = found["searches"][search]["rows"], found["sides"]
         ours = _ours(sides, precisions)
         if not ours:
-            return f"no row of ours in {' or '.join(precisions)}"
+            return f"no row of heedful in {' or '.join(precisions)}"
         if peer not in rows:
-            return f"{peer} left out"
+            return f"{peer} skipped"
         best = _best(rows, ours)
         return Compared(best, peer, ratio_of(rows[best]["all"], rows[peer]["all"]))
 
@@ -88,7 +88,7 @@ def _one_sentence(size: str) -> Callable[[Results], Compared | str]:
         rows = {name: figures["p50"] for name, figures in found["rows"].items()}
         peers = [name for name in rows if name.startswith("CTranslate2, ") and "int8" not in name]
         if not peers:
-            return "CTranslate2 left out"
+            return "CTranslate2 skipped"
         ours = min(_ours(found["sides"], FLOAT), key=lambda name: median(rows[name]))
         peer = min(peers, key=lambda name: median(rows[name]))
         return Compared(ours, peer, ratio_of(rows[ours], rows[peer]))
@@ -103,7 +103,7 @@ def _recurrent(results: Results) -> Compared | str:
     rows = found["rows"]
     peers = [name for name in rows if name in ("Eole", "JoeyNMT")]
     if not peers:
-        return "Eole and JoeyNMT left out"
+        return "Eole and JoeyNMT skipped"
     ours, peer = _best(rows, _ours(found["sides"], FLOAT)), _best(rows, peers)
     return Compared(ours, peer, ratio_of(rows[ours]["all"], rows[peer]["all"]))
 
@@ -116,7 +116,7 @@ def _training(size: str, peers: Sequence[str]) -> Callable[[Results], Compared |
         rows = found["variants"]
         there = [name for name in peers if name in rows]
         if not there or "ours" not in rows:
-            return f"{' and '.join(peers)} left out"
+            return f"{' and '.join(peers)} skipped"
         peer = _best(rows, there)
         return Compared("ours", peer, ratio_of(rows["ours"]["all"], rows[peer]["all"]))
 
@@ -156,7 +156,7 @@ GOALS = tuple(_goals())
 
 
 def verdict(goal: Goal, ratio: float) -> str:
-    """Which of the two is met."""
+    """Which of must and goal is met."""
     if goal.reaches(ratio, goal.goal):
         return "goal met"
     return "must met" if goal.reaches(ratio, goal.must) else "**missed**"

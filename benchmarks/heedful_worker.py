@@ -1,4 +1,5 @@
-"""Our worker in the translation benchmarks: a model with random weights, and heedful's search."""
+"""heedful's worker in the translation benchmarks: a model with random weights, and heedful's
+search."""
 
 import argparse
 import json
@@ -28,18 +29,19 @@ from workers import Translating, batched, serve
 
 CPU = torch.device("cpu")
 POOLS = ("none", "threads", "processes")
-"""How several workers of one thread each are made; ``none`` is one worker with all threads."""
+"""The kind of pool for several workers of one thread each; ``none`` is one worker with all
+threads."""
 
 
 def precisions(*, few_rows: bool = False) -> list[str]:
-    """Those that this processor is fast in, and that heedful offers for translating.
+    """The precisions for translation that are fast on this processor.
 
-    Of few rows the bytes of weights count: there bfloat16 is fast on any processor.
+    For few rows, bfloat16 is fast on any processor, because reading the weights takes most time.
     """
     known = ["float32", *(["bfloat16"] if few_rows or has_fast_bfloat16(CPU) else [])]
     try:
         largest_input()
-    except UserError:  # PyTorch has no int8 products for this processor
+    except UserError:  # PyTorch does not support int8 products on this processor
         return known
     return [*known, "int8"]
 
@@ -54,12 +56,12 @@ def random_model(work: Mapping[str, Any]) -> PairModel:
 
 
 class Searcher:
-    """A model that searches a batch for outputs of one length.
+    """A model whose outputs for a batch all have one length.
 
     Args:
-        work: settings of the model, length of outputs.
-        precision: of matrix products.
-        threads: that a batch is computed on.
+        work: settings of the model, length of the outputs.
+        precision: precision of matrix products.
+        threads: number of threads for a batch.
     """
 
     def __init__(self, work: Mapping[str, Any], precision: str, threads: int) -> None:
@@ -86,14 +88,14 @@ class Searcher:
 
 
 class _Pool:
-    """Workers of one thread each that share the batches out."""
+    """Workers of one thread each, which share the batches."""
 
     searchers: ClassVar[list[Searcher]] = []
-    """Of this process: one, whichever thread uses it."""
+    """The searcher of this process, which all threads use."""
 
     @classmethod
     def prepare(cls, work: Mapping[str, Any], precision: str) -> None:
-        """Begin a worker: a thread's own number of threads, a process's own model."""
+        """Initialise a worker: the thread's number of PyTorch threads, and the process's model."""
         torch.set_num_threads(1)
         if not cls.searchers:
             cls.searchers.append(Searcher(work, precision, 1))
@@ -104,7 +106,7 @@ class _Pool:
 
 
 def pool_of(kind: str, count: int, work: Mapping[str, Any], precision: str) -> Executor:
-    """``count`` workers, threads of this process or processes."""
+    """A pool of ``count`` workers: threads of this process, or processes."""
     if kind == "threads":
         _Pool.prepare(work, precision)
         return ThreadPoolExecutor(count, initializer=_Pool.prepare, initargs=(work, precision))
@@ -118,7 +120,7 @@ Translate = Callable[[list[list[int]], int, int], tuple[list[list[int]], float]]
 def translating(
     each: Callable[[list[list[list[int]]], int], list[list[list[int]]]],
 ) -> Translate:
-    """Sentences, beam and tokens of a batch → outputs and seconds."""
+    """Maps sentences, beam and tokens per batch to outputs and seconds."""
 
     def translate(
         sentences: list[list[int]], beam: int, tokens: int
@@ -132,7 +134,7 @@ def translating(
 
 
 def main() -> None:
-    """Build, then translate as often as asked."""
+    """Build the model, then handle requests for translations."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--work", type=Path, required=True, help="JSON: model, sentences, length")
     parser.add_argument("--threads", type=int, required=True)

@@ -1,13 +1,13 @@
-"""Install the packages that heedful is measured against.
+"""Install the packages that heedful is compared with.
 
-    python benchmarks/install_peers.py            all of them
-    python benchmarks/install_peers.py NAME …     these only
+    python benchmarks/install_peers.py            all packages
+    python benchmarks/install_peers.py NAME …     only these
 
-Their requirements clash with one another's, so each has a folder under ``benchmarks/.peers``;
-delete it to install anew. PyTorch goes in first, in the very version that heedful is tested with
-(``constraints.txt``), and is held there while the rest follows: programs are compared, not builds
-of PyTorch. CTranslate2 alone goes where heedful is: it is an extra of heedful, whose exporter
-writes the folders that it is measured with.
+Their requirements conflict, so each has its own folder under ``benchmarks/.peers``; delete the
+folder to reinstall. PyTorch is installed first and pinned to the version that heedful is tested
+with (``constraints.txt``), so that the comparison does not depend on the version of PyTorch. Only
+CTranslate2 is installed in heedful's environment: it is an extra of heedful, whose exporter writes
+the models for it.
 """
 
 import argparse
@@ -23,11 +23,12 @@ FOLDER = HERE / ".peers"
 
 
 class Peer(NamedTuple):
-    """What pip installs for a peer, beside PyTorch."""
+    """The packages of a peer in addition to PyTorch."""
 
     packages: tuple[str, ...]
     alone: tuple[str, ...] = ()
-    """Packages without what they require, which does not fit this Python or this PyTorch."""
+    """Packages to install without dependencies, which are incompatible with this Python or
+    PyTorch."""
 
 
 PEERS = {
@@ -38,7 +39,7 @@ PEERS = {
     "joeynmt": Peer(("joeynmt==2.3.0", "importlib_metadata")),
 }
 OURS = "ctranslate2"
-"""Goes into heedful's own environment."""
+"""Whether to install it in heedful's environment."""
 
 
 def peer_python(name: str) -> Path | None:
@@ -51,18 +52,18 @@ def peer_python(name: str) -> Path | None:
 
 
 def how_to_install(name: str) -> str:
-    """One line for a report in which the peer is missing."""
-    return f"{name} is not installed; python benchmarks/install_peers.py {name}"
+    """A line for reports without this peer."""
+    return f"{name} is not installed; run python benchmarks/install_peers.py {name}"
 
 
 def pinned(package: str) -> str:
-    """The package as ``constraints.txt`` pins it: ``torch==2.13.0``."""
+    """The version of the package in ``constraints.txt``: ``torch==2.13.0``."""
     lines = (HERE.parent / "constraints.txt").read_text(encoding="utf-8").splitlines()
     return next(line for line in lines if line.startswith(f"{package}=="))
 
 
 def install(name: str) -> None:
-    """Make a peer's environment; half an environment is made anew."""
+    """Create a peer's environment; an incomplete environment is replaced."""
     constraints = HERE.parent / "constraints.txt"
     if name == OURS:
         _pip(Path(sys.executable), constraints, *PEERS[name].packages)
@@ -87,7 +88,7 @@ def _pip(python: Path, constraint: Path, *arguments: str) -> None:
 
 
 def main() -> int:
-    """Install what is asked for and not there yet."""
+    """Install the selected peers that are missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(PEERS)}; or all")
     names = parser.parse_args().names or list(PEERS)
@@ -96,13 +97,15 @@ def main() -> int:
             parser.error(f"unknown peer '{name}'; known: {', '.join(PEERS)}")
     for name in names:
         if peer_python(name):
-            again = "" if name == OURS else f"; delete {FOLDER / name} to install it anew"
+            again = "" if name == OURS else f"; delete {FOLDER / name} to reinstall it"
             print(f"{name} is installed{again}")
             continue
         try:
             install(name)
         except subprocess.CalledProcessError as error:
-            print(f"{name} could not be installed (pip says why above): {error}", file=sys.stderr)
+            print(
+                f"{name} could not be installed (see pip's output above): {error}", file=sys.stderr
+            )
             return 1
     return 0
 

@@ -1,9 +1,9 @@
-"""Single products in float32 and in int8, in processor time of one thread.
+"""Compares matrix products in float32 and int8, in processor time of one thread.
 
     python benchmarks/int8_products.py [--rounds 9] [--quick]
 
 Prints the machine and a table as Markdown. Both sides of a product take turns in one process; the
-ratio is the median of the rounds' ratios. Processor time is little disturbed by what else runs.
+ratio is the median of the rounds' ratios. Processor time depends little on other programs.
 """
 
 import argparse
@@ -29,10 +29,11 @@ SHAPES = [
     (1, 128, 8000),
     (1, 128, 128),
 ]
-"""Rows, inputs, outputs: a step of 83 sentences with beam 5, and of one greedily."""
+"""Rows, inputs, outputs: a step of 83 sentences with beam 5, and of one sentence with greedy
+search."""
 QUICK = [(4, 16, 24)]
 _SPAN = 0.05
-"""Seconds that a side of a round takes."""
+"""Seconds per side and round."""
 
 
 def seconds(call: Callable[[], Tensor], times: int) -> float:
@@ -44,7 +45,7 @@ def seconds(call: Callable[[], Tensor], times: int) -> float:
 
 
 def compare(rows: int, inputs: int, outputs: int, rounds: int, span: float) -> list[str]:
-    """A row of the table: the shape, both times in µs, their ratio, the share of error."""
+    """A row of the table: the shape, both times in µs, their ratio, the relative error."""
     plain = nn.Linear(inputs, outputs)
     whole = Int8Linear(plain.weight, plain.bias)
     x = torch.randn(rows, inputs)
@@ -65,7 +66,7 @@ def main() -> int:
     """Measure all shapes and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--quick", action="store_true", help="to see whether it runs")
+    parser.add_argument("--quick", action="store_true", help="only check that it runs")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)

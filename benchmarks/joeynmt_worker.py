@@ -1,6 +1,7 @@
-"""The worker of JoeyNMT's recurrent model; it runs in the Python of its own environment.
+"""The worker of JoeyNMT's recurrent model, which runs in the Python of its own environment.
 
-Standard library, torch and joeynmt only. Random weights: a bidirectional GRU, Bahdanau's attention.
+It imports only the standard library, torch and joeynmt. The model is a bidirectional GRU with
+Bahdanau's attention and random weights.
 """
 
 import argparse
@@ -19,11 +20,11 @@ from joeynmt.vocabulary import Vocabulary
 from workers import Translating, batched, serve
 
 UNKNOWN, PAD, BEGIN, END = 0, 1, 2, 3
-"""JoeyNMT's; other numbers are ours."""
+"""JoeyNMT's symbols; other ids are heedful's."""
 
 
 def build(width: int, symbols: int) -> Any:
-    """The recurrent model, everything in it ``width`` wide."""
+    """The recurrent model, with all widths equal to ``width``."""
     special = SimpleNamespace(
         unk_token="<unk>",
         pad_token="<pad>",
@@ -88,7 +89,7 @@ def translate(model: Any, batches: list[list[list[int]]], beam: int, length: int
 
 
 def main() -> None:
-    """Build the model, then translate as often as asked."""
+    """Build the model, then handle requests for translations."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True, help="JSON: model, sentences, length")
     parser.add_argument("--threads", type=int, required=True)

@@ -1,9 +1,9 @@
-"""How many protected spans a run keeps, and what protecting costs.
+"""Measures how many protected spans a run keeps, and the cost of protection.
 
     python benchmarks/kept_spans.py RUN FILE.tsv [--count 1000]
 
-Translates the sources of FILE by the run's model, without its memory, and compares the spans that
-its rules find with those of the output. Then it times the same plain lines with and without rules.
+Translates the sources of FILE with the run's model, without its memory, and compares the spans that
+its rules find in source and output. Then it measures the time with and without rules.
 """
 
 import argparse
@@ -29,7 +29,8 @@ def spans(text: str, rules: Rules) -> Counter[str]:
 
 
 def wanted_by_rule(text: str, rules: Rules) -> dict[str, Counter[str]]:
-    """Rule → the texts that a translation must have, numbers as in the target language."""
+    """For each rule, the texts that a translation must contain, with numbers in the target
+    format."""
     wanted: dict[str, Counter[str]] = {}
     for span in find_spans(text, rules.names):
         own = rules.rendering(span.rule, text[span.start : span.end])
@@ -63,7 +64,7 @@ def kept(
 
 
 def white_space(translator: Translator, sources: Sequence[str]) -> dict[str, int]:
-    """Segments whose line breaks and outer spaces are as in the source, of pairs of segments."""
+    """The number of segments with the line breaks and outer spaces of the source."""
     texts = [f"  {one}\n\n{two}\n" for one, two in zip(sources[::2], sources[1::2], strict=False)]
     outputs = [one.text for one in translator.translate(texts)]
     shape = re.compile(r"  \S[^\n]*\S?\n\n\S[^\n]*\S?\n")
@@ -72,7 +73,7 @@ def white_space(translator: Translator, sources: Sequence[str]) -> dict[str, int
 
 
 def cost(translator: Translator, lines: Sequence[str], rounds: int = 5) -> dict[str, float]:
-    """Seconds of translating lines with and without the rules, in turn; their ratio."""
+    """Seconds of translating lines with and without the rules, in turns, and their ratio."""
     own = translator.protection
     plain = Protection(translator.tokenisers, None)
     seconds: dict[str, list[float]] = {"protected": [], "plain": []}
@@ -91,7 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("run")
     parser.add_argument("file")
-    parser.add_argument("--count", type=int, default=1_000_000, help="pairs at most")
+    parser.add_argument("--count", type=int, default=1_000_000, help="maximum number of pairs")
     parser.add_argument("--beam", type=int, default=5)
     arguments = parser.parse_args()
     translator = heedful.load_translator(arguments.run)

@@ -1,9 +1,9 @@
-"""What the machine can do at most: operations a second of matrix products, bytes a second read.
+"""Measures the machine's limits: operations per second of matrix products, bytes read per second.
 
     python benchmarks/limits.py [--threads 2]
 
-Benchmarks ask for the limits in their own run, before and after their rounds, and say how near to
-them a row comes.
+Benchmarks measure the limits before and after their rounds and report each row's fraction of the
+limit.
 """
 
 import argparse
@@ -17,15 +17,15 @@ from torch.nn.functional import linear
 from heedful.basics.device import has_fast_bfloat16
 
 WIDTH = 2048
-"""Rows and columns of the matrices that are multiplied."""
+"""Rows and columns of the multiplied matrices."""
 READ = 1 << 28
-"""Bytes that are read to measure memory: more than any cache holds."""
+"""Bytes read to measure memory bandwidth; larger than any cache."""
 SLICE = 0.5
-"""Seconds that each limit is measured for."""
+"""Seconds for each limit."""
 
 
 def best_rate(run: Callable[[], object], work: float) -> float:
-    """``work`` divided by the shortest time that one of several runs took."""
+    """``work`` divided by the shortest time of several runs."""
     run()
     shortest, until = float("inf"), time.perf_counter() + SLICE
     while True:
@@ -38,7 +38,7 @@ def best_rate(run: Callable[[], object], work: float) -> float:
 
 
 def limits(threads: int) -> dict[str, float]:
-    """Operations a second by precision, and bytes a second."""
+    """Operations per second for each precision, and bytes per second."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     left, right = torch.randn(WIDTH, WIDTH), torch.randn(WIDTH, WIDTH)
@@ -58,12 +58,12 @@ def limits(threads: int) -> dict[str, float]:
 
 
 def highest(one: Mapping[str, float], other: Mapping[str, float]) -> dict[str, float]:
-    """Of two measurements, the higher of each limit."""
+    """The maximum of each limit over two measurements."""
     return {name: max(rate, other[name]) for name, rate in one.items()}
 
 
 def operations(found: Mapping[str, float], precision: str) -> float | None:
-    """The limit for matrix products in a precision; None where none was measured."""
+    """The limit for matrix products in a precision; None if it was not measured."""
     if precision == "float32":
         return max(found["float32"], found.get("float32, packed", 0.0))
     return found.get(precision)
@@ -82,7 +82,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--threads", type=int, default=2, help="default 2")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead")
+    parser.add_argument("--json", action="store_true", help="print the figures as JSON")
     options = parser.parse_args()
     found = limits(options.threads)
     print(json.dumps(found) if options.json else said(found))

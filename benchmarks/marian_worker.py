@@ -1,6 +1,6 @@
-"""The worker of transformers' MarianMT; it runs in the Python of its own environment.
+"""The worker of transformers' MarianMT, which runs in the Python of its own environment.
 
-Standard library, torch and transformers only: heedful is not installed here.
+It imports only the standard library, torch and transformers: heedful is not installed there.
 """
 
 import argparse
@@ -47,10 +47,10 @@ def build(sizes: Mapping[str, int]) -> Any:
 
 
 def translate(model: Any, batches: list[list[list[int]]], beam: int, length: int) -> Any:
-    """The output tokens of each sentence, batch by batch, without the one that starts them.
+    """The output tokens of each sentence, batch by batch, without the start token.
 
-    An end before ``length`` tokens is ruled out by −∞ in the bias that MarianMT adds to its logits
-    in any case; ``min_new_tokens``, the usual way, copies all logits at each step.
+    An end before ``length`` tokens is prevented by −∞ in the bias that MarianMT adds to its logits.
+    ``min_new_tokens``, the usual way, would copy all logits at each step.
     """
     outputs = []
     for batch in batches:
@@ -71,7 +71,7 @@ def translate(model: Any, batches: list[list[list[int]]], beam: int, length: int
 
 
 def main() -> None:
-    """Build the model, then translate as often as asked."""
+    """Build the model, then handle requests for translations."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--work", type=Path, required=True, help="JSON: model, sentences, length")
     parser.add_argument("--threads", type=int, required=True)

@@ -1,13 +1,13 @@
-"""One sentence at a time: how long each takes, heedful against CTranslate2, same weights.
+"""Latency of single sentences: heedful compared with CTranslate2, with the same weights.
 
     python benchmarks/install_peers.py ctranslate2
     python benchmarks/one_sentence.py [--sizes tiny base] [--every 5] [--beam 1]
 
-The 50th and the 90th percentile of the milliseconds that a sentence of Multi30k's test_2016 takes,
-16 forced target tokens, one after the other, of every fifth sentence (``--every``); medians of five
-rounds in turns. CTranslate2 and ours with one thread and with all (``--threads``): the faster
-counts. The limit is the time in which the machine's memory gives the weights: the encoder's once,
-the decoder's at every step. Small models lie in the caches and can be faster.
+The 50th and 90th percentiles of the milliseconds per sentence for every fifth sentence
+(``--every``) of Multi30k's test_2016, translated one at a time with 16 forced target tokens;
+medians of five rounds in turns. CTranslate2 and heedful run with one thread and with all
+(``--threads``): the faster counts. The limit is the time for reading the weights from memory: the
+encoder's once, the decoder's at every step. Small models stay in the caches and can be faster.
 """
 
 import sys
@@ -25,11 +25,11 @@ from translate_speed import CTRANSLATE2, INT8, work_for
 from turns import SEARCHES, Starter, measure_each, parser_for, run, said_of
 
 BYTES = {"float32": 4, "bfloat16": 2}
-"""Of a weight, by precision; 1 in others."""
+"""Bytes of a weight for each precision; 1 for others."""
 
 
 def start(starter: Starter) -> None:
-    """CTranslate2 and ours, with one thread and with all."""
+    """CTranslate2 and heedful, with one thread and with all threads."""
     for threads in sorted({1, starter.options.threads}):
         with_threads = f", {threads} threads" if threads > 1 else ", 1 thread"
         for name, numbers in ((CTRANSLATE2, "float32"), (INT8, "int8")):
@@ -42,7 +42,7 @@ def start(starter: Starter) -> None:
 
 
 def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
-    """Let the sides take turns, size by size."""
+    """Measure the sides in turns, size by size."""
     sentences = corpus.test
     known, sizes = limits.limits(options.threads), {}
     for size in options.sizes:
@@ -66,7 +66,7 @@ def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
 
 
 def report(found: dict[str, Any]) -> str:
-    """A table a size."""
+    """A table for each size."""
     parts = [f"## One sentence at a time, {SEARCHES.get(found['beam'], 'beam')}", ""]
     titles = ["", "p50, ms", "lowest", "highest", "p90, ms", "the limit, ms"]
     for size, own in found["sizes"].items():
@@ -99,7 +99,9 @@ def report(found: dict[str, Any]) -> str:
 def parse(arguments: list[str] | None = None) -> Any:
     """The command line."""
     parser = parser_for(__doc__)
-    parser.add_argument("--every", type=int, default=5, help="which sentences (default: every 5th)")
+    parser.add_argument(
+        "--every", type=int, default=5, help="measure every N-th sentence; default 5"
+    )
     parser.add_argument("--beam", type=int, choices=list(SEARCHES), default=1, help="default 1")
     return parser.parse_args(arguments)
 

@@ -1,11 +1,11 @@
-"""What the penalty on hops does: overlap of the hops and accuracy on validation, as a figure.
+"""Draws the effect of the penalty on hops: overlap of the hops and validation accuracy.
 
     python benchmarks/penalty.py --data FOLDER --out FOLDER [--picture PICTURE.svg]
 
-Trains ``trec-structured`` with several weights of the penalty ``‖AAᵀ − I‖²`` (Lin et al. 2017,
-equation 8) and seeds, and measures on the validation texts the mean of ‖AAᵀ − I‖² and of the
-overlap of two hops, ``Σ min(a_i, a_j)``: 1 where all hops look at the same words. It goes on where
-it stopped.
+Trains ``trec-structured`` with several seeds and weights of the penalty ``‖AAᵀ − I‖²`` (Lin et al.
+2017, equation 8). On the validation texts, it measures the mean of ‖AAᵀ − I‖² and of the overlap of
+two hops, ``Σ min(a_i, a_j)``, which is 1 if all hops attend to the same words. Rerun the command to
+resume.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SEEDS = (1, 2, 3)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Train what is missing, measure all, draw."""
+    """Train missing runs, measure all runs and draw the figure."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -65,7 +65,7 @@ def measure(path: Path) -> dict[str, float]:
     """Disagreement and overlap of the hops on the validation texts, and the accuracy there."""
     run = open_run(path)
     if not isinstance(run, TextRun):
-        raise TypeError(f"{path} is no run of a classifier")
+        raise TypeError(f"{path} is not a classifier's run")
     classifier = load_classifier(path)
     examples = run.labelled("classification", "validation")
     different, overlaps = [], []
@@ -83,7 +83,8 @@ def measure(path: Path) -> dict[str, float]:
 
 
 def draw(found: list[dict[str, Any]], path: Path) -> None:
-    """Overlap and accuracy over the penalty's weight; a point a seed, a line through the means."""
+    """Plot overlap and accuracy against the penalty's weight: a point per seed, a line for the
+    means."""
     penalties = sorted({one["penalty"] for one in found})
     places = range(len(penalties))
     figure = new_figure(7.5, 2.8)

@@ -1,11 +1,11 @@
-"""How many tags go to the right place when word alignment puts them into a given translation.
+"""Measures how many tags word alignment places correctly in a given translation.
 
     python benchmarks/placed_tags.py ALIGNER FILE.tsv
 
-FILE has pairs with tags on both sides. The tags are taken out, the words of source and reference
-are aligned, the source's tags are put into the reference, and their places are compared with the
-gold ones. A tag is right if as many characters other than white space stand before it as in the
-gold reference.
+FILE contains pairs with tags on both sides. The tags are removed, the words of source and reference
+are aligned, the source's tags are inserted into the reference, and their positions are compared
+with the original ones. A tag is correct if the number of characters before it, without white space,
+is the same as in the original reference.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def places(text: str) -> Counter[tuple[str, int]]:
 
 
 def is_well_formed(text: str) -> bool:
-    """Whether a text is XML inside an element."""
+    """Whether a text is well-formed as the content of an XML element."""
     plain = text.replace("&", "&amp;")
     pieces, place = [], 0
     for span in find_spans(plain, RULES):
@@ -54,8 +54,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("aligner", type=Path)
     parser.add_argument("file")
-    parser.add_argument("--wrong", type=int, default=0, help="segments to show that are not right")
-    parser.add_argument("--join", help="how both directions are joined")
+    parser.add_argument(
+        "--wrong", type=int, default=0, help="number of incorrect segments to print"
+    )
+    parser.add_argument("--join", help="how to combine both directions")
     asked = parser.parse_args()
     pairs = [pair for pair in read_pairs([asked.file]) if find_spans(pair.source, RULES)]
     sources = [remove_spans(pair.source, find_spans(pair.source, RULES)) for pair in pairs]

@@ -1,7 +1,7 @@
-"""A plain training loop around torch.nn.Transformer: what one writes first, and writes well.
+"""A well-written plain training loop around torch.nn.Transformer.
 
-The same model as heedful's Transformer but for what ``torch.nn.Transformer`` brings of its own: a
-layer norm after each stack, and dropout on attention weights and in the feed-forward networks.
+The model is the same as heedful's Transformer except for the specifics of ``torch.nn.Transformer``:
+a layer norm after each stack, and dropout on attention weights and in the feed-forward networks.
 
 Shapes: B batch, S source tokens, T target tokens, D width, V vocabulary.
 """
@@ -26,7 +26,7 @@ def sinusoids(length: int, dim: int) -> Tensor:
 
 
 class PlainModel(nn.Module):
-    """Embeddings, ``torch.nn.Transformer``, and the embeddings once more as the output layer."""
+    """Embeddings, ``torch.nn.Transformer``, and an output layer tied to the embeddings."""
 
     positions: Tensor
 
@@ -52,7 +52,7 @@ class PlainModel(nn.Module):
                 if isinstance(module, nn.MultiheadAttention):
                     module.dropout = 0.0
                 elif isinstance(module, nn.TransformerEncoderLayer | nn.TransformerDecoderLayer):
-                    module.dropout.p = 0.0  # the one between the two matrices
+                    module.dropout.p = 0.0  # dropout between the two matrices
         table = sinusoids(settings.max_length, self.dim)
         self.register_buffer("positions", table, persistent=False)
 
@@ -65,7 +65,7 @@ class PlainModel(nn.Module):
     def forward(self, source: Tensor, target_in: Tensor) -> Tensor:
         """Logits ``[B, T, V]`` for ``source [B, S]`` and ``target_in [B, T]``."""
         padding = source == PAD
-        # Padding ends a target, so the causal mask hides it: leaving its mask out is faster.
+        # Padding is at the end of a target, so the causal mask is enough and faster.
         states = self.transformer(
             self.embed(source),
             self.embed(target_in),
@@ -101,11 +101,11 @@ class PlainLoop:
         return min((step + 1) / self.warmup, math.sqrt(self.warmup / (step + 1)))
 
     def parameters(self) -> list[nn.Parameter]:
-        """All that is learnt."""
+        """All trained parameters."""
         return list(self.model.parameters())
 
     def step(self, batch: Batch) -> float:
-        """Learn from a batch; its loss a token, in nats."""
+        """Train on a batch; returns its loss per token in nats."""
         self.model.train()
         self.optimiser.zero_grad()
         logits = self.model(batch.source, batch.target_in)

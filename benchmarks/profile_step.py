@@ -1,11 +1,11 @@
-"""Where the time of a training step and of a decoding goes: PyTorch's profiler, by operation.
+"""Profiles a training step and a search with PyTorch's profiler, by operation.
 
     python benchmarks/profile_step.py [--sizes tiny base] [--precision float32] [--threads 2]
 
-Steps of the training loop on batches of 4,096 tokens, and a search of one batch, greedy and with
-beam 5, 16 forced target tokens, each after two that warm up. The share is that of the processor
-time spent inside the operation itself; our own kernels in C are no operations of PyTorch, so what
-they and Python take is the difference between the time that passed and that of all operations.
+Profiles steps of the training loop on batches of 4,096 tokens, and a search of one batch, greedy
+and with beam 5, with 16 forced target tokens, each after two warm-up runs. The percentage is the
+operation's own processor time. heedful's kernels in C are not operations of PyTorch: their time and
+that of Python is the difference between elapsed time and the time of all operations.
 """
 
 import argparse
@@ -30,7 +30,7 @@ from train_speed import DROPOUT, Ours
 from turns import SEARCHES, transformer
 
 STEPS = 3
-OTHER = "Python, our C, waiting"
+OTHER = "Python, heedful's C, waiting"
 KINDS = {
     "matrix products": ("mm", "linear", "gemm", "conv"),
     "attention": ("attention",),
@@ -43,11 +43,11 @@ KINDS = {
     "copies, joins, memory": ("copy", "cat", "clone", "empty", "fill", "zero", "stack", "contig"),
     "elementwise": ("add", "mul", "div", "sub", "relu", "threshold", "where", "mask", "sum", "pow"),
 }
-"""Group → parts of the names of its operations; the first that fits counts."""
+"""Substrings of the operations' names for each group; the first match counts."""
 
 
 def group_of(name: str) -> str:
-    """The group of an operation, by its name."""
+    """The group of an operation."""
     bare = name.lower().removeprefix("aten::").removeprefix("mkldnn::")
     return next((kind for kind, parts in KINDS.items() if any(p in bare for p in parts)), "other")
 
@@ -56,8 +56,8 @@ def profiled(run: Callable[[], float], rows: int) -> dict[str, Any]:
     """Seconds by group, and the ``rows`` most expensive operations.
 
     Args:
-        run: what is profiled; it gives the seconds that it took, as it counts them.
-        rows: how many operations.
+        run: the function to profile, which returns the seconds that it measured.
+        rows: number of operations.
     """
     run()
     unwatched = run()
@@ -80,7 +80,7 @@ def profiled(run: Callable[[], float], rows: int) -> dict[str, Any]:
 
 
 def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    """The profiles of all sizes."""
+    """Profile all sizes."""
     keep_freed_memory()
     torch.set_num_threads(options.threads)
     corpus = prepare_corpus(folder, None, options.vocabulary, options.pairs)
@@ -116,8 +116,8 @@ def measure(options: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 
 def report(found: dict[str, Any]) -> str:
-    """A table of groups and one of operations, for everything profiled."""
-    parts = ["## Where the time goes"]
+    """A table of groups and a table of operations for each profile."""
+    parts = ["## Time by operation"]
     for size, profiles in found["sizes"].items():
         for name, own in profiles.items():
             groups = [
@@ -160,7 +160,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
         "pairs": 5000,
     }.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    parser.add_argument(
+        "--json", action="store_true", help="print all figures as JSON instead of a report"
+    )
     return parser.parse_args(arguments)
 
 

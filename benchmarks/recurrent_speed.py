@@ -1,17 +1,18 @@
-"""Recurrent translation speed: heedful's Bahdanau model against Eole's and JoeyNMT's.
+"""Speed of recurrent translation: heedful's Bahdanau model compared with Eole's and JoeyNMT's.
 
     python benchmarks/install_peers.py eole joeynmt
     python benchmarks/recurrent_speed.py [--repetitions 5] [--threads 2]
 
-GRUs, embeddings and additive attention 256 wide, a bidirectional encoder, one layer each, beam 5;
-sentences a second on test_2016 of Multi30k, exactly 16 target tokens a sentence, vocabulary 8,000.
-Each side takes the batches that it is fastest with. The ratios are to the first row.
+GRUs, embeddings and additive attention have width 256, one layer and a bidirectional encoder; beam
+5. The benchmark measures sentences per second on test_2016 of Multi30k with exactly 16 target
+tokens per sentence and a vocabulary of 8,000. Each side uses the batch size that is fastest for it.
+The baseline is the first row.
 
-- Eole: ``brnn``, ``global_attention: mlp``; the model is what two updates of its training wrote.
-  The lengths are forced by ``min_length`` and ``max_length``. It has no decoder that attends from
-  the state before, as Bahdanau's does, and takes sentences as words.
+- Eole: ``brnn``, ``global_attention: mlp``; the model is trained by Eole for two updates. The
+  lengths are forced by ``min_length`` and ``max_length``. Unlike Bahdanau's, its decoder does not
+  attend from the previous state. Sentences are passed as words.
 - JoeyNMT: random weights, ``search`` with ``min_output_length`` and ``max_output_length``.
-- ours: random weights, heedful's search.
+- ours: heedful's search, random weights.
 """
 
 import sys
@@ -42,7 +43,7 @@ BEAM = 5
 
 
 def settings(width: int) -> dict[str, Any]:
-    """Of our model."""
+    """The settings of heedful's model."""
     return {
         "kind": "recurrent",
         "cell": "gru",
@@ -53,10 +54,10 @@ def settings(width: int) -> dict[str, Any]:
 
 
 def eole_model(corpus: Corpus, folder: Path, options: Any) -> Path:
-    """The folder of a recurrent model that Eole has trained for two updates.
+    """The folder of a recurrent model that Eole trains for two updates.
 
     Raises:
-        PeerError: it could not.
+        PeerError: Eole failed.
     """
     texts = train_peers.write_texts(corpus, folder)
     training = train_peers.Training(texts, SIZES["tiny"], 1024, 1, options.threads)
@@ -77,7 +78,7 @@ def eole_model(corpus: Corpus, folder: Path, options: Any) -> Path:
 
 
 def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
-    """Let the sides take turns; speeds, ratios, versions, the machine's limits."""
+    """Measure the sides in turns; returns speeds, ratios, versions, the machine's limits."""
     known, failed, more = limits.limits(options.threads), {}, {}
     threads = ["--threads", str(options.threads)]
     if not options.ours_only and peer_python("eole"):
@@ -114,7 +115,7 @@ def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
 
 
 def report(found: dict[str, Any]) -> str:
-    """The table, and under it what it depends on."""
+    """The table, followed by versions and settings."""
     return "\n".join(
         [
             f"## Recurrent translation, Bahdanau, {SEARCHES[BEAM]}",
@@ -124,7 +125,7 @@ def report(found: dict[str, Any]) -> str:
             said_of(found["sides"], found["left_out"]),
             "",
             f"{found['sentences']:,} sentences, {found['length']} target tokens each, vocabulary "
-            f"{found['vocabulary']:,}, {found['width']} wide; {found['corpus']}.",
+            f"{found['vocabulary']:,}, width {found['width']}; {found['corpus']}.",
             limits.said(found["limits"]),
             said(found["machine"]),
         ]
@@ -134,7 +135,7 @@ def report(found: dict[str, Any]) -> str:
 def parse(arguments: list[str] | None = None) -> Any:
     """The command line."""
     parser = parser_for(__doc__, sizes=())
-    parser.add_argument("--width", type=int, default=256, help="of everything (default 256)")
+    parser.add_argument("--width", type=int, default=256, help="all widths; default 256")
     add_batches(parser)
     return parser.parse_args(arguments)
 

@@ -1,4 +1,4 @@
-"""What benchmarks print: the machine, medians, ratios, one table."""
+"""Reports of benchmarks: the machine, medians, ratios, tables."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ from heedful.basics.device import has_fast_bfloat16
 
 
 def machine(threads: int) -> dict[str, Any]:
-    """What the figures depend on: processor, threads, bf16, versions."""
+    """The conditions of the figures: processor, threads, bf16, versions."""
     return {
         "processor": processor_name(),
         "cores": available_cores(),
@@ -27,7 +27,7 @@ def machine(threads: int) -> dict[str, Any]:
 
 def said(facts: dict[str, Any]) -> str:
     """The machine in one line."""
-    bf16 = "multiplies bfloat16 in hardware" if facts["bf16"] else "has no bfloat16 instructions"
+    bf16 = "bfloat16 in hardware" if facts["bf16"] else "no bfloat16 instructions"
     return (
         f"{facts['processor']} ({facts['instructions']}, {bf16}), {facts['cores']} cores, "
         f"{facts['threads']} threads, PyTorch {facts['torch']}, Python {facts['python']}"
@@ -35,7 +35,7 @@ def said(facts: dict[str, Any]) -> str:
 
 
 def processor_name() -> str:
-    """As Linux names it; elsewhere as Python does."""
+    """The processor's name from Linux, otherwise from Python."""
     info = Path("/proc/cpuinfo")
     if info.exists():
         for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
@@ -45,17 +45,17 @@ def processor_name() -> str:
 
 
 def available_cores() -> int:
-    """Cores that this process may use."""
+    """The number of cores available to this process."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def summarised(speeds: Sequence[float], base: Sequence[float] | None) -> dict[str, Any]:
-    """Median, range, and how many times the base, repetition by repetition.
+    """Median, range, and the median ratio to the baseline.
 
-    Both were measured one right after the other, so the ratio of a repetition is steadier than
-    either speed; the median of the ratios is the figure.
+    Both are measured one after the other in each repetition, so the ratio of a repetition varies
+    less than either speed.
     """
     found: dict[str, Any] = {
         "median": median(speeds),
@@ -70,7 +70,7 @@ def summarised(speeds: Sequence[float], base: Sequence[float] | None) -> dict[st
 
 
 def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; numbers (all columns but the first) to the right."""
+    """A Markdown table; all columns except the first are right-aligned."""
     widths = [max(len(row[place]) for row in [titles, *rows]) for place in range(len(titles))]
 
     def line(cells: Sequence[str]) -> str:
@@ -83,7 +83,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def speed_table(unit: str, found: dict[str, dict[str, Any]]) -> str:
-    """A row a variant: median, lowest and highest speed, ratio to the base."""
+    """A row for each variant: median, minimum and maximum speed, ratio to the baseline."""
     rows = []
     for name, figures in found.items():
         ratio = figures.get("ratio")

@@ -1,4 +1,4 @@
-"""From finished rows to the tables: scores, lengths, cost to an equal validation loss."""
+"""Collects finished rows into tables: scores, lengths, cost to reach an equal validation loss."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from reporting import machine, said
 
 
 def collect(rows: Sequence[Any], out: Path, threads: int) -> dict[str, Any]:
-    """All figures of the rows that are done; the others' names are in ``missing``."""
+    """All figures of the finished rows; ``missing`` has the names of the others."""
     done = [row for row in rows if _is_done(row, out)]
     found = [_row(row, out) for row in done]
     for row in found:
@@ -87,7 +87,7 @@ def _scores(test: dict[str, Any]) -> dict[str, float]:
 
 
 def _against(row: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """How a row compares with the one it is compared with, by paired tests."""
+    """Paired tests of a row against its baseline."""
     other = [each for each in rows if Path(each["recipe"]).stem == row["against"]]
     if not other or other[0] is row:
         return None
@@ -105,11 +105,11 @@ def _against(row: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any] 
 # Training cost
 
 Point = tuple[float, float, float]
-"""Validation loss, floating-point operations and minutes of training until then."""
+"""A validation loss, and the floating-point operations and minutes of training until then."""
 
 
 def loss_curve(metrics: Path) -> list[Point]:
-    """What each validation of a run found, and what had been spent by its step."""
+    """The validations of a run, with the training cost until their step."""
     spent = [(0, 0.0, 0.0)]
     points: list[Point] = []
     losses = []
@@ -131,11 +131,11 @@ def loss_curve(metrics: Path) -> list[Point]:
 
 
 def cost_to(level: float, curve: Sequence[Point]) -> dict[str, Any] | None:
-    """What it took to reach a validation loss, linear between validations.
+    """The cost to reach a validation loss, interpolated linearly between validations.
 
     Returns:
-        ``operations`` and ``minutes``, with ``at_most`` where the first validation was below the
-        level already; None where it never was reached.
+        ``operations`` and ``minutes``, with ``at_most`` if the first validation is already below
+        the loss; None if it is never reached.
     """
     before: Point | None = None
     for point in curve:
@@ -152,9 +152,10 @@ def cost_to(level: float, curve: Sequence[Point]) -> dict[str, Any] | None:
 
 
 def _add_costs(rows: list[dict[str, Any]]) -> None:
-    """The cost to the loss that all of a table's rows reach, and to the best of the attentive."""
+    """The cost to reach the loss that all rows of a table reach, and that of the best attention
+    models."""
     bests = sorted(min(point[0] for point in row["curve"]) for row in rows)
-    # The worst system's best is what all reach; the median's best tells the better ones apart.
+    # All reach the worst system's best loss; the median's best loss separates the better ones.
     levels = sorted({bests[-1], bests[len(bests) // 2]}, reverse=True)
     for row in rows:
         row["best_loss"] = min(point[0] for point in row["curve"])
@@ -165,7 +166,7 @@ def _add_costs(rows: list[dict[str, Any]]) -> None:
 
 
 def markdown(found: dict[str, Any]) -> str:
-    """The tables, with what they were made on."""
+    """The tables, with the machine."""
     parts = [f"Machine: {said(found['machine'])}."]
     for table in dict.fromkeys(row["table"] for row in found["rows"]):
         rows = [row for row in found["rows"] if row["table"] == table]
@@ -176,13 +177,13 @@ def markdown(found: dict[str, Any]) -> str:
             _length_table(rows),
             "Attention to the source while writing the references, mean over heads:",
             _attention_table(rows),
-            "Cost to an equal validation loss (nats a token; linear between validations):",
+            "Cost to reach an equal validation loss (nats per token; interpolated linearly):",
             _cost_table(rows),
             "Searches:",
             _search_table(rows),
         ]
     if found["missing"]:
-        parts.append(f"Not yet made: {', '.join(found['missing'])}.")
+        parts.append(f"Missing: {', '.join(found['missing'])}.")
     return "\n\n".join(parts) + "\n"
 
 
@@ -192,7 +193,13 @@ def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _score_table(rows: list[dict[str, Any]]) -> str:
-    header = ["system", "BLEU, 95 % interval", "above its baseline", "chrF2", "all seeds' BLEU"]
+    header = [
+        "system",
+        "BLEU, 95 % interval",
+        "difference to baseline",
+        "chrF2",
+        "BLEU of all seeds",
+    ]
     header += ["BLEU on validation", "parameters", "minutes", "PFLOP"]
     lines = []
     for row in rows:

@@ -2,10 +2,10 @@
 
     python benchmarks/results_table.py --data FOLDER [--only RECIPE …] [--jobs 2] [--threads 1]
 
-Each row of ``results_table.toml`` is a search by ``heedful tune``, whose winner and further seeds
-are then scored once on the test set. All of it is kept under ``--out``: the same command goes on
-where it stopped, and what was scored is not scored again. At the end ``results.json`` and
-``results.md`` there have the tables of what is done; ``--collect`` makes them of what there is.
+Each row of ``results_table.toml`` is a search with ``heedful tune``. Its best run and further seeds
+are then scored once on the test set. All results are kept in ``--out``: rerun the command to
+resume; runs are not scored twice. At the end, ``results.json`` and ``results.md`` in this folder
+contain the tables of the finished rows; ``--collect`` only writes these tables.
 """
 
 import argparse
@@ -34,7 +34,7 @@ INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a recipe and what it may cost."""
+    """A row: a recipe and its training budget."""
 
     table: str
     title: str
@@ -49,7 +49,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """Its folder's name."""
+        """The name of its folder."""
         return Path(self.recipe).stem
 
 
@@ -57,7 +57,7 @@ def read_rows(path: Path) -> list[Row]:
     """The rows of a table file.
 
     Raises:
-        UserError: a row has a key that is not known, or lacks one, or two have one recipe.
+        UserError: a row has an unknown key or lacks one, or two rows have the same recipe.
     """
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     rows = []
@@ -86,19 +86,19 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def choose(rows: Sequence[Row], only: Sequence[str] | None) -> list[Row]:
-    """The rows asked for, by recipe."""
+    """The selected rows, by recipe."""
     known = {row.key: row for row in rows}
     for name in only or []:
         if name not in known:
-            raise UserError(f"--only {name}: no such row; there are {', '.join(known)}")
+            raise UserError(f"--only {name}: unknown row; choose from {', '.join(known)}")
     return [row for row in rows if not only or row.key in only]
 
 
 def find_folder(row: Row, places: Sequence[Path]) -> Path:
-    """Where a row's data are.
+    """The folder of a row's data.
 
     Raises:
-        UserError: in none of the places, or a file of the recipe is missing there.
+        UserError: it does not exist, or a file of the recipe is missing there.
     """
     recipe = check_recipe(read_recipe(find_recipe(row.recipe)), row.recipe)
     files = [*recipe.data.train, *recipe.data.validation, *recipe.data.test]
@@ -115,26 +115,26 @@ def find_folder(row: Row, places: Sequence[Path]) -> Path:
 
 
 def make_data(row: Row, data: Path, out: Path) -> None:
-    """Make a row's data from the corpus they are made from, if they are nowhere yet.
+    """Generate a row's data from its source corpus if they do not exist yet.
 
     Raises:
-        UserError: they could not be made.
+        UserError: they cannot be generated.
     """
     source, made = data / (row.made_from or ""), out / "data" / row.data
     if row.made_from is None or (data / row.data).exists() or not source.exists():
         return
     if not (made / "ATTRIBUTION.txt").exists():  # the last file to be written
-        print(f"== making {made} of {source}", file=sys.stderr, flush=True)
+        print(f"== generating {made} from {source}", file=sys.stderr, flush=True)
         with contextlib.redirect_stdout(sys.stderr):
             if tatoeba_joined.main([str(source), "--out", str(made)]):
-                raise UserError(f"{made} could not be made")
+                raise UserError(f"{made} could not be generated")
 
 
 def heedful(*arguments: object, into: Path | None = None) -> None:
-    """Run a command; what it prints goes to a file, whole or not at all.
+    """Run a command and write its complete output to a file; nothing is written if it fails.
 
     Raises:
-        UserError: it ended with anything but success; its own words are above.
+        UserError: the command failed; its messages are printed above.
         KeyboardInterrupt: it was interrupted.
     """
     command = list(map(str, arguments))
@@ -148,14 +148,14 @@ def heedful(*arguments: object, into: Path | None = None) -> None:
 
 
 def run_command(arguments: list[str]) -> tuple[int, str]:
-    """Run ``heedful`` in a process of its own; its exit code and what it printed."""
+    """Run ``heedful`` in a separate process; returns its exit code and output."""
     command = [sys.executable, "-m", "heedful", *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=False)
     return done.returncode, done.stdout
 
 
 def make_row(row: Row, folder: Path, out: Path, threads: int) -> None:
-    """Search, then score the winner and its further seeds, as far as that is not done."""
+    """Search, then score the best run and its further seeds. Skips what is done."""
     search = out / row.key
     budget = ["--trials", row.trials, "--seeds", row.seeds]
     budget += [] if row.minutes is None else ["--minutes", row.minutes]
@@ -168,10 +168,10 @@ def make_row(row: Row, folder: Path, out: Path, threads: int) -> None:
 
 
 def score(run: Path, threads: int) -> None:
-    """Score a run on its test set, if that was never done.
+    """Score a run on its test set, unless it has been scored.
 
     Raises:
-        UserError: the run was scored at another checkpoint than it is used at now.
+        UserError: the run was scored with another checkpoint than the current one.
     """
     path = run / "test.json"
     chosen = open_run(run).chosen().path.name
@@ -179,8 +179,8 @@ def score(run: Path, threads: int) -> None:
         scored = json.loads(path.read_text(encoding="utf-8"))["checkpoint"]
         if scored != chosen:
             raise UserError(
-                f"{run} was scored at {scored} and is used at {chosen} now: its test set has been "
-                f"looked at; delete {path} to score it again"
+                f"{run} was scored with checkpoint {scored}, but now uses {chosen}: its test set "
+                f"has been used; delete {path} to score it again"
             )
         return
     how = ["--by-length", "--attention", "--sentences", 0, "--metrics", "bleu,chrf", "--json"]
@@ -188,12 +188,12 @@ def score(run: Path, threads: int) -> None:
 
 
 def make_rows(rows: Sequence[Row], options: argparse.Namespace) -> list[str]:
-    """Make all rows, so many side by side; the errors of those that failed."""
+    """Run all rows, several in parallel; returns the errors of those that failed."""
     out: Path = options.out
     for row in rows:
         make_data(row, options.data, out)
     places = [options.data, out / "data"]
-    folders = [find_folder(row, places) for row in rows]  # before the first hours are spent
+    folders = [find_folder(row, places) for row in rows]  # fail before hours are spent
     errors: list[str] = []
     stopped = False
 
@@ -213,14 +213,14 @@ def make_rows(rows: Sequence[Row], options: argparse.Namespace) -> list[str]:
         try:
             list(pool.map(one, rows, folders))
         except KeyboardInterrupt:
-            stopped = True  # the commands were interrupted too: they save, and are waited for
+            stopped = True  # the commands were also interrupted; wait until they have saved
     if stopped:
         raise KeyboardInterrupt
     return errors
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the rows, then the tables; 1 if a row failed, 130 if interrupted."""
+    """Run the rows, then write the tables; returns 1 if a row failed, 130 if interrupted."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -228,11 +228,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=Path("runs/results"))
     parser.add_argument("--table", type=Path, default=HERE / "results_table.toml")
     parser.add_argument("--only", nargs="+", metavar="RECIPE", help="some rows")
-    parser.add_argument("--jobs", type=int, default=1, help="rows made side by side; default 1")
-    parser.add_argument("--threads", type=int, default=1, help="of each row; default 1")
-    parser.add_argument("--collect", action="store_true", help="make the tables only")
+    parser.add_argument("--jobs", type=int, default=1, help="rows to run in parallel; default 1")
+    parser.add_argument("--threads", type=int, default=1, help="threads per row; default 1")
+    parser.add_argument("--collect", action="store_true", help="write the tables only")
     options = parser.parse_args(arguments)
-    # Where a library computes outside PyTorch, it should not take the other row's core.
+    # Libraries outside PyTorch must not use the cores of other rows.
     os.environ.setdefault("OMP_NUM_THREADS", str(options.threads))
     errors: list[str] = []
     try:

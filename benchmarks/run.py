@@ -1,12 +1,12 @@
-"""All benchmarks, one report: ``make bench``.
+"""Runs all benchmarks and writes one report: ``make bench``.
 
     python benchmarks/install_peers.py
     python benchmarks/run.py [--only train_speed attention …] [--quick]
 
-Prints a table a benchmark as Markdown, then what was meant to be reached and what was, and writes
-all figures to ``benchmarks/results.json``. A peer that is not installed is left out, with the line
-that installs it. Let nothing else run meanwhile; on two cores it takes a few hours, most of them
-for the peers at the base size.
+Prints a Markdown table for each benchmark, then the required and the measured speeds, and writes
+all figures to ``benchmarks/results.json``. A missing peer is skipped, and the report shows the
+command to install it. Run nothing else at the same time. On two cores it takes a few hours, most of
+them for the peers at the base size.
 """
 
 import argparse
@@ -38,7 +38,7 @@ REPORTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "beside_busy": beside_busy.report,
     "attention": attention.report,
 }
-"""Benchmarks that give figures as JSON, and what makes a report of them."""
+"""Benchmarks that print figures as JSON, and the functions that format their reports."""
 MEMORY = "corpus_memory"
 _SMALL = ["--pairs", "300", "--vocabulary", "800"]
 _SMALLEST = ["--sizes", "smallest"]
@@ -58,7 +58,7 @@ QUICK = {
 
 
 def run(name: str, arguments: list[str]) -> str:
-    """What a benchmark prints."""
+    """The output of a benchmark."""
     command = [sys.executable, str(HERE / f"{name}.py"), *arguments]
     print(f"running {' '.join(command[1:])}", file=sys.stderr, flush=True)
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, encoding="utf-8", check=True)
@@ -66,7 +66,7 @@ def run(name: str, arguments: list[str]) -> str:
 
 
 def benchmark(name: str, options: argparse.Namespace) -> tuple[Any, str]:
-    """A benchmark's figures and its report."""
+    """Run a benchmark; returns its figures and its report."""
     arguments = list(QUICK[name]) if options.quick else []
     if name == MEMORY:
         printed = run(name, arguments).rstrip()
@@ -86,15 +86,19 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     names = [*REPORTS, MEMORY]
     parser.add_argument("--only", nargs="+", choices=names, default=names)
-    parser.add_argument("--quick", action="store_true", help="small; figures mean nothing")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="only check that all benchmarks run; figures are meaningless",
+    )
     parser.add_argument("--threads", type=int, default=2, help="default 2")
     parser.add_argument("--results", type=Path, default=HERE / "results.json")
-    parser.add_argument("--figure", type=Path, help="where to draw how cost grows (.svg)")
+    parser.add_argument("--figure", type=Path, help="file for the figure of cost_growth (.svg)")
     return parser.parse_args(arguments)
 
 
 def main() -> int:
-    """Run, print, write after each; 1 if a benchmark failed."""
+    """Run, print and write after each benchmark; returns 1 if one failed."""
     options = parse()
     results: dict[str, Any] = {}
     failed = False
@@ -103,7 +107,7 @@ def main() -> int:
             results[name], text = benchmark(name, options)
         except subprocess.CalledProcessError as error:
             failed = True
-            text = f"## {name}\n\nfailed with exit code {error.returncode}; its words are above"
+            text = f"## {name}\n\nfailed with exit code {error.returncode}; see its messages above"
         print(f"{text}\n", flush=True)
         options.results.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(goals.report(results), flush=True)

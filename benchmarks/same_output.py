@@ -1,11 +1,12 @@
-"""Whether a trained translator writes the same however it is computed, and what fewer bits cost it.
+"""Compares a translator's outputs over implementations, numbers of threads and precisions.
 
     python benchmarks/same_output.py RUN --source test.en --reference test.de [--threads 2]
 
-Translates the texts greedily and with beam 5: by the modules alone, without a compiler, on one
-thread; in C on one thread and on all; with bfloat16 and with int8. For each, BLEU, how many outputs
-have the very tokens of the first, the largest difference of the scores of those, and the smallest
-of the others', which is how near a tie they were.
+Translates the texts with greedy search and with beam 5: with PyTorch modules on one thread, without
+a compiler; in C on one thread and on all threads; with bfloat16 and with int8. Reports for each:
+BLEU; the number of outputs with the same tokens as the first variant; the largest difference of
+their scores; and the smallest difference of the others' scores, which shows how close they were to
+a tie.
 """
 
 import argparse
@@ -29,7 +30,7 @@ Output = tuple[list[str], float, str]
 
 
 def ways(threads: int) -> dict[str, tuple[int, str, dict[str, str]]]:
-    """Name → threads, precision, and the environment that it takes."""
+    """Threads, precision and environment variables by name."""
     return {
         "modules": (1, "float32", {"CC": "none"}),
         "C, 1 thread": (1, "float32", {}),
@@ -40,7 +41,7 @@ def ways(threads: int) -> dict[str, tuple[int, str, dict[str, str]]]:
 
 
 def translated(run: Path, texts: list[str], threads: int, precision: str) -> dict[str, Any]:
-    """The outputs by search."""
+    """The outputs of each search."""
     torch.set_num_threads(threads)
     translator = heedful.load(run, device="cpu", precision=precision)
     found = {}
@@ -51,7 +52,7 @@ def translated(run: Path, texts: list[str], threads: int, precision: str) -> dic
 
 
 def compared(outputs: list[Output], first: list[Output], references: list[str]) -> dict[str, Any]:
-    """Outputs beside those of the first way."""
+    """Compare outputs with those of the first variant."""
     both = list(zip(outputs, first, strict=True))
     differences = [(own[0] == other[0], abs(own[1] - other[1])) for own, other in both]
     return {
@@ -64,7 +65,7 @@ def compared(outputs: list[Output], first: list[Output], references: list[str]) 
 
 
 def report(found: dict[str, dict[str, dict[str, Any]]]) -> str:
-    """A table a search."""
+    """A table for each search."""
     parts = []
     for search, rows in found.items():
         cells = [
@@ -85,17 +86,19 @@ def report(found: dict[str, dict[str, dict[str, Any]]]) -> str:
 
 
 def main() -> None:
-    """Each way in a process of its own."""
+    """Run each variant in a separate process."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", type=Path)
-    parser.add_argument("--source", type=Path, required=True, help="a text a line")
+    parser.add_argument("--source", type=Path, required=True, help="one text per line")
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--precision", default="float32", help=argparse.SUPPRESS)
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    parser.add_argument(
+        "--json", action="store_true", help="print all figures as JSON instead of a report"
+    )
     options = parser.parse_args()
     sources = options.source.read_text(encoding="utf-8").splitlines()
     if options.worker:

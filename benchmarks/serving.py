@@ -1,18 +1,19 @@
-"""The server under load, against the same model translating one request at a time.
+"""Measures the server under load, compared with the same model translating one text at a time.
 
     python benchmarks/serving.py RUN --texts FILE [--seconds 20] [--rounds 3] [--threads 2]
     python benchmarks/serving.py RUN --texts FILE --requests 20000    memory as well
 
-Starts ``heedful serve RUN`` on a free loopback port and asks it from 1, 8 and 64 clients, each with
-a connection of its own that stays open and one request at a time (``POST /translate``, a text a
-request, each text in turn). The base is ``Translator.translate([text])`` in a loop in this process,
-without HTTP, on as many threads. Base and clients take turns; a ratio is taken within a round.
+Starts ``heedful serve RUN`` on a free loopback port and sends requests from 1, 8 and 64 clients.
+Each client keeps a connection open and sends one request at a time (``POST /translate`` with one
+text). The baseline is ``Translator.translate([text])`` in a loop in this process, without HTTP,
+with the same number of threads. Baseline and clients take turns; ratios are computed within a
+round.
 
-Every answer is compared with what the translator gives for its text alone. An answer that is
-another's is *crossed*, one that never came is *lost*; one that is neither right nor another text's
-is counted as *different* (batches change scores by rounding, which may turn a near tie).
+Every response is compared with the translation of its text alone. The translation of another text
+is counted as *crossed*, a missing response as *lost*, and any other difference as *different*
+(batches change scores by rounding, which can decide a tie differently).
 
-Let nothing else run meanwhile.
+Run nothing else at the same time.
 """
 
 import argparse
@@ -42,12 +43,12 @@ Right = dict[str, str]
 
 
 class Load:
-    """Clients that ask a server and look at its answers.
+    """Clients that send requests to a server and check the responses.
 
     Args:
-        port: the server's, on this machine.
-        languages: of source and target.
-        right: for each text its translation.
+        port: the server's port on this machine.
+        languages: source and target language.
+        right: the translation of each text.
     """
 
     def __init__(self, port: int, languages: tuple[str, str], right: Right) -> None:
@@ -61,7 +62,7 @@ class Load:
     def run(
         self, clients: int, seconds: float | None = None, requests: int | None = None
     ) -> dict[str, Any]:
-        """Ask for so long, or so often; the figures."""
+        """Send requests for some time, or a number of requests; returns the figures."""
         self.seconds, self.found = [], Counter()
         began = time.perf_counter()
         end = None if seconds is None else began + seconds
@@ -111,7 +112,8 @@ class Load:
     async def _ask(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, text: str
     ) -> str:
-        """One request in plain HTTP/1.1: a client library would cost more than the server does."""
+        """Send one request in plain HTTP/1.1: a client library would take more time than the
+        server."""
         source, target = self.languages
         body = json.dumps({"q": text, "source": source, "target": target}).encode()
         head = (
@@ -131,7 +133,7 @@ class Load:
 
 @contextmanager
 def server(run: Path, threads: int, more: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """A server's port and process number."""
+    """A running server's port and process id."""
     command = [sys.executable, "-m", "heedful", "serve", str(run), "--port", "0", "--whole-lines"]
     command += ["--threads", str(threads), *more]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
@@ -144,7 +146,7 @@ def server(run: Path, threads: int, more: Sequence[str]) -> Iterator[tuple[int, 
                 break
         else:
             raise SystemExit("".join(said_first))
-        # Whatever it says later must not fill the pipe.
+        # Its later output must not fill the pipe.
         threading.Thread(target=process.stderr.read, daemon=True).start()
         address = urllib.parse.urlsplit(line.split(" at ")[1].split()[0])
         yield int(address.port or 0), process.pid
@@ -154,7 +156,7 @@ def server(run: Path, threads: int, more: Sequence[str]) -> Iterator[tuple[int, 
 
 
 def one_at_a_time(translator: Translator, texts: Sequence[str], seconds: float) -> dict[str, Any]:
-    """The base: one text after the other, without a server."""
+    """The baseline: one text at a time, without a server."""
     took: list[float] = []
     began = time.perf_counter()
     for turn in count():
@@ -170,7 +172,7 @@ def one_at_a_time(translator: Translator, texts: Sequence[str], seconds: float) 
 
 
 def memory(load: Load, pid: int, clients: int, requests: int) -> dict[str, Any]:
-    """The server's resident memory in MB, before and after each twentieth of the requests."""
+    """The server's resident memory in MB before the requests and after each 5 % of them."""
     load.run(clients, requests=max(1, requests // 20))
     sizes, totals = [_resident(pid)], Counter[str]()
     for _ in range(20):
@@ -181,7 +183,7 @@ def memory(load: Load, pid: int, clients: int, requests: int) -> dict[str, Any]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """All figures."""
+    """Measure all figures."""
     torch.set_num_threads(options.threads)
     translator = load_translator([options.run], device="cpu")
     lines = options.texts.read_text(encoding="utf-8").splitlines()
@@ -200,7 +202,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         more += ["--gather", str(options.gather)]
     with server(options.run, options.threads, more) as (port, pid):
         load = Load(port, languages, right)
-        load.run(max(options.clients), seconds=min(3.0, options.seconds))  # it warms up
+        load.run(max(options.clients), seconds=min(3.0, options.seconds))  # warm-up
         for _ in range(options.rounds):
             base = one_at_a_time(translator, texts, options.seconds)
             clients = [load.run(number, seconds=options.seconds) for number in options.clients]
@@ -267,14 +269,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("run", type=Path)
-    parser.add_argument("--texts", type=Path, required=True, help="one a line")
-    parser.add_argument("--most", type=int, default=1000, help="texts of the file")
+    parser.add_argument("--texts", type=Path, required=True, help="one text per line")
+    parser.add_argument("--most", type=int, default=1000, help="number of texts to use")
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
-    parser.add_argument("--seconds", type=float, default=20.0, help="of each measurement")
+    parser.add_argument("--seconds", type=float, default=20.0, help="seconds per measurement")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--requests", type=int, default=0, help="for memory; 0 leaves it out")
+    parser.add_argument(
+        "--requests", type=int, default=0, help="number of requests for the memory test; 0 skips it"
+    )
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--gather", type=float, help="milliseconds; the server's own unless given")
+    parser.add_argument("--gather", type=float, help="milliseconds; default: the server's default")
     parser.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args()
     found = measure(options)

@@ -1,10 +1,10 @@
-"""Attention of short sequences: heedful's C against PyTorch's kernel (SDPA), on this processor.
+"""Compares attention of short sequences in heedful's C code with PyTorch's kernel (SDPA).
 
     python benchmarks/short_attention.py [--rounds 21] [--threads 1] [--json] [--quick]
 
-Both sides take turns in one process and are given the same projected tensors; the ratio is the
-median of the rounds' ratios, ours to SDPA's: below 1 ours is faster. heedful takes its
-own for enough products B·H·T·T·D and SDPA for fewer (column "taken"); here both compute all.
+Both sides take turns in one process, on the same projected tensors. The ratio is the median of the
+rounds' ratios of heedful to SDPA: below 1, heedful is faster. heedful uses its own kernel above a
+number of multiplications B·H·T·T·D and SDPA below (column "taken"); here both compute all shapes.
 """
 
 import argparse
@@ -39,7 +39,7 @@ SHAPES = [
 Shape = tuple[int, int, int, int]
 QUICK = SHAPES[:1]
 _SPAN = 0.02
-"""Seconds that a side of a round takes."""
+"""Seconds per side and round."""
 
 
 def ours(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
@@ -76,7 +76,7 @@ def compare(shape: Shape, backward: bool, rounds: int, span: float) -> dict[str,
 def measure(
     shapes: list[tuple[int, int, int, int]], rounds: int, span: float
 ) -> list[dict[str, Any]]:
-    """A dictionary a shape."""
+    """The figures of each shape."""
     return [
         {
             "shape": list(shape),
@@ -92,11 +92,15 @@ def main(given: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
-    parser.add_argument("--quick", action="store_true", help="one small shape, to see that it runs")
+    parser.add_argument(
+        "--json", action="store_true", help="print all figures as JSON instead of a report"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="only one small shape, to check that it runs"
+    )
     asked = parser.parse_args(given)
     if short.library() is None:
-        parser.exit(1, "there is no C compiler, and so no attention in C to measure\n")
+        parser.exit(1, "no C compiler is available, so attention in C cannot be measured\n")
     torch.set_num_threads(asked.threads)
     shapes, rounds, span = (QUICK, 2, 1e-4) if asked.quick else (SHAPES, asked.rounds, _SPAN)
     found = measure(shapes, rounds, span)

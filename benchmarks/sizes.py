@@ -1,8 +1,8 @@
-"""The sizes that speeds are measured at, and how many operations and bytes they ask for.
+"""The model sizes of speed benchmarks, and the operations and bytes that they require.
 
-A multiplication and the addition after it count as two operations; only matrix products and
-attention are counted. D width, I inside the feed-forward network, V vocabulary, S source tokens
-with END, T target tokens, K hypotheses.
+A multiply-add counts as two operations; only matrix products and attention are counted.
+Shapes: D width, I width inside the feed-forward network, V vocabulary, S source tokens with END,
+T target tokens, K hypotheses.
 """
 
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from heedful.models.transformer import SIZES as NAMED
 
 
 class Size(NamedTuple):
-    """A Transformer's, the same for encoder and decoder."""
+    """The size of a Transformer, the same for encoder and decoder."""
 
     layers: int
     hidden_size: int
@@ -20,7 +20,7 @@ class Size(NamedTuple):
 
     @property
     def encoder(self) -> int:
-        """Operations for a source token, attention left out."""
+        """Operations for a source token, without attention."""
         return self.layers * 2 * (4 * self.hidden_size**2 + 2 * self.hidden_size * self.ffn_size)
 
     @property
@@ -29,12 +29,12 @@ class Size(NamedTuple):
         return self.layers * 2 * 2 * self.hidden_size**2
 
     def decoder(self, vocabulary: int) -> int:
-        """Operations for a target token, attention left out, the output layer included."""
+        """Operations for a target token, without attention, with the output layer."""
         inside = self.layers * 2 * (6 * self.hidden_size**2 + 2 * self.hidden_size * self.ffn_size)
         return inside + 2 * self.hidden_size * vocabulary
 
     def translating(self, source: float, target: int, beam: int, vocabulary: int) -> float:
-        """Operations for a sentence of so many tokens."""
+        """Operations for a sentence with this number of tokens."""
         read = (
             source * (self.encoder + self.memory) + self.layers * 4 * self.hidden_size * source**2
         )
@@ -42,7 +42,7 @@ class Size(NamedTuple):
         return read + beam * target * (self.decoder(vocabulary) + attention)
 
     def training(self, source: float, vocabulary: int) -> float:
-        """Operations for a target token: forward, and twice as much backward.
+        """Operations for a target token: forward and backward, which takes twice as many.
 
         Args:
             source: source tokens for each target token.
@@ -51,13 +51,13 @@ class Size(NamedTuple):
         return 3 * (source * (self.encoder + self.memory) + self.decoder(vocabulary))
 
     def weights_read(self, target: int, vocabulary: int) -> int:
-        """Weights read for one sentence alone: the encoder's once, the decoder's at each step."""
+        """Weights read for a single sentence: the encoder's once, the decoder's at each step."""
         return (self.encoder + self.memory + target * self.decoder(vocabulary)) // 2
 
 
 SIZES = {name: Size(**NAMED[name]) for name in ("tiny", "base")}
 SMALLEST = "smallest"
-"""For trying whether a benchmark runs; its speed means nothing."""
+"""A size to check that a benchmark runs; its speed is meaningless."""
 SIZES[SMALLEST] = Size(layers=1, hidden_size=16, ffn_size=32, heads=2)
 
 
@@ -66,8 +66,8 @@ def recurrent_operations(
 ) -> float:
     """Operations for a sentence of the recurrent model: GRUs, additive attention, output layer.
 
-    Embeddings, states and attention are all ``width`` wide; the encoder has two directions, so
-    what is attended to is twice as wide.
+    Embeddings, states and attention have width ``width``. The encoder is bidirectional, so that
+    annotations are twice as wide.
     """
     square = 2 * width**2
     encoder = source * (2 * 6 * square + 2 * square)  # two GRUs; the keys

@@ -1,4 +1,4 @@
-"""Sockeye's training with its speed said every so many updates; run by Sockeye's own Python.
+"""Sockeye's training, which logs its speed every UPDATES updates; runs in Sockeye's own Python.
 
 python sockeye_worker.py UPDATES [options of sockeye-train]
 """

@@ -1,17 +1,17 @@
-"""Long and short texts of one kind: Tatoeba's English–German pairs, two to five joined into one.
+"""Builds a corpus of short and long texts: two to five of Tatoeba's English–German pairs joined.
 
     python benchmarks/tatoeba_joined.py TATOEBA --out FOLDER [--test 2000] [--validation 1000]
 
 TATOEBA is ``deu-eng.zip`` from manythings.org/anki, or the ``deu.txt`` in it: English TAB German,
 CC BY 2.0, tatoeba.org. Writes ``{train,val,test}.{en,de}`` and ``ATTRIBUTION.txt``. Single pairs
-are short and much alike, Multi30k's are of one length: joined ones run from four words to over
-fifty, so that what length does to a translator can be seen.
+are short and similar, and Multi30k's have similar lengths. Joined pairs have from four to over
+fifty words, which shows the effect of length on translation.
 
-The parts share no sentence of either language, upper case and punctuation apart: pairs that share
-one, directly or through others, go to the same part. Of such pairs, validation and test take a
-single one, drawn at random; training takes all. Within a part pairs are shuffled and joined in
-order, as many as an even draw from two to five says; a text does not hold a sentence twice. The
-same seed makes the same files.
+The parts share no sentence of either language, ignoring case and punctuation: pairs that share one,
+directly or through others, are in the same part. Of such pairs, validation and test contain only
+one, drawn at random; training contains all. Within a part, pairs are shuffled and joined in order,
+with a group size drawn uniformly from two to five; no text contains a sentence twice. The same seed
+gives the same files.
 """
 
 import argparse
@@ -39,10 +39,10 @@ Pair = tuple[str, str]
 
 
 def read_pairs(path: Path) -> list[Pair]:
-    """The pairs of the zip archive or the text file in it.
+    """The pairs of the zip archive, or of the text file in it.
 
     Raises:
-        UserError: the file is missing, or is neither.
+        UserError: the file is missing or has another format.
     """
     try:
         if zipfile.is_zipfile(path):
@@ -55,12 +55,13 @@ def read_pairs(path: Path) -> list[Pair]:
     rows = [line.split("\t") for line in io.StringIO(text)]
     if not rows or any(len(row) < 2 for row in rows):
         raise UserError(f"{path}: expected lines of English TAB German")
-    # Later files of the same kind have a third column, with whom each sentence is by.
+    # Later versions of the file have a third column with the authors.
     return list(dict.fromkeys((row[0].strip(), row[1].strip()) for row in rows))
 
 
 def families(pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Pairs that share a sentence, directly or through others, together; in order of the first."""
+    """Groups of pairs that share a sentence, directly or through others, ordered by their first
+    pair."""
     parent: dict[tuple[int, str], tuple[int, str]] = {}
 
     def root(key: tuple[int, str]) -> tuple[int, str]:
@@ -84,7 +85,7 @@ def _words(text: str) -> str:
 
 
 def joined(pairs: Sequence[Pair], chance: random.Random) -> Iterator[Pair]:
-    """Groups of two to five pairs, each as one; the last few pairs may be left over."""
+    """Join groups of two to five pairs; the last few pairs can remain unused."""
     waiting = list(pairs)
     chance.shuffle(waiting)
     waiting.reverse()
@@ -103,33 +104,33 @@ def joined(pairs: Sequence[Pair], chance: random.Random) -> Iterator[Pair]:
 
 
 def make_parts(pairs: Sequence[Pair], sizes: dict[str, int], seed: int) -> dict[str, list[Pair]]:
-    """Joined pairs of each part; ``sizes`` says how many validation and test have.
+    """Joined pairs of each part; ``sizes`` are the numbers for validation and test.
 
     Raises:
-        UserError: the pairs are too few for that and a training part.
+        UserError: there are too few pairs for these sizes and a training part.
     """
     chance = random.Random(seed)
     groups = families(pairs)
     chance.shuffle(groups)
     parts: dict[str, list[Pair]] = {}
     for name, size in sizes.items():
-        # One pair a family, and enough of them whatever the sizes drawn.
+        # One pair per family, and enough of them for any drawn group sizes.
         taken, groups = groups[: size * MOST], groups[size * MOST :]
         parts[name] = list(joined([chance.choice(group) for group in taken], chance))[:size]
     parts["train"] = list(joined([pair for group in groups for pair in group], chance))
     if not parts["train"] or any(len(parts[name]) < size for name, size in sizes.items()):
         asked = ", ".join(f"{size:,} for {name}" for name, size in sizes.items())
-        raise UserError(f"{len(pairs):,} pairs are too few: joined ones wanted are {asked}")
+        raise UserError(f"{len(pairs):,} pairs are too few for these joined pairs: {asked}")
     return parts
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make the corpus and say what is in it."""
+    """Build the corpus and print its statistics."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("tatoeba", type=Path, help="deu-eng.zip or deu.txt")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write to")
+    parser.add_argument("--out", type=Path, required=True, help="output folder")
     parser.add_argument("--validation", type=int, default=1000, help="joined pairs; default 1000")
     parser.add_argument("--test", type=int, default=2000, help="joined pairs; default 2000")
     parser.add_argument("--seed", type=int, default=1)

@@ -1,11 +1,11 @@
-"""The tables of what reads and writes single texts: ``python benchmarks/text_results.py …``.
+"""The results tables of single-text models: ``python benchmarks/text_results.py …``.
 
     python benchmarks/text_results.py --data FOLDER --out FOLDER [--only ROW …] [--threads 1]
 
-Each row of ``text_results.toml`` is a search by ``heedful tune``, whose winner and further seeds
-are then scored once on the test set; a row with ``folds`` trains the winner of a search without
-one fold on each of the folds. All is kept under ``--out``: the same command goes on where it
-stopped, and what was scored is not scored again. ``--collect`` writes the tables of what there is.
+Each row of ``text_results.toml`` is a search with ``heedful tune``. Its best run and further seeds
+are then scored once on the test set; a row with ``folds`` searches without one fold and trains the
+best settings on each fold. All results are kept in ``--out``: rerun the command to resume; runs are
+not scored twice. ``--collect`` only writes the tables of the finished rows.
 """
 
 import argparse
@@ -34,7 +34,7 @@ HERE = Path(__file__).resolve().parent
 
 @dataclass(frozen=True)
 class Row:
-    """One row: a recipe and what it may cost."""
+    """A row: a recipe and its training budget."""
 
     key: str
     name: str
@@ -44,9 +44,9 @@ class Row:
     seeds: int = 2
     minutes: float | None = None
     start: str | None = None
-    """The row whose winner's weights it begins with."""
+    """The row whose best run initialises the weights."""
     folds: int = 0
-    """Of ten-fold cross-validation, how many are trained; the file is the recipe's ``train``."""
+    """The number of folds to train in ten-fold cross-validation of the recipe's ``train`` file."""
     figures: list[str] = field(default_factory=lambda: ["accuracy"])
     settings: list[str] = field(default_factory=list)
 
@@ -55,7 +55,7 @@ def read_rows(path: Path) -> list[Row]:
     """The rows of a table file.
 
     Raises:
-        UserError: a row has a key that is not known, or lacks one.
+        UserError: a row has an unknown key or lacks one.
     """
     tables = tomllib.loads(path.read_text(encoding="utf-8"))
     rows = []
@@ -68,7 +68,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def make_row(row: Row, rows: dict[str, Row], options: argparse.Namespace) -> bool:
-    """Search, then score the winner and its further seeds, as far as that is not done.
+    """Search, then score the best run and its further seeds. Skips what is done.
 
     Returns:
         False if it was interrupted.
@@ -95,19 +95,19 @@ def make_row(row: Row, rows: dict[str, Row], options: argparse.Namespace) -> boo
 
 
 def fold_of(tables: dict[str, Any], number: int) -> dict[str, Any]:
-    """A recipe for one of the folds."""
+    """The recipe for a fold."""
     files = {"train": f"fold-{number}.train", "test": f"fold-{number}.test"}
     return {**tables, "data": {**tables["data"], **files}}
 
 
 def winner(out: Path, row: Row) -> Path:
-    """The winning run of a row."""
+    """The best run of a row."""
     found = json.loads((out / row.key / "tuning.json").read_text(encoding="utf-8"))
     return out / row.key / str(found["trials"][found["winner"]]["folder"])
 
 
 def runs_of(place: Path, row: Row) -> list[Path]:
-    """The winner and its further seeds, or the folds; none before there is a winner."""
+    """The best run and its further seeds, or the folds; empty before the search has finished."""
     if row.folds:
         return [place / f"fold-{number}" for number in range(row.folds)]
     path = place / "tuning.json"
@@ -119,12 +119,12 @@ def runs_of(place: Path, row: Row) -> list[Path]:
 
 
 def score(path: Path) -> None:
-    """Score a run on its test set, if that was never done."""
+    """Score a run on its test set, unless it has been scored."""
     if (path / "test.json").exists():
         return
     run = open_run(path)
     if not isinstance(run, TextRun):
-        raise UserError(f"{path} is no run for single texts")
+        raise UserError(f"{path} is not a run for single texts")
     scores = {
         one.name: dict(one.details)
         for one in score_text_run(run, options=TextEvaluation(sentences=0))
@@ -133,7 +133,7 @@ def score(path: Path) -> None:
 
 
 def collect(rows: list[Row], out: Path) -> list[dict[str, Any]]:
-    """What is done, row by row."""
+    """The finished results of each row."""
     found = []
     for row in rows:
         place = out / row.key
@@ -167,7 +167,7 @@ def collect(rows: list[Row], out: Path) -> list[dict[str, Any]]:
 
 
 def markdown(found: list[dict[str, Any]]) -> str:
-    """The tables of what is done."""
+    """The tables of the finished results."""
     titles = ["what", "figure", "mean of runs", "spread (s)", "runs", "parameters", "minutes"]
     cells = []
     for row in found:
@@ -190,7 +190,7 @@ def markdown(found: list[dict[str, Any]]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make the rows asked for, then collect."""
+    """Run the selected rows, then collect the results."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--table", type=Path, default=HERE / "text_results.toml")
     parser.add_argument("--data", type=Path, required=True)
@@ -204,7 +204,7 @@ def main(arguments: list[str] | None = None) -> int:
         by_key = {row.key: row for row in rows}
         unknown = [name for name in options.only or [] if name not in by_key]
         if unknown:
-            raise UserError(f"--only {unknown[0]}: no such row; there are {', '.join(by_key)}")
+            raise UserError(f"--only {unknown[0]}: unknown row; choose from {', '.join(by_key)}")
         for row in rows:
             if options.collect or (options.only and row.key not in options.only):
                 continue

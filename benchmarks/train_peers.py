@@ -1,9 +1,9 @@
-"""Eole and Sockeye train on the corpus of ``train_speed.py``, for a few updates at a time.
+"""Trains Eole and Sockeye on the corpus of ``train_speed.py`` for a few updates at a time.
 
-Both are whole programs, so each repetition is a run of its own, and their own log says how fast it
-was: the first half of its updates warms up, the second counts. Their best settings: batches by
-tokens, no validation, no attention entropy (Eole), bfloat16 where the processor multiplies it
-(Eole; Sockeye has mixed precision for NVIDIA alone). The tokens of the corpus are given as words.
+Each repetition is a separate run of the program. Its speed is read from its log: the first half of
+the updates is the warm-up, the second half counts. The settings are the fastest ones: batches by
+tokens, no validation, no attention entropy (Eole), bfloat16 if the processor supports it (Eole;
+Sockeye supports mixed precision on NVIDIA only). The tokens of the corpus are passed as words.
 """
 
 import json
@@ -24,22 +24,22 @@ from sizes import Size
 
 HERE = Path(__file__).resolve().parent
 SYMBOLS = 4
-"""Numbers below are PAD, UNKNOWN, BEGIN and END, of which every program has its own."""
+"""Smaller ids are PAD, UNKNOWN, BEGIN and END, for which each program has its own symbols."""
 
 
 class Texts(NamedTuple):
-    """The corpus as the peers read it."""
+    """The corpus in the format of the peers."""
 
     folder: Path
     vocabulary: int
     source_tokens: float
-    """For each target token, END counted on both sides."""
+    """Source tokens for each target token, with END on both sides."""
     target_tokens: float
-    """Of a sentence, END counted."""
+    """Mean target tokens per sentence, with END."""
 
 
 def write_texts(corpus: Corpus, folder: Path) -> Texts:
-    """Write tokens as words, a sentence a line, and the vocabularies."""
+    """Write the tokens as words, one sentence per line, and the vocabularies."""
     folder.mkdir()
     pairs = 0
     totals = [0, 0]
@@ -51,7 +51,7 @@ def write_texts(corpus: Corpus, folder: Path) -> Texts:
             for side, (file, tokens) in enumerate(zip((one, two), pair, strict=True)):
                 file.write(" ".join(map(str, tokens.tolist())) + "\n")
                 totals[side] += len(tokens) + 1
-    for side in sides:  # Sockeye wants a few pairs to validate on, and is never to come to it
+    for side in sides:  # Sockeye requires validation pairs, but must never validate
         lines = side.read_text(encoding="utf-8").splitlines()[:8]
         held = folder / side.name.replace("train", "held")
         held.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -64,22 +64,22 @@ def write_texts(corpus: Corpus, folder: Path) -> Texts:
 
 
 class Training(NamedTuple):
-    """What a peer is to train, and how far."""
+    """The training of a peer: model and number of updates."""
 
     texts: Texts
     size: Size
     batch_tokens: int
     steps: int
-    """Updates that count; as many before them warm up."""
+    """The number of measured updates, after as many warm-up updates."""
     threads: int
 
 
 class PeerError(RuntimeError):
-    """A peer did not train; the end of its words is in the message."""
+    """A peer failed; the message contains the end of its output."""
 
 
 def eole_config(training: Training, model: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Eole's configuration, but for the model."""
+    """Eole's configuration, without the model."""
     texts = training.texts
     words = str(texts.folder / "words.txt")
     corpus = {"path_src": str(texts.folder / "train.source"), "weight": 1}
@@ -125,7 +125,7 @@ def eole_config(training: Training, model: Mapping[str, Any], **more: Any) -> di
 
 
 def eole(training: Training) -> float:
-    """Target tokens a second that Eole's log gives for the second half of its updates."""
+    """Target tokens per second in Eole's log for the second half of its updates."""
     size = training.size
     model = {
         "architecture": "transformer",
@@ -147,15 +147,16 @@ def eole(training: Training) -> float:
 
 
 def train_eole(config: Mapping[str, Any], training: Training) -> float:
-    """Target tokens a second of a training with this configuration."""
+    """Target tokens per second of a training with this configuration."""
     file = training.texts.folder / "eole.yaml"
-    file.write_text(json.dumps(config), encoding="utf-8")  # YAML reads JSON
+    file.write_text(json.dumps(config), encoding="utf-8")  # JSON is valid YAML
     words = _run("eole", ["-m", "eole.bin.main", "train", "-config", str(file)], training)
     return float(_last(r"([\d.]+)/\s*([\d.]+) tok/s", words, "Eole")[1])
 
 
 def sockeye(training: Training) -> float:
-    """Target tokens a second: the sentences a second that Sockeye's log gives, times their mean."""
+    """Target tokens per second: the sentences per second in Sockeye's log times their mean
+    length."""
     size, texts = training.size, training.texts
     given: dict[str, object] = {
         "source": texts.folder / "train.source",
@@ -197,21 +198,21 @@ def sockeye(training: Training) -> float:
 
 
 PEERS = {"Eole": ("eole", eole), "Sockeye": ("sockeye", sockeye)}
-"""Row → its environment, and what trains."""
+"""The environment and the training function of each row."""
 VERSIONS = {"Eole": "Eole 0.6.4", "Sockeye": "Sockeye 3.1.34"}
 
 
 def precision_of(name: str) -> str:
-    """What a peer multiplies in."""
+    """The precision of a peer."""
     fast = name == "Eole" and has_fast_bfloat16(torch.device("cpu"))
     return "bfloat16" if fast else "float32"
 
 
 def _run(name: str, arguments: Sequence[str], training: Training) -> str:
-    """What a peer's program says.
+    """The output of a peer's program.
 
     Raises:
-        PeerError: it ended with another exit code than 0.
+        PeerError: its exit code is not 0.
     """
     python = peer_python(name)
     assert python is not None
@@ -235,12 +236,12 @@ def _run(name: str, arguments: Sequence[str], training: Training) -> str:
 
 
 def _last(pattern: str, words: str, name: str) -> tuple[str, ...]:
-    """The groups of the last place where the pattern fits.
+    """The groups of the pattern's last match.
 
     Raises:
-        PeerError: it fits nowhere.
+        PeerError: the pattern does not match.
     """
     found = list(re.finditer(pattern, words))
     if not found:
-        raise PeerError(f"{name}'s log has no speed in it")
+        raise PeerError(f"{name}'s log has no speed")
     return found[-1].groups()

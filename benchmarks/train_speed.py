@@ -1,23 +1,24 @@
-"""Training speed: heedful's loop, a plain one around torch.nn.Transformer, Eole and Sockeye.
+"""Training speed: heedful's loop, a plain loop around torch.nn.Transformer, Eole and Sockeye.
 
     python benchmarks/install_peers.py eole sockeye
     python benchmarks/train_speed.py [--sizes tiny base] [--repetitions 5] [--threads 2]
 
-Real target tokens a second (padding not counted) of the tiny and the base Transformer on Multi30k,
-in batches of at most 4,096 tokens. Ours and the plain loop get the very same batches, each in a
-process of its own, since the C allocator's settings are a process's; all take turns, a few steps
-each. The tables' ratios are to the plain loop.
+Measures target tokens per second (without padding) of the tiny and the base Transformer on
+Multi30k, in batches of at most 4,096 tokens. heedful and the plain loop get the same batches. Each
+variant runs in a separate process, because allocator settings apply to a process; variants take
+turns of a few steps. The baseline of the ratios is the plain loop.
 
-- plain loop: ``torch.nn.Transformer`` as it comes, float32, logits of the whole batch,
+- plain loop: unmodified ``torch.nn.Transformer``, float32, logits of the whole batch,
   ``nn.CrossEntropyLoss``, ``torch.optim.Adam``, the default allocator.
-- plain loop, dropout as ours: ``torch.nn.Transformer`` also drops attention weights and the
-  feed-forward network's hidden layer, which heedful's recipes do not; here it does not either.
-- ours: the training loop, as ``heedful train`` runs it, in the best precision for the processor.
+- plain loop, dropout as ours: without the dropout on attention weights and in the feed-forward
+  networks, which heedful's recipes do not have.
+- ours: heedful's training loop, as in ``heedful train``, in the fastest precision.
 - ours, default allocator: without the setting that keeps freed memory.
 - ours, dropout as plain: with dropout everywhere that ``torch.nn.Transformer`` has it.
-- Eole, Sockeye: their own commands in their best settings (``train_peers.py``), a run each time.
+- Eole, Sockeye: their own commands with the fastest settings (``train_peers.py``), one run per
+  turn.
 
-Of the base size, only the plain loop, ours and the peers are measured unless rows are named.
+By default, the base size is measured for the plain loop, heedful and the peers only.
 """
 
 import argparse
@@ -66,25 +67,25 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 OF_BASE = [PLAIN, OURS]
 STEPS = {"tiny": 10, "base": 4}
-"""Updates of a turn; others take as many as tiny."""
+"""Updates per turn; other sizes use the number of tiny."""
 TRAINING = TrainingSettings(learning_rate=1e-3, warmup_steps=100, log_every=10**9)
 
 
 class Trained(Protocol):
-    """A training that goes on a few steps at a time."""
+    """A training that runs a few steps at a time."""
 
     parameters: int
 
     def go_on(self, steps: int) -> tuple[float, int, float]:
-        """Seconds spent, target tokens learnt from, and the loss a token in nats."""
+        """Run steps; returns seconds, target tokens, and the loss per token in nats."""
         ...
 
 
 class _Recorded(Loop):
-    """The loop; what its records sum up is kept, the last step's included."""
+    """The training loop, which keeps the sums of its records, including the last step's."""
 
     recorded = (0.0, 0.0, 0.0)
-    """Seconds, tokens and summed loss so far."""
+    """The seconds, tokens and summed loss so far."""
 
     def _log(self) -> None:
         progress = self.progress
@@ -95,7 +96,7 @@ class _Recorded(Loop):
 
 
 class Ours:
-    """The product's loop and its own clock: that of the tokens/s which ``heedful train`` shows."""
+    """heedful's training loop, timed by the clock that ``heedful train`` uses for tokens/s."""
 
     def __init__(
         self, corpus: Path, settings: TransformerSettings, batch_tokens: int, precision: str
@@ -130,7 +131,7 @@ class Ours:
         )
 
     def go_on(self, steps: int) -> tuple[float, int, float]:
-        """Train on; the checkpoint at the end is not in the time."""
+        """Run steps; the checkpoint at the end is not timed."""
         progress = self.loop.progress
         last = progress.step + steps
         self.loop.settings = TRAINING.model_copy(
@@ -158,7 +159,7 @@ class Plain:
         self.parameters = sum(p.numel() for p in self.plain.parameters())
 
     def go_on(self, steps: int) -> tuple[float, int, float]:
-        """Train on."""
+        """Run steps."""
         weight, total = 0, 0.0
         began = time.perf_counter()
         batches = self.batches.batches(self.position)
@@ -170,7 +171,7 @@ class Plain:
 
 
 def work(options: argparse.Namespace) -> None:
-    """Be a worker: build one variant, then train as often as asked."""
+    """Run as a worker: build one variant, then handle requests to train."""
     variant = VARIANTS[options.worker]
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)
@@ -202,7 +203,7 @@ def work(options: argparse.Namespace) -> None:
 
 
 def measure(options: argparse.Namespace, corpus: Corpus) -> dict[str, Any]:
-    """Let the variants and the peers take turns, size by size."""
+    """Measure the variants and the peers in turns, size by size."""
     texts = train_peers.write_texts(corpus, corpus.folder / "words")
     known, sizes = limits.limits(options.threads), {}
     for size in options.sizes:
@@ -243,7 +244,7 @@ def _measure_size(
                 speeds[name].append(answer["tokens"] / answer["seconds"])
                 facts[name] = answer
             if len({facts[name]["tokens"] for name in names}) > 1:
-                raise RuntimeError(f"the variants learnt from different batches: {facts}")
+                raise RuntimeError(f"the variants got different batches: {facts}")
             for name in [one for one in peers if one not in left_out]:
                 try:
                     speeds[name].append(train_peers.PEERS[name][1](training))
@@ -260,7 +261,7 @@ def _measure_size(
 
 
 def _peers(options: argparse.Namespace) -> tuple[list[str], dict[str, str]]:
-    """The peers that are installed, and why the others are left out."""
+    """The installed peers, and the reason why others are skipped."""
     if options.ours_only:
         return [], {}
     there, left_out = [], {}
@@ -280,17 +281,17 @@ def _worker(name: str, size: str, options: argparse.Namespace, corpus: Corpus) -
 
 
 def report(found: dict[str, Any]) -> str:
-    """A table a size, and under it what it depends on."""
+    """A table for each size, followed by versions and settings."""
     parts = ["## Training", ""]
     for size, own in found["sizes"].items():
         parts += [f"### {size}", "", _rows(own, found["limits"]), ""]
-        parts += [f"Left out: {name}: {why}" for name, why in own["left_out"].items()]
+        parts += [f"Skipped: {name}: {why}" for name, why in own["left_out"].items()]
         counts = [
             f"{name} {figures['parameters']:,}"
             for name, figures in own["variants"].items()
             if figures["parameters"]
         ]
-        parts += [f"Steps a repetition: {own['steps']}. Parameters: {', '.join(counts)}.", ""]
+        parts += [f"Steps per repetition: {own['steps']}. Parameters: {', '.join(counts)}.", ""]
     return "\n".join(
         [
             *parts,
@@ -323,11 +324,13 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     default = MULTI30K if MULTI30K.is_dir() else None
     parser.add_argument("--data", type=Path, default=default, help="folder with Multi30k's files")
-    parser.add_argument("--made", action="store_true", help="made texts even where Multi30k lies")
+    parser.add_argument(
+        "--made", action="store_true", help="use random texts even if Multi30k is available"
+    )
     parser.add_argument("--variants", nargs="+", choices=list(VARIANTS), help="of ours")
     parser.add_argument("--ours-only", action="store_true", help="without Eole and Sockeye")
     parser.add_argument("--sizes", nargs="+", choices=list(SIZES), default=["tiny", "base"])
-    parser.add_argument("--steps", type=int, help=f"updates of a turn (default: {STEPS})")
+    parser.add_argument("--steps", type=int, help=f"updates per turn (default: {STEPS})")
     parser.add_argument(
         "--precision", choices=["auto", "float32", "bfloat16"], default="auto", help="of ours"
     )
@@ -340,14 +343,16 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     }.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
     parser.add_argument("--pairs", type=int, help="training pairs (default: all)")
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    parser.add_argument(
+        "--json", action="store_true", help="print all figures as JSON instead of a report"
+    )
     parser.add_argument("--worker", choices=list(VARIANTS), help=argparse.SUPPRESS)
     parser.add_argument("--corpus", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 
 
 def main() -> None:
-    """Measure and print; as a worker, serve."""
+    """Measure and print, or run as a worker."""
     options = parse()
     if options.worker:
         work(options)

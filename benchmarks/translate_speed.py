@@ -1,19 +1,19 @@
-"""Translation speed: heedful's search against CTranslate2 and MarianMT, same sizes, same sentences.
+"""Translation speed: heedful's search compared with CTranslate2 and MarianMT of the same sizes.
 
     python benchmarks/install_peers.py ctranslate2 transformers
     python benchmarks/translate_speed.py [--sizes tiny base] [--repetitions 5] [--threads 2]
 
-Sentences a second on test_2016 of Multi30k (1,000 sentences), greedy and with beam 5, token ids in
-and out, random weights, exactly 16 target tokens a sentence. Each side has a process of its own;
-they take turns, and each takes the batches that it is fastest with (``--batch-tokens``, tried
-first). The ratios are to the first row.
+Measures sentences per second on test_2016 of Multi30k (1,000 sentences), greedy and with beam 5,
+from token ids to token ids, with random weights and exactly 16 target tokens per sentence. Each
+side runs in a separate process and uses the batch size that is fastest for it (``--batch-tokens``
+are tried first); sides take turns. The baseline of the ratios is the first row.
 
-- CTranslate2, float32 and int8: the very weights of our model, written by our own exporter; as many
-  workers as there are threads, of one thread each; all sentences given at once.
-- MarianMT: ``generate`` of transformers, 16 tokens by ``max_new_tokens``: the end is ruled out by
-  −∞ in the model's own bias.
-- ours: heedful's search, in every precision that the processor is fast in.
-- ours, 2 workers: the same by workers of one thread each, ``--pool threads`` or ``processes``.
+- CTranslate2, float32 and int8: the weights of heedful's model, written by heedful's exporter; one
+  worker per thread, with one thread each; all sentences are passed at once.
+- MarianMT: ``generate`` of transformers, 16 tokens by ``max_new_tokens``; −∞ in the model's bias
+  prevents an earlier end.
+- ours: heedful's search, in every precision that is fast on the processor.
+- ours, 2 workers: the same with workers of one thread each, ``--pool threads`` or ``processes``.
 """
 
 from contextlib import ExitStack
@@ -44,7 +44,7 @@ CTRANSLATE2, INT8, MARIAN = "CTranslate2", "CTranslate2, int8", "MarianMT"
 
 
 def export(folder: Path, work: dict[str, Any]) -> None:
-    """Write the benchmark's model as CTranslate2 reads it."""
+    """Write the benchmark's model in CTranslate2's format."""
     from heedful.interop.ctranslate2_folders import save_model
     from heedful.interop.layouts.ctranslate2 import Watched, specification
     from heedful.models.transformer import Transformer
@@ -58,7 +58,8 @@ def export(folder: Path, work: dict[str, Any]) -> None:
 
 
 def work_for(size: str, folder: Path, sentences: list[list[int]], options: Any) -> Path:
-    """What the sides of a size are given, exported for CTranslate2 where that is there."""
+    """Write the files for the sides of a size, including the export for CTranslate2 if
+    installed."""
     exported = folder / f"{size}-ctranslate2"
     model = transformer(size)
     if peer_python("ctranslate2") and not options.ours_only:
@@ -68,7 +69,7 @@ def work_for(size: str, folder: Path, sentences: list[list[int]], options: Any) 
 
 
 def start(starter: Starter) -> None:
-    """All sides of a size."""
+    """Start all sides of a size."""
     threads = str(starter.options.threads)
     workers = ["--inter", threads, "--intra", "1"]
     for name, numbers in ((CTRANSLATE2, "float32"), (INT8, "int8")):
@@ -79,7 +80,8 @@ def start(starter: Starter) -> None:
 
 
 def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
-    """Let the sides take turns, size by size; speeds, ratios, versions, the machine's limits."""
+    """Measure the sides in turns, size by size; returns speeds, ratios, versions, the machine's
+    limits."""
     sentences = corpus.test
     known, sizes = limits.limits(options.threads), {}
     source = mean(len(sentence) + 1 for sentence in sentences)
@@ -109,7 +111,7 @@ def measure(options: Any, corpus: Corpus, folder: Path) -> dict[str, Any]:
 
 
 def report(found: dict[str, Any]) -> str:
-    """A table a size and search, and under them what they depend on."""
+    """A table for each size and search, followed by versions and settings."""
     parts = ["## Translating", ""]
     for size, own in found["sizes"].items():
         for name, search in own["searches"].items():
@@ -121,8 +123,8 @@ def report(found: dict[str, Any]) -> str:
         [
             *parts,
             f"{found['sentences']:,} sentences, {found['length']} target tokens each, vocabulary "
-            f"{found['vocabulary']:,}, random weights; {found.get('corpus', 'made texts')}. Batch: "
-            "source tokens times beam. Same output: sentences with the very tokens of `ours`.",
+            f"{found['vocabulary']:,}, random weights; {found.get('corpus', 'random texts')}. "
+            "Batch: source tokens times beam. Same output: sentences with the same tokens as `ours`.",
             limits.said(found["limits"]),
             said(found["machine"]),
         ]

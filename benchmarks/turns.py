@@ -1,4 +1,4 @@
-"""Sides that translate take turns: what the translation benchmarks have in common."""
+"""Shared code of the translation benchmarks, whose sides are measured in turns."""
 
 import argparse
 import json
@@ -24,36 +24,45 @@ Sides = dict[str, Worker]
 
 
 def parser_for(description: str | None, sizes: Sequence[str] = ("tiny", "base")) -> Any:
-    """A command line with what all of them need."""
+    """A command line with the common options."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     default = MULTI30K if MULTI30K.is_dir() else None
     parser.add_argument("--data", type=Path, default=default, help="folder with Multi30k's files")
-    parser.add_argument("--made", action="store_true", help="made texts even where Multi30k lies")
-    parser.add_argument("--pairs", type=int, help="training pairs and test sentences at most")
-    parser.add_argument("--sentences", type=int, help="test sentences at most")
+    parser.add_argument(
+        "--made", action="store_true", help="use random texts even if Multi30k is available"
+    )
+    parser.add_argument(
+        "--pairs", type=int, help="maximum number of training pairs and test sentences"
+    )
+    parser.add_argument("--sentences", type=int, help="maximum number of test sentences")
     parser.add_argument("--ours-only", action="store_true", help="without peers")
     if sizes:
         known = list(SIZES)
         parser.add_argument("--sizes", nargs="+", choices=known, default=list(sizes))
     parser.add_argument(
-        "--pool", choices=POOLS, default="threads", help="what our rows of two workers are"
+        "--pool",
+        choices=POOLS,
+        default="threads",
+        help="kind of workers in heedful's rows with two workers",
     )
     for name, value in {"repetitions": 5, "threads": 2, "length": 16, "vocabulary": 8000}.items():
         parser.add_argument(f"--{name}", type=int, default=value, help=f"default {value}")
-    parser.add_argument("--json", action="store_true", help="print all figures as JSON instead")
+    parser.add_argument(
+        "--json", action="store_true", help="print all figures as JSON instead of a report"
+    )
     return parser
 
 
 def add_batches(parser: Any) -> None:
-    """What a command line needs where sides choose their batches."""
+    """Options of benchmarks whose sides choose their batch size."""
     parser.add_argument(
         "--batch-tokens",
         nargs="+",
         type=int,
         default=[1024, 4096, 16384],
-        help="batches that each side tries, in source tokens times beam",
+        help="batch sizes that each side tries, in source tokens times beam",
     )
 
 
@@ -63,7 +72,7 @@ Found = dict[str, Any]
 def run(
     options: Any, measure: Callable[[Any, Corpus, Path], Found], report: Callable[[Found], str]
 ) -> None:
-    """Prepare the corpus, measure in a folder that is taken away afterwards, and print."""
+    """Prepare the corpus, measure in a temporary folder, and print."""
     with tempfile.TemporaryDirectory() as temporary:
         data = None if options.made else options.data
         few = (options.pairs, options.sentences)
@@ -76,7 +85,7 @@ def run(
 def write_work(
     file: Path, model: Mapping[str, Any], sentences: list[list[int]], options: Any, **more: Any
 ) -> Path:
-    """Write what all sides are given: the model's settings, the sentences, longest first."""
+    """Write the input of all sides: the model's settings and the sentences, longest first."""
     given = {
         "model": dict(model),
         "vocabulary": options.vocabulary,
@@ -88,23 +97,23 @@ def write_work(
 
 
 def transformer(size: str) -> dict[str, Any]:
-    """The settings of a size's model."""
+    """The settings of a model of this size."""
     return {"kind": "transformer", **SIZES[size]._asdict()}
 
 
 class Starter:
-    """Starts sides; they end with ``stack``."""
+    """Starts sides, which are closed with ``stack``."""
 
     def __init__(self, stack: ExitStack, work: Path, options: Any) -> None:
         self.stack, self.work, self.options = stack, work, options
         self.sides: Sides = {}
         self.left_out: dict[str, str] = {}
-        """Peers that are not there, or failed, and why."""
+        """Peers that are missing or failed, with the reason."""
         self.facts: dict[str, dict[str, Any]] = {}
-        """What each side says of itself."""
+        """The description of each side."""
 
     def add(self, name: str, python: Path, script: str, *arguments: str) -> None:
-        """One more side: a process of its own."""
+        """Start a side in a separate process."""
         command = ["--work", str(self.work), *arguments]
         worker = Worker(python, HERE / script, command, self.options.threads)
         self.sides[name] = self.stack.enter_context(worker)
@@ -114,7 +123,7 @@ class Starter:
             self._leave_out(name, error)
 
     def ours(self, workers: bool = True) -> None:
-        """Ours in every precision that this processor is fast in, with one worker and with two."""
+        """Start heedful in every fast precision, with one worker and with two."""
         threads = str(self.options.threads)
         for precision in precisions():
             name = "ours" if precision == "float32" else f"ours, {precision}"
@@ -127,7 +136,7 @@ class Starter:
                 self.add(named, python, "heedful_worker.py", *own, *pool)
 
     def peer(self, name: str, package: str, script: str, *arguments: str) -> None:
-        """A peer where it is installed and asked for; else it is said how to install it."""
+        """Start a selected peer; if it is not installed, note how to install it."""
         python = peer_python(package)
         if self.options.ours_only:
             return
@@ -137,10 +146,10 @@ class Starter:
         self.add(name, python, script, *arguments)
 
     def ask(self, name: str, **request: Any) -> dict[str, Any]:
-        """Ask a side for translations; a peer that fails is left out from then on.
+        """Request translations from a side; a peer that fails is skipped from then on.
 
         Raises:
-            WorkerError: it is ours that has failed.
+            WorkerError: heedful failed.
         """
         try:
             answer = self.sides[name].ask(**request)
@@ -159,7 +168,7 @@ class Starter:
 
     @property
     def sentences(self) -> list[list[int]]:
-        """Those that are translated."""
+        """The sentences to translate."""
         given: list[list[int]] = json.loads(self.work.read_text(encoding="utf-8"))["sentences"]
         return given
 
@@ -167,12 +176,13 @@ class Starter:
 def measure_whole(
     starter: Starter, beam: int, candidates: Sequence[int]
 ) -> dict[str, dict[str, Any]]:
-    """Sentences a second of each side, in turns, each in the batches that it is fastest with.
+    """Sentences per second of each side, measured in turns.
 
-    Each side tries all ``candidates`` first, which also warms it up, and keeps the fastest.
+    Each side first tries all batch sizes of ``candidates``, which is also the warm-up, and uses the
+    fastest.
 
     Raises:
-        WorkerError: ours has not written every sentence, or not of the length that is forced.
+        WorkerError: heedful's output has a missing sentence or a wrong length.
     """
     sides, count = starter.sides, len(starter.sentences)
     chosen, outputs = {}, {}
@@ -203,7 +213,7 @@ def measure_whole(
 
 
 def measure_each(starter: Starter, beam: int, every: int) -> dict[str, dict[str, list[float]]]:
-    """The 50th and 90th percentile of the milliseconds that a sentence takes, a round each."""
+    """The 50th and 90th percentiles of the milliseconds per sentence, for each round."""
     sides = starter.sides
     found: dict[str, dict[str, list[float]]] = {name: {"p50": [], "p90": []} for name in sides}
     for repetition in range(-1, starter.options.repetitions):
@@ -218,11 +228,11 @@ def measure_each(starter: Starter, beam: int, every: int) -> dict[str, dict[str,
 
 
 def require_whole(name: str, answer: Mapping[str, Any], sentences: int, length: int) -> None:
-    """Raise unless every sentence has come out, with exactly ``length`` tokens and no end."""
+    """Raise WorkerError unless every output has exactly ``length`` tokens and no end."""
     found = answer["sentences"], answer["lengths"], answer["ended"]
     if found != (sentences, [length], 0):
         raise WorkerError(
-            f"{name}: {found[0]} sentences, lengths {found[1]}, {found[2]} with an end inside; "
+            f"{name}: {found[0]} sentences, lengths {found[1]}, {found[2]} that contain an end; "
             f"expected {sentences} of {length} tokens"
         )
 
@@ -233,13 +243,13 @@ def speeds_table(
     work: float,
     limits: Mapping[str, float],
 ) -> str:
-    """A row a side: speeds, ratio, the batches it took, its share of the machine's limit.
+    """A row for each side: speeds, ratio, batch size, percentage of the machine's limit.
 
     Args:
-        rows: what :func:`measure_whole` found.
-        facts: what each side says of itself.
+        rows: the result of :func:`measure_whole`.
+        facts: the description of each side.
         work: operations for a sentence.
-        limits: the machine's.
+        limits: the machine's limits.
     """
     lines = []
     for name, figures in rows.items():
@@ -254,8 +264,9 @@ def speeds_table(
 
 
 def said_of(facts: Mapping[str, Mapping[str, Any]], left_out: Mapping[str, str]) -> str:
-    """Versions, precisions and workers of all sides, a line each; and who was left out, and why."""
-    lines = [f"- Left out: {name}: {why}" for name, why in left_out.items()]
+    """A line for each side with version, precision and workers, or the reason why it was
+    skipped."""
+    lines = [f"- Skipped: {name}: {why}" for name, why in left_out.items()]
     for name, own in facts.items():
         parameters = [f"{own['parameters']:,} parameters"] if "parameters" in own else []
         workers = [own["workers"]] if "workers" in own else []

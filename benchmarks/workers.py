@@ -1,8 +1,8 @@
-"""Programs that are measured in turn: each in a process of its own, only one of them at work.
+"""Worker processes that are measured in turns, one at a time.
 
-A worker reads one JSON object a line and answers with one; the parent asks A, B, A, B, …, so that
-whatever else the machine does meets all of them alike. Standard library only: a peer's Python,
-which has no heedful, imports this file too.
+A worker reads one JSON object per line and answers with one. The parent sends requests to A, B, A,
+B, …, so that other load on the machine affects all of them equally. This file uses the standard
+library only, because it is also imported by the Python of peers, where heedful is not installed.
 """
 
 import json
@@ -15,21 +15,21 @@ from types import TracebackType
 from typing import Any, Self
 
 _OF_ALLOCATORS = ("MALLOC_", "GLIBC_TUNABLES", "LD_PRELOAD")
-"""Variables that would change the C allocator of the plain variants as well."""
+"""Environment variables that would also change the C allocator of the plain variants."""
 
 
 class WorkerError(RuntimeError):
-    """A worker ended, or answered that it could not do what it was asked for."""
+    """A worker ended, or reported that a request failed."""
 
 
 class Worker:
     """A process that answers requests.
 
     Args:
-        python: which Python runs it.
-        script: the worker's file, which ends in :func:`serve`.
+        python: the Python interpreter.
+        script: the worker's file, which calls :func:`serve`.
         arguments: its command line.
-        threads: of the processor, for whatever library the worker computes with.
+        threads: number of threads for any library that the worker uses.
     """
 
     def __init__(self, python: Path, script: Path, arguments: Sequence[str], threads: int) -> None:
@@ -65,7 +65,7 @@ class Worker:
         """Send a request and wait for the answer.
 
         Raises:
-            WorkerError: the worker has ended; its own words are on standard error.
+            WorkerError: the worker has ended; its messages are on standard error.
         """
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -84,7 +84,7 @@ class Worker:
 def serve(answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
     """Answer requests from standard input until it ends.
 
-    What libraries print goes to standard error, so that it does not get among the answers.
+    Output of libraries is redirected to standard error, so that it does not mix with answers.
     """
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         os.dup2(2, 1)
@@ -93,10 +93,10 @@ def serve(answer: Callable[[Mapping[str, Any]], dict[str, Any]]) -> None:
 
 
 def described(outputs: Sequence[Sequence[int]], end: int) -> dict[str, Any]:
-    """What the output tokens of all sentences say of themselves, for the parent to check.
+    """A summary of the outputs, which the parent checks.
 
     Args:
-        outputs: of each sentence, its tokens.
+        outputs: the tokens of each sentence.
         end: the token that ends a sentence.
     """
     return {
@@ -107,9 +107,9 @@ def described(outputs: Sequence[Sequence[int]], end: int) -> dict[str, Any]:
 
 
 def batched(sentences: Sequence[list[int]], width: int, tokens: int) -> list[list[list[int]]]:
-    """Batches of sentences, longest first, of at most so many padded source tokens times width.
+    """Batches of sentences, longest first, limited by padded source tokens times width.
 
-    A sentence's END counts as a token; a batch has at least one sentence, however long.
+    END counts as a token. A batch has at least one sentence of any length.
     """
     batches: list[list[list[int]]] = []
     for sentence in sorted(sentences, key=len, reverse=True):
@@ -122,13 +122,13 @@ def batched(sentences: Sequence[list[int]], width: int, tokens: int) -> list[lis
 
 
 class Translating:
-    """Answers of a side that translates: all sentences in batches, or one by one.
+    """Handles the requests to a side that translates all sentences in batches, or one by one.
 
     Args:
-        work: what the parent wrote: ``sentences`` (longest first), ``length`` of outputs, and more.
-        facts: what is said of the side.
-        translate: sentences in batches, the beam and the tokens of a batch → outputs in their
-            order, and the seconds that it took.
+        work: the input from the parent: ``sentences`` (longest first), ``length`` of outputs, etc.
+        facts: the description of the side.
+        translate: translates sentences, given the beam and the tokens per batch; returns outputs in
+            the same order, and the seconds.
         end: the token that ends a sentence.
     """
 

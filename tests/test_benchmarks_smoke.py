@@ -1,4 +1,4 @@
-"""The benchmarks run and compare like with like; their speeds are not looked at here."""
+"""The benchmarks run and compare equivalent computations. Speeds are not tested."""
 
 import importlib
 import json

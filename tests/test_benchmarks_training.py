@@ -1,4 +1,4 @@
-"""The training benchmark runs and compares like with like; its speeds are not looked at."""
+"""The training benchmark runs and compares like with like. Speeds are not tested."""
 
 import importlib
 import json

@@ -1,4 +1,4 @@
-"""The translation benchmarks run and compare like with like; their speeds are not looked at."""
+"""The translation benchmarks run and compare like with like. Speeds are not tested."""
 
 import importlib
 import json
