@@ -124,7 +124,7 @@ def report(found: dict[str, Any]) -> str:
             *parts,
             f"{found['sentences']:,} sentences, {found['length']} target tokens each, vocabulary "
             f"{found['vocabulary']:,}, random weights; {found.get('corpus', 'random texts')}. "
-            "Batch: source tokens times beam. Same output: sentences with the same tokens as `ours`.",
+            "Batch: source tokens times beam. Same output: sentences with the tokens of `ours`.",
             limits.said(found["limits"]),
             said(found["machine"]),
         ]

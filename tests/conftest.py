@@ -1,8 +1,8 @@
-"""What holds for every test, and other random numbers on request.
+"""Settings of all tests, and optionally different random numbers.
 
-With HEEDFUL_TEST_SEED set to a whole number, that number is added to every seed that a test gives
-to ``torch.manual_seed`` or to a ``torch.Generator``. Seeds set by the library, such as that of a
-recipe, stay as they are.
+If HEEDFUL_TEST_SEED is an integer, it is added to every seed that a test passes to
+``torch.manual_seed`` or to a ``torch.Generator``. Seeds set by the library, such as that of a
+recipe, do not change.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _seed_all = torch.manual_seed
 
 
 def shifted(seed: int) -> int:
-    """The seed, with the offset added where the caller's caller is a test."""
+    """The seed, plus the offset if the caller's caller is a test."""
     caller = Path(sys._getframe(2).f_code.co_filename)
     return seed + OFFSET if caller.parent == Path(__file__).parent else seed
 
@@ -39,6 +39,6 @@ if OFFSET:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """A parameter of bytes is named by its argument: packed bytes hold the time of packing, and
-    the workers of a parallel run must all collect the same names."""
+    """Name parameters of type bytes by their argument: archives contain a time stamp, but all
+    workers of a parallel run must collect the same names."""
     return argname if isinstance(val, bytes) else None

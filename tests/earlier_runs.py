@@ -1,10 +1,10 @@
-"""Tiny runs of every task: kept from an earlier version, and compared between two commits.
+"""Tiny runs of every task, stored from an earlier version or compared between two commits.
 
     python tests/earlier_runs.py write FOLDER          train one run of each task and use it
     python tests/earlier_runs.py compare OLD [NEW]     do so with two commits; all must be identical
 
-``tests/data/runs-0.1`` was written by version 0.1.0. Everything is done by the command line, whose
-names stay, so that one script serves every version. NEW is the working tree unless given.
+``tests/data/runs-0.1`` was written by version 0.1.0. The script only uses the command line, whose
+names do not change, so that it works with every version. NEW defaults to the working tree.
 """
 
 import argparse
@@ -85,8 +85,9 @@ class Case:
     """A run: its recipe, and the commands that use it.
 
     Attributes:
-        recipe: its tables.
-        commands: name → arguments; ``RUN`` and ``TRACE`` stand for paths, ``data/`` for the data.
+        recipe: the tables of the recipe.
+        commands: arguments by name; ``RUN`` and ``TRACE`` are replaced by paths, ``data/`` by the
+            data's folder.
     """
 
     recipe: dict[str, Any]
@@ -180,11 +181,11 @@ CASES: dict[str, Case] = {
 }
 
 UNFINISHED = ("translation", "language-model", "several")
-"""Tasks of which an interrupted run is kept, too."""
+"""Tasks for which an interrupted run is also stored."""
 
 
 def write_inputs(folder: Path) -> None:
-    """The files that recipes and commands name."""
+    """Write the files that recipes and commands name."""
     folder.mkdir(parents=True)
     write_data(folder)
     (folder / "vectors.txt").unlink()
@@ -199,7 +200,7 @@ def write_inputs(folder: Path) -> None:
 
 
 def heedful(arguments: list[str], folder: Path, source: Path) -> str:
-    """What a command of the version in ``source`` prints."""
+    """The output of a command of the version in ``source``."""
     module = [] if arguments[0] == "-c" else ["-m", "heedful"]
     done = subprocess.run(
         [sys.executable, *module, *arguments],
@@ -218,7 +219,7 @@ def _environment(source: Path) -> dict[str, str]:
 
 
 def filled_in(arguments: list[str], run: str, trace: str = "trace.safetensors") -> list[str]:
-    """A case's command, with its paths."""
+    """A case's command with its paths filled in."""
     return [{"RUN": run, "TRACE": trace}.get(each, each) for each in arguments]
 
 
@@ -232,7 +233,7 @@ EARLIER_NAMES = {
 
 
 def knows_names(source: Path) -> bool:
-    """Whether the version in ``source`` has today's names of settings."""
+    """Whether the version in ``source`` has the current names of settings."""
     return "renamed" in (source / "heedful" / "basics" / "settings.py").read_text("utf-8")
 
 
@@ -271,7 +272,7 @@ def write_runs(folder: Path, source: Path, *, unfinished: bool) -> None:
 
 
 def _interrupt(arguments: list[str], folder: Path, source: Path) -> None:
-    """Begin a training and interrupt it after its first steps."""
+    """Start a training and interrupt it after its first steps."""
     run = folder / arguments[-1]
     while True:
         begun = subprocess.Popen(
@@ -295,17 +296,17 @@ def _interrupt(arguments: list[str], folder: Path, source: Path) -> None:
 
 
 def content(folder: Path) -> Iterator[tuple[str, str]]:
-    """What must be identical: weights, traces and outputs, by their path."""
+    """The content that must be identical: weights, traces and outputs by path."""
     for path in sorted(folder.rglob("*")):
         if path.name in ("model.safetensors", "trace.safetensors"):
             yield str(path.relative_to(folder)), _tensors(path)
         if path.name == "outputs.json":
-            # The run's own path and the time differ, in no version the texts.
+            # Only the run's path and the time may differ.
             yield str(path.relative_to(folder)), re.sub(r"[0-9.]+ s\b", "", path.read_text())
 
 
 def _comparable(metadata: dict[str, str]) -> dict[str, str]:
-    """A file's metadata; of a trace, in any version's format, with lists of labels as axes."""
+    """A file's metadata; a trace's axes are lists of labels in every version's format."""
     if not metadata.get("format", "").startswith("heedful-trace"):
         return metadata
     trace = json.loads(metadata["trace"])
@@ -315,7 +316,7 @@ def _comparable(metadata: dict[str, str]) -> dict[str, str]:
 
 
 def _tensors(path: Path) -> str:
-    """The content of a safetensors file; the order of its metadata is another in each process."""
+    """The content of a safetensors file, independent of the order of its metadata."""
     with safe_open(path, framework="numpy") as file:
         metadata = sorted(_comparable(file.metadata() or {}).items())
         tensors = [(name, file.get_tensor(name)) for name in sorted(file.keys())]
@@ -325,7 +326,7 @@ def _tensors(path: Path) -> str:
 
 
 def compare(old: str, new: str | None) -> int:
-    """Write the runs with two commits; the number of files that differ."""
+    """Write the runs with two commits; returns the number of files that differ."""
     with tempfile.TemporaryDirectory() as place:
         found = []
         for name, commit in (("old", old), ("new", new)):

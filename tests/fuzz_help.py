@@ -1,4 +1,4 @@
-"""Random cases for the functions of the C code: shapes, memory layouts, masks, extreme numbers."""
+"""Random cases for the C functions: shapes, memory layouts, masks, extreme values."""
 
 import math
 import os
@@ -14,12 +14,12 @@ CASES = int(os.environ.get("HEEDFUL_FUZZ") or 12)
 each_case = pytest.mark.parametrize("seed", range(CASES))
 
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 48, 63, 64, 65, 100]
-"""Beside the lengths of vectors, tiles and panels."""
+"""Sizes around the widths of vectors, tiles and panels."""
 NOT_FINITE = (math.nan, -math.nan, math.inf, -math.inf)
 
 
 class Draw:
-    """What a case is made of."""
+    """Draws the parts of a case."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -29,18 +29,18 @@ class Draw:
         return self.random.choice([size for size in SIZES if size <= most])
 
     def rows(self, most: int = 40) -> int:
-        """Sometimes none."""
+        """A number of rows, sometimes 0."""
         return self.random.choice([0, 1, 2, 5, self.random.randint(1, most)])
 
     def scale(self) -> float:
         return self.random.choice([1.0, 1.0, 1.0, 30.0, 1e-3, 1e-30, 1e-42])
 
     def numbers(self, *shape: int, scale: float = 1.0, dense: bool = False) -> Tensor:
-        """Random numbers that lie in memory in one of several ways."""
+        """Random values with one of several memory layouts."""
         return self.placed(torch.randn(shape) * scale, dense)
 
     def placed(self, numbers: Tensor, dense: bool = False) -> Tensor:
-        """The same numbers with an offset, with gaps between rows, or with other strides."""
+        """The same values with an offset, with gaps between rows, or with other strides."""
         offset = self.random.randint(0, 3)
         flat = torch.full((offset + numbers.numel(),), math.nan)
         ways = ["offset"] if dense or numbers.dim() < 2 else ["offset", "gaps", "turned"]
@@ -53,7 +53,7 @@ class Draw:
         return flat[offset:].view(numbers.shape)
 
     def apart(self, rows: Tensor) -> Tensor:
-        """The same numbers with a gap of NaN after each row."""
+        """The same values with a gap of NaN after each row."""
         return F.pad(rows, (0, 3), value=math.nan)[..., :-3]
 
     def mask(self, *shape: int) -> Tensor:
@@ -61,14 +61,14 @@ class Draw:
         return torch.rand(shape) < share
 
     def threads(self, monkeypatch: pytest.MonkeyPatch, *modules: Any) -> None:
-        """One or three, for the smallest work too."""
+        """Use one or three threads, also for the smallest cases."""
         count = self.random.choice([1, 3])
         monkeypatch.setattr(torch, "get_num_threads", lambda: count)
         for module in modules:
             monkeypatch.setattr(module, "_SMALL", 0)
 
     def spoiled(self, rows: Tensor) -> tuple[Tensor, int]:
-        """A copy in which one number of a row is not finite, and which row that is."""
+        """A copy with an infinite or NaN value in one row, and the index of this row."""
         row, other = (
             self.random.randrange(len(rows)),
             rows.clone(memory_format=torch.contiguous_format),
@@ -80,7 +80,7 @@ class Draw:
 
 
 def assert_others_equal(found: Tensor, clean: Tensor, row: int) -> None:
-    """What is not finite in a row stays in it."""
+    """Check that infinite or NaN values do not affect other rows."""
     others = torch.arange(len(clean)) != row
     assert torch.equal(found[others], clean[others])
 

@@ -1,4 +1,5 @@
-"""Small tokenisers and random models of other makers, as their own libraries write them."""
+"""Small tokenisers and random models of other libraries, in the files that these libraries
+write."""
 
 import json
 from pathlib import Path
@@ -22,7 +23,7 @@ SPECIAL = ["[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"]
 
 
 def wordpiece(special: list[str] | None = None, size: int = 120, lower: bool = True) -> Tokenizer:
-    """A WordPiece tokeniser; the special tokens stand in an odd order, and not first."""
+    """A WordPiece tokeniser whose special tokens are in an unusual order and not at the start."""
     tokenizer = Tokenizer(WordPiece(unk_token="[UNK]"))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=lower)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -34,7 +35,7 @@ def wordpiece(special: list[str] | None = None, size: int = 120, lower: bool = T
 
 
 def save_wordpiece(folder: Path, lower: bool = True, **options: object) -> dict[str, int]:
-    """Write a BERT tokeniser as transformers does; gives its tokens."""
+    """Write a BERT tokeniser as transformers does; returns its tokens."""
     vocabulary: dict[str, int] = wordpiece(lower=lower).get_vocab()
     transformers.BertTokenizer(vocab=vocabulary, do_lower_case=lower, **options).save_pretrained(
         folder
@@ -43,7 +44,8 @@ def save_wordpiece(folder: Path, lower: bool = True, **options: object) -> dict[
 
 
 def save_bytes(folder: Path, size: int = 300, **options: object) -> dict[str, int]:
-    """Write a GPT-2 tokeniser as transformers does, its end of text last; gives its tokens."""
+    """Write a GPT-2 tokeniser as transformers does, with the end of text last; returns its
+    tokens."""
     tokenizer = Tokenizer(BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -64,7 +66,7 @@ def save_bytes(folder: Path, size: int = 300, **options: object) -> dict[str, in
 
 
 def randomise(model: torch.nn.Module, seed: int = 1) -> torch.nn.Module:
-    """Every parameter and lasting buffer normal, so that none is a zero that hides a mistake."""
+    """Set parameters and persistent buffers to normal values, because zeros could hide errors."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, tensor in model.named_parameters():
@@ -80,7 +82,7 @@ def randomise(model: torch.nn.Module, seed: int = 1) -> torch.nn.Module:
 
 
 def save_marian_tokeniser(folder: Path, *, separate: bool = False, code: str | None = None) -> int:
-    """Write Marian's tokeniser files; gives the number of rows that its table needs.
+    """Write Marian's tokeniser files; returns the number of rows of the embedding.
 
     END is 0, the unknown symbol 1, and padding, which targets begin with, is last.
     """
@@ -102,7 +104,7 @@ def save_marian_tokeniser(folder: Path, *, separate: bool = False, code: str | N
 
     def number(pieces: list[str]) -> dict[str, int]:
         ordinary = [piece for piece in pieces if piece not in ("<s>", "</s>", "<unk>")]
-        # One piece is left out, as in real models: it is unknown.
+        # One piece is missing, as in real models: it is unknown.
         names = ["</s>", "<unk>", *dict.fromkeys(ordinary[:-1]), *([code] if code else [])]
         return {piece: row for row, piece in enumerate([*names, "<pad>"])}
 
@@ -114,7 +116,7 @@ def save_marian_tokeniser(folder: Path, *, separate: bool = False, code: str | N
     (folder / "vocab.json").write_text(json.dumps(rows))
     if separate:
         target = number(models[1])
-        # transformers has one number for padding: that of the smaller table.
+        # transformers has one padding id: that of the smaller table.
         pad = rows["<pad>"]
         swapped = next(piece for piece, row in target.items() if row == pad)
         target[swapped], target["<pad>"] = target["<pad>"], pad

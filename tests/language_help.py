@@ -1,4 +1,4 @@
-"""A small language model of random weights, and a vocabulary of bytes, for tests."""
+"""A small language model with random weights and a vocabulary of bytes, for tests."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from heedful.models.language import LanguageModel, boundary
 
 
 class ByteVocabulary:
-    """Each byte of UTF-8 is a token: most characters that are not ASCII take several."""
+    """Each byte of UTF-8 is a token; characters other than ASCII have several."""
 
     size = 260
     mask = None
@@ -52,7 +52,7 @@ class ByteVocabulary:
 
 @dataclass
 class Read:
-    """All tokens so far ``[N, L]``: the plainest state there is."""
+    """The simplest state: all tokens so far ``[N, L]``."""
 
     tokens: Tensor
 
@@ -61,7 +61,7 @@ class Read:
 
 
 class SmallLanguage(LanguageModel):
-    """One layer of causal attention; each step reads everything anew."""
+    """One layer of causal attention; each step recomputes all positions."""
 
     def __init__(self, vocabulary: int = 260, dim: int = 16, max_length: int = 40) -> None:
         super().__init__()
@@ -96,7 +96,7 @@ class SmallLanguage(LanguageModel):
 
 
 class Recited(SmallLanguage):
-    """Writes one text again and again, whatever it has read: byte i of it at place i."""
+    """Generates a fixed text repeatedly, independent of its input: byte i at position i."""
 
     def __init__(self, text: str, max_length: int = 400) -> None:
         super().__init__(max_length=max_length)

@@ -1,4 +1,4 @@
-"""What the tests of documents with markup share: stand-ins for translations, and real files."""
+"""Shared code of the tests of documents with markup: substitutes for translations, real files."""
 
 import random
 import sysconfig
@@ -11,14 +11,14 @@ ROOT = Path(__file__).parents[1]
 
 
 def opened(path: Path) -> Document:
-    """A document that is known as one."""
+    """Open a file that must be recognised as a document."""
     found = open_document(path, source="en", target="de")
     assert found is not None
     return found
 
 
 def of_words(document: Document, change: Callable[[str], str]) -> list[str]:
-    """The segments with other words and the same markup in the same order."""
+    """The segments with different words and the same markup in the same order."""
     return [_changed(text, document, change) for text in document.segments]
 
 
@@ -33,13 +33,13 @@ def _changed(text: str, document: Document, change: Callable[[str], str]) -> str
 
 
 def fill(document: Document, translations: list[str]) -> bytes:
-    """The document's bytes with these translations."""
+    """The bytes of the document with these translations."""
     document.fill(translations)
     return document.contents()
 
 
 def real_files(*extensions: str, most: int = 60) -> Iterator[Path]:
-    """Files of this repository and of installed packages: all of ours, a sample of the others."""
+    """All files of this repository, and a sample of the files of installed packages."""
     for extension in extensions:
         yield from sorted(ROOT.glob(f"*{extension}"))
         yield from sorted(ROOT.glob(f"docs/*{extension}"))

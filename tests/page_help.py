@@ -1,4 +1,4 @@
-"""A browser for the page's tests, and traces for it to show."""
+"""A browser for the tests of the page, and traces to display."""
 
 import io
 import os
@@ -24,7 +24,7 @@ HEBREW = ["▁הכלב", "▁הקטן", "▁ישן", ".", "</s>"]
 
 
 def needs_browser() -> pytest.MarkDecorator:
-    """Skips where there is no browser, with a line that says how to get one."""
+    """Skip the test if there is no browser, with a line on how to install one."""
     try:
         import playwright  # noqa: F401  (only whether it is there)
     except ImportError:
@@ -44,7 +44,7 @@ def browser() -> Iterator[Any]:
 
 
 class Watched:
-    """A page, all that it asked for, and all that went wrong in it."""
+    """A page with its requests and its errors."""
 
     def __init__(self, one: Any, **context: Any) -> None:
         self.context = one.new_context(accept_downloads=True, **context)
@@ -61,12 +61,12 @@ class Watched:
             self.errors.append(message.text)
 
     def outside(self, address: str) -> list[str]:
-        """Requests to anything but the page's own address."""
+        """Requests to other addresses than the page's own."""
         own = (address, "data:", "blob:")
         return [url for url in self.requests if not url.startswith(own)]
 
     def saved(self, ending: str, inside: str = "main > :not([hidden])") -> bytes:
-        """The file that a Save button writes."""
+        """The file that a Save button downloads."""
         with self.page.expect_download() as waiting:
             self.page.click(f"{inside} button[aria-label='Save as {ending.upper()}']")
         assert waiting.value.suggested_filename.endswith(f".{ending}")
@@ -78,7 +78,7 @@ class Watched:
 
 @contextmanager
 def opened(one: Any, address: str, **context: Any) -> Iterator[Watched]:
-    """A page at an address; nothing may go wrong in it, and it asks nobody else."""
+    """Open a page; fails on any error and on requests to other addresses."""
     watched = Watched(one, **context)
     watched.page.goto(address)
     yield watched
@@ -97,7 +97,8 @@ def weights(heads: int, queries: int, keys: int, seed: int = 1, power: float = 5
 def pair_trace(
     source: list[str] = SOURCE, written: list[str] = WRITTEN, title: str = "a pair", seed: int = 1
 ) -> Trace:
-    """A translator's trace: encoder, decoder and cross attention, and what was decided."""
+    """A translator's trace: encoder, decoder and cross-attention, and the alternatives of each
+    step."""
     from dataclasses import replace
 
     fed = ["<s>", *written[:-1]]
@@ -120,7 +121,7 @@ def pair_trace(
 
 
 def one_axis_trace(length: int, heads: int = 1, layers: int = 1, title: str = "one axis") -> Trace:
-    """What an encoder alone, or a decoder alone, has."""
+    """The trace of an encoder-only or decoder-only model."""
     tokens = [f"token{i}" for i in range(length)]
     maps = {
         f"transformer.h.{layer}.attn": ("tokens", "tokens", weights(heads, length, length, layer))
@@ -138,7 +139,7 @@ def _words(tokens: list[str]) -> list[int]:
 
 
 def pixels(png: bytes) -> Any:
-    """A PNG's colours ``[height, width, 3]``."""
+    """The pixels of a PNG ``[height, width, 3]``."""
     import numpy as np
     from matplotlib.image import imread
 
@@ -146,7 +147,7 @@ def pixels(png: bytes) -> Any:
 
 
 def picture_axis(rows: int = 7, columns: int = 7) -> Axis:
-    """Cells over a picture: two discs in front of a slope."""
+    """An axis of cells over a picture: two discs in front of a gradient."""
     y, x = torch.meshgrid(torch.linspace(0, 1, 140), torch.linspace(0, 1, 140), indexing="ij")
     pixels = torch.stack([0.55 + 0.3 * y, 0.75 - 0.2 * y, 0.9 - 0.5 * x], 2)
     for centre, size, colour in (
@@ -159,7 +160,7 @@ def picture_axis(rows: int = 7, columns: int = 7) -> Axis:
 
 
 def sound_axis(frames: int = 60, seconds: float = 1.5) -> Axis:
-    """Three beeps."""
+    """An axis over a sound with three beeps."""
     time = torch.arange(int(8000 * seconds)) / 8000
     loud = ((time * 2) % 1 < 0.6).float() * (1 - (time * 2) % 1)
     samples = 0.8 * loud * torch.sin(2 * torch.pi * 440 * time * (1 + time.floor()))
@@ -167,7 +168,7 @@ def sound_axis(frames: int = 60, seconds: float = 1.5) -> Axis:
 
 
 def features_axis(frames: int = 60, seconds: float = 1.5) -> Axis:
-    """A picture of features under time."""
+    """An axis over time with a picture of features."""
     bands, places = torch.meshgrid(
         torch.linspace(1, 0, 40), torch.linspace(0, 9, 240), indexing="ij"
     )
@@ -182,7 +183,7 @@ STORY = [
 
 
 def kinds_trace() -> Trace:
-    """A map to an axis of each kind, from written tokens, hops and labels."""
+    """A trace with one map to each kind of axis, from generated tokens, hops and labels."""
     axes = {
         "target": Axis("tokens", ["▁a", "▁red", "▁disc", "</s>"], steps=True),
         "hops": Axis("labels", ["hop 1", "hop 2", "hop 3"], steps=True),
@@ -204,7 +205,7 @@ def kinds_trace() -> Trace:
 
 
 def _bump(heads: int, queries: int, rows: int, columns: int) -> torch.Tensor:
-    """Weights that move over the cells from query to query."""
+    """Weights whose maximum moves over the cells from query to query."""
     y, x = torch.meshgrid(torch.arange(rows), torch.arange(columns), indexing="ij")
     found = torch.zeros(heads, queries, rows * columns)
     for head in range(heads):

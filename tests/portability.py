@@ -1,8 +1,8 @@
-"""Run the numerical tests as other processors would: ``make portability``.
+"""Runs the numerical tests under the conditions of other processors: ``make portability``.
 
-Each setting selects other instructions, libraries' code paths, compilers, numbers of threads or
-random numbers, and runs the tests of NUMERICAL with them. Settings that this processor does not
-have are listed as skipped. The exit code is 1 if a test has failed.
+Each setting selects different instructions, code paths of libraries, compilers, numbers of threads
+or random numbers, and runs the tests of NUMERICAL. Settings that this processor does not support
+are listed as skipped. The exit code is 1 if a test fails.
 
     python tests/portability.py                      all settings, an hour or more on two cores
     python tests/portability.py --short              those of CI, three minutes
@@ -90,7 +90,7 @@ NUMERICAL = [
     "watch",
     "word_vectors",
 ]
-"""Tests that compare floating-point numbers. A new one joins by its name here."""
+"""Test files that compare floating-point numbers. Add new ones here."""
 
 SHORT = [
     "convolutional",
@@ -100,21 +100,21 @@ SHORT = [
     "steps",
     "tolerance",
 ]
-"""Those of NUMERICAL that other settings have broken, and that are quick."""
+"""Fast files of NUMERICAL that other settings have broken before."""
 
 SLOW = "not benchmark and not compile and not learns and not killed"
-"""Not run under every setting: they train or start programs, and compare few numbers."""
+"""Tests to skip: they train or start programs, and compare few numbers."""
 
 SEEDS = 20
 
 
 @dataclass(frozen=True)
 class Setting:
-    """Environment variables for a run of the tests, and what they need.
+    """Environment variables for a run of the tests, and their requirements.
 
     Attributes:
-        variables: set in the tests' environment.
-        flags: flags of the processor in /proc/cpuinfo without which the setting changes nothing.
+        variables: environment variables of the tests.
+        flags: processor flags in /proc/cpuinfo without which the setting has no effect.
         machine: the processor's family; empty for any.
         short: whether CI runs it.
         compiled: whether it needs a C compiler.
@@ -131,7 +131,7 @@ class Setting:
         return " ".join(f"{key}={value}" for key, value in self.variables.items())
 
     def missing(self) -> str:
-        """Why the setting cannot be tried here; empty if it can."""
+        """The reason why the setting cannot be tested here; empty if it can."""
         if self.machine and platform.machine() not in (self.machine, "AMD64"):
             return f"needs {self.machine}"
         if self.compiled and compiler() is None:
@@ -141,7 +141,7 @@ class Setting:
 
 
 def processor_flags() -> set[str]:
-    """Of the processor at hand, as Linux names them."""
+    """The flags of this processor, as named by Linux."""
     told = Path("/proc/cpuinfo")
     lines = told.read_text().splitlines() if told.exists() else []
     return {flag for line in lines if line.startswith("flags") for flag in line.split()}
@@ -156,7 +156,7 @@ def settings() -> Iterator[Setting]:
     yield Setting({"ATEN_CPU_CAPABILITY": "avx2"}, "avx2 fma", X86)
     for name, flags in (("SSE4_2", "sse4_2"), ("AVX2", "avx2"), ("AVX512", AVX512)):
         yield Setting({"MKL_ENABLE_INSTRUCTIONS": name}, flags, X86)
-    # On processors that are not Intel's, this is what makes MKL take another path.
+    # Needed on processors other than Intel's to make MKL use another code path.
     yield Setting({"MKL_CBWR": "COMPATIBLE"}, machine=X86)
     for name, flags in (
         ("SSE41", "sse4_1"),
@@ -174,13 +174,13 @@ def settings() -> Iterator[Setting]:
     for threads in ("1", "2", "4"):
         yield Setting({"OMP_NUM_THREADS": threads}, short=threads == "4")
     for seed in range(1, SEEDS + 1):
-        # With half of every tolerance: what barely passes here would fail elsewhere.
+        # Half of every tolerance: tests that barely pass here could fail elsewhere.
         yield Setting({"HEEDFUL_TEST_SEED": str(seed), "HEEDFUL_TOLERANCE": "0.5"}, short=seed == 1)
 
 
 @dataclass
 class Outcome:
-    """What the tests have given under a setting."""
+    """The result of the tests under a setting."""
 
     passed: int
     failed: int
@@ -190,7 +190,7 @@ class Outcome:
 
 
 def run(setting: Setting, names: list[str], workers: int) -> Outcome:
-    """Run the files of these names under a setting."""
+    """Run the named test files under a setting."""
     files = [str(TESTS / f"test_{name}.py") for name in names]
     command = [sys.executable, "-m", "pytest", "--tb=short", "-k", SLOW, *files]
     command += ["-n", str(workers), "--dist", "loadfile"]
@@ -204,7 +204,7 @@ def run(setting: Setting, names: list[str], workers: int) -> Outcome:
     counts = {what: int(number) for number, what in re.findall(r"(\d+) ([a-z]+)", last)}
     failed = counts.get("failed", 0) + counts.get("error", 0) + counts.get("errors", 0)
     failures = [line for line in lines if line.startswith(("FAILED", "ERROR", "E  "))]
-    if done.returncode and not failed:  # the run itself broke off
+    if done.returncode and not failed:  # the run itself failed
         failed, failures = 1, [*lines, *done.stderr.splitlines()][-20:]
     return Outcome(
         counts.get("passed", 0),
@@ -218,7 +218,9 @@ def run(setting: Setting, names: list[str], workers: int) -> Outcome:
 def arguments(given: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--short", action="store_true", help="the settings and files that CI runs")
-    parser.add_argument("--only", nargs="+", metavar="PART", help="settings with this in the name")
+    parser.add_argument(
+        "--only", nargs="+", metavar="PART", help="only settings whose name contains this text"
+    )
     parser.add_argument("--files", nargs="+", metavar="NAME", help="tests/test_NAME.py")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="processes")
     parser.add_argument("--list", action="store_true", help="list the settings")
@@ -233,7 +235,7 @@ def main(given: list[str] | None = None) -> int:
     names = asked.files or (SHORT if asked.short else NUMERICAL)
     width = max((len(one.name) for one in chosen), default=0)
     if not chosen:
-        print(f"no setting is named so: {' '.join(asked.only)}", file=sys.stderr)
+        print(f"no setting matches: {' '.join(asked.only)}", file=sys.stderr)
         return 2
     print(f"{'setting':{width}}  passed  failed  skipped  seconds")
     total = 0

@@ -1,4 +1,4 @@
-"""Servers for tests: small models of random weights, a server in a thread, a run of few steps."""
+"""Servers for tests: small models with random weights, a server in a thread, a short run."""
 
 import contextlib
 import random
@@ -46,18 +46,18 @@ COUNTER = Protection(TOKENISERS, None).counter
 def translator(
     kind: type[Translator] = Translator, seed: int = 1, max_length: int = 64, **given: Any
 ) -> Translator:
-    """A small Transformer whose outputs are its own for every input."""
+    """A small Transformer with different outputs for different inputs."""
     torch.manual_seed(seed)
     shape = {"layers": 1, "hidden_size": 32, "ffn_size": 32, "heads": 2, "max_length": max_length}
     model = Transformer(TransformerSettings.model_validate(shape), VOCABULARY, VOCABULARY)
     with torch.no_grad():
-        model.target_embedding.weight.mul_(3)  # sharper, so that near ties are rare
+        model.target_embedding.weight.mul_(3)  # sharper distributions, so that ties are rare
     given = {"options": SearchOptions(beam=2), "notify": lambda text: None, **given}
     return kind([model], TOKENISERS, **given)
 
 
 class Shown:
-    """A supplier that shows what it gives."""
+    """A supplier that records the requests that it returns."""
 
     def __init__(self, supplier: Any, seen: Any) -> None:
         self.left, self.wanted = supplier.left, supplier.wanted
@@ -71,7 +71,7 @@ class Shown:
 
 
 class _Searched(Translator):
-    """A translator whose searches go through a decodable of the test's."""
+    """A translator whose searches use a decodable of the test."""
 
     @property
     def decodable(self) -> Any:
@@ -79,7 +79,7 @@ class _Searched(Translator):
 
 
 class Held:
-    """Counts a model's steps, and waits at the fifth."""
+    """Counts a model's steps and blocks at the fifth."""
 
     def __init__(self, model: Translator) -> None:
         self.count, self.began, self.more = 0, threading.Event(), threading.Event()
@@ -98,7 +98,7 @@ class Held:
 
 @contextlib.contextmanager
 def serving(*models: Served, limits: Limits | None = None, **given: Any) -> Iterator[httpx.Client]:
-    """A server on a free port, in a thread, and a client whose addresses begin at it."""
+    """A server in a thread on a free port, and a client with its base URL."""
     application = make_application(models, limits=limits, **given)
     with running(application) as address, httpx.Client(base_url=address, timeout=30) as client:
         yield client
@@ -106,7 +106,7 @@ def serving(*models: Served, limits: Limits | None = None, **given: Any) -> Iter
 
 @contextlib.contextmanager
 def running(application: Any) -> Iterator[str]:
-    """The address of an application that is served from a thread."""
+    """Serve an application from a thread; yields its address."""
     one = open_port("127.0.0.1", 0)
     server = Server(application)
     thread = threading.Thread(target=server.run, args=([one],))
@@ -129,7 +129,7 @@ def free_port() -> int:
 
 
 def small_run(folder: Path, name: str = "run", **data: object) -> Path:
-    """A trained run, of few steps."""
+    """A run trained for a few steps."""
     from heedful.basics.files import write_text
 
     for part, count in (("train", 200), ("validation", 4)):

@@ -1,4 +1,4 @@
-"""Tiny data and recipes of every task for single texts."""
+"""Tiny data and recipes for every single-text task."""
 
 import random
 from pathlib import Path
@@ -13,7 +13,7 @@ TAGS = {
 }
 
 LOOP = {
-    "precision": "float32",  # by default it depends on the processor
+    "precision": "float32",  # the default depends on the processor
     "max_steps": 8,
     "batch_tokens": 120,
     "learning_rate": 0.01,
@@ -134,7 +134,7 @@ def sentence(rng: random.Random) -> list[str]:
 
 
 def write_data(folder: Path) -> None:
-    """The files that the recipes name: the colour is the label of a text."""
+    """Write the files that the recipes name: the colour is the label of a text."""
     rng = random.Random(1)
     for name, count in (("", 48), ("-held", 9)):
         texts = [sentence(rng) for _ in range(count)]

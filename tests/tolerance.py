@@ -2,8 +2,8 @@
 
 Processors, libraries and numbers of threads add the terms of a sum in different orders. Rounding
 errors behave like independent random numbers (Higham and Mary 2019, "A New Approach to
-Probabilistic Rounding Error Analysis"): a sum of n terms is off by about eps sqrt(n) times the size
-of its terms, whatever the order. A tolerance here is
+Probabilistic Rounding Error Analysis"): the error of a sum of n terms is about eps sqrt(n) times
+the size of its terms, in any order. A tolerance here is
 
     MARGIN · eps · sqrt(n) · size
 
@@ -11,18 +11,18 @@ with eps the machine epsilon of the type that computes, n the length of the long
 size measured in float64:
 
 - :func:`assert_near` compares one operation, such as a product or a softmax. The size is the
-  largest number of the expected tensor.
-- :func:`assert_rounded` compares a model, or a gradient. Its errors are those of every operation,
-  magnified by the operations after it, and cancellation may leave more error than result. How far a
-  small relative change of every number moves each result is measured in float64
-  (:func:`reference`): the inputs, the parameters and the result of every operation are multiplied
-  by 1 + CHANGE · noise (Parker 1997, "Monte Carlo Arithmetic").
+  largest value of the expected tensor.
+- :func:`assert_rounded` compares a model, or a gradient. Each operation contributes an error, which
+  later operations amplify, and after cancellation the error can exceed the result. The effect of a
+  small relative change of every value is measured in float64 (:func:`reference`): the inputs, the
+  parameters and the result of every operation are multiplied by 1 + CHANGE · noise (Parker 1997,
+  "Monte Carlo Arithmetic").
 
 :func:`quantised` is the same for int8 and bfloat16, whose rounding errors are far larger.
 
-MARGIN covers the largest of many errors, and functions such as exp that are off by a few units.
-``HEEDFUL_TOLERANCE=0.5`` halves every tolerance: tests must pass with it, so that what passes here
-does not fail on another processor.
+MARGIN covers the largest of many errors, and functions such as exp with errors of a few units.
+``HEEDFUL_TOLERANCE=0.5`` halves every tolerance: tests must pass with it, so that they do not fail
+on another processor.
 """
 
 import copy
@@ -40,7 +40,7 @@ from torch.utils._pytree import tree_leaves
 SHARE = float(os.environ.get("HEEDFUL_TOLERANCE") or 1)
 MARGIN = 8.0 * SHARE
 CHANGE = 1e-7
-"""Relative change of a number: float64 resolves its effect to about nine digits."""
+"""Relative change of a value: float64 resolves its effect to about nine digits."""
 DRAWS = 2
 
 
@@ -50,23 +50,24 @@ def rounding(dtype: torch.dtype, terms: int) -> float:
 
 
 def quantised(products: int, largest_input: int | None = None) -> float:
-    """The tolerated error of a model in few bits, relative to the norm of its results.
+    """The tolerated error of a quantised model, relative to the norm of its results.
 
-    A number rounded to a step s is off by s / √12 (a uniform error's standard deviation). In int8
-    the step is a row's largest number, about three standard deviations, over 127 for weights and
-    by ``largest_input`` for inputs; in bfloat16 the step of a weight is 2⁻⁸ to 2⁻⁷ of it. Errors of
-    products add as independent ones do. The margin is 3: few errors are averaged.
+    Rounding to a step s has an error of s / √12 (the standard deviation of a uniform error). In
+    int8, the step is a row's largest value, about three standard deviations, divided by 127 for
+    weights and by ``largest_input`` for inputs. In bfloat16, the step of a weight is 2⁻⁸ to 2⁻⁷ of
+    it. Errors of products add like independent errors. The margin is 3, because few errors are
+    averaged.
 
     Args:
         products: the number of matrix products.
-        largest_input: of int8 inputs; None for weights in bfloat16 and exact inputs.
+        largest_input: largest int8 input; None for bfloat16 weights and exact inputs.
     """
     int8 = 3 * math.hypot(1 / 127, 1 / largest_input) if largest_input else None
     return 3 * SHARE * math.sqrt(products / 12) * (int8 or 2**-7.5)
 
 
 def largest(tensor: Tensor) -> float:
-    """The largest finite magnitude; 0 for no numbers."""
+    """The largest finite magnitude; 0 for an empty tensor."""
     finite = tensor.detach().double()[tensor.isfinite()]
     return float(finite.abs().max()) if finite.numel() else 0.0
 
@@ -79,15 +80,15 @@ def assert_near(
     dtype: torch.dtype = torch.float32,
     size: float | None = None,
 ) -> None:
-    """Check one operation against its definition; infinities and NaN must be in the same places.
+    """Check one operation against its definition; infinities and NaN must be at the same positions.
 
     Args:
-        found: the result of any type.
+        found: the result, of any dtype.
         expected: the same in float64, or computed in ``dtype`` in another way.
         terms: the length of the longest sum.
         dtype: the type in which ``found`` was computed.
-        size: the largest magnitude among the terms and partial sums, where cancellation makes the
-            result smaller; by default the largest magnitude of ``expected``.
+        size: the largest magnitude of the terms and partial sums, if cancellation makes the result
+            smaller; default: the largest magnitude of ``expected``.
     """
     size = largest(expected) if size is None else size
     atol = rounding(dtype, terms) * size
@@ -147,11 +148,11 @@ def reference(
 
     Args:
         run: computes the results (outputs, gradients) from float64 copies of ``given``.
-        given: modules and floating tensors; a copy of a tensor wants a gradient if the tensor does.
+        given: modules and floating-point tensors; copies require gradients if the tensors do.
         terms: the length of the longest sum, such as the widest layer or the number of tokens
             that a gradient is summed over.
-        dtype: the type in which the results to be compared are computed. For float64 the reference
-            itself is rounded, and the tolerance is doubled.
+        dtype: the type in which the results to be compared are computed. For float64, the reference
+            itself is rounded, so the tolerance is doubled.
     """
     exact = [part.detach().double() for part in run(*map(_doubled, given))]
     moved = [0.0] * len(exact)
@@ -172,7 +173,7 @@ def reference(
 
 
 def assert_rounded(found: Sequence[Tensor], expected: Reference) -> None:
-    """Check that results differ from the float64 ones by rounding and nothing else."""
+    """Check that results differ from the float64 ones by rounding only."""
     parts = zip(found, expected.exact, expected.allowed, strict=True)
     for place, (one, exact, allowed) in enumerate(parts):
         torch.testing.assert_close(
