@@ -14,7 +14,7 @@ from heedful.basics import autotuning
 from heedful.basics.autotuning import Measured, fastest
 from heedful.basics.device import check_precision
 from heedful.inference import fastest_precision
-from heedful.inference.fastest_precision import settle_precision
+from heedful.inference.fastest_precision import resolve_precision
 from heedful.models.aligner import AlignerSettings, WordAligner
 from heedful.models.convolutional import ConvolutionalEncoderDecoder, ConvolutionalSettings
 from heedful.models.gpt import Gpt, GptSettings
@@ -137,9 +137,9 @@ def test_auto_is_what_was_measured(name: str, fast: bool, monkeypatch: pytest.Mo
         return Measured(chosen, found.seconds)
 
     said: list[str] = []
-    settled = settle_precision(model, "auto", CPU, said.append)
+    settled = resolve_precision(model, "auto", CPU, said.append)
     monkeypatch.setattr(fastest_precision, "fastest", other)
-    opposite = settle_precision(model, "auto", CPU, said.append)
+    opposite = resolve_precision(model, "auto", CPU, said.append)
     assert said[0].startswith(f"--precision auto: {settled}; ")
     if name == "aligner" and not fast:
         assert (settled, opposite, asked) == ("float32", "float32", [])
@@ -152,7 +152,7 @@ def test_auto_is_what_was_measured(name: str, fast: bool, monkeypatch: pytest.Mo
 def test_only_auto_is_measured(folder: Path) -> None:
     said: list[str] = []
     for name in ("float32", "bfloat16", "int8"):
-        assert settle_precision(MODELS["gpt"](), name, CPU, said.append) == name
+        assert resolve_precision(MODELS["gpt"](), name, CPU, said.append) == name
     assert not said
     assert not list(folder.iterdir())
     assert check_precision("auto", CPU) == "auto"
@@ -162,10 +162,10 @@ def test_only_auto_is_measured(folder: Path) -> None:
 def test_threads_and_the_generator_are_as_before() -> None:
     torch.manual_seed(4)
     before, threads = torch.get_rng_state(), torch.get_num_threads()
-    settle_precision(MODELS["transformer"]().eval(), "float32", CPU)
+    resolve_precision(MODELS["transformer"]().eval(), "float32", CPU)
     torch.set_rng_state(before)
     model = MODELS["transformer"]().eval()
     state = torch.get_rng_state()
-    settle_precision(model, "auto", CPU, lambda text: None)
+    resolve_precision(model, "auto", CPU, lambda text: None)
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.get_num_threads() == threads

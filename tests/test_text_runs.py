@@ -37,7 +37,7 @@ from heedful.tasks.texts.preparation import prepare_text_run
 from heedful.tasks.texts.recipe import ClassificationRecipe
 from heedful.tasks.texts.rows import RowBatch
 from heedful.tasks.texts.run import TextRun
-from heedful.tasks.texts.training import ReadingTask
+from heedful.tasks.texts.training import LabelTask
 from heedful.training import loop
 from heedful.training.protocol import Task
 from heedful.training.report import Report
@@ -487,7 +487,7 @@ def test_accumulated_batches_are_one_batch(folder: Path) -> None:
     path = folder / "accumulated"
     train(recipe, path, data=folder)
     _, fresh, task = opened(path)
-    assert isinstance(task, ReadingTask)
+    assert isinstance(task, LabelTask)
     first, second = first_batches(task, 2)
     width = max(first.rows.tokens.shape[1], second.rows.tokens.shape[1])
 

@@ -52,7 +52,7 @@ def check_precision(name: str, device: torch.device, *, int8: bool = False) -> s
 
     ``auto`` becomes bfloat16 on a GPU that multiplies it in hardware, else float32. On the CPU it
     stays ``auto``: the faster precision depends on the model and is measured
-    (:func:`heedful.inference.fastest_precision.settle_precision`).
+    (:func:`heedful.inference.fastest_precision.resolve_precision`).
 
     Args:
         name: ``auto``, ``float32``, ``bfloat16``, ``float16`` or ``int8``.

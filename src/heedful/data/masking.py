@@ -115,7 +115,7 @@ class SentencePairs:
         self.max_tokens = max_tokens
         self.next_sentence = next_sentence
         self._rule = Rule(room, next_sentence, short)
-        self._hide = _Hiding(vocabulary, masked, whole_words)
+        self._hide = _MaskRule(vocabulary, masked, whole_words)
         self._stretches = _stretches(corpus.starts)
 
     def batches(
@@ -226,7 +226,7 @@ class SentencePairs:
         )
 
 
-class _Hiding:
+class _MaskRule:
     """Chooses tokens and their replacements."""
 
     def __init__(self, vocabulary: Vocabulary, share: float, whole_words: bool) -> None:

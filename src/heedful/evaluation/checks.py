@@ -69,11 +69,11 @@ def check_units(
         longest: the maximum number of characters of a translation; None for no limit.
     """
     for unit in units:
-        found = _slips(unit, rules, longest)
+        found = _findings(unit, rules, longest)
         yield unit, [Finding(unit.name, *one, unit.source, unit.target) for one in found]
 
 
-def _slips(unit: Unit, rules: Rules, longest: int | None) -> Iterator[tuple[str, str]]:
+def _findings(unit: Unit, rules: Rules, longest: int | None) -> Iterator[tuple[str, str]]:
     source, target = unit.source, unit.target
     if not source.strip():
         return

@@ -86,7 +86,7 @@ class RuleSearch:
         """The links of each pair by a rule."""
         return [WordAlignment(soft, rule.threshold).links for soft in self.weights[rule.where]]
 
-    def promising(self) -> list[AlignmentRule]:
+    def candidates(self) -> list[AlignmentRule]:
         """The best candidate with every threshold, and the best rules of some other candidates.
 
         The best rule alone may not be the best when joined: an intersection needs many links.
@@ -107,10 +107,10 @@ def choose_joined(forward: RuleSearch, reverse: RuleSearch) -> JoinedRules:
         forward: for the model that writes the target side of the gold.
         reverse: for the model that writes its source side, on the same pairs reversed.
     """
-    own = {rule: forward.links(rule) for rule in forward.promising()}
+    own = {rule: forward.links(rule) for rule in forward.candidates()}
     other = {
         rule: [[(source, target) for target, source in links] for links in reverse.links(rule)]
-        for rule in reverse.promising()
+        for rule in reverse.candidates()
     }
     # The default join is first, so that it is chosen among equals.
     joins = sorted(JOINS, key=lambda join: join != DEFAULT_JOIN)

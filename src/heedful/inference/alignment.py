@@ -36,7 +36,7 @@ class AlignmentRule(NamedTuple):
         return f"{module}, {chosen}, where a word is {row}, {links}"
 
 
-def usual_rule(model: PairModel) -> AlignmentRule | None:
+def default_rule(model: PairModel) -> AlignmentRule | None:
     """The default rule of a model; None if it does not attend to its source."""
     where = model.alignment
     return None if where is None else AlignmentRule(where, model.link_threshold)

@@ -23,7 +23,7 @@ from heedful.inference.inference_mode import in_precision
 _ROWS, _LENGTH, _STEPS = 32, 8, 4
 
 
-def settle_precision(
+def resolve_precision(
     model: nn.Module,
     precision: str,
     device: torch.device,

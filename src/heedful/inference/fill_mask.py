@@ -211,10 +211,10 @@ class FillMask:
         tokens = self.vocabulary.encode(parts[0].removesuffix(" "))
         for place, part in enumerate(parts[1:], start=2):
             inner = part.removesuffix(" ") if place < len(parts) else part
-            tokens += [self.mask, *self._behind(inner)]
+            tokens += [self.mask, *self._after_mask(inner)]
         return tokens
 
-    def _behind(self, text: str) -> list[int]:
+    def _after_mask(self, text: str) -> list[int]:
         """The tokens of ``text`` after a mask, without a space in front."""
         before = self.vocabulary.encode(_STRANGER)
         whole = self.vocabulary.encode(_STRANGER + text)

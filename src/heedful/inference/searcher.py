@@ -21,8 +21,8 @@ from heedful.decoding import Decodable, Ensemble, Hypothesis, SearchOptions, sea
 from heedful.decoding.kept_placeholders import KeptPlaceholders
 from heedful.inference.alignment import (
     AlignmentRule,
+    default_rule,
     ensemble_weights,
-    usual_rule,
     word_weights,
 )
 from heedful.inference.assembly import PartResult
@@ -80,7 +80,7 @@ class Searcher:
         protect: Rules | None = None,
         notify: Callable[[str], None] = notice,
     ) -> None:
-        self.rules = tuple(map(usual_rule, models) if rules is None else rules)
+        self.rules = tuple(map(default_rule, models) if rules is None else rules)
         self.parameters = sum(one.numel() for model in models for one in model.parameters())
         self.device = torch.device(device)
         self.models, self._products = in_precision(models, precision, self.device)
@@ -106,11 +106,11 @@ class Searcher:
         The mode applies to the model in all threads, so do not train it at the same time; see
         :func:`heedful.inference.inference_mode.evaluating`.
         """
-        with evaluating(*self.models), self.computing_here():
+        with evaluating(*self.models), self.inference_context():
             yield
 
     @contextmanager
-    def computing_here(self) -> Iterator[None]:
+    def inference_context(self) -> Iterator[None]:
         """No gradients and the chosen precision, in this thread, inside `ready`."""
         with torch.inference_mode(), autocast(self.device, self._products):
             yield

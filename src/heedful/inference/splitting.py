@@ -114,7 +114,7 @@ def _cut_anywhere(whole: Part, count: Count, limit: int) -> list[Part]:
             else:
                 too_long = middle
         cut = fits
-        while 1 < cut < len(rest) and _belongs_to_the_last(rest[cut]):
+        while 1 < cut < len(rest) and _is_combining(rest[cut]):
             cut -= 1
         cut = fits if cut == 1 else cut
         parts.append(Part(before, rest[:cut]))
@@ -122,5 +122,5 @@ def _cut_anywhere(whole: Part, count: Count, limit: int) -> list[Part]:
     return parts
 
 
-def _belongs_to_the_last(character: str) -> bool:
+def _is_combining(character: str) -> bool:
     return bool(unicodedata.combining(character)) or character in _JOINERS

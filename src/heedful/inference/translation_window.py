@@ -130,7 +130,7 @@ class Window:
             wait(calls)
 
     def _batch_of_worker(self, batch: list[Item]) -> None:
-        with self.translator.computing_here():
+        with self.translator.inference_context():
             self._batch(batch)
 
     def _batch(self, batch: list[Item]) -> None:

@@ -148,7 +148,7 @@ def export_ctranslate2(
     return out
 
 
-def kept_export(run: Path, quantization: str, checkpoint: str | int | None) -> Path:
+def cached_export(run: Path, quantization: str, checkpoint: str | int | None) -> Path:
     """The export of a run in the user's cache folder; created if it does not exist.
 
     Args:

@@ -21,7 +21,7 @@ from heedful.interop.ctranslate2_facts import (
     is_export,
     read_tokenisers,
 )
-from heedful.interop.ctranslate2_folders import kept_export
+from heedful.interop.ctranslate2_folders import cached_export
 from heedful.tasks.pairs.building import load_translator
 from heedful.tasks.spec import load_run, spec_of_run
 
@@ -75,7 +75,7 @@ def load_with_engine(
         compute = choose_compute_type(check, precision, where, facts.quantization)
         return _load(path, facts, where, compute, threads, None)
     compute = choose_compute_type(check, precision, where)
-    folder = kept_export(path, compute, checkpoint)
+    folder = cached_export(path, compute, checkpoint)
     own = load_translator([path], device=device, checkpoint=checkpoint) if model else None
     return _load(folder, Facts.read(folder), where, compute, threads, own)
 

@@ -148,7 +148,7 @@ def _subwords(vocabulary: Subwords) -> Tokenizer:
     pieces = [str(model.id_to_piece(token)) for token in range(tokeniser.size)]
     if vocabulary.kind == "unigram":
         scores = [
-            (piece, _HIDDEN if _stands_for_no_text(model, token) else model.get_score(token))
+            (piece, _HIDDEN if _has_no_text(model, token) else model.get_score(token))
             for token, piece in enumerate(pieces)
         ]
         tokenizer = Tokenizer(Unigram(scores, unk_id=UNKNOWN, byte_fallback=True))
@@ -156,7 +156,7 @@ def _subwords(vocabulary: Subwords) -> Tokenizer:
         ordinary = {
             piece: model.get_score(token)
             for token, piece in enumerate(pieces)
-            if not _stands_for_no_text(model, token)
+            if not _has_no_text(model, token)
         }
         tokenizer = Tokenizer(
             BPE(
@@ -192,7 +192,7 @@ def _subwords(vocabulary: Subwords) -> Tokenizer:
     return tokenizer
 
 
-def _stands_for_no_text(model: sentencepiece.SentencePieceProcessor, token: int) -> bool:
+def _has_no_text(model: sentencepiece.SentencePieceProcessor, token: int) -> bool:
     return bool(model.is_control(token) or model.is_byte(token) or model.is_unknown(token))
 
 

@@ -15,7 +15,7 @@ from heedful.inference.classifier import Classifier, rows_of
 from heedful.models.encoders import Classifier as ClassificationLayer
 from heedful.models.encoders import HeadedEncoder
 from heedful.tasks.texts.examples import Examples
-from heedful.tasks.texts.labelled_rows import deciding_layer, encode_rows
+from heedful.tasks.texts.labelled_rows import encode_rows, output_layer
 from heedful.tasks.texts.part import Training
 from heedful.tasks.texts.rows import RowBatches
 from heedful.tasks.texts.training import ClassificationTask
@@ -52,7 +52,7 @@ def layers(
 ) -> dict[str, nn.Module]:
     """The classification layer."""
     width = encoder.pooled_dim
-    return {name: deciding_layer(ClassificationLayer, width, labels, recipe, "texts")}
+    return {name: output_layer(ClassificationLayer, width, labels, recipe, "texts")}
 
 
 def build_part(name: str, head: Any, training: Training) -> ClassificationTask:

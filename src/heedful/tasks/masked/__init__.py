@@ -51,10 +51,10 @@ class Masked(HeadSpec):
         return {**super().facts(predictor), "masks": list(dict.fromkeys(masks))}
 
     def score(self, head: "ScoredHead") -> "TextScore":
-        from heedful.tasks.masked.evaluation import score_hidden
+        from heedful.tasks.masked.evaluation import score_masked
 
         recipe: Any = head.run.recipe
-        return score_hidden(head.name, head.predictor(), head.examples, recipe, self.falling)
+        return score_masked(head.name, head.predictor(), head.examples, recipe, self.falling)
 
     def commands(self, loads: Callable[..., Any]) -> Sequence[Command]:
         from heedful.tasks.masked.command import Fill, run

@@ -13,7 +13,7 @@ from heedful.tasks.texts.recipe import EncoderRecipe, MaskedHead
 from heedful.tasks.texts.score import TextScore
 
 
-def score_hidden(
+def score_masked(
     name: str,
     filler: FillMask,
     texts: Sequence[str],

@@ -10,7 +10,7 @@ from heedful.basics.files import content_hash
 from heedful.evaluation.alignment_error import AlignmentScore
 from heedful.evaluation.rule_selection import JoinedRules, ScoredRule
 from heedful.evaluation.symmetrisation import Join, check_join
-from heedful.inference.alignment import AlignmentRule, cross_modules, usual_rule
+from heedful.inference.alignment import AlignmentRule, cross_modules, default_rule
 from heedful.models.pairs import AlignmentSource, PairModel
 from heedful.runs.manifest import read_sealed, write_sealed
 from heedful.tasks.pairs.recipe import PairRecipe
@@ -62,7 +62,7 @@ def rule_of(run: PairRun, model: PairModel) -> KnownRule | None:
     guided = guided_source(run.recipe, model)
     if guided is not None:
         return KnownRule(AlignmentRule(guided, model.link_threshold), "guided by links in training")
-    usual = usual_rule(model)
+    usual = default_rule(model)
     return None if usual is None else KnownRule(usual, "the model's default")
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
 from heedful.decoding import SearchOptions
-from heedful.inference.fastest_precision import settle_precision
+from heedful.inference.fastest_precision import resolve_precision
 from heedful.inference.translator import Translator
 from heedful.models import PairModel, build_model
 from heedful.runs.building import build, load, outline
@@ -122,7 +122,7 @@ def load_translator(
         models,
         tokenisers,
         device=chosen_device,
-        precision=settle_precision(models[0], chosen_precision, chosen_device),
+        precision=resolve_precision(models[0], chosen_precision, chosen_device),
         options=search_options(runs[0].recipe.evaluation),
         source_language=runs[0].recipe.data.source,
         target_language=runs[0].recipe.data.target,

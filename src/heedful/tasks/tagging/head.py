@@ -14,7 +14,7 @@ from heedful.inference.tagger import Tagger
 from heedful.models.encoders import HeadedEncoder
 from heedful.models.encoders import Tagger as TaggingLayer
 from heedful.tasks.texts.examples import Examples
-from heedful.tasks.texts.labelled_rows import deciding_layer, encode_rows
+from heedful.tasks.texts.labelled_rows import encode_rows, output_layer
 from heedful.tasks.texts.part import Training
 from heedful.tasks.texts.rows import RowBatches, tagged_rows
 from heedful.tasks.texts.training import TaggingTask
@@ -40,7 +40,7 @@ def layers(
     name: str, settings: Any, encoder: Any, labels: int, recipe: Any
 ) -> dict[str, nn.Module]:
     """The tagging layer."""
-    return {name: deciding_layer(TaggingLayer, encoder.dim, labels, recipe, "tokens")}
+    return {name: output_layer(TaggingLayer, encoder.dim, labels, recipe, "tokens")}
 
 
 def build_part(name: str, head: Any, training: Training) -> TaggingTask:

@@ -201,7 +201,7 @@ def choose_language_model(
     }
 
 
-def fine_tuned(tables: dict[str, Any], start: Any) -> dict[str, Any]:
+def adapt_to_start(tables: dict[str, Any], start: Any) -> dict[str, Any]:
     """Adapt a chosen recipe to training that starts from another run.
 
     Args:

@@ -74,7 +74,7 @@ def seen(examples: Iterable[Any], unit: str) -> Iterator[Any]:
             advance(1)
 
 
-def deciding_layer(
+def output_layer(
     layer: Callable[[int, int, float], nn.Module],
     width: int | None,
     labels: int,

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 from heedful.basics.device import check_precision, choose_device
 from heedful.basics.errors import UserError
 from heedful.inference.classifier import Classifier
-from heedful.inference.fastest_precision import settle_precision
+from heedful.inference.fastest_precision import resolve_precision
 from heedful.inference.fill_mask import FillMask
 from heedful.inference.generator import Generator
 from heedful.inference.tagger import Tagger
@@ -112,7 +112,7 @@ def _load(
     products = check_precision(precision, chosen, int8=True)
     model: Any = load_text_model(run, checkpoint)
     model.to(chosen).eval()
-    products = settle_precision(model, products, chosen)
+    products = resolve_precision(model, products, chosen)
     own = spec.predictor_arguments(run, name)
     return make(model, run.vocabulary(), **own, device=chosen, precision=products)
 

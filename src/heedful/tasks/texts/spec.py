@@ -148,16 +148,16 @@ class TextSpec(TaskSpec):
         self, start: "Start", recipe: Any, labels: Mapping[str, Sequence[str]]
     ) -> "dict[str, Tensor]":
         """The weights that a run takes from the run that it starts from."""
-        from heedful.tasks.texts.warm_start import weights_beside_heads
+        from heedful.tasks.texts.warm_start import weights_without_heads
 
-        return weights_beside_heads(start)
+        return weights_without_heads(start)
 
     def adapt_chosen(self, tables: dict[str, Any], start: "Run") -> dict[str, Any]:
-        from heedful.tasks.texts.default_recipe import fine_tuned
+        from heedful.tasks.texts.default_recipe import adapt_to_start
 
         if kind_of(start.recipe).family not in ("encoder", "language"):
             raise UserError(f"task = '{self.name}' cannot start from a run for {start.recipe.task}")
-        return fine_tuned(tables, start.recipe)
+        return adapt_to_start(tables, start.recipe)
 
     def evaluation_options(self) -> type[Any]:
         from heedful.tasks.texts.evaluation_options import TextEvaluation
@@ -222,10 +222,10 @@ class EncoderSpec(TextSpec):
     def kept_weights(
         self, start: "Start", recipe: Any, labels: Mapping[str, Sequence[str]]
     ) -> "dict[str, Tensor]":
-        from heedful.tasks.texts.warm_start import weights_of_encoder, weights_of_writer
+        from heedful.tasks.texts.warm_start import weights_of_encoder, weights_of_language_model
 
         if kind_of(start.run.recipe).family == "language":
-            return weights_of_writer(start, recipe)
+            return weights_of_language_model(start, recipe)
         return weights_of_encoder(start, recipe, labels)
 
     def predictor_arguments(self, run: "TextRun", head: str) -> dict[str, Any]:

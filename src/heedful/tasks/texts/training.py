@@ -33,7 +33,7 @@ _LEAST = 1e-30
 """Minimum of probabilities before the logarithm, because rounding may give zero."""
 
 
-class ReadingTask(TaskDefaults, Generic[ExampleT, ReaderT]):
+class LabelTask(TaskDefaults, Generic[ExampleT, ReaderT]):
     """The base class of the training tasks of classifiers and taggers.
 
     Args:
@@ -127,8 +127,8 @@ def decided(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return logits[real], labels[real] - 1
 
 
-class ClassificationTask(ReadingTask[Labelled, Classifier]):
-    """The training task of classifiers; the arguments are those of :class:`ReadingTask`."""
+class ClassificationTask(LabelTask[Labelled, Classifier]):
+    """The training task of classifiers; the arguments are those of :class:`LabelTask`."""
 
     def _measure(self) -> Validation:
         found = self.reader.classify([read(example) for example in self.validation])
@@ -157,8 +157,8 @@ def read(example: Labelled) -> Text:
     return example.texts[0] if len(example.texts) == 1 else (example.texts[0], example.texts[1])
 
 
-class TaggingTask(ReadingTask[Tagged, Tagger]):
-    """The training task of taggers; the arguments are those of :class:`ReadingTask`."""
+class TaggingTask(LabelTask[Tagged, Tagger]):
+    """The training task of taggers; the arguments are those of :class:`LabelTask`."""
 
     def _measure(self) -> Validation:
         found = self.reader.tag([example.words for example in self.validation])

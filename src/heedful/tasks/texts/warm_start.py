@@ -13,16 +13,16 @@ from heedful.tasks.texts.run import TextRun, as_text_run
 _HEADS = "heads."
 
 
-def weights_beside_heads(start: Start) -> dict[str, Tensor]:
+def weights_without_heads(start: Start) -> dict[str, Tensor]:
     """The weights of another run without its heads."""
     return {name: tensor for name, tensor in start.weights.items() if not name.startswith(_HEADS)}
 
 
-def weights_of_writer(start: Start, recipe: EncoderRecipe) -> dict[str, Tensor]:
+def weights_of_language_model(start: Start, recipe: EncoderRecipe) -> dict[str, Tensor]:
     """The weights of a language model, renamed for an encoder; a notice reports it."""
     heads = ", ".join(recipe.heads())
     notice(f"starting from the language model of {start.run.path}; new heads: {heads}")
-    kept = weights_beside_heads(start)
+    kept = weights_without_heads(start)
     return {f"encoder.writer.{name}": tensor for name, tensor in kept.items()}
 
 
@@ -40,7 +40,7 @@ def weights_of_encoder(
     """
     run = as_text_run(start.run)
     known = cast(EncoderRecipe, run.recipe)
-    kept = weights_beside_heads(start)
+    kept = weights_without_heads(start)
     new = []
     taken = []
     for name, head in recipe.heads().items():
