@@ -101,6 +101,14 @@ def test_an_untouched_file_is_the_same(ending: str, mark: bytes, tmp_path: Path)
         assert fill(found, translations) == path.read_bytes()
 
 
+def test_elements_of_html_whose_words_stay_are_one_code() -> None:
+    text = "Run <code>the *no* thing</code> in <b>this</b> <code>way"
+    found = document(text)
+    assert found.segments == [text]
+    chains = [[text[slice(*place)] for place in chain] for chain in found.spans[text]]
+    assert chains == [["<code>the *no* thing</code>"], ["<b>", "</b>"], ["<code>"]]
+
+
 def test_only_texts_change() -> None:
     filled = fill(document(TEXT), of_words(document(TEXT), str.upper)).decode()
     expected = TEXT

@@ -26,6 +26,7 @@ _RULES = {
     "entity": rules_inline.entity,
 }
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)")
+_STAYS = frozenset({"<code>", "<pre>", "<script>", "<style>", "<svg>"})
 _VOID = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "source", "wbr"})
 _EXTENSIONS = re.compile(
     r"(?P<alone>^\[[ xX]\](?=[ \t])"  # task
@@ -85,7 +86,7 @@ def find_marks(markdown: MarkdownIt, content: str, references: Mapping[str, Any]
     for rule in markdown.inline.ruler2.getRules(""):
         rule(state)
     marks = [mark for event in events for mark in _marks(state, event)]
-    marks.sort(key=lambda mark: mark.start)
+    marks = _with_whole_elements(sorted(marks, key=lambda mark: mark.start))
     taken = {mark.start for mark in marks}
     for found in _EXTENSIONS.finditer(content):
         if not any(place in taken for place in range(*found.span())):
@@ -93,6 +94,24 @@ def find_marks(markdown: MarkdownIt, content: str, references: Mapping[str, Any]
             if not any(covered):
                 marks.append(Mark(str(found.lastgroup), *found.span()))
     return sorted(marks, key=lambda mark: mark.start)
+
+
+def _with_whole_elements(marks: list[Mark]) -> list[Mark]:
+    """The marks, where an element whose words stay, such as ``<code>``, is one."""
+    found: list[Mark] = []
+    end = 0
+    names = set(_STAYS)
+    for place, mark in enumerate(marks):
+        if mark.kind == "open" and mark.name in names and mark.start >= end:
+            rest = (one for one in marks[place:] if (one.kind, one.name) == ("close", mark.name))
+            if (closing := next(rest, None)) is not None:
+                end = closing.end
+                found.append(Mark("whole", mark.start, end))
+            else:
+                names.remove(mark.name)
+        if mark.start >= end:
+            found.append(mark)
+    return found
 
 
 def _marks(state: StateInline, event: _Event) -> list[Mark]:
